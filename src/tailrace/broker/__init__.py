@@ -1,0 +1,1 @@
+"""The rules: topics, publish, fetch, producers, dedup, offsets, retention. No sockets; the clock is injected."""

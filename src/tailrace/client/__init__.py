@@ -1,0 +1,1 @@
+"""The Python SDK, sync and async. Knows no server room."""

@@ -1,0 +1,1 @@
+"""HTTP and WebSocket surface, OpenAPI, the pages of the console."""

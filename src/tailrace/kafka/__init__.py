@@ -1,0 +1,1 @@
+"""The Kafka listener: connections, dispatch, one handler module per family of APIs."""

@@ -1,0 +1,1 @@
+"""The log on disk: frames, segments, index, recovery, cleaner, fsck."""

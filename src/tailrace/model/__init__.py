@@ -1,0 +1,1 @@
+"""Names and values that every room uses. Imports no other room."""

@@ -1,0 +1,85 @@
+"""What goes into the log in one frame, and what comes back.
+
+`Changes` is all that one commit does, as data: batches for any number of partitions and changes of state. It takes effect
+whole or not at all.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tailrace.model.clock import Hlc
+from tailrace.model.ids import Cursor, Offset, Partition, TopicId
+
+Buffer = bytes | bytearray | memoryview
+
+ASSIGN = Offset(-1)
+"""As `Append.base_offset`: whatever offset is next."""
+
+
+class Append(NamedTuple):
+    """One Kafka RecordBatch (v2) for one partition. Its bytes are checked already; the store gives it its base offset."""
+
+    partition: Partition
+    batch: Buffer
+    records: int
+    max_timestamp: int
+    base_offset: Offset = ASSIGN
+    """Where the sender expects it to go. The commit is refused if that is not the next offset."""
+
+
+class Changes(NamedTuple):
+    """Everything that one commit does. The order of effect is the order of the fields."""
+
+    creates: Sequence[tuple[TopicId, int]] = ()
+    """Topic and the number of partitions that it shall have; more than before makes it grow."""
+    drops: Sequence[TopicId] = ()
+    """Topics whose partitions and records go for good."""
+    trims: Sequence[tuple[Partition, Offset]] = ()
+    """Partition and its new first offset."""
+    appends: Sequence[Append] = ()
+    drop_prefixes: Sequence[bytes] = ()
+    """State keys that start so are deleted."""
+    puts: Sequence[tuple[bytes, bytes | None]] = ()
+    """State key and its new value; `None` deletes the key."""
+
+
+class Receipt(NamedTuple):
+    """Proof of a commit: it is as durable as the store's setting promises."""
+
+    hlc: Hlc
+    cursor: Cursor
+    """The cursor of the first record, or the next one if the commit holds no record."""
+    offsets: Sequence[Offset]
+    """The base offset of each append, in the order of `Changes.appends`."""
+
+
+class Bounds(NamedTuple):
+    """The offsets that a partition holds: from `start` up to but without `end`."""
+
+    start: Offset
+    end: Offset
+
+
+class Fetched(NamedTuple):
+    """Whole batches of one partition, in order. The first may begin below the offset that was asked for."""
+
+    batches: Sequence[Buffer]
+    bounds: Bounds
+
+
+class LogBatch(NamedTuple):
+    """A batch as it stands in the global order."""
+
+    cursor: Cursor
+    partition: Partition
+    base_offset: Offset
+    records: int
+    hlc: Hlc
+    batch: Buffer
+
+
+class Scanned(NamedTuple):
+    """Batches of all partitions in global order, and where to go on."""
+
+    batches: Sequence[LogBatch]
+    next_cursor: Cursor

@@ -1,0 +1,48 @@
+"""Time, injected. Rules never ask the operating system what time it is; they ask the clock they were given."""
+
+import time
+from typing import NewType, Protocol
+
+Hlc = NewType("Hlc", int)
+"""A hybrid logical timestamp: milliseconds since 1970 in the upper 48 bits, a counter in the lower 16."""
+
+_COUNTER_BITS = 16
+
+
+class Clock(Protocol):
+    def now_ms(self) -> int:
+        """Wall-clock milliseconds since 1970. May step back."""
+
+    def monotonic(self) -> float:
+        """Seconds that never step back, for measuring how long something took."""
+
+
+class SystemClock:
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class HybridClock:
+    """Gives each frame a timestamp that is close to the wall clock and rises strictly, also when the wall clock steps back."""
+
+    def __init__(self, clock: Clock, last: Hlc = Hlc(0)) -> None:
+        self._clock = clock
+        self._last = last
+
+    def next(self) -> Hlc:
+        self._last = Hlc(max(self._last + 1, self._clock.now_ms() << _COUNTER_BITS))
+        return self._last
+
+    def observe(self, seen: Hlc) -> None:
+        self._last = max(self._last, seen)
+
+
+def hlc_millis(stamp: int) -> int:
+    return stamp >> _COUNTER_BITS
+
+
+def hlc_counter(stamp: int) -> int:
+    return stamp & ((1 << _COUNTER_BITS) - 1)

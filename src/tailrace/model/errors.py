@@ -1,0 +1,184 @@
+"""The one tree of errors.
+
+Every class carries what each surface needs to answer: Kafka's error code, an HTTP status, whether the same request may
+succeed when sent again, and whether its outcome is known. `failed` means that nothing took effect; `unknown` means that
+it may have.
+"""
+
+from typing import ClassVar, Literal
+
+Outcome = Literal["failed", "unknown"]
+
+
+class TailraceError(Exception):
+    """Root of all errors that Tailrace raises on purpose."""
+
+    kafka_code: ClassVar[int] = -1
+    http_status: ClassVar[int] = 500
+    retriable: ClassVar[bool] = False
+    outcome: ClassVar[Outcome] = "failed"
+
+
+class InvalidRequestError(TailraceError):
+    """The request itself is wrong; sending it again changes nothing."""
+
+    kafka_code = 42
+    http_status = 400
+
+
+class ConfigurationError(InvalidRequestError):
+    """A setting has a value that it can't have."""
+
+    kafka_code = 40
+
+
+class InvalidTopicNameError(InvalidRequestError):
+    """The topic's or alias's name is not legal."""
+
+    kafka_code = 17
+
+
+class InvalidPartitionsError(InvalidRequestError):
+    """The number of partitions is not possible."""
+
+    kafka_code = 37
+
+
+class LimitExceededError(InvalidRequestError):
+    """A limit of `model/limits.py` would be passed. The message names the limit."""
+
+    kafka_code = 44
+
+
+class MessageTooLargeError(LimitExceededError):
+    """A record or batch is larger than its topic takes."""
+
+    kafka_code = 10
+    http_status = 413
+
+
+class CorruptBatchError(InvalidRequestError):
+    """A record batch that came in does not match its own checksum or its own lengths."""
+
+    kafka_code = 2
+    retriable = True
+
+
+class UnsupportedBatchError(InvalidRequestError):
+    """A record batch in a format that Tailrace does not store."""
+
+    kafka_code = 43
+
+
+class UnknownTopicError(TailraceError):
+    """There is no such topic or alias."""
+
+    kafka_code = 3
+    http_status = 404
+    retriable = True
+
+
+class UnknownPartitionError(UnknownTopicError):
+    """The topic is there, the partition is not."""
+
+
+class TopicExistsError(TailraceError):
+    """A topic or alias of that name exists and differs from what was asked for."""
+
+    kafka_code = 36
+    http_status = 409
+
+
+class OffsetOutOfRangeError(TailraceError):
+    """The offset is below the partition's start (retention moved it) or above its end."""
+
+    kafka_code = 1
+    http_status = 416
+
+    def __init__(self, message: str, start: int, end: int) -> None:
+        super().__init__(message)
+        self.start = start
+        self.end = end
+
+
+class OffsetRegressionError(TailraceError):
+    """A committed offset would move back, and no reset was asked for."""
+
+    kafka_code = 42
+    http_status = 409
+
+
+class OutOfOrderSequenceError(TailraceError):
+    """An idempotent producer left a gap in its sequence."""
+
+    kafka_code = 45
+    http_status = 409
+
+
+class ProducerFencedError(TailraceError):
+    """A newer epoch of this producer exists."""
+
+    kafka_code = 47
+    http_status = 409
+
+
+class UnknownProducerError(TailraceError):
+    """The producer id was not given out by this server, or its state has expired."""
+
+    kafka_code = 59
+    http_status = 409
+
+
+class SequencingError(TailraceError):
+    """A commit named offsets that are no longer next. Whoever built it must look again and rebuild it."""
+
+    kafka_code = 56
+    http_status = 503
+    retriable = True
+
+
+class OverloadedError(TailraceError):
+    """A queue is full. Nothing was taken; try again after a pause."""
+
+    kafka_code = 7
+    http_status = 503
+    retriable = True
+
+
+class StorageFullError(TailraceError):
+    """The disk has no room. Nothing was written; it works again when there is room."""
+
+    kafka_code = 56
+    http_status = 507
+    retriable = True
+
+
+class StorageFailedError(TailraceError):
+    """A write or sync failed and the store has stopped. What was in flight may or may not be there after the restart."""
+
+    kafka_code = 56
+    http_status = 503
+    retriable = True
+    outcome = "unknown"
+
+
+class StoreClosedError(TailraceError):
+    """The store is closed or closing and takes nothing new."""
+
+    kafka_code = 8
+    http_status = 503
+    retriable = True
+
+
+class FolderInUseError(TailraceError):
+    """Another process has the data folder open."""
+
+
+class FormatError(TailraceError):
+    """The data folder was written in a format that this version can't read."""
+
+
+class CorruptionError(TailraceError):
+    """Stored bytes are not what was written. They are reported and never served."""
+
+    kafka_code = 2

@@ -1,0 +1,20 @@
+"""The addresses of things: which partition, which offset, which cursor.
+
+An `Offset` is a record's place in its partition, a `Cursor` its place in the whole log; both are dense and start at 0.
+A `Position` is a byte address in the log's files and means nothing outside `log/`.
+"""
+
+from typing import NamedTuple, NewType
+
+Offset = NewType("Offset", int)
+Cursor = NewType("Cursor", int)
+Position = NewType("Position", int)
+TopicId = NewType("TopicId", int)
+ProducerId = NewType("ProducerId", int)
+
+
+class Partition(NamedTuple):
+    """One ordered stream of one topic. The topic id is never used again, so an old partition can't be mistaken for a new one."""
+
+    topic_id: TopicId
+    index: int

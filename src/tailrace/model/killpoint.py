@@ -1,0 +1,55 @@
+"""Named places where a test can kill the process.
+
+`TAILRACE_KILLPOINT=name:3` ends the process at once, without any clean-up, when it passes `name` for the third time.
+Unset, which is the rule, a kill point is an empty call. `KILLPOINTS` lists every name, so that a test can visit them all.
+"""
+
+import os
+from collections.abc import Callable
+
+KILLPOINTS = (
+    "write.before",
+    "write.half",
+    "write.after",
+    "sync.before",
+    "sync.after",
+    "apply.before",
+    "apply.after",
+    "answer.before",
+    "answer.after",
+    "roll.before",
+    "roll.after",
+    "checkpoint.before",
+    "checkpoint.written",
+    "checkpoint.after",
+    "clean.before",
+    "clean.written",
+    "clean.switched",
+    "clean.after",
+)
+
+EXIT_CODE = 137
+
+
+def _armed(setting: str) -> Callable[[str], None]:
+    target, _, count = setting.partition(":")
+    if target not in KILLPOINTS:
+        raise ValueError(f"TAILRACE_KILLPOINT names {target!r}, which is none of {', '.join(KILLPOINTS)}")
+    left = int(count or 1)
+
+    def armed(name: str) -> None:
+        nonlocal left
+        if name == target:
+            left -= 1
+            if left <= 0:
+                os._exit(EXIT_CODE)
+
+    return armed
+
+
+def _unarmed(name: str) -> None:
+    pass
+
+
+_setting = os.environ.get("TAILRACE_KILLPOINT")
+killpoint: Callable[[str], None] = _armed(_setting) if _setting else _unarmed

@@ -1,0 +1,52 @@
+"""Counters and histograms that cost next to nothing to keep. The metrics page turns them into Prometheus families."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+COUNTS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0)
+
+
+class Histogram:
+    """Counts per bucket; `counts` has one more place than `bounds`, for what is above them all."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float] = SECONDS) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+
+class StoreStats:
+    """What a store has done since it was opened."""
+
+    def __init__(self) -> None:
+        self.commits = 0
+        self.commit_bytes = 0
+        self.failed_commits = 0
+        self.commit_seconds = Histogram()
+        self.sync_seconds = Histogram()
+        self.commits_per_sync = Histogram(COUNTS)
+        self.pending_commits = 0
+        self.pending_bytes = 0
+        self.fetches_from_memory = 0
+        self.fetches_from_disk = 0
+        self.disk_reads = 0
+        self.disk_read_bytes = 0
+        self.cached_bytes = 0
+        self.checkpoints = 0
+        self.checkpoint_seconds = Histogram()
+        self.segments = 0
+        self.log_bytes = 0
+        self.segments_deleted = 0
+        self.segments_rewritten = 0
+        self.cleaned_bytes = 0
+        self.replayed_frames = 0
+        self.replayed_bytes = 0
+        self.replay_seconds = 0.0
+        self.torn_bytes = 0

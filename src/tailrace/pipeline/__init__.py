@@ -1,0 +1,1 @@
+"""PySpark: source, sink, router, change sources. Knows `client` and `wire` only."""

@@ -1,0 +1,1 @@
+"""The SQL dialect, statements, embedded tables, SELECT over topics."""

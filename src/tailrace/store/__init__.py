@@ -1,0 +1,1 @@
+"""The `Store` contract and its backends."""

@@ -1,0 +1,96 @@
+"""What the broker sees of storage.
+
+A store is one ordered log of commits and an ordered map of state, with two views. The **latest** view includes commits that
+are sequenced but not yet durable; rules decide on it, so that requests in flight see each other. The **settled** view holds
+only what has been answered; readers see it. If a commit fails, all commits sequenced after it fail too and the latest view
+falls back to the settled one.
+
+All methods may be called from any thread. `submit` never blocks on the disk; reads may.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from tailrace.model.changes import Bounds, Changes, Fetched, Receipt, Scanned
+from tailrace.model.errors import TailraceError
+from tailrace.model.ids import Cursor, Offset, Partition
+from tailrace.model.stats import StoreStats
+
+
+class Commit(Protocol):
+    """A commit on its way. Once `done` was called, either `receipt` or `error` is set."""
+
+    changes: Changes
+    receipt: Receipt
+    """Tentative until done: the place in the log that the commit has if it succeeds."""
+    error: TailraceError | None
+
+
+Done = Callable[[Commit], None]
+"""Called once for each commit, in commit order, from a thread of the store. Must be quick and must not raise."""
+
+
+class Store(Protocol):
+    """Durable, atomic, ordered storage for one broker."""
+
+    def submit(self, changes: Changes, done: Done) -> Commit:
+        """Give the commit its place in the log and start to make it durable.
+
+        Raises, with nothing changed, when the changes can't be: `UnknownPartitionError`, `SequencingError`,
+        `OffsetOutOfRangeError` (a trim beyond the end), `InvalidPartitionsError`, `LimitExceededError`,
+        `OverloadedError` (too much in flight), `StoreClosedError`, `StorageFailedError`.
+        """
+
+    def commit(self, changes: Changes) -> Receipt:
+        """`submit` and wait. Raises what became of it."""
+
+    def fetch(self, partition: Partition, offset: Offset, max_bytes: int) -> Fetched:
+        """Whole batches from the one that holds `offset` on: up to `max_bytes`, but at least one; none at the end.
+
+        Raises `OffsetOutOfRangeError` below the start and above the end, `CorruptionError` where stored bytes are bad.
+        """
+
+    def is_hot(self, partition: Partition, offset: Offset) -> bool:
+        """Whether a fetch from here is served from memory, without touching the disk."""
+
+    def scan(self, cursor: Cursor, max_bytes: int) -> Scanned:
+        """Batches of all partitions in global order from `cursor` on: up to `max_bytes`, but at least one.
+
+        What retention or a deleted topic took away is skipped. `next_cursor` always moves on when there is more to read.
+        """
+
+    def bounds(self, partition: Partition) -> Bounds:
+        """Settled start and end. Raises `UnknownPartitionError`."""
+
+    def next_offset(self, partition: Partition) -> Offset:
+        """Latest end: the offset that the next append to this partition gets."""
+
+    def end_cursor(self) -> Cursor:
+        """Settled end of the log: the cursor after the last record that readers can see."""
+
+    def partitions(self) -> Sequence[Partition]:
+        """All settled partitions."""
+
+    def size(self, partition: Partition) -> int:
+        """Bytes of the batches between start and end."""
+
+    def batch_for_time(self, partition: Partition, timestamp_ms: int) -> Offset | None:
+        """Base offset of the first batch that holds a record with this timestamp or a later one. Indexed, not a scan."""
+
+    def batch_for_size(self, partition: Partition, keep_bytes: int) -> Offset:
+        """Base offset of the first batch such that it and all after it are at most `keep_bytes`."""
+
+    def get(self, key: bytes) -> bytes | None:
+        """Settled value of a state key."""
+
+    def latest(self, key: bytes) -> bytes | None:
+        """Value of a state key with all sequenced commits counted in."""
+
+    def range(self, prefix: bytes, start: bytes = b"", limit: int | None = None) -> Sequence[tuple[bytes, bytes]]:
+        """Settled keys that start with `prefix`, in order, from `prefix + start` on."""
+
+    def stats(self) -> StoreStats:
+        """Figures for the metrics page."""
+
+    def close(self) -> None:
+        """Finish what is in flight, make it durable, release the folder. Calling it again does nothing."""

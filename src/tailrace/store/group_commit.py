@@ -1,0 +1,212 @@
+"""Many commits, one sync: the single writer thread in front of every durable backend.
+
+Commits that arrive while a group is made durable form the next group. The thread hands each group to the backend, and
+answers its commits when the backend returns. A full disk fails everything in flight and the store goes on; any other
+failure is final, because nobody can know what is on the disk then.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from queue import Empty, SimpleQueue
+from typing import Protocol
+
+from tailrace.model.changes import Changes, Receipt
+from tailrace.model.clock import Clock
+from tailrace.model.errors import (
+    OverloadedError,
+    StorageFailedError,
+    StorageFullError,
+    StoreClosedError,
+    TailraceError,
+)
+from tailrace.model.ids import Cursor, Offset, Partition
+from tailrace.model.killpoint import killpoint
+from tailrace.model.limits import Limits
+from tailrace.model.stats import StoreStats
+from tailrace.store.sequencer import Done, PendingCommit, Sequencer
+
+IDLE_SECONDS = 0.05
+
+_MAX_GROUP = 4096
+
+
+class Backend(Protocol):
+    """What makes groups durable. Called by the writer thread only."""
+
+    def persist(self, group: Sequence[PendingCommit]) -> None:
+        """Make the group durable and visible to readers. `StorageFullError` means that nothing of it is there."""
+
+    def idle(self) -> None:
+        """Called once after the last group when nothing has come for a moment."""
+
+    def settled_ends(self) -> tuple[Mapping[Partition, Offset], Cursor]:
+        """Where partitions and log end in the settled view."""
+
+
+class GroupCommit:
+    """Takes commits from any thread and answers them in order."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        sequencer: Sequencer,
+        limits: Limits,
+        clock: Clock,
+        stats: StoreStats,
+        on_failure: Callable[[TailraceError], None],
+    ) -> None:
+        self._backend = backend
+        self._sequencer = sequencer
+        self._limits = limits
+        self._clock = clock
+        self._stats = stats
+        self._on_failure = on_failure
+        self._lock = threading.Lock()
+        self._queue: SimpleQueue[PendingCommit | None] = SimpleQueue()
+        self._refusal: TailraceError | None = None
+        self._thread = threading.Thread(target=self._run, name="tailrace-writer", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def submit(self, changes: Changes, done: Done) -> PendingCommit:
+        stats = self._stats
+        with self._lock:
+            if self._refusal is not None:
+                raise self._refusal
+            if stats.pending_bytes >= self._limits.pending_bytes or stats.pending_commits >= self._limits.pending_commits:
+                raise OverloadedError(
+                    f"{stats.pending_commits} commits of {stats.pending_bytes} bytes wait for the disk, as much as"
+                    " pending_commits and pending_bytes allow; try again shortly"
+                )
+            commit = self._sequencer.admit(changes, done)
+            commit.submitted_at = self._clock.monotonic()
+            stats.pending_commits += 1
+            stats.pending_bytes += commit.size
+            self._queue.put(commit)
+        return commit
+
+    def commit(self, changes: Changes) -> Receipt:
+        settled = threading.Event()
+        commit = self.submit(changes, lambda _: settled.set())
+        settled.wait()
+        if commit.error is not None:
+            raise commit.error
+        return commit.receipt
+
+    def latest(self, key: bytes, settled: Callable[[bytes], bytes | None]) -> bytes | None:
+        with self._lock:
+            known, value = self._sequencer.latest(key)
+            return value if known else settled(key)
+
+    def next_offset(self, partition: Partition) -> Offset:
+        with self._lock:
+            return self._sequencer.next_offset(partition)
+
+    def close(self) -> None:
+        """Take nothing new, finish what is in flight, end the thread."""
+        with self._lock:
+            if self._refusal is None:
+                self._refusal = StoreClosedError("the store is closed; open it again to go on")
+        self._queue.put(None)
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        idle_told = True
+        while True:
+            try:
+                commit = self._queue.get(timeout=None if idle_told else IDLE_SECONDS)
+            except Empty:
+                idle_told = True
+                if not self._attempt(self._backend.idle):
+                    return
+                continue
+            if commit is None:
+                return
+            idle_told = False
+            group, ended = self._gather(commit)
+            if not self._attempt(lambda group=group: self._persist(group)) or ended:  # type: ignore[misc]
+                return
+
+    def _gather(self, first: PendingCommit) -> tuple[list[PendingCommit], bool]:
+        group = [first]
+        size = first.size
+        queue = self._queue
+        while size < self._limits.group_commit_bytes and len(group) < _MAX_GROUP and not queue.empty():
+            commit = queue.get()
+            if commit is None:
+                return group, True
+            group.append(commit)
+            size += commit.size
+        return group, False
+
+    def _persist(self, group: list[PendingCommit]) -> None:
+        stats = self._stats
+        try:
+            self._backend.persist(group)
+        except StorageFullError as error:
+            self._fail(group, error, final=False)
+            return
+        except BaseException as error:
+            self._fail(group, _failure(error), final=True)
+            raise
+        now = self._clock.monotonic()
+        size = 0
+        for commit in group:
+            size += commit.size
+            stats.commit_seconds.observe(now - commit.submitted_at)
+        with self._lock:
+            self._sequencer.settle(group)
+            stats.pending_commits -= len(group)
+            stats.pending_bytes -= size
+        stats.commits += len(group)
+        stats.commit_bytes += size
+        stats.commits_per_sync.observe(len(group))
+        killpoint("answer.before")
+        for commit in group:
+            commit.done(commit)
+        killpoint("answer.after")
+
+    def _attempt(self, step: Callable[[], None]) -> bool:
+        try:
+            step()
+        except BaseException as error:
+            failure = _failure(error)
+            self._fail([], failure, final=True)
+            self._on_failure(failure)
+            return False
+        return True
+
+    def _fail(self, group: list[PendingCommit], error: TailraceError, *, final: bool) -> None:
+        """Everything in flight was sequenced after the group or with it, so all of it fails."""
+        failed = list(group)
+        with self._lock:
+            if final and not isinstance(self._refusal, StorageFailedError):
+                self._refusal = error
+            ended = False
+            while not self._queue.empty():
+                commit = self._queue.get()
+                if commit is None:
+                    ended = True
+                else:
+                    failed.append(commit)
+            if ended:
+                self._queue.put(None)
+            self._sequencer.reset(*self._backend.settled_ends())
+            self._stats.pending_commits = 0
+            self._stats.pending_bytes = 0
+        self._stats.failed_commits += len(failed)
+        for commit in failed:
+            commit.error = error
+            commit.done(commit)
+
+
+def _failure(error: BaseException) -> TailraceError:
+    if isinstance(error, TailraceError):
+        return error
+    failure = StorageFailedError(
+        f"storage failed and the server stops: {error}. Check the disk, then start again; what was acknowledged is safe"
+    )
+    failure.__cause__ = error
+    return failure

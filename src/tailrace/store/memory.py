@@ -1,0 +1,186 @@
+"""A store in memory, for tests and simulation. Same contract, no durability: closing it loses everything."""
+
+import threading
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from tailrace.model.changes import Append, Bounds, Changes, Fetched, LogBatch, Receipt, Scanned
+from tailrace.model.clock import Clock, HybridClock, SystemClock
+from tailrace.model.errors import StoreClosedError
+from tailrace.model.ids import Cursor, Offset, Partition
+from tailrace.model.limits import DEFAULT_LIMITS, Limits
+from tailrace.model.stats import StoreStats
+from tailrace.store.sequencer import Done, PendingCommit, Sequencer, out_of_range, unknown_partition
+from tailrace.wire.batch import with_base_offset
+
+
+class _Stream:
+    """The batches of one partition, with the newest timestamp of each."""
+
+    def __init__(self) -> None:
+        self.start = Offset(0)
+        self.end = Offset(0)
+        self.batches: list[LogBatch] = []
+        self.timestamps: list[int] = []
+
+    def first_holding(self, offset: int) -> int:
+        return bisect_left(self.batches, offset, key=lambda batch: batch.base_offset + batch.records - 1)
+
+    def trim(self, start: Offset) -> None:
+        self.start = max(self.start, start)
+        dead = self.first_holding(self.start)
+        del self.batches[:dead], self.timestamps[:dead]
+
+
+class MemoryStore:
+    """Commits take effect inside `submit`, in the caller's thread."""
+
+    def __init__(self, clock: Clock | None = None, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._lock = threading.RLock()
+        self._sequencer = Sequencer(HybridClock(clock or SystemClock()), limits, {}, Cursor(0))
+        self._streams: dict[Partition, _Stream] = {}
+        self._log: list[LogBatch] = []
+        self._state: dict[bytes, bytes] = {}
+        self._cursor = Cursor(0)
+        self._stats = StoreStats()
+        self._closed = False
+
+    def submit(self, changes: Changes, done: Done) -> PendingCommit:
+        with self._lock:
+            if self._closed:
+                raise StoreClosedError("the store is closed")
+            commit = self._sequencer.admit(changes, done)
+            self._apply(commit)
+            self._sequencer.settle((commit,))
+            self._stats.commits += 1
+            self._stats.commit_bytes += commit.size
+        done(commit)
+        return commit
+
+    def commit(self, changes: Changes) -> Receipt:
+        return self.submit(changes, lambda _: None).receipt
+
+    def fetch(self, partition: Partition, offset: Offset, max_bytes: int) -> Fetched:
+        with self._lock:
+            stream = self._stream(partition)
+            if not stream.start <= offset <= stream.end:
+                raise out_of_range(partition, offset, stream.start, stream.end)
+            found = []
+            size = 0
+            for held in stream.batches[stream.first_holding(offset) :]:
+                size += len(held.batch)
+                if found and size > max_bytes:
+                    break
+                found.append(held.batch)
+            self._stats.fetches_from_memory += 1
+            return Fetched(found, Bounds(stream.start, stream.end))
+
+    def is_hot(self, partition: Partition, offset: Offset) -> bool:
+        return True
+
+    def scan(self, cursor: Cursor, max_bytes: int) -> Scanned:
+        with self._lock:
+            found: list[LogBatch] = []
+            size = 0
+            for held in self._log[bisect_left(self._log, cursor, key=lambda batch: batch.cursor + batch.records - 1) :]:
+                size += len(held.batch)
+                if found and size > max_bytes:
+                    return Scanned(found, held.cursor)
+                found.append(held)
+            return Scanned(found, max(cursor, self._cursor))
+
+    def bounds(self, partition: Partition) -> Bounds:
+        with self._lock:
+            stream = self._stream(partition)
+            return Bounds(stream.start, stream.end)
+
+    def next_offset(self, partition: Partition) -> Offset:
+        with self._lock:
+            return self._sequencer.next_offset(partition)
+
+    def end_cursor(self) -> Cursor:
+        return self._cursor
+
+    def partitions(self) -> Sequence[Partition]:
+        with self._lock:
+            return sorted(self._streams)
+
+    def size(self, partition: Partition) -> int:
+        with self._lock:
+            return sum(len(held.batch) for held in self._stream(partition).batches)
+
+    def batch_for_time(self, partition: Partition, timestamp_ms: int) -> Offset | None:
+        with self._lock:
+            stream = self._stream(partition)
+            for held, newest in zip(stream.batches, stream.timestamps, strict=True):
+                if newest >= timestamp_ms:
+                    return held.base_offset
+            return None
+
+    def batch_for_size(self, partition: Partition, keep_bytes: int) -> Offset:
+        with self._lock:
+            stream = self._stream(partition)
+            first = stream.end
+            for held in reversed(stream.batches):
+                keep_bytes -= len(held.batch)
+                if keep_bytes < 0:
+                    break
+                first = held.base_offset
+            return first
+
+    def get(self, key: bytes) -> bytes | None:
+        with self._lock:
+            return self._state.get(key)
+
+    def latest(self, key: bytes) -> bytes | None:
+        return self.get(key)
+
+    def range(self, prefix: bytes, start: bytes = b"", limit: int | None = None) -> Sequence[tuple[bytes, bytes]]:
+        with self._lock:
+            keys = sorted(key for key in self._state if key.startswith(prefix) and key >= prefix + start)
+            return [(key, self._state[key]) for key in keys[:limit]]
+
+    def stats(self) -> StoreStats:
+        return self._stats
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+
+    def _stream(self, partition: Partition) -> _Stream:
+        stream = self._streams.get(partition)
+        if stream is None:
+            raise unknown_partition(partition)
+        return stream
+
+    def _apply(self, commit: PendingCommit) -> None:
+        changes = commit.changes
+        for topic_id, count in changes.creates:
+            for index in range(count):
+                self._streams.setdefault(Partition(topic_id, index), _Stream())
+        for topic_id in changes.drops:
+            self._streams = {partition: held for partition, held in self._streams.items() if partition.topic_id != topic_id}
+        for partition, start in changes.trims:
+            self._streams[partition].trim(start)
+        for append, base in zip(changes.appends, commit.receipt.offsets, strict=True):
+            self._append(append, base, commit)
+        if changes.drops or changes.trims:
+            alive = {(partition, held.base_offset) for partition, stream in self._streams.items() for held in stream.batches}
+            self._log = [held for held in self._log if (held.partition, held.base_offset) in alive]
+        for prefix in changes.drop_prefixes:
+            self._state = {key: value for key, value in self._state.items() if not key.startswith(prefix)}
+        for key, value in changes.puts:
+            if value is None:
+                self._state.pop(key, None)
+            else:
+                self._state[key] = value
+
+    def _append(self, append: Append, base: Offset, commit: PendingCommit) -> None:
+        batch = with_base_offset(append.batch, base)
+        stream = self._streams[append.partition]
+        held = LogBatch(self._cursor, append.partition, base, append.records, commit.receipt.hlc, batch)
+        stream.batches.append(held)
+        stream.timestamps.append(append.max_timestamp)
+        stream.end = Offset(base + append.records)
+        self._log.append(held)
+        self._cursor = Cursor(self._cursor + append.records)

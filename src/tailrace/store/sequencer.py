@@ -1,0 +1,172 @@
+"""Gives each commit its place in the log before it is durable.
+
+The sequencer holds the latest view of a store: where every partition ends and what the state keys are if all commits in
+flight succeed. It checks a commit against that view, so a refused commit changes nothing, and it forgets the view when a
+commit fails. It does no I/O. Callers hold the store's lock.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from tailrace.model.changes import ASSIGN, Changes, Receipt
+from tailrace.model.clock import HybridClock
+from tailrace.model.errors import (
+    InvalidPartitionsError,
+    LimitExceededError,
+    OffsetOutOfRangeError,
+    SequencingError,
+    TailraceError,
+    UnknownPartitionError,
+)
+from tailrace.model.ids import Cursor, Offset, Partition, TopicId
+from tailrace.model.limits import Limits
+
+Done = Callable[["PendingCommit"], None]
+
+_COMMIT_OVERHEAD_BYTES = 128
+
+
+class PendingCommit:
+    """A commit between `submit` and `done`."""
+
+    __slots__ = ("changes", "done", "error", "receipt", "sequence", "size", "submitted_at")
+
+    def __init__(self, changes: Changes, receipt: Receipt, sequence: int, size: int, done: Done) -> None:
+        self.changes = changes
+        self.receipt = receipt
+        self.sequence = sequence
+        self.size = size
+        self.done = done
+        self.error: TailraceError | None = None
+        self.submitted_at = 0.0
+
+
+class Sequencer:
+    """The latest view: settled state plus all commits in flight."""
+
+    def __init__(self, clock: HybridClock, limits: Limits, ends: Mapping[Partition, Offset], cursor: Cursor) -> None:
+        self._clock = clock
+        self._limits = limits
+        self._ends: dict[Partition, Offset] = {}
+        self._counts: dict[TopicId, int] = {}
+        self._cursor = cursor
+        self._sequence = 0
+        self._state: dict[bytes, tuple[int, bytes | None]] = {}
+        self._dropped_prefixes: list[tuple[int, bytes]] = []
+        self.reset(ends, cursor)
+
+    def reset(self, ends: Mapping[Partition, Offset], cursor: Cursor) -> None:
+        """Forget all commits in flight; the settled view is all there is."""
+        self._ends = dict(ends)
+        self._counts = {}
+        for topic_id, _ in self._ends:
+            self._counts[topic_id] = self._counts.get(topic_id, 0) + 1
+        self._cursor = cursor
+        self._state.clear()
+        self._dropped_prefixes.clear()
+
+    def admit(self, changes: Changes, done: Done) -> PendingCommit:
+        """Check the changes against the latest view and, if they hold, add them to it."""
+        if changes.creates or changes.drops or changes.trims:
+            self._check_partitions(changes)
+        size = _COMMIT_OVERHEAD_BYTES
+        for key, value in changes.puts:
+            size += len(key) + (len(value) if value is not None else 0)
+        for append in changes.appends:
+            size += len(append.batch)
+        if size > self._limits.frame_bytes:
+            raise LimitExceededError(
+                f"the commit has {size} bytes, more than frame_bytes allows ({self._limits.frame_bytes}); split it"
+            )
+        moved = self._place(changes)
+        # Nothing below refuses: from here on the commit is part of the latest view.
+        self._change_partitions(changes)
+        offsets = [base for base, _, _ in moved]
+        records = 0
+        for base, count, partition in moved:
+            self._ends[partition] = Offset(base + count)
+            records += count
+        self._sequence += 1
+        for prefix in changes.drop_prefixes:
+            self._dropped_prefixes.append((self._sequence, prefix))
+        for key, value in changes.puts:
+            self._state[key] = (self._sequence, value)
+        receipt = Receipt(self._clock.next(), self._cursor, offsets)
+        self._cursor = Cursor(self._cursor + records)
+        return PendingCommit(changes, receipt, self._sequence, size, done)
+
+    def settle(self, commits: Iterable[PendingCommit]) -> None:
+        """These commits are in the settled view now; the latest view need not remember them."""
+        state = self._state
+        last = 0
+        for commit in commits:
+            last = commit.sequence
+            for key, _ in commit.changes.puts:
+                held = state.get(key)
+                if held is not None and held[0] == last:
+                    del state[key]
+        if self._dropped_prefixes:
+            self._dropped_prefixes = [(at, prefix) for at, prefix in self._dropped_prefixes if at > last]
+
+    def next_offset(self, partition: Partition) -> Offset:
+        end = self._ends.get(partition)
+        if end is None:
+            raise unknown_partition(partition)
+        return end
+
+    def latest(self, key: bytes) -> tuple[bool, bytes | None]:
+        """Whether a commit in flight decides the key, and if so its value."""
+        sequence, value = self._state.get(key, (0, None))
+        for at, prefix in self._dropped_prefixes:
+            if at > sequence and key.startswith(prefix):
+                sequence, value = at, None
+        return sequence > 0, value
+
+    def _place(self, changes: Changes) -> list[tuple[Offset, int, Partition]]:
+        created = dict(changes.creates)
+        placed: dict[Partition, Offset] = {}
+        moved = []
+        for partition, _, records, _, wanted in changes.appends:
+            end = placed.get(partition)
+            if end is None:
+                end = self._ends.get(partition)
+                if end is None and partition.index < created.get(partition.topic_id, 0):
+                    end = Offset(0)
+                if end is None or partition.topic_id in changes.drops:
+                    raise unknown_partition(partition)
+            if wanted not in (ASSIGN, end):
+                raise SequencingError(f"{partition}: the next offset is {end}, the commit was built for {wanted}")
+            moved.append((end, records, partition))
+            placed[partition] = Offset(end + records)
+        return moved
+
+    def _check_partitions(self, changes: Changes) -> None:
+        for topic_id, count in changes.creates:
+            have = self._counts.get(topic_id, 0)
+            if count < have:
+                raise InvalidPartitionsError(f"topic {topic_id} has {have} partitions and can't shrink to {count}")
+        for topic_id in changes.drops:
+            if topic_id not in self._counts:
+                raise unknown_partition(Partition(topic_id, 0))
+        for partition, start in changes.trims:
+            end = self.next_offset(partition)
+            if start > end:
+                raise OffsetOutOfRangeError(f"{partition} ends at {end} and can't start at {start}", 0, end)
+
+    def _change_partitions(self, changes: Changes) -> None:
+        for topic_id, count in changes.creates:
+            for index in range(self._counts.get(topic_id, 0), count):
+                self._ends[Partition(topic_id, index)] = Offset(0)
+            self._counts[topic_id] = count
+        for topic_id in changes.drops:
+            for index in range(self._counts.pop(topic_id)):
+                del self._ends[Partition(topic_id, index)]
+
+
+def unknown_partition(partition: Partition) -> UnknownPartitionError:
+    return UnknownPartitionError(f"there is no partition {partition.index} of topic {partition.topic_id}")
+
+
+def out_of_range(partition: Partition, offset: int, start: int, end: int) -> OffsetOutOfRangeError:
+    return OffsetOutOfRangeError(
+        f"partition {partition.index} of topic {partition.topic_id} holds offsets {start} to {end}, not {offset}", start, end
+    )

@@ -1,0 +1,99 @@
+"""The head of a Kafka RecordBatch (v2): enough to check, place and store a batch without looking at its records.
+
+The checksum covers everything from the attributes on. The base offset lies before it, so a broker may set it without
+touching the rest.
+"""
+
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from tailrace.model.changes import Buffer
+from tailrace.model.errors import CorruptBatchError, UnsupportedBatchError
+
+HEADER_BYTES = 61
+"""Bytes before the first record."""
+
+CHECKED_FROM = 21
+"""Where the bytes begin that the checksum covers."""
+
+LENGTH_FROM = 12
+"""The batch's own length counts from here."""
+
+MAGIC = 2
+CODEC_MASK = 0x07
+TIMESTAMP_TYPE_MASK = 0x08
+TRANSACTIONAL_MASK = 0x10
+CONTROL_MASK = 0x20
+NO_PRODUCER = -1
+
+_HEADER = Struct(">qiibIhiqqqhii")
+_BASE_OFFSET = Struct(">q")
+_MAGIC_AT = 16
+
+
+class BatchHeader(NamedTuple):
+    base_offset: int
+    length: int
+    """Bytes after the length field itself, as on the wire."""
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return self.length + LENGTH_FROM
+
+    @property
+    def codec(self) -> int:
+        return self.attributes & CODEC_MASK
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_MASK)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_MASK)
+
+
+def read_header(batch: Buffer) -> BatchHeader:
+    """Read the head of a batch whose length is known to suffice."""
+    return BatchHeader._make(_HEADER.unpack_from(batch))
+
+
+def check_batch(batch: Buffer) -> BatchHeader:
+    """Read and check a batch that came from outside; it must fill the buffer exactly."""
+    size = len(batch)
+    if size > _MAGIC_AT and batch[_MAGIC_AT] != MAGIC:
+        raise UnsupportedBatchError(f"record batches of format {batch[_MAGIC_AT]} are not taken, only of format {MAGIC}")
+    if size < HEADER_BYTES:
+        raise CorruptBatchError(f"a record batch has at least {HEADER_BYTES} bytes, this one has {size}")
+    header = BatchHeader._make(_HEADER.unpack_from(batch))
+    if header.length + LENGTH_FROM != size:
+        raise CorruptBatchError(f"the batch says that it has {header.length + LENGTH_FROM} bytes, and has {size}")
+    if crc32c(memoryview(batch)[CHECKED_FROM:]) != header.crc:
+        raise CorruptBatchError("the batch's checksum does not match its bytes")
+    if header.records < 1 or header.last_offset_delta != header.records - 1:
+        raise CorruptBatchError(
+            f"the batch counts {header.records} records and {header.last_offset_delta + 1} offsets; they must be equal, at least 1"
+        )
+    return header
+
+
+def with_base_offset(batch: Buffer, offset: int) -> Buffer:
+    """The same batch with its base offset set: in place where the buffer can be written to, else in a copy."""
+    if isinstance(batch, bytes) or (isinstance(batch, memoryview) and batch.readonly):
+        batch = bytearray(batch)
+    _BASE_OFFSET.pack_into(batch, 0, offset)
+    return batch
