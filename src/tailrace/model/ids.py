@@ -14,7 +14,7 @@ ProducerId = NewType("ProducerId", int)
 
 
 class Partition(NamedTuple):
-    """One ordered stream of one topic. The topic id is never used again, so an old partition can't be mistaken for a new one."""
+    """One ordered stream of one topic. Topic ids are never used again, so no old partition is taken for a new one."""
 
     topic_id: TopicId
-    index: int
+    number: int

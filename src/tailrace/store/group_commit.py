@@ -171,7 +171,7 @@ class GroupCommit:
     def _attempt(self, step: Callable[[], None]) -> bool:
         try:
             step()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001  the top of the writer thread: whatever it is, the store stops
             failure = _failure(error)
             self._fail([], failure, final=True)
             self._on_failure(failure)

@@ -4,7 +4,7 @@ import threading
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from tailrace.model.changes import Append, Bounds, Changes, Fetched, LogBatch, Receipt, Scanned
+from tailrace.model.changes import Append, Bounds, Buffer, Changes, Fetched, LogBatch, Receipt, Scanned
 from tailrace.model.clock import Clock, HybridClock, SystemClock
 from tailrace.model.errors import StoreClosedError
 from tailrace.model.ids import Cursor, Offset, Partition
@@ -65,7 +65,7 @@ class MemoryStore:
             stream = self._stream(partition)
             if not stream.start <= offset <= stream.end:
                 raise out_of_range(partition, offset, stream.start, stream.end)
-            found = []
+            found: list[Buffer] = []
             size = 0
             for held in stream.batches[stream.first_holding(offset) :]:
                 size += len(held.batch)
@@ -82,7 +82,7 @@ class MemoryStore:
         with self._lock:
             found: list[LogBatch] = []
             size = 0
-            for held in self._log[bisect_left(self._log, cursor, key=lambda batch: batch.cursor + batch.records - 1) :]:
+            for held in self._log[bisect_left(self._log, int(cursor), key=lambda batch: batch.cursor + batch.records - 1) :]:
                 size += len(held.batch)
                 if found and size > max_bytes:
                     return Scanned(found, held.cursor)

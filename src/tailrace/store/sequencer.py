@@ -129,7 +129,7 @@ class Sequencer:
             end = placed.get(partition)
             if end is None:
                 end = self._ends.get(partition)
-                if end is None and partition.index < created.get(partition.topic_id, 0):
+                if end is None and partition.number < created.get(partition.topic_id, 0):
                     end = Offset(0)
                 if end is None or partition.topic_id in changes.drops:
                     raise unknown_partition(partition)
@@ -163,10 +163,10 @@ class Sequencer:
 
 
 def unknown_partition(partition: Partition) -> UnknownPartitionError:
-    return UnknownPartitionError(f"there is no partition {partition.index} of topic {partition.topic_id}")
+    return UnknownPartitionError(f"there is no partition {partition.number} of topic {partition.topic_id}")
 
 
 def out_of_range(partition: Partition, offset: int, start: int, end: int) -> OffsetOutOfRangeError:
     return OffsetOutOfRangeError(
-        f"partition {partition.index} of topic {partition.topic_id} holds offsets {start} to {end}, not {offset}", start, end
+        f"partition {partition.number} of topic {partition.topic_id} holds offsets {start} to {end}, not {offset}", start, end
     )

@@ -86,7 +86,7 @@ def check_batch(batch: Buffer) -> BatchHeader:
         raise CorruptBatchError("the batch's checksum does not match its bytes")
     if header.records < 1 or header.last_offset_delta != header.records - 1:
         raise CorruptBatchError(
-            f"the batch counts {header.records} records and {header.last_offset_delta + 1} offsets; they must be equal, at least 1"
+            f"the batch counts {header.records} records and {header.last_offset_delta + 1} offsets, not one offset a record"
         )
     return header
 
