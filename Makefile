@@ -1,0 +1,52 @@
+# What you can do here, each from a fresh clone with nothing but Python 3.11+ and make. `make help` lists it.
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+# The newest Python that works, not just the newest name: a version manager may put names on the path that lead nowhere.
+FIND_PYTHON := for name in $(or $(PYTHON),python3.14 python3.13 python3.12 python3.11 python3 python); do \
+	"$$name" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' >/dev/null 2>&1 \
+	&& { echo "$$name"; exit; }; done
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(READY) ## kill a real server in the middle of writing and show that nothing acknowledged is lost
+	@$(BIN)/python -m demo
+
+test: $(READY) ## run the whole test suite; SLOW=1 for the long runs, ARGS='-k name' for a few
+	@$(BIN)/pytest $(if $(SLOW),--slow) $(ARGS)
+
+check: $(READY) ## lint, formatting, types, import contracts
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+format: $(READY) ## let ruff format and sort
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: $(READY) ## measure against plain writes on this machine; writes docs/benchmarks.md
+	@$(BIN)/python bench/run.py $(ARGS)
+
+lock: $(READY) ## renew uv.lock and requirements.lock from pyproject.toml
+	@$(BIN)/pip install --quiet uv
+	@$(BIN)/uv lock --quiet $(ARGS)
+	@$(BIN)/uv export --quiet --locked --no-emit-project --no-header --format requirements-txt --output-file requirements.lock
+
+clean: ## remove the environment and all caches
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(READY): pyproject.toml requirements.lock
+	@python=$$($(FIND_PYTHON)); test -n "$$python" || { \
+		echo "Tailrace needs Python 3.11 to 3.14 with venv; none is on the path. Set one: make PYTHON=/path/to/python" >&2; exit 1; }; \
+	test -x $(BIN)/pip || { echo "Setting up $(VENV) with $$($$python --version), once; this takes about a minute."; \
+		"$$python" -m venv --clear $(VENV); }
+	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
