@@ -1,0 +1,1 @@
+"""Everything that shows that Tailrace keeps its promises."""

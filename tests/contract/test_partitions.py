@@ -1,0 +1,137 @@
+"""Topics grow, go, and lose their oldest records."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tailrace.model.changes import Bounds, Changes
+from tailrace.model.errors import OffsetOutOfRangeError, UnknownPartitionError
+from tailrace.model.ids import Offset, Partition, TopicId
+from tailrace.store.contract import Store
+from tests.support.batches import append, values_of
+from tests.support.observed import fetch_all, scan_all
+
+A, B = TopicId(1), TopicId(2)
+A0, A1, B0 = Partition(A, 0), Partition(A, 1), Partition(B, 0)
+
+
+def test_a_topic_has_the_partitions_it_was_created_with(store: Store, revisit: Callable[[], Store]) -> None:
+    store.commit(Changes(creates=[(B, 1), (A, 2)]))
+    store = revisit()
+    assert sorted(store.partitions()) == [A0, A1, B0]
+    assert store.bounds(A1) == Bounds(Offset(0), Offset(0))
+
+
+def test_creating_a_topic_again_changes_nothing(store: Store, revisit: Callable[[], Store]) -> None:
+    store.commit(Changes(creates=[(A, 2)], appends=[append(A0, b"kept")]))
+    store.commit(Changes(creates=[(A, 2)]))
+    store = revisit()
+    assert sorted(store.partitions()) == [A0, A1]
+    assert values_of(store.fetch(A0, Offset(0), 100).batches) == [b"kept"]
+
+
+def test_a_grown_topic_keeps_its_records(store: Store, revisit: Callable[[], Store]) -> None:
+    store.commit(Changes(creates=[(A, 1)], appends=[append(A0, b"kept")]))
+    store.commit(Changes(creates=[(A, 2)], appends=[append(A1, b"new")]))
+    store = revisit()
+    assert values_of(store.fetch(A0, Offset(0), 100).batches) == [b"kept"]
+    assert values_of(store.fetch(A1, Offset(0), 100).batches) == [b"new"]
+
+
+def test_a_dropped_topic_is_gone_from_every_view(store: Store, revisit: Callable[[], Store]) -> None:
+    store.commit(Changes(creates=[(A, 2), (B, 1)]))
+    store.commit(Changes(appends=[append(A0, b"a"), append(B0, b"b"), append(A1, b"c")]))
+    store.commit(Changes(drops=[A], puts=[(b"dropped", b"A")]))
+    store = revisit()
+    assert list(store.partitions()) == [B0]
+    for question in (store.bounds, store.next_offset, store.size):
+        with pytest.raises(UnknownPartitionError):
+            question(A0)
+    with pytest.raises(UnknownPartitionError):
+        store.fetch(A1, Offset(0), 100)
+    with pytest.raises(UnknownPartitionError):
+        store.batch_for_time(A0, 0)
+    assert [(batch.cursor, batch.partition) for batch in scan_all(store)] == [(1, B0)]
+    assert store.end_cursor() == 3
+
+
+def test_cursors_of_dropped_records_are_never_given_again(store: Store, revisit: Callable[[], Store]) -> None:
+    store.commit(Changes(creates=[(A, 1), (B, 1)], appends=[append(A0, b"a", b"b", b"c")]))
+    store.commit(Changes(drops=[A]))
+    store = revisit()
+    assert store.commit(Changes(appends=[append(B0, b"d")])).cursor == 3
+
+
+def test_dropping_the_last_topic_leaves_a_store_that_goes_on(store: Store, revisit: Callable[[], Store]) -> None:
+    store.commit(Changes(creates=[(A, 1)], appends=[append(A0, b"a")]))
+    store.commit(Changes(drops=[A]))
+    store = revisit()
+    assert list(store.partitions()) == []
+    assert scan_all(store) == []
+    assert store.commit(Changes(creates=[(B, 1)], appends=[append(B0, b"b")])).cursor == 1
+
+
+def test_a_trim_moves_the_start_and_reports_it(store: Store, revisit: Callable[[], Store]) -> None:
+    store.commit(Changes(creates=[(A, 2)]))
+    for value in (b"a", b"b", b"c", b"d"):
+        store.commit(Changes(appends=[append(A0, value)]))
+    store.commit(Changes(trims=[(A0, Offset(2))]))
+    store = revisit()
+    assert store.bounds(A0) == Bounds(Offset(2), Offset(4))
+    assert values_of(store.fetch(A0, Offset(2), 1_000).batches) == [b"c", b"d"]
+    with pytest.raises(OffsetOutOfRangeError) as below:
+        store.fetch(A0, Offset(1), 1_000)
+    assert (below.value.start, below.value.end) == (2, 4)
+
+
+def test_a_trim_inside_a_batch_keeps_the_batch_that_holds_the_start(store: Store, revisit: Callable[[], Store]) -> None:
+    store.commit(Changes(creates=[(A, 1)], appends=[append(A0, b"a", b"b"), append(A0, b"c", b"d", b"e"), append(A0, b"f")]))
+    store.commit(Changes(trims=[(A0, Offset(3))]))
+    store = revisit()
+    assert store.bounds(A0) == Bounds(Offset(3), Offset(6))
+    assert [record.offset for record in fetch_all(store, A0)] == [2, 3, 4, 5]
+    assert [batch.base_offset for batch in scan_all(store)] == [2, 5]
+    with pytest.raises(OffsetOutOfRangeError):
+        store.fetch(A0, Offset(2), 1_000)
+
+
+def test_a_trim_to_the_end_empties_the_partition_and_keeps_its_place(store: Store, revisit: Callable[[], Store]) -> None:
+    store.commit(Changes(creates=[(A, 1)], appends=[append(A0, b"a", b"b")]))
+    store.commit(Changes(trims=[(A0, Offset(2))]))
+    store = revisit()
+    assert store.bounds(A0) == Bounds(Offset(2), Offset(2))
+    assert store.fetch(A0, Offset(2), 100).batches == []
+    assert store.size(A0) == 0
+    assert list(store.commit(Changes(appends=[append(A0, b"c")])).offsets) == [2]
+
+
+def test_a_trim_below_the_start_changes_nothing(store: Store, revisit: Callable[[], Store]) -> None:
+    store.commit(Changes(creates=[(A, 1)], appends=[append(A0, b"a"), append(A0, b"b"), append(A0, b"c")]))
+    store.commit(Changes(trims=[(A0, Offset(2))]))
+    store.commit(Changes(trims=[(A0, Offset(1))]))
+    assert revisit().bounds(A0) == Bounds(Offset(2), Offset(3))
+
+
+def test_a_trim_and_an_append_in_one_commit_both_count(store: Store, revisit: Callable[[], Store]) -> None:
+    store.commit(Changes(creates=[(A, 1)], appends=[append(A0, b"a"), append(A0, b"b")]))
+    store.commit(Changes(trims=[(A0, Offset(2))], appends=[append(A0, b"c")]))
+    store = revisit()
+    assert store.bounds(A0) == Bounds(Offset(2), Offset(3))
+    assert values_of(store.fetch(A0, Offset(2), 100).batches) == [b"c"]
+
+
+def test_trims_touch_only_their_own_partition(store: Store, revisit: Callable[[], Store]) -> None:
+    store.commit(Changes(creates=[(A, 2)], appends=[append(A0, b"a", b"b"), append(A1, b"c", b"d")]))
+    store.commit(Changes(trims=[(A1, Offset(1))]))
+    store = revisit()
+    assert store.bounds(A0) == Bounds(Offset(0), Offset(2))
+    assert store.bounds(A1) == Bounds(Offset(1), Offset(2))
+
+
+def test_an_unknown_partition_is_named_in_the_error(store: Store) -> None:
+    store.commit(Changes(creates=[(A, 1)]))
+    for question in (store.bounds, store.next_offset, store.size):
+        with pytest.raises(UnknownPartitionError, match="partition 5 of topic 1"):
+            question(Partition(A, 5))
+    with pytest.raises(UnknownPartitionError, match="topic 7"):
+        store.fetch(Partition(TopicId(7), 0), Offset(0), 100)

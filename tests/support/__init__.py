@@ -1,0 +1,1 @@
+"""What several test rooms share: batches to write, stores to open, histories to judge, faults to inject."""

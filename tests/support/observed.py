@@ -1,0 +1,84 @@
+"""All that can be seen of a store from outside, as data that can be compared."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from tailrace.model.changes import Bounds, LogBatch
+from tailrace.model.ids import Cursor, Offset, Partition
+from tailrace.store.contract import Store
+from tests.support.batches import StoredRecord, decode_batch
+
+READ_BYTES = 256 * 1024
+
+
+class SeenBatch(NamedTuple):
+    """One batch, as it stands in the global order."""
+
+    cursor: int
+    partition: Partition
+    records: Sequence[StoredRecord]
+    hlc: int
+
+    @property
+    def base_offset(self) -> int:
+        return self.records[0].offset
+
+
+class Observed(NamedTuple):
+    partitions: Mapping[Partition, Bounds]
+    fetched: Mapping[Partition, Sequence[StoredRecord]]
+    """Records of whole batches, so the first may lie below the partition's start."""
+    scanned: Sequence[SeenBatch]
+    end_cursor: int
+    next_offsets: Mapping[Partition, int]
+    sizes: Mapping[Partition, int]
+    state: Mapping[bytes, bytes]
+
+
+def observe(store: Store, read_bytes: int = READ_BYTES) -> Observed:
+    """Look at everything. No commit may be in flight."""
+    partitions = {partition: store.bounds(partition) for partition in store.partitions()}
+    return Observed(
+        partitions=partitions,
+        fetched={partition: fetch_all(store, partition, read_bytes=read_bytes) for partition in partitions},
+        scanned=[see(batch) for batch in scan_all(store, read_bytes=read_bytes)],
+        end_cursor=store.end_cursor(),
+        next_offsets={partition: store.next_offset(partition) for partition in partitions},
+        sizes={partition: store.size(partition) for partition in partitions},
+        state=dict(store.range(b"")),
+    )
+
+
+def fetch_all(store: Store, partition: Partition, start: int | None = None, read_bytes: int = READ_BYTES) -> list[StoredRecord]:
+    """Read a partition to its end as a consumer does, fetch after fetch."""
+    found: list[StoredRecord] = []
+    offset = store.bounds(partition).start if start is None else Offset(start)
+    while True:
+        batches = store.fetch(partition, offset, read_bytes).batches
+        if not batches:
+            return found
+        for batch in batches:
+            records = decode_batch(batch)
+            assert records[0].offset <= offset <= records[-1].offset, f"asked for offset {offset}, got {records[0].offset}"
+            found += records
+            offset = Offset(records[-1].offset + 1)
+
+
+def scan_all(store: Store, start: int = 0, read_bytes: int = READ_BYTES) -> list[LogBatch]:
+    """Read the whole log in its global order, scan after scan."""
+    found: list[LogBatch] = []
+    cursor = Cursor(start)
+    end = store.end_cursor()
+    while cursor < end:
+        batches, next_cursor = store.scan(cursor, read_bytes)
+        assert next_cursor > cursor, f"the scan from {cursor} does not move on, and the log ends at {end}"
+        found += batches
+        cursor = next_cursor
+    return found
+
+
+def see(batch: LogBatch) -> SeenBatch:
+    """Decode a batch of a scan, whose own words about it must agree with its bytes."""
+    records = decode_batch(batch.batch)
+    assert (batch.base_offset, batch.records) == (records[0].offset, len(records))
+    return SeenBatch(batch.cursor, batch.partition, records, batch.hlc)
