@@ -38,6 +38,12 @@ class InvalidTopicNameError(InvalidRequestError):
     kafka_code = 17
 
 
+class InvalidGroupNameError(InvalidRequestError):
+    """The consumer group's name is not legal."""
+
+    kafka_code = 24
+
+
 class InvalidPartitionsError(InvalidRequestError):
     """The number of partitions is not possible."""
 
@@ -68,6 +74,25 @@ class UnsupportedBatchError(InvalidRequestError):
     """A record batch in a format that Tailrace does not store."""
 
     kafka_code = 43
+
+
+class UnsupportedCodecError(UnsupportedBatchError):
+    """A record batch is compressed in a way that Tailrace does not know."""
+
+    kafka_code = 76
+
+
+class InvalidTimestampError(InvalidRequestError):
+    """A record's timestamp is negative or too far in the future."""
+
+    kafka_code = 32
+
+
+class UnknownGroupError(TailraceError):
+    """There is no such consumer group."""
+
+    kafka_code = 69
+    http_status = 404
 
 
 class UnknownTopicError(TailraceError):

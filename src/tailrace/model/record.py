@@ -1,0 +1,62 @@
+"""Records as values: what a sender made, and what became of it."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tailrace.model.changes import ASSIGN
+from tailrace.model.ids import Cursor, Offset
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+NO_TIMESTAMP = -1
+
+MESSAGE_ID_HEADER = "message_id"
+"""The header that names a record. Topics with `dedup = 'id'` take each name once."""
+
+
+class Record(NamedTuple):
+    """One record. A `None` value is a tombstone; a `None` key means that any partition will do."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    timestamp: int = NO_TIMESTAMP
+    """Milliseconds since 1970."""
+    offset: Offset = ASSIGN
+
+
+class Message(NamedTuple):
+    """One record on its way to a topic. What is left out, the broker fills in."""
+
+    topic: str
+    """Name or alias."""
+    value: bytes | None
+    key: bytes | None = None
+    headers: Headers = ()
+    partition: int | None = None
+    timestamp: int | None = None
+    message_id: str | None = None
+
+
+class Published(NamedTuple):
+    """Where a message is. For a duplicate this is the place of the first one."""
+
+    topic: str
+    partition: int
+    offset: Offset
+    cursor: Cursor | None
+    """`None` for a duplicate: only the first publish learns it."""
+    message_id: str
+    duplicate: bool
+
+
+class Appended(NamedTuple):
+    """Where a batch is. For a duplicate this is the place of the first one."""
+
+    base_offset: Offset
+    cursor: Cursor | None
+    """`None` when nothing new was written."""
+    append_time: int
+    """The broker's time in milliseconds where the topic keeps it, else -1."""
+    duplicates: int
+    """Records of the batch that were there already and were not written again."""
