@@ -1,0 +1,64 @@
+"""Runs an ASGI application on a socket, from the first request to the last.
+
+The process owns the signals and the socket, so that the listener only does what it is told: start, and stop within a time.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from socket import socket
+
+import uvicorn
+from litestar import Litestar
+
+from tailrace.model.limits import Limits
+
+
+class HttpListener:
+    def __init__(self, app: Litestar, bound: socket, limits: Limits, stop_seconds: int) -> None:
+        config = uvicorn.Config(
+            app,
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            limit_concurrency=limits.connections,
+            timeout_graceful_shutdown=stop_seconds,
+        )
+        self._bound = bound
+        self._uvicorn = _QuietServer(config)
+        self._serving: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Return when requests are taken."""
+        self._serving = asyncio.create_task(self._uvicorn.serve([self._bound]), name="http-listener")
+        started = asyncio.create_task(self._uvicorn.is_listening.wait())
+        await asyncio.wait((self._serving, started), return_when=asyncio.FIRST_COMPLETED)
+        if self._serving.done():
+            started.cancel()
+            await self._serving
+
+    async def stop(self) -> None:
+        """Take no new request and finish those that run; after `stop_seconds` they are cancelled."""
+        self._uvicorn.should_exit = True
+        if self._serving is not None:
+            await self._serving
+
+
+class _QuietServer(uvicorn.Server):
+    """Leaves signals to the process and says when it listens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.is_listening = asyncio.Event()
+
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.is_listening.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
