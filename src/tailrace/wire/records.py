@@ -1,0 +1,266 @@
+"""The records of a Kafka RecordBatch (v2): bytes to values and back.
+
+Every length is compared with the bytes that are left before anything is taken, so no input makes the decoder allocate more
+than its own size (and, when compressed, more than the bound that it is given).
+"""
+
+from collections.abc import Sequence
+from struct import Struct
+
+from crc32c import crc32c
+
+from tailrace.model.changes import Buffer
+from tailrace.model.errors import CorruptBatchError, LimitExceededError
+from tailrace.model.ids import Offset
+from tailrace.model.limits import Limits
+from tailrace.model.record import Headers, Record
+from tailrace.wire.batch import (
+    CHECKED_FROM,
+    HEADER_BYTES,
+    LENGTH_FROM,
+    MAGIC,
+    NO_PRODUCER,
+    TIMESTAMP_TYPE_MASK,
+    BatchHeader,
+    read_header,
+)
+from tailrace.wire.codecs import Codec, compress, decompress
+
+_UNCHECKED_HEAD = Struct(">qiibI")
+_CHECKED_HEAD = Struct(">hiqqqhii")
+_ATTRIBUTES_AND_DELTA_BYTES = 6
+_TIMESTAMPS = Struct(">qq")
+_ATTRIBUTES = Struct(">h")
+_CRC = Struct(">I")
+_CRC_AT = 17
+
+_LEAST_TIMESTAMP = -(1 << 63)
+_GREATEST_TIMESTAMP = (1 << 63) - 1
+_LEAST_RECORD_BYTES = 7
+_VARINT_BYTES = 10
+_ONE_BYTE = [bytes([number]) for number in range(0x80)]
+_NULL = _ONE_BYTE[1]
+
+
+def encode_batch(
+    records: Sequence[Record],
+    *,
+    codec: int = Codec.NONE,
+    append_time: int | None = None,
+    producer_id: int = NO_PRODUCER,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+) -> bytearray:
+    """One batch of these records, with its checksum. With `append_time` that is the timestamp of them all."""
+    base_timestamp = records[0].timestamp
+    max_timestamp = base_timestamp
+    parts: list[Buffer] = []
+    add = parts.append
+    for delta, (key, value, headers, timestamp, _) in enumerate(records):
+        if timestamp > max_timestamp:
+            max_timestamp = timestamp
+        body = b"".join(
+            (
+                b"\0",
+                _varint(timestamp - base_timestamp),
+                _varint(delta),
+                _NULL if key is None else _varint(len(key)) + key,
+                _NULL if value is None else _varint(len(value)) + value,
+                _encode_headers(headers) if headers else b"\0",
+            )
+        )
+        add(_varint(len(body)))
+        add(body)
+    if append_time is not None:
+        # Deltas stay relative to the first record's own time; readers take the batch's maximum instead.
+        max_timestamp = append_time
+    attributes = codec | (TIMESTAMP_TYPE_MASK if append_time is not None else 0)
+    checked = bytearray(
+        _CHECKED_HEAD.pack(
+            attributes,
+            len(records) - 1,
+            base_timestamp,
+            max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            len(records),
+        )
+    )
+    if codec == Codec.NONE:
+        checked += b"".join(parts)
+    else:
+        checked += compress(codec, b"".join(parts))
+    batch = bytearray(_UNCHECKED_HEAD.pack(0, CHECKED_FROM - LENGTH_FROM + len(checked), -1, MAGIC, crc32c(checked)))
+    batch += checked
+    return batch
+
+
+def decode_batch(batch: Buffer, limits: Limits) -> list[Record]:
+    """The records of a batch whose head and checksum are known to be right."""
+    header = read_header(batch)
+    records = header.records
+    if records > limits.batch_records:
+        raise LimitExceededError(
+            f"the batch has {records} records, more than batch_records allows ({limits.batch_records}); send smaller batches"
+        )
+    data = bytes(decompress(header.codec, memoryview(batch)[HEADER_BYTES:], limits.decompressed_batch_bytes))
+    if records * _LEAST_RECORD_BYTES > len(data):
+        raise CorruptBatchError(f"the batch counts {records} records in {len(data)} bytes, too few to hold them")
+    try:
+        found, end = _decode_records(data, header)
+    except IndexError:
+        raise CorruptBatchError("the batch's last record is cut off") from None
+    if end != len(data):
+        raise CorruptBatchError(f"the batch has {len(data) - end} bytes after its last record")
+    return found
+
+
+def with_append_time(batch: Buffer, timestamp_ms: int) -> bytearray:
+    """A copy of the batch whose records all have this timestamp."""
+    stamped = bytearray(batch)
+    header = read_header(stamped)
+    _ATTRIBUTES.pack_into(stamped, CHECKED_FROM, header.attributes | TIMESTAMP_TYPE_MASK)
+    _TIMESTAMPS.pack_into(stamped, CHECKED_FROM + _ATTRIBUTES_AND_DELTA_BYTES, header.base_timestamp, timestamp_ms)
+    _CRC.pack_into(stamped, _CRC_AT, crc32c(memoryview(stamped)[CHECKED_FROM:]))
+    return stamped
+
+
+def encoded_size_bound(record: Record) -> int:
+    """Bytes that a record takes at most in a batch that is not compressed."""
+    size = 1 + 6 * _VARINT_BYTES + len(record.key or b"") + len(record.value or b"")
+    for name, value in record.headers:
+        size += 2 * _VARINT_BYTES + len(name.encode()) + len(value or b"")
+    return size
+
+
+def _decode_records(data: bytes, header: BatchHeader) -> tuple[list[Record], int]:
+    base_offset = header.base_offset
+    base_timestamp = header.base_timestamp
+    append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_MASK else None
+    size = len(data)
+    found: list[Record] = []
+    add = found.append
+    at = 0
+    for index in range(header.records):
+        length = data[at]
+        at += 1
+        if length < 0x80:
+            length = (length >> 1) ^ -(length & 1)
+        else:
+            length, at = _long_varint(data, at)
+        end = at + length
+        if length < _LEAST_RECORD_BYTES - 1 or end > size:
+            raise CorruptBatchError(f"record {index} of the batch says it has {length} bytes, and {size - at} are left")
+        at += 1
+        timestamp = data[at]
+        at += 1
+        if timestamp < 0x80:
+            timestamp = (timestamp >> 1) ^ -(timestamp & 1)
+        else:
+            timestamp, at = _long_varint(data, at)
+            if not _LEAST_TIMESTAMP <= base_timestamp + timestamp <= _GREATEST_TIMESTAMP:
+                raise CorruptBatchError(f"record {index} of the batch has a timestamp of more than 64 bits")
+        delta = data[at]
+        at += 1
+        if delta < 0x80:
+            delta = (delta >> 1) ^ -(delta & 1)
+        else:
+            delta, at = _long_varint(data, at)
+        if delta != index:
+            raise CorruptBatchError(f"record {index} of the batch says that it is record {delta}")
+        key, at = _decode_bytes(data, at, end, index)
+        value, at = _decode_bytes(data, at, end, index)
+        headers: Headers = ()
+        if data[at]:
+            headers, at = _decode_headers(data, at, end, index)
+        else:
+            at += 1
+        if at != end:
+            raise CorruptBatchError(f"record {index} of the batch does not have the {length} bytes that it says")
+        add(
+            Record(
+                key,
+                value,
+                headers,
+                base_timestamp + timestamp if append_time is None else append_time,
+                Offset(base_offset + index),
+            )
+        )
+    return found, at
+
+
+def _decode_bytes(data: bytes, at: int, end: int, index: int) -> tuple[bytes | None, int]:
+    length = data[at]
+    at += 1
+    if length < 0x80:
+        length = (length >> 1) ^ -(length & 1)
+    else:
+        length, at = _long_varint(data, at)
+    if length == -1:
+        return None, at
+    stop = at + length
+    if length < 0 or stop > end:
+        raise CorruptBatchError(f"record {index} of the batch has a field of {length} bytes with {end - at} left")
+    return data[at:stop], stop
+
+
+def _decode_headers(data: bytes, at: int, end: int, index: int) -> tuple[Headers, int]:
+    count = data[at]
+    at += 1
+    if count < 0x80:
+        count = (count >> 1) ^ -(count & 1)
+    else:
+        count, at = _long_varint(data, at)
+    if not 0 <= count * 2 <= end - at:
+        raise CorruptBatchError(f"record {index} of the batch counts {count} headers in {end - at} bytes")
+    headers = []
+    for _ in range(count):
+        name, at = _decode_bytes(data, at, end, index)
+        value, at = _decode_bytes(data, at, end, index)
+        if name is None:
+            raise CorruptBatchError(f"record {index} of the batch has a header without a name")
+        try:
+            headers.append((name.decode(), value))
+        except UnicodeDecodeError:
+            raise CorruptBatchError(f"record {index} of the batch has a header whose name is not UTF-8: {name!r}") from None
+    return headers, at
+
+
+def _encode_headers(headers: Headers) -> bytes:
+    parts = [_varint(len(headers))]
+    for name, value in headers:
+        encoded = name.encode()
+        parts.append(_varint(len(encoded)))
+        parts.append(encoded)
+        parts.append(_NULL if value is None else _varint(len(value)) + value)
+    return b"".join(parts)
+
+
+def _varint(number: int) -> bytes:
+    rest = (number << 1) ^ (number >> 63)
+    if rest < 0x80:
+        return _ONE_BYTE[rest]
+    if rest < 0x4000:
+        return bytes((rest & 0x7F | 0x80, rest >> 7))
+    encoded = bytearray()
+    while rest > 0x7F:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    encoded.append(rest)
+    return bytes(encoded)
+
+
+def _long_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Go on with a number whose first byte, before `at`, says that there is more."""
+    number = data[at - 1] & 0x7F
+    shift = 7
+    while True:
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), at
+        shift += 7
+        if shift >= 7 * _VARINT_BYTES:
+            raise CorruptBatchError(f"the batch has a number of more than {_VARINT_BYTES} bytes")
