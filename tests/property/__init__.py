@@ -1,0 +1,1 @@
+"""Random sequences of operations, compared with a plain model."""

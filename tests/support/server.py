@@ -1,0 +1,111 @@
+"""A real `tailrace serve` in its own process, to be started, killed and started again on the same folder."""
+
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+READY_LINE = re.compile(r"Tailrace \S+ is ready at (?P<url>http://\S+),")
+READY_SECONDS = 30.0
+EXIT_SECONDS = 15.0
+
+
+class ServerError(AssertionError):
+    """The server did not do what every test takes for granted. The message holds what it wrote to stderr."""
+
+
+class ServerProcess:
+    """`with ServerProcess(folder) as server:` runs it; `server.url` is where it listens."""
+
+    def __init__(self, folder: Path, *flags: str, environment: Mapping[str, str] | None = None) -> None:
+        self.folder = folder
+        self.flags = flags
+        self.url = ""
+        self.ready_line = ""
+        self._environment = {**os.environ, **(environment or {})}
+        self._stderr_file = folder.with_name(folder.name + ".stderr")
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> "ServerProcess":
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self.kill()
+
+    @property
+    def command(self) -> list[str]:
+        http = () if "--http" in self.flags else ("--http", "127.0.0.1:0")
+        return [sys.executable, "-m", "tailrace", "serve", "--data", str(self.folder), *http, *self.flags]
+
+    @property
+    def pid(self) -> int:
+        return self._running().pid
+
+    @property
+    def stderr(self) -> str:
+        return self._stderr_file.read_text() if self._stderr_file.exists() else ""
+
+    def start(self) -> "ServerProcess":
+        """Start it and wait for its ready line."""
+        self.launch()
+        self.ready_line = self._first_line()
+        match = READY_LINE.match(self.ready_line)
+        if match is None:
+            self.kill()
+            raise ServerError(f"the server's first line is {self.ready_line!r}; on stderr: {self.stderr}")
+        self.url = match["url"]
+        return self
+
+    def launch(self) -> None:
+        """Start it without waiting, for servers that are expected to refuse."""
+        with self._stderr_file.open("w") as stderr:
+            self._process = subprocess.Popen(
+                self.command, stdout=subprocess.PIPE, stderr=stderr, text=True, env=self._environment, bufsize=1
+            )
+
+    def kill(self) -> None:
+        """SIGKILL: nothing of it runs any more, not even a clean-up."""
+        self._running().kill()
+        self.wait()
+
+    def terminate(self) -> int:
+        """SIGTERM, and the exit code that came of it."""
+        self.signal(signal.SIGTERM)
+        return self.wait()
+
+    def signal(self, number: signal.Signals) -> None:
+        self._running().send_signal(number)
+
+    def wait(self, timeout: float = EXIT_SECONDS) -> int:
+        process = self._running()
+        try:
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise ServerError(f"the server still ran after {timeout} s; on stderr: {self.stderr}") from None
+        if process.stdout is not None:
+            process.stdout.close()
+        return code
+
+    def _running(self) -> subprocess.Popen[str]:
+        if self._process is None:
+            raise ServerError("the server was not started")
+        return self._process
+
+    def _first_line(self) -> str:
+        """The line, or nothing if the process ended without one."""
+        stdout = self._running().stdout
+        assert stdout is not None
+        deadline = time.monotonic() + READY_SECONDS
+        while time.monotonic() < deadline:
+            if select.select([stdout], [], [], deadline - time.monotonic())[0]:
+                return stdout.readline()
+        self.kill()
+        raise ServerError(f"the server was not ready after {READY_SECONDS} s; on stderr: {self.stderr}")
