@@ -53,3 +53,7 @@ def _unarmed(name: str) -> None:
 
 _setting = os.environ.get("TAILRACE_KILLPOINT")
 killpoint: Callable[[str], None] = _armed(_setting) if _setting else _unarmed
+
+
+def is_armed(name: str) -> bool:
+    return _setting is not None and _setting.partition(":")[0] == name

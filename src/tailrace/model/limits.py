@@ -37,14 +37,27 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     group_name_length: int = 255
     offset_metadata_bytes: int = 4 * KIB
     producers_per_partition: int = 10_000
+    """Idempotent producers remembered for one partition; beyond it the longest silent are forgotten early."""
+    producer_idle_seconds: int = 7 * 24 * 3600
+    """How long a silent producer is remembered."""
+    message_id_bytes: int = 255
+    """Bytes of a message id."""
+    timestamp_ahead_ms: int = 3_600_000
+    """How far in the future a record's timestamp may lie."""
     dedup_entries: int = 1_000_000
     """Remembered ids of one topic; beyond it the oldest are forgotten early, and counted."""
+    dedup_window_seconds: int = 7 * 24 * 3600
+    """The longest window that a topic can have for finding duplicates."""
     pending_commits: int = 100_000
     """Commits that wait for their sync."""
     pending_bytes: int = 64 * MIB
     """Bytes of commits that wait for their sync."""
     publish_wait_ms: int = 10_000
     """How long a publisher waits for room before it is told to come again."""
+    waiting_publishes: int = 10_000
+    """Publishes that wait for room at the same time."""
+    waiting_publish_bytes: int = 64 * MIB
+    """Bytes of publishes that wait for room."""
     fetch_bytes: int = 8 * MIB
     fetch_wait_ms: int = 30_000
     fetch_waiters: int = 10_000
@@ -53,16 +66,20 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes written before one sync."""
     tail_cache_bytes: int = 64 * MIB
     """Newest record bytes kept in memory for readers at the tail."""
-    index_cache_bytes: int = 16 * MIB
-    """Index pieces kept in memory for readers far behind."""
     open_segments: int = 128
     """Segment files held open for reading."""
     read_threads: int = 2
     """Threads that read from disk for readers far behind."""
+    queued_reads: int = 1_000
+    """Reads that wait for one of these threads."""
+    read_records: int = 10_000
+    """Decoded records handed out by one read."""
     min_free_bytes: int = 64 * MIB
     """Free disk below which nothing new is taken."""
     request_bytes: int = 16 * MIB
     """Bytes of one HTTP body or Kafka request."""
+    connections: int = 1_000
+    """Connections that one listener serves at the same time."""
 
 
 DEFAULT_LIMITS = Limits()

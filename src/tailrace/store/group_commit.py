@@ -103,6 +103,17 @@ class GroupCommit:
         with self._lock:
             return self._sequencer.next_offset(partition)
 
+    @property
+    def has_failed(self) -> bool:
+        return isinstance(self._refusal, StorageFailedError)
+
+    def abort(self, error: BaseException) -> None:
+        """Storage failed outside the writer thread: fail everything in flight and stop."""
+        failure = _failure(error)
+        self._fail([], failure, final=True)
+        self._queue.put(None)
+        self._on_failure(failure)
+
     def close(self) -> None:
         """Take nothing new, finish what is in flight, end the thread."""
         with self._lock:
@@ -202,8 +213,8 @@ class GroupCommit:
             commit.done(commit)
 
 
-def _failure(error: BaseException) -> TailraceError:
-    if isinstance(error, TailraceError):
+def _failure(error: BaseException) -> StorageFailedError:
+    if isinstance(error, StorageFailedError):
         return error
     failure = StorageFailedError(
         f"storage failed and the server stops: {error}. Check the disk, then start again; what was acknowledged is safe"

@@ -11,7 +11,7 @@ from tailrace.model.ids import Cursor, Offset, Partition
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.stats import StoreStats
 from tailrace.store.sequencer import Done, PendingCommit, Sequencer, out_of_range, unknown_partition
-from tailrace.wire.batch import with_base_offset
+from tailrace.wire.batch import placed
 
 
 class _Stream:
@@ -54,7 +54,7 @@ class MemoryStore:
             self._sequencer.settle((commit,))
             self._stats.commits += 1
             self._stats.commit_bytes += commit.size
-        done(commit)
+            done(commit)
         return commit
 
     def commit(self, changes: Changes) -> Receipt:
@@ -176,7 +176,7 @@ class MemoryStore:
                 self._state[key] = value
 
     def _append(self, append: Append, base: Offset, commit: PendingCommit) -> None:
-        batch = with_base_offset(append.batch, base)
+        batch = placed(append.batch, base)
         stream = self._streams[append.partition]
         held = LogBatch(self._cursor, append.partition, base, append.records, commit.receipt.hlc, batch)
         stream.batches.append(held)

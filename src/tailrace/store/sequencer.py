@@ -140,16 +140,20 @@ class Sequencer:
         return moved
 
     def _check_partitions(self, changes: Changes) -> None:
+        counts: dict[TopicId, int] = {}
         for topic_id, count in changes.creates:
-            have = self._counts.get(topic_id, 0)
-            if count < have:
-                raise InvalidPartitionsError(f"topic {topic_id} has {have} partitions and can't shrink to {count}")
+            have = counts.get(topic_id, self._counts.get(topic_id, 0))
+            if count < max(have, 1):
+                raise InvalidPartitionsError(f"topic {topic_id} has {have} partitions and can't have {count}")
+            counts[topic_id] = count
         for topic_id in changes.drops:
-            if topic_id not in self._counts:
+            if topic_id not in self._counts or topic_id in counts or changes.drops.count(topic_id) > 1:
                 raise unknown_partition(Partition(topic_id, 0))
         for partition, start in changes.trims:
             end = self.next_offset(partition)
-            if start > end:
+            if partition.topic_id in changes.drops:
+                raise unknown_partition(partition)
+            if not 0 <= start <= end:
                 raise OffsetOutOfRangeError(f"{partition} ends at {end} and can't start at {start}", 0, end)
 
     def _change_partitions(self, changes: Changes) -> None:

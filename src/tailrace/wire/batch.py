@@ -27,9 +27,12 @@ TIMESTAMP_TYPE_MASK = 0x08
 TRANSACTIONAL_MASK = 0x10
 CONTROL_MASK = 0x20
 NO_PRODUCER = -1
+LEADER_EPOCH = 0
 
 _HEADER = Struct(">qiibIhiqqqhii")
 _BASE_OFFSET = Struct(">q")
+_LEADER_EPOCH = Struct(">i")
+_LEADER_EPOCH_AT = 12
 _MAGIC_AT = 16
 
 
@@ -91,9 +94,13 @@ def check_batch(batch: Buffer) -> BatchHeader:
     return header
 
 
-def with_base_offset(batch: Buffer, offset: int) -> Buffer:
-    """The same batch with its base offset set: in place where the buffer can be written to, else in a copy."""
+def placed(batch: Buffer, offset: int) -> Buffer:
+    """The batch as it is stored: with its base offset and the one leader epoch that a single server has.
+
+    Set in place where the buffer can be written to, else in a copy.
+    """
     if isinstance(batch, bytes) or (isinstance(batch, memoryview) and batch.readonly):
         batch = bytearray(batch)
     _BASE_OFFSET.pack_into(batch, 0, offset)
+    _LEADER_EPOCH.pack_into(batch, _LEADER_EPOCH_AT, LEADER_EPOCH)
     return batch

@@ -1,0 +1,160 @@
+"""What the log holds right now, in memory: partitions, the newest batches, and what a checkpoint has yet to save.
+
+The same calls build it when a group is written and when frames are replayed. Callers hold the log's lock to change it.
+"""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tailrace.log.index import IndexReader, PartitionCounters, PartitionIndex, Place
+from tailrace.log.usage import SegmentUsage
+from tailrace.model.changes import Buffer, Changes
+from tailrace.model.clock import Hlc
+from tailrace.model.ids import Cursor, Partition, Position, TopicId
+from tailrace.model.invariant import invariant
+from tailrace.model.stats import StoreStats
+
+_CACHED_BATCH_OVERHEAD = 512
+
+
+class LogEnd(NamedTuple):
+    """A place between two frames."""
+
+    position: Position
+    cursor: Cursor
+    hlc: Hlc
+
+
+class Cut(NamedTuple):
+    """Everything that a checkpoint saves, as it was at `end`."""
+
+    end: LogEnd
+    partitions: Sequence[tuple[PartitionIndex, PartitionCounters, Sequence[Place]]]
+    """The partition, where it stood, and its places that are not saved yet."""
+    dropped: Sequence[TopicId]
+    usages: Sequence[tuple[SegmentUsage, bytes]]
+    marks: Sequence[tuple[int, int]]
+
+
+class Catalog:
+    def __init__(
+        self,
+        partitions: dict[Partition, PartitionIndex],
+        end: LogEnd,
+        reader: IndexReader,
+        stats: StoreStats,
+        cache_bytes: int,
+        mark_stride_bytes: int,
+    ) -> None:
+        self.partitions = partitions
+        self.usages: dict[Position, SegmentUsage] = {}
+        """The active segment's and those of closed segments that are not saved yet."""
+        self.end = end
+        """The end that readers see."""
+        self.unsaved_batches = 0
+        self._cache_bytes = cache_bytes
+        self._reader = reader
+        self._stats = stats
+        self._active: SegmentUsage | None = None
+        self._dirty: set[PartitionIndex] = set()
+        self._dropped: list[TopicId] = []
+        self._marks: list[tuple[int, int]] = []
+        self._cached: deque[tuple[PartitionIndex, int]] = deque()
+        self._stride = mark_stride_bytes
+
+    @property
+    def active(self) -> SegmentUsage:
+        """The segment that batches go to."""
+        invariant(self._active, "a log that is open has an active segment")
+        return self._active  # type: ignore[return-value]
+
+    def enter_segment(self, usage: SegmentUsage) -> None:
+        """Batches go to this segment from now on."""
+        if self._active is not None:
+            self._active.size = usage.base - self._active.base
+        self.usages[usage.base] = self._active = usage
+
+    def mark(self, cursor: Cursor, position: Position) -> None:
+        """A frame begins here. Some of these places are kept, to find a cursor without reading the whole log."""
+        if not self._marks or position - self._marks[-1][1] >= self._stride:
+            self._marks.append((cursor, position))
+
+    def change(self, changes: Changes) -> None:
+        for topic_id, count in changes.creates:
+            for number in range(count):
+                partition = Partition(topic_id, number)
+                if partition not in self.partitions:
+                    self.partitions[partition] = index = PartitionIndex(partition)
+                    self._dirty.add(index)
+        for topic_id in changes.drops:
+            for partition in [partition for partition in self.partitions if partition.topic_id == topic_id]:
+                self._dirty.discard(self.partitions.pop(partition))
+            self._dropped.append(topic_id)
+        for partition, start in changes.trims:
+            index = self.partitions[partition]
+            if start > index.start:
+                held = next(self._reader.walk(index, start), None) if start < index.end else None
+                index.start_bytes = held.bytes_before if held else index.end_bytes
+                index.start = start
+                self._dirty.add(index)
+
+    def append(
+        self,
+        partition: Partition,
+        base: int,
+        records: int,
+        length: int,
+        position: int,
+        timestamp: int,
+        cursor: int,
+        data: Buffer | None,
+    ) -> None:
+        index = self.partitions[partition]
+        if self._active is not None:
+            self._active.add(partition, index.end_bytes, length)
+        index.append(base, records, length, position, timestamp, cursor, data)
+        self._dirty.add(index)
+        self.unsaved_batches += 1
+        if data is not None:
+            size = length + _CACHED_BATCH_OVERHEAD
+            self._cached.append((index, size))
+            self._stats.cached_bytes += size
+
+    def advance(self, end: LogEnd) -> None:
+        """Show everything up to `end` to readers."""
+        self.end = end
+        while self._stats.cached_bytes > self._cache_bytes:
+            index, size = self._cached.popleft()
+            index.evict()
+            self._stats.cached_bytes -= size
+
+    def mark_before(self, cursor: int) -> tuple[int, int] | None:
+        """The last unsaved mark at or before the cursor."""
+        marks = self._marks
+        at = bisect_right(marks, cursor, key=lambda mark: mark[0])
+        return marks[at - 1] if at else None
+
+    def cut(self) -> Cut:
+        """Take all that is not saved yet."""
+        dirty, self._dirty = self._dirty, set()
+        dropped, self._dropped = self._dropped, []
+        return Cut(
+            self.end,
+            [(index, index.counters(), index.recent.places[index.saved :]) for index in dirty],
+            dropped,
+            [(usage, usage.pack()) for usage in self.usages.values()],
+            list(self._marks),
+        )
+
+    def saved(self, cut: Cut) -> None:
+        """The cut is on disk: let go of what need not stay in memory."""
+        for index, _, places in cut.partitions:
+            index.saved += len(places)
+            index.forget_saved()
+            self.unsaved_batches -= len(places)
+        self._marks = self._marks[len(cut.marks) :]
+        for usage, _ in cut.usages:
+            if usage is not self._active:
+                del self.usages[usage.base]

@@ -1,0 +1,224 @@
+"""Giving room back: closed segments of which little is alive.
+
+A segment with nothing alive is deleted. One that is mostly dead, or that holds records of a deleted topic, is rewritten
+under the next generation with only its live batches. RocksDB decides which generation counts: the new file is durable before
+the switch, the old one is removed after it, and what a crash leaves over is removed at the next start.
+"""
+
+import logging
+import os
+import threading
+from array import array
+from bisect import bisect_left
+from collections.abc import Generator
+from contextlib import closing
+from struct import Struct
+
+from rocksdict import WriteBatch
+
+from tailrace.log.catalog import Catalog
+from tailrace.log.checkpoint import Checkpoints
+from tailrace.log.frame import Entry, entry_bytes, head_bytes, head_size, read_frame
+from tailrace.log.index import Place, SavedIndex
+from tailrace.log.options import LogOptions
+from tailrace.log.recovery import mapped
+from tailrace.log.segment import HEADER_BYTES, Segment, SegmentFolder, header_bytes, sync_folder
+from tailrace.log.state import CURSOR, SEGMENT, StateDb
+from tailrace.log.usage import SegmentUsage
+from tailrace.log.writer import write_all
+from tailrace.model.changes import Buffer
+from tailrace.model.ids import Partition
+from tailrace.model.killpoint import killpoint
+from tailrace.model.limits import MIB
+from tailrace.model.stats import StoreStats
+
+_WRITE_BYTES = 4 * MIB
+_U64 = Struct(">Q")
+
+_logger = logging.getLogger(__name__)
+
+
+class _Moves:
+    """Where the batches of one partition went: their base offsets, in order, and their new positions."""
+
+    __slots__ = ("bases", "positions")
+
+    def __init__(self) -> None:
+        self.bases = array("Q")
+        self.positions = array("Q")
+
+    def new_position(self, base_offset: int) -> int | None:
+        at = bisect_left(self.bases, base_offset)
+        return self.positions[at] if at < len(self.bases) and self.bases[at] == base_offset else None
+
+
+class Cleaner:
+    """Runs in the maintenance thread, on segments that a checkpoint has closed."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        saved: SavedIndex,
+        checkpoints: Checkpoints,
+        state: StateDb,
+        segments: SegmentFolder,
+        lock: threading.Lock,
+        options: LogOptions,
+        stats: StoreStats,
+    ) -> None:
+        self._catalog = catalog
+        self._saved = saved
+        self._checkpoints = checkpoints
+        self._state = state
+        self._segments = segments
+        self._lock = lock
+        self._options = options
+        self._stats = stats
+
+    def wastes(self, usage: SegmentUsage, size: int) -> bool:
+        """Whether a segment of this size is worth rewriting."""
+        partitions = self._catalog.partitions
+        return usage.holds_deleted(partitions) or usage.live_bytes(partitions) <= size * (1 - self._options.clean_dead_ratio)
+
+    def run(self) -> None:
+        self._prune_index()
+        for usage in list(self._checkpoints.usages()):
+            if not usage.size:
+                continue
+            if not usage.live_bytes(self._catalog.partitions):
+                self._delete(usage)
+            elif self.wastes(usage, usage.size):
+                self._rewrite(usage)
+
+    def _prune_index(self) -> None:
+        batch = self._state.batch()
+        for index in list(self._catalog.partitions.values()):
+            if index.start > index.pruned:
+                index.pruned = index.start
+                self._saved.prune(batch, index.partition, index.start)
+        self._state.write(batch)
+
+    def _delete(self, usage: SegmentUsage) -> None:
+        killpoint("clean.before")
+        segment = self._segments.at(usage.base)
+        batch = self._state.batch()
+        batch.delete(SEGMENT + _U64.pack(usage.base))
+        self._forget_marks(batch, segment)
+        with self._lock, self._segments.moving():
+            self._state.write(batch)
+            self._segments.replace(segment, None)
+        killpoint("clean.switched")
+        self._state.flush()
+        self._remove(segment)
+        self._stats.segments_deleted += 1
+        self._stats.cleaned_bytes += usage.size
+        _logger.info("segment %s deleted: nothing in it is needed any more", segment.path.name)
+
+    def _rewrite(self, usage: SegmentUsage) -> None:
+        killpoint("clean.before")
+        old = self._segments.at(usage.base)
+        new = Segment(self._segments.path(old.base, old.generation + 1), old.base, old.generation + 1, old.first_cursor)
+        moves: dict[Partition, _Moves] = {}
+        marks: list[tuple[int, int]] = []
+        size = self._write_live(old, new, moves, marks)
+        killpoint("clean.written")
+        kept = SegmentUsage(usage.base, new.generation, usage.first_cursor)
+        kept.size = size
+        kept.spans = {partition: span for partition, span in usage.spans.items() if partition in moves}
+        batch = self._state.batch()
+        batch.put(SEGMENT + _U64.pack(usage.base), kept.pack())
+        self._forget_marks(batch, old)
+        for cursor, position in marks:
+            batch.put(CURSOR + _U64.pack(cursor), _U64.pack(position))
+        with self._lock, self._segments.moving():
+            for partition, moved in moves.items():
+                self._move(batch, partition, moved, range(old.base, old.base + usage.size))
+            self._state.write(batch)
+            self._segments.replace(old, new)
+        killpoint("clean.switched")
+        self._state.flush()
+        self._remove(old)
+        self._stats.segments_rewritten += 1
+        self._stats.cleaned_bytes += usage.size - size
+        _logger.info("segment %s rewritten: %d of %d bytes kept", old.path.name, size, usage.size)
+
+    def _write_live(self, old: Segment, new: Segment, moves: dict[Partition, _Moves], marks: list[tuple[int, int]]) -> int:
+        """Write the live batches of `old` to `new`, durably; says how many bytes that made."""
+        fd = os.open(new.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            buffers: list[Buffer] = [header_bytes(new.base, new.generation, new.first_cursor)]
+            position = new.base + HEADER_BYTES
+            waiting = 0
+            with mapped(old.path) as data, closing(self._live_frames(old, data)) as frames:
+                for frame_cursor, hlc, synced, live in frames:
+                    at = position + head_size(len(live), 0)
+                    entries = b""
+                    bodies: list[Buffer] = []
+                    for entry in live:
+                        place = entry.position - old.base
+                        batch = bytes(data[place : place + entry.length])
+                        entries += entry_bytes(
+                            entry.partition, entry.base_offset, entry.cursor, entry.records, batch, entry.max_timestamp
+                        )
+                        bodies.append(batch)
+                        moved = moves.setdefault(entry.partition, _Moves())
+                        moved.bases.append(entry.base_offset)
+                        moved.positions.append(at)
+                        at += entry.length
+                    body = sum(map(len, bodies))
+                    if not marks or position - marks[-1][1] >= self._options.cursor_stride_bytes:
+                        marks.append((frame_cursor, position))
+                    buffers.append(head_bytes(position, synced, frame_cursor, hlc, entries, len(live), b"", 0, body))
+                    buffers += bodies
+                    waiting += at - position
+                    position = at
+                    if waiting >= _WRITE_BYTES:
+                        write_all(fd, buffers)
+                        buffers, waiting = [], 0
+            write_all(fd, buffers)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        sync_folder(new.path.parent)
+        return position - new.base
+
+    def _live_frames(self, segment: Segment, data: memoryview) -> Generator[tuple[int, int, int, list[Entry]], None, None]:
+        partitions = self._catalog.partitions
+        at = HEADER_BYTES
+        while at < len(data):
+            frame = read_frame(data, at, segment.base + at)
+            at += frame.size
+            live = []
+            for entry in frame.entries:
+                index = partitions.get(entry.partition)
+                if index is not None and entry.base_offset + entry.records > index.start:
+                    live.append(entry)
+            if live:
+                yield live[0].cursor, frame.hlc, frame.synced, live
+
+    def _move(self, batch: WriteBatch, partition: Partition, moved: _Moves, old: range) -> None:
+        """Point the saved index and the newest places in memory to the new positions."""
+
+        def at_new_position(place: Place) -> Place:
+            new = moved.new_position(place.base_offset) if place.position in old else None
+            return place if new is None else place._replace(position=new)
+
+        for places in self._saved.chunks(partition, moved.bases[0]):
+            if places[0].position >= old.stop:
+                break
+            self._saved.save_chunk(batch, partition, [at_new_position(place) for place in places])
+        index = self._catalog.partitions.get(partition)
+        if index is not None:
+            for at, place in enumerate(index.recent.places):
+                if place.position >= old.stop:
+                    break
+                index.recent.places[at] = at_new_position(place)
+
+    def _forget_marks(self, batch: WriteBatch, segment: Segment) -> None:
+        following = self._segments.after(segment)
+        batch.delete_range(CURSOR + _U64.pack(segment.first_cursor), CURSOR + _U64.pack(following.first_cursor))
+
+    def _remove(self, segment: Segment) -> None:
+        segment.path.unlink()
+        sync_folder(segment.path.parent)
+        killpoint("clean.after")

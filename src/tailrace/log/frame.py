@@ -1,0 +1,246 @@
+"""The frame: the unit of writing, of atomicity and of checking.
+
+    head     magic, checksum, sizes, position, synced, cursor, timestamp, counts        56 bytes
+    entries  for each batch: partition, base offset, cursor, records, length, checksum  44 bytes each
+    effects  changes of topics, partitions and state
+    batches  Kafka record batches, as they are served
+
+The head's checksum covers head, entries and effects. A batch is covered by its own checksum, which its entry repeats; so
+every byte is checked once and no batch is read twice. `position` is the frame's own place in the log: bytes that look like
+a frame elsewhere are not one. `synced` is the position up to which the log was known to be durable when the frame was
+written: a bad frame below a later frame's `synced` was once good, so it is corruption; above it, it is a torn write.
+A frame without entries and effects is a seal: it says only `synced`.
+"""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from tailrace.model.changes import Buffer, Changes
+from tailrace.model.clock import Hlc
+from tailrace.model.ids import Cursor, Offset, Partition, Position, TopicId
+from tailrace.model.invariant import invariant
+from tailrace.wire.batch import CHECKED_FROM, HEADER_BYTES, LEADER_EPOCH, LENGTH_FROM
+from tailrace.wire.batch import MAGIC as BATCH_MAGIC
+
+MAGIC = b"TRf1"
+MAX_FRAME_BYTES = 1 << 31
+
+_CRC = Struct(">I")
+_HEAD = Struct(">IIQQQQII")
+_ENTRY = Struct(">IIQQII4sq")
+_EFFECT = Struct(">BII")
+_U32 = Struct(">I")
+_U64 = Struct(">Q")
+_PARTITION = Struct(">II")
+_BATCH_HEAD = Struct(">qiib4s")
+_CRC_FROM = len(MAGIC) + _CRC.size
+_CHECKSUM_AT = 17
+
+HEAD_BYTES = _CRC_FROM + _HEAD.size
+
+
+class EffectKind(IntEnum):
+    CREATE = 1
+    DROP = 2
+    TRIM = 3
+    DROP_PREFIX = 4
+    PUT = 5
+    DELETE = 6
+
+
+class Entry(NamedTuple):
+    """What a frame says about one of its batches."""
+
+    partition: Partition
+    base_offset: Offset
+    cursor: Cursor
+    records: int
+    length: int
+    crc: bytes
+    max_timestamp: int
+    position: Position
+    """Where the batch itself begins."""
+
+
+class Frame(NamedTuple):
+    """A frame that was read and checked."""
+
+    position: Position
+    size: int
+    synced: Position
+    cursor: Cursor
+    hlc: Hlc
+    entries: Sequence[Entry]
+    effects: bytes
+    effect_count: int
+
+    @property
+    def records(self) -> int:
+        return sum(entry.records for entry in self.entries)
+
+    @property
+    def is_seal(self) -> bool:
+        return not self.entries and not self.effect_count
+
+
+class BadFrameError(Exception):
+    """The bytes here are not a good frame. Whether that is a torn write or corruption, the caller must find out."""
+
+
+def entry_bytes(partition: Partition, base: int, cursor: int, records: int, batch: Buffer, max_timestamp: int) -> bytes:
+    return _ENTRY.pack(
+        partition[0], partition[1], base, cursor, records, len(batch), batch[_CHECKSUM_AT:CHECKED_FROM], max_timestamp
+    )
+
+
+def head_size(entry_count: int, effects_size: int) -> int:
+    """Bytes of a frame before its batches."""
+    return HEAD_BYTES + entry_count * _ENTRY.size + effects_size
+
+
+def head_bytes(
+    position: int,
+    synced: int,
+    cursor: int,
+    hlc: int,
+    entries: bytes,
+    entry_count: int,
+    effects: bytes,
+    effect_count: int,
+    body: int,
+) -> bytes:
+    """Everything of a frame that comes before its batches, of which there are `body` bytes."""
+    size = head_size(entry_count, len(effects))
+    checked = b"".join(
+        (
+            _HEAD.pack(size + body, size, position, synced, cursor, hlc, entry_count, effect_count),
+            entries,
+            effects,
+        )
+    )
+    return b"".join((MAGIC, _CRC.pack(crc32c(checked)), checked))
+
+
+def effect_bytes(changes: Changes) -> tuple[bytes, int]:
+    """The changes that are not batches, and how many there are."""
+    parts: list[bytes] = []
+    parts.extend(_effect(EffectKind.CREATE, _U32.pack(topic_id), _U32.pack(count)) for topic_id, count in changes.creates)
+    parts.extend(_effect(EffectKind.DROP, _U32.pack(topic_id), b"") for topic_id in changes.drops)
+    for partition, start in changes.trims:
+        parts.append(_effect(EffectKind.TRIM, _PARTITION.pack(*partition), _U64.pack(start)))
+    parts.extend(_effect(EffectKind.DROP_PREFIX, prefix, b"") for prefix in changes.drop_prefixes)
+    for key, value in changes.puts:
+        if value is None:
+            parts.append(_effect(EffectKind.DELETE, key, b""))
+        else:
+            parts.append(_effect(EffectKind.PUT, key, value))
+    return b"".join(parts), len(parts)
+
+
+def read_effects(effects: bytes, count: int) -> Changes:
+    """Turn the effects of a checked frame back into changes."""
+    creates: list[tuple[TopicId, int]] = []
+    drops: list[TopicId] = []
+    trims: list[tuple[Partition, Offset]] = []
+    drop_prefixes: list[bytes] = []
+    puts: list[tuple[bytes, bytes | None]] = []
+    at = 0
+    for _ in range(count):
+        kind, key_size, value_size = _EFFECT.unpack_from(effects, at)
+        at += _EFFECT.size
+        key = effects[at : at + key_size]
+        at += key_size
+        value = effects[at : at + value_size]
+        at += value_size
+        match kind:
+            case EffectKind.CREATE:
+                creates.append((TopicId(_U32.unpack(key)[0]), _U32.unpack(value)[0]))
+            case EffectKind.DROP:
+                drops.append(TopicId(_U32.unpack(key)[0]))
+            case EffectKind.TRIM:
+                topic_id, number = _PARTITION.unpack(key)
+                trims.append((Partition(topic_id, number), Offset(_U64.unpack(value)[0])))
+            case EffectKind.DROP_PREFIX:
+                drop_prefixes.append(key)
+            case EffectKind.PUT:
+                puts.append((key, value))
+            case EffectKind.DELETE:
+                puts.append((key, None))
+            case _:
+                raise BadFrameError(f"effect of unknown kind {kind}; a newer version may have written it")
+    invariant(at == len(effects), "the effects of a checked frame fill their place")
+    return Changes(creates=creates, drops=drops, trims=trims, drop_prefixes=drop_prefixes, puts=puts)
+
+
+def read_frame(data: memoryview, at: int, position: int, *, check_batches: bool = True) -> Frame:
+    """Read and check the frame at `at`, which is log position `position`."""
+    left = len(data) - at
+    if left < HEAD_BYTES:
+        raise BadFrameError(f"{left} bytes are too few for a frame")
+    if data[at : at + len(MAGIC)] != MAGIC:
+        raise BadFrameError("no frame begins here")
+    (crc,) = _CRC.unpack_from(data, at + len(MAGIC))
+    size, head, own, synced, cursor, hlc, entry_count, effect_count = _HEAD.unpack_from(data, at + _CRC_FROM)
+    if not HEAD_BYTES + entry_count * _ENTRY.size <= head <= size <= left:
+        raise BadFrameError(f"a frame of {size} bytes with a head of {head} does not fit into {left} bytes")
+    if crc32c(data[at + _CRC_FROM : at + head]) != crc:
+        raise BadFrameError("the head's checksum does not match")
+    if own != position:
+        raise BadFrameError(f"the frame says that it stands at {own}")
+    entries = []
+    body = at + head
+    for number in range(entry_count):
+        topic, partition, base, first, records, length, checksum, newest = _ENTRY.unpack_from(
+            data, at + HEAD_BYTES + number * _ENTRY.size
+        )
+        if length < HEADER_BYTES or body + length > at + size:
+            raise BadFrameError(f"a batch of {length} bytes does not fit into its frame")
+        if check_batches:
+            reason = batch_fault(data[body : body + length], base, checksum)
+            if reason:
+                raise BadFrameError(reason)
+        place = Position(position + body - at)
+        entries.append(
+            Entry(Partition(topic, partition), Offset(base), Cursor(first), records, length, checksum, newest, place)
+        )
+        body += length
+    if body != at + size:
+        raise BadFrameError("the batches do not fill the frame")
+    effects = bytes(data[at + HEAD_BYTES + entry_count * _ENTRY.size : at + head])
+    return Frame(Position(position), size, Position(synced), Cursor(cursor), Hlc(hlc), entries, effects, effect_count)
+
+
+def frame_size(data: memoryview, at: int) -> int:
+    """How long the frame at `at` says that it is; enough to read the rest of it."""
+    if len(data) - at < HEAD_BYTES:
+        return HEAD_BYTES
+    if data[at : at + len(MAGIC)] != MAGIC:
+        raise BadFrameError("no frame begins here")
+    size: int = _HEAD.unpack_from(data, at + _CRC_FROM)[0]
+    return max(size, HEAD_BYTES)
+
+
+def batch_fault(batch: Buffer, base_offset: int, checksum: bytes | None = None) -> str:
+    """What is wrong with a stored batch, or nothing."""
+    if len(batch) < HEADER_BYTES:
+        return f"a batch of {len(batch)} bytes is cut short"
+    base, length, leader_epoch, magic, stored = _BATCH_HEAD.unpack_from(batch)
+    if base != base_offset:
+        return f"the batch for offset {base_offset} says {base}"
+    if length + LENGTH_FROM != len(batch):
+        return f"the batch at offset {base} says that it has {length + LENGTH_FROM} bytes, and has {len(batch)}"
+    if leader_epoch != LEADER_EPOCH or magic != BATCH_MAGIC:
+        return f"the batch at offset {base} says leader epoch {leader_epoch} and format {magic}"
+    if checksum is not None and stored != checksum:
+        return f"the batch at offset {base} has another checksum than its frame says"
+    if _CRC.pack(crc32c(memoryview(batch)[CHECKED_FROM:])) != stored:
+        return f"the checksum of the batch at offset {base} does not match its bytes"
+    return ""
+
+
+def _effect(kind: EffectKind, key: bytes, value: bytes) -> bytes:
+    return _EFFECT.pack(kind, len(key), len(value)) + key + value

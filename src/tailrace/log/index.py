@@ -1,0 +1,247 @@
+"""Where every batch is: the index of the log.
+
+The newest batches of each partition are listed in memory, their bytes too as long as the tail cache has room. A checkpoint
+saves the list in chunks, so that older batches are found with one look into RocksDB. Each entry carries the running
+maximum of the partition's timestamps and the running sum of its bytes; both rise with the offset, so that lookups by time
+and by size are binary searches even when timestamps are out of order.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+from struct import Struct
+from typing import NamedTuple
+
+from rocksdict import WriteBatch
+
+from tailrace.log.state import CHUNK, COUNTER, TIME, StateDb, after_prefix
+from tailrace.model.changes import Buffer
+from tailrace.model.ids import Partition
+from tailrace.model.invariant import invariant
+
+_PARTITION = Struct(">II")
+_U64 = Struct(">Q")
+_PLACE = Struct(">QIIQqQqQ")
+_COUNTERS = Struct(">QQQQq")
+_TIME_KEY = Struct(">QQ")
+_TIME_BIAS = 1 << 63
+NO_TIMESTAMP = -_TIME_BIAS
+
+_base_of = itemgetter(0)
+_running_of = itemgetter(6)
+_bytes_of = itemgetter(7)
+
+
+class Place(NamedTuple):
+    """One batch: which offsets, and where in the log."""
+
+    base_offset: int
+    records: int
+    length: int
+    position: int
+    max_timestamp: int
+    cursor: int
+    running_timestamp: int
+    """The newest timestamp in the partition up to and with this batch."""
+    bytes_before: int
+    """Bytes of all batches that the partition ever held before this one."""
+
+
+class PartitionCounters(NamedTuple):
+    start: int
+    end: int
+    start_bytes: int
+    end_bytes: int
+    running: int
+
+
+class Recent:
+    """The newest batches of a partition: their places and, beside them, their bytes as long as the tail cache has them.
+
+    The lists only grow. What is no longer needed goes by replacing the whole object, so a reader that holds it is safe.
+    """
+
+    __slots__ = ("data", "evicted", "places")
+
+    def __init__(self, places: list[Place], data: list[Buffer | None], evicted: int) -> None:
+        self.places = places
+        self.data = data
+        self.evicted = evicted
+        """How many at the front have left the tail cache."""
+
+
+class PartitionIndex:
+    """The index of one partition. Changed by the writer under the log's lock; read by anybody."""
+
+    __slots__ = ("end", "end_bytes", "partition", "pruned", "recent", "running", "saved", "start", "start_bytes")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.start = 0
+        self.end = 0
+        self.start_bytes = 0
+        self.end_bytes = 0
+        self.running = NO_TIMESTAMP
+        self.pruned = 0
+        """The start up to which the saved index has been cleared."""
+        self.recent = Recent([], [], 0)
+        self.saved = 0
+        """How many of the recent places are in the saved index too."""
+
+    def append(
+        self, base: int, records: int, length: int, position: int, timestamp: int, cursor: int, data: Buffer | None
+    ) -> None:
+        invariant(base == self.end, "batches join without gaps")
+        if timestamp > self.running:
+            self.running = timestamp
+        recent = self.recent
+        if data is None:
+            recent.evicted += 1
+        recent.data.append(data)
+        recent.places.append(Place._make((base, records, length, position, timestamp, cursor, self.running, self.end_bytes)))
+        self.end_bytes += length
+        self.end = base + records
+
+    def size(self) -> int:
+        return self.end_bytes - self.start_bytes
+
+    def counters(self) -> PartitionCounters:
+        return PartitionCounters(self.start, self.end, self.start_bytes, self.end_bytes, self.running)
+
+    def evict(self) -> None:
+        """Let the oldest cached batch go from memory."""
+        recent = self.recent
+        recent.data[recent.evicted] = None
+        recent.evicted += 1
+        if recent.evicted * 2 >= len(recent.places):
+            self.forget_saved()
+
+    def forget_saved(self) -> None:
+        """Let go of the places that are on disk and whose bytes are not in memory."""
+        recent = self.recent
+        count = min(self.saved, recent.evicted)
+        if count:
+            self.recent = Recent(recent.places[count:], recent.data[count:], recent.evicted - count)
+            self.saved -= count
+
+
+class SavedIndex:
+    """The part of the index that is on disk."""
+
+    def __init__(self, state: StateDb, chunk_batches: int) -> None:
+        self._state = state
+        self._chunk_batches = chunk_batches
+
+    def load(self) -> dict[Partition, PartitionIndex]:
+        found = {}
+        for key, value in self._state.items(COUNTER):
+            partition = Partition(*_PARTITION.unpack_from(key, 1))
+            index = PartitionIndex(partition)
+            index.start, index.end, index.start_bytes, index.end_bytes, index.running = _COUNTERS.unpack(value)
+            found[partition] = index
+        return found
+
+    def save(self, batch: WriteBatch, partition: Partition, counters: PartitionCounters, places: Sequence[Place]) -> None:
+        prefix = _prefix(partition)
+        batch.put(COUNTER + prefix, _COUNTERS.pack(*counters))
+        for first in range(0, len(places), self._chunk_batches):
+            self.save_chunk(batch, partition, places[first : first + self._chunk_batches])
+
+    def save_chunk(self, batch: WriteBatch, partition: Partition, places: Sequence[Place]) -> None:
+        prefix = _prefix(partition)
+        packed = b"".join([_PLACE.pack(*place) for place in places])
+        batch.put(CHUNK + prefix + _U64.pack(places[0].base_offset), packed)
+        batch.put(_time_key(prefix, places[-1].running_timestamp, places[0].base_offset), b"")
+
+    def drop_topic(self, batch: WriteBatch, topic_id: int) -> None:
+        for kind in (CHUNK, TIME, COUNTER):
+            prefix = kind + topic_id.to_bytes(4, "big")
+            batch.delete_range(prefix, after_prefix(prefix))
+
+    def chunks(self, partition: Partition, offset: int) -> Iterator[list[Place]]:
+        """Saved places in order, chunk by chunk, beginning with the chunk that holds `offset`."""
+        prefix = CHUNK + _prefix(partition)
+        held = self._state.at_or_before(prefix, prefix + _U64.pack(offset))
+        start = held[0][len(prefix) :] if held else b""
+        for _, value in self._state.items(prefix, start):
+            yield [Place._make(fields) for fields in _PLACE.iter_unpack(value)]
+
+    def chunk_for_time(self, partition: Partition, timestamp: int) -> int | None:
+        """First offset of the first chunk that ends with this running timestamp or a later one."""
+        prefix = TIME + _prefix(partition)
+        start = _U64.pack(timestamp + _TIME_BIAS)
+        for key, _ in self._state.items(prefix, start):
+            return _U64.unpack_from(key, len(prefix) + 8)[0]  # type: ignore[no-any-return]
+        return None
+
+    def prune(self, batch: WriteBatch, partition: Partition, start: int) -> int:
+        """Forget the chunks that lie wholly below `start`; says how many."""
+        prefix = _prefix(partition)
+        pruned = 0
+        for places in self.chunks(partition, 0):
+            last = places[-1]
+            if last.base_offset + last.records > start:
+                break
+            batch.delete(CHUNK + prefix + _U64.pack(places[0].base_offset))
+            batch.delete(_time_key(prefix, last.running_timestamp, places[0].base_offset))
+            pruned += 1
+        return pruned
+
+
+class IndexReader:
+    """Lookups that span the saved index and the newest places in memory."""
+
+    def __init__(self, saved: SavedIndex) -> None:
+        self._saved = saved
+
+    def walk(self, index: PartitionIndex, offset: int) -> Iterator[Place]:
+        """Places in order, beginning with the batch that holds `offset`."""
+        recent = index.recent.places
+        if not recent or offset < recent[0].base_offset:
+            stop = recent[0].base_offset if recent else index.end
+            for places in self._saved.chunks(index.partition, offset):
+                if places[0].base_offset >= stop:
+                    break
+                for place in places[holding(places, offset) :]:
+                    if place.base_offset < stop:
+                        yield place
+        yield from recent[holding(recent, offset) :]
+
+    def for_time(self, index: PartitionIndex, timestamp: int) -> Place | None:
+        """The first batch at or above the start that holds a record with this timestamp or a later one."""
+        recent = index.recent.places
+        offset = index.start
+        chunk = self._saved.chunk_for_time(index.partition, timestamp)
+        if chunk is not None:
+            offset = max(offset, chunk)
+        elif recent:
+            at = bisect_left(recent, timestamp, key=_running_of)
+            if at == len(recent):
+                return None
+            offset = max(offset, recent[at].base_offset)
+        else:
+            return None
+        # One chunk at most, unless the batch that first reached the timestamp is gone: then the search goes on.
+        return next((place for place in self.walk(index, offset) if place.max_timestamp >= timestamp), None)
+
+    def for_size(self, index: PartitionIndex, keep_bytes: int) -> int:
+        """Base offset of the first batch such that it and all after it are at most `keep_bytes`."""
+        least = index.end_bytes - keep_bytes
+        recent = index.recent.places
+        if recent and recent[0].bytes_before <= least:
+            at = bisect_left(recent, least, key=_bytes_of)
+            return recent[at].base_offset if at < len(recent) else index.end
+        return next((place.base_offset for place in self.walk(index, index.start) if place.bytes_before >= least), index.end)
+
+
+def holding(places: Sequence[Place], offset: int) -> int:
+    """Index of the place that holds the offset; the first one if all are above it."""
+    return max(0, bisect_right(places, offset, key=_base_of) - 1)
+
+
+def _prefix(partition: Partition) -> bytes:
+    return _PARTITION.pack(*partition)
+
+
+def _time_key(prefix: bytes, running: int, first: int) -> bytes:
+    return TIME + prefix + _TIME_KEY.pack(running + _TIME_BIAS, first)

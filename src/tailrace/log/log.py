@@ -1,0 +1,294 @@
+"""The log at work: appends groups of commits, makes them durable, shows them to readers, saves checkpoints.
+
+One thread appends (`write`, `seal`), one maintains (checkpoints and cleaning), with `relaxed` durability one more syncs, and
+any thread reads. The lock guards the catalog while a group becomes visible, a checkpoint takes its cut or the cleaner moves
+places. `log.opening` builds it.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol
+
+from tailrace.log.catalog import Catalog, LogEnd
+from tailrace.log.checkpoint import Checkpoints
+from tailrace.log.cleaner import Cleaner
+from tailrace.log.frame import effect_bytes, entry_bytes, head_bytes, head_size
+from tailrace.log.lock import FolderLock
+from tailrace.log.options import LogOptions
+from tailrace.log.settled import SettledState
+from tailrace.log.state import StateDb
+from tailrace.log.usage import SegmentUsage
+from tailrace.log.writer import LogWriter
+from tailrace.model.changes import Buffer, Changes, Receipt
+from tailrace.model.clock import Clock
+from tailrace.model.ids import Cursor, Partition, Position
+from tailrace.model.killpoint import killpoint
+from tailrace.model.stats import StoreStats
+from tailrace.wire.batch import placed
+
+Durability = Literal["fsync", "relaxed"]
+
+_LAG = 4
+"""How many checkpoints' worth of unsaved log make the writer wait for the checkpoint."""
+
+
+class Committed(Protocol):
+    """A commit that has its place in the log."""
+
+    @property
+    def changes(self) -> Changes: ...
+    @property
+    def receipt(self) -> Receipt: ...
+
+
+class Log:
+    def __init__(
+        self,
+        *,
+        folder_lock: FolderLock,
+        state: StateDb,
+        settled: SettledState,
+        catalog: Catalog,
+        checkpoints: Checkpoints,
+        writer: LogWriter,
+        cleaner: Cleaner,
+        lock: threading.Lock,
+        durability: Durability,
+        options: LogOptions,
+        clock: Clock,
+        stats: StoreStats,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._folder_lock = folder_lock
+        self._state = state
+        self._settled = settled
+        self._catalog = catalog
+        self._checkpoints = checkpoints
+        self._writer = writer
+        self._cleaner = cleaner
+        self._lock = lock
+        self._relaxed = durability == "relaxed"
+        self._options = options
+        self._clock = clock
+        self._stats = stats
+        self._on_failure = on_failure
+        self._write_lock = threading.Lock()
+        self._sync_lock = threading.Lock()
+        self._maintenance_lock = threading.Lock()
+        self._checkpoint_due = threading.Event()
+        self._checkpoint_done = threading.Event()
+        self._unsynced = threading.Event()
+        self._stopping = threading.Event()
+        self._sealed = writer.position
+        self._saved = Position(0)
+        self._threads = [threading.Thread(target=self._maintain, name="tailrace-maintenance", daemon=True)]
+        if self._relaxed:
+            self._threads.append(threading.Thread(target=self._sync_soon, name="tailrace-sync", daemon=True))
+
+    def start(self, saved: Position) -> None:
+        """Begin to maintain the log. The last checkpoint was taken at `saved`."""
+        self._saved = saved
+        for thread in self._threads:
+            thread.start()
+
+    def write(self, group: Sequence[Committed]) -> None:
+        """Append the group, make it as durable as the setting says, and show it to readers."""
+        self._await_checkpoint()
+        with self._write_lock:
+            self._write(group)
+        if self._relaxed:
+            self._unsynced.set()
+        if self._unsaved(1):
+            self._checkpoint_due.set()
+
+    def _write(self, group: Sequence[Committed]) -> None:
+        writer = self._writer
+        if writer.is_full:
+            self._roll()
+        buffers: list[Buffer] = []
+        batches: list[tuple[Partition, int, int, int, int, int, int, Buffer]] = []
+        marks: list[tuple[Cursor, Position]] = []
+        position = first = writer.position
+        synced = writer.synced
+        has_state = is_structural = False
+        for commit in group:
+            changes, receipt = commit.changes, commit.receipt
+            cursor = receipt.cursor
+            effects, effect_count = b"", 0
+            if changes.puts or changes.creates or changes.drops or changes.trims or changes.drop_prefixes:
+                effects, effect_count = effect_bytes(changes)
+                has_state = True
+                is_structural |= bool(changes.creates or changes.drops or changes.trims or changes.drop_prefixes)
+            appends = changes.appends
+            at = position + head_size(len(appends), len(effects))
+            entries = b""
+            bodies: list[Buffer] = []
+            for (partition, batch, records, timestamp, _), base in zip(appends, receipt.offsets, strict=True):
+                batch = placed(batch, base)
+                length = len(batch)
+                entries += entry_bytes(partition, base, cursor, records, batch, timestamp)
+                bodies.append(batch)
+                batches.append((partition, base, records, length, at, timestamp, cursor, batch))
+                at += length
+                cursor = Cursor(cursor + records)
+            body = at - position - head_size(len(appends), len(effects))
+            buffers.append(
+                head_bytes(position, synced, receipt.cursor, receipt.hlc, entries, len(appends), effects, effect_count, body)
+            )
+            buffers += bodies
+            marks.append((receipt.cursor, Position(position)))
+            position = Position(at)
+        writer.append(buffers, position - first)
+        if not self._relaxed or is_structural:
+            self._sync()
+        self._show(group, batches, marks, LogEnd(Position(position), cursor, group[-1].receipt.hlc), has_state, is_structural)
+
+    def seal(self) -> None:
+        """Say in the log that it is durable up to here, so that later damage can't be mistaken for a torn write."""
+        with self._write_lock:
+            self._seal()
+
+    def _seal(self) -> None:
+        writer = self._writer
+        if writer.position == self._sealed:
+            return
+        if writer.synced < writer.position:
+            self._sync()
+        end = self._catalog.end
+        head = head_bytes(writer.position, writer.synced, end.cursor, end.hlc, b"", 0, b"", 0, 0)
+        writer.append([head], len(head))
+        self._sealed = writer.position
+        with self._lock:
+            self._catalog.advance(LogEnd(writer.position, end.cursor, end.hlc))
+
+    def checkpoint(self) -> None:
+        """Save the catalog, so that a start reads only what comes after."""
+        with self._maintenance_lock:
+            self._checkpoint()
+
+    def clean(self) -> None:
+        """One pass of the cleaner: give back the room of what is no longer needed."""
+        with self._maintenance_lock:
+            active = self._catalog.active
+            with self._write_lock:
+                size = self._writer.position - active.base
+                if not self._writer.is_empty and self._cleaner.wastes(active, size):
+                    self._roll()
+            self._checkpoint()
+            self._cleaner.run()
+
+    def close(self) -> None:
+        """Called when nothing is written any more."""
+        self._stopping.set()
+        self._checkpoint_due.set()
+        self._unsynced.set()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
+        try:
+            self.seal()
+            self.checkpoint()
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of all files as they are, after a failure: what is on disk decides."""
+        self._stopping.set()
+        self._writer.close()
+        self._state.close()
+        self._folder_lock.release()
+
+    def _roll(self) -> None:
+        cursor = self._catalog.end.cursor
+        self._writer.roll(cursor)
+        with self._lock:
+            self._catalog.enter_segment(SegmentUsage(self._writer.base, 0, cursor))
+
+    def _show(
+        self,
+        group: Sequence[Committed],
+        batches: Sequence[tuple[Partition, int, int, int, int, int, int, Buffer]],
+        marks: Sequence[tuple[Cursor, Position]],
+        end: LogEnd,
+        has_state: bool,
+        is_structural: bool,
+    ) -> None:
+        killpoint("apply.before")
+        if has_state:
+            apply = self._settled.apply if not self._relaxed or is_structural else self._settled.hold
+            apply([commit.changes for commit in group])
+        catalog = self._catalog
+        with self._lock:
+            shown = iter(batches)
+            for commit, (cursor, position) in zip(group, marks, strict=True):
+                catalog.mark(cursor, position)
+                if is_structural:
+                    catalog.change(commit.changes)
+                for _ in commit.changes.appends:
+                    catalog.append(*next(shown))
+            catalog.advance(end)
+        killpoint("apply.after")
+
+    def _sync(self) -> None:
+        with self._sync_lock:
+            self._settled.begin_release()
+            started = self._clock.monotonic()
+            self._writer.sync()
+            self._stats.sync_seconds.observe(self._clock.monotonic() - started)
+            self._settled.end_release()
+
+    def _unsaved(self, factor: int) -> bool:
+        return (
+            self._catalog.unsaved_batches >= factor * self._options.checkpoint_batches
+            or self._writer.position - self._saved >= factor * self._options.checkpoint_bytes
+        )
+
+    def _await_checkpoint(self) -> None:
+        """Bound the replay after a crash: when checkpoints fall behind, writing waits for them."""
+        while self._unsaved(_LAG) and not self._stopping.is_set():
+            self._checkpoint_done.clear()
+            self._checkpoint_due.set()
+            self._checkpoint_done.wait(timeout=1.0)
+
+    def _checkpoint(self) -> None:
+        started = self._clock.monotonic()
+        with self._lock:
+            cut = self._catalog.cut()
+        if self._writer.synced < cut.end.position:
+            self._sync()
+        self._checkpoints.save(cut)
+        with self._lock:
+            self._catalog.saved(cut)
+        self._saved = cut.end.position
+        self._stats.checkpoints += 1
+        self._stats.checkpoint_seconds.observe(self._clock.monotonic() - started)
+        self._checkpoint_done.set()
+
+    def _maintain(self) -> None:
+        next_clean = self._clock.monotonic() + self._options.clean_interval_seconds
+        while True:
+            self._checkpoint_due.wait(timeout=max(0.0, next_clean - self._clock.monotonic()))
+            if self._stopping.is_set():
+                return
+            self._checkpoint_due.clear()
+            try:
+                if self._unsaved(1):
+                    self.checkpoint()
+                if self._clock.monotonic() >= next_clean:
+                    self.clean()
+                    next_clean = self._clock.monotonic() + self._options.clean_interval_seconds
+            except BaseException as error:  # noqa: BLE001  the top of the thread: the log must not go on without upkeep
+                self._on_failure(error)
+                return
+
+    def _sync_soon(self) -> None:
+        while True:
+            self._unsynced.wait()
+            if self._stopping.wait(timeout=self._options.relaxed_sync_seconds):
+                return
+            self._unsynced.clear()
+            try:
+                self._sync()
+            except BaseException as error:  # noqa: BLE001  the top of the thread: a failed sync ends the store
+                self._on_failure(error)
+                return

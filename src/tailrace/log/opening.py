@@ -1,0 +1,192 @@
+"""Opening a data folder: find the last checkpoint, check the segments against it, replay what came after."""
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from tailrace.log.catalog import Catalog, LogEnd
+from tailrace.log.checkpoint import Checkpoints
+from tailrace.log.cleaner import Cleaner
+from tailrace.log.frame import read_effects
+from tailrace.log.index import IndexReader, SavedIndex
+from tailrace.log.lock import FolderLock
+from tailrace.log.log import Durability, Log
+from tailrace.log.options import LogOptions
+from tailrace.log.reader import LogReader
+from tailrace.log.recovery import Recovery, SegmentFile
+from tailrace.log.segment import HEADER_BYTES, Segment, SegmentFolder, sync_folder
+from tailrace.log.settled import SettledState
+from tailrace.log.state import StateDb
+from tailrace.log.usage import SegmentUsage
+from tailrace.log.writer import LogWriter
+from tailrace.model.changes import Changes
+from tailrace.model.clock import Clock, Hlc
+from tailrace.model.errors import CorruptionError
+from tailrace.model.ids import Cursor, Position
+from tailrace.model.limits import Limits
+from tailrace.model.stats import StoreStats
+
+LOG_FOLDER = "log"
+STATE_FOLDER = "state"
+
+_START = LogEnd(Position(0), Cursor(0), Hlc(0))
+_EFFECTS_AT_ONCE = 1000
+
+_logger = logging.getLogger(__name__)
+
+
+class OpenLog(NamedTuple):
+    """A log and the views of it that the store needs."""
+
+    log: Log
+    catalog: Catalog
+    settled: SettledState
+    reader: LogReader
+    lookup: IndexReader
+    segments: SegmentFolder
+
+
+def open_log(
+    folder: Path,
+    durability: Durability,
+    options: LogOptions,
+    limits: Limits,
+    clock: Clock,
+    stats: StoreStats,
+    on_failure: Callable[[BaseException], None],
+) -> OpenLog:
+    for path in (folder, folder / LOG_FOLDER, folder / STATE_FOLDER):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder_lock = FolderLock(folder)
+    try:
+        state = StateDb(folder / STATE_FOLDER)
+    except BaseException:
+        folder_lock.release()
+        raise
+    try:
+        started = clock.monotonic()
+        saved = SavedIndex(state, options.index_chunk_batches)
+        index = IndexReader(saved)
+        checkpoints = Checkpoints(state, saved)
+        settled = SettledState(state)
+        stamp = checkpoints.stamp() or _START
+        catalog = Catalog(saved.load(), stamp, index, stats, limits.tail_cache_bytes, options.cursor_stride_bytes)
+        segments = SegmentFolder(folder / LOG_FOLDER, limits.open_segments)
+        usages = {usage.base: usage for usage in checkpoints.usages()}
+        files = _known_files(segments, usages, stamp)
+        recovery = Recovery(files, stamp.position)
+        _replay(recovery, usages, catalog, settled, stats)
+        writer = LogWriter(folder / LOG_FOLDER, segments, options.segment_bytes)
+        _resume(writer, recovery, catalog)
+        _logger.info("log opened: %d frames replayed, %d torn bytes cut", stats.replayed_frames, recovery.tail.torn_bytes)
+        stats.torn_bytes = recovery.tail.torn_bytes
+        stats.replay_seconds = clock.monotonic() - started
+        lock = threading.Lock()
+        log = Log(
+            folder_lock=folder_lock,
+            state=state,
+            settled=settled,
+            catalog=catalog,
+            checkpoints=checkpoints,
+            writer=writer,
+            cleaner=Cleaner(catalog, saved, checkpoints, state, segments, lock, options, stats),
+            lock=lock,
+            durability=durability,
+            options=options,
+            clock=clock,
+            stats=stats,
+            on_failure=on_failure,
+        )
+    except BaseException:
+        state.close()
+        folder_lock.release()
+        raise
+    log.start(stamp.position)
+    return OpenLog(
+        log, catalog, settled, LogReader(catalog, index, checkpoints, segments, lock, options, stats), index, segments
+    )
+
+
+def _known_files(segments: SegmentFolder, usages: dict[Position, SegmentUsage], stamp: LogEnd) -> list[SegmentFile]:
+    """Check closed segments against the checkpoint, remove what the cleaner left, and say from which files to replay."""
+    replayed: list[SegmentFile] = []
+    found = set()
+    active = max((base for base, usage in usages.items() if not usage.size), default=Position(0))
+    for path, base, generation in segments.list_files():
+        usage = usages.get(Position(base))
+        if usage is not None and usage.generation == generation:
+            found.add(usage.base)
+        elif usage is not None or base < active:
+            path.unlink()
+            continue
+        if usage is None or not usage.size:
+            replayed.append(SegmentFile(path, base, generation))
+        elif path.stat().st_size != usage.size:
+            raise CorruptionError(
+                f"{path.name} has {path.stat().st_size} bytes and had {usage.size} when it was closed; restore it from a copy"
+            )
+        else:
+            segments.add(Segment(path, usage.base, generation, usage.first_cursor))
+    missing = [segments.path(usage.base, usage.generation).name for usage in usages.values() if usage.base not in found]
+    if missing:
+        raise CorruptionError(f"{', '.join(missing)} missing from the folder; restore from a copy")
+    if stamp.position and not replayed:
+        raise CorruptionError(f"the log must go on at position {stamp.position}, but no segment is there")
+    if not stamp.position and replayed and replayed[0].base:
+        raise CorruptionError(f"the log begins with {replayed[0].path.name}, but the state that belongs to it is missing")
+    return replayed
+
+
+def _replay(
+    recovery: Recovery, usages: dict[Position, SegmentUsage], catalog: Catalog, settled: SettledState, stats: StoreStats
+) -> None:
+    entered: Position | None = None
+    waiting: list[Changes] = []
+    for frame in recovery.frames():
+        segment = recovery.segment
+        if segment.base != entered:
+            entered = segment.base
+            catalog.enter_segment(usages.get(entered) or SegmentUsage(entered, segment.generation, segment.first_cursor))
+        catalog.mark(frame.cursor, frame.position)
+        if frame.effect_count:
+            changes = read_effects(frame.effects, frame.effect_count)
+            catalog.change(changes)
+            waiting.append(changes)
+        for partition, base, cursor, records, length, _, newest, position in frame.entries:
+            catalog.append(partition, base, records, length, position, newest, cursor, None)
+        catalog.advance(LogEnd(Position(frame.position + frame.size), Cursor(frame.cursor + frame.records), frame.hlc))
+        stats.replayed_frames += 1
+        stats.replayed_bytes += frame.size
+        if len(waiting) >= _EFFECTS_AT_ONCE:
+            settled.apply(waiting)
+            waiting.clear()
+    settled.apply(waiting)
+
+
+def _resume(writer: LogWriter, recovery: Recovery, catalog: Catalog) -> None:
+    """Make the replayed tail durable, for a killed process may have left it in the page cache only, and go on behind it."""
+    tail = recovery.tail
+    for segment in tail.segments:
+        writer.segments.add(segment)
+        fd = os.open(segment.path, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        sync_folder(segment.path.parent)
+    if not tail.segments:
+        writer.begin(tail.end, catalog.end.cursor)
+        catalog.enter_segment(SegmentUsage(tail.end, 0, catalog.end.cursor))
+        catalog.advance(LogEnd(writer.position, catalog.end.cursor, catalog.end.hlc))
+        writer.sync()
+        return
+    last = tail.segments[-1]
+    end = Position(max(tail.end, last.base + HEADER_BYTES))
+    if last.base not in catalog.usages:
+        catalog.enter_segment(SegmentUsage(last.base, last.generation, last.first_cursor))
+    catalog.advance(LogEnd(end, catalog.end.cursor, catalog.end.hlc))
+    writer.resume(last, end)
+    writer.sync()

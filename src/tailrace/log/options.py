@@ -1,0 +1,31 @@
+"""How the log lays itself out on disk. Users seldom touch these; tests make them tiny."""
+
+import msgspec
+
+from tailrace.model.limits import KIB, MIB
+
+
+class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
+    segment_bytes: int = 128 * MIB
+    """A segment that has reached this size is closed and a new one begun."""
+    checkpoint_bytes: int = 64 * MIB
+    """Log bytes after which the index is saved, which bounds the replay at the next start."""
+    checkpoint_batches: int = 100_000
+    """Batches after which the index is saved."""
+    relaxed_sync_seconds: float = 0.1
+    """With `relaxed` durability: how long written bytes may wait for their sync."""
+    index_chunk_batches: int = 256
+    """Batches that share one entry of the index on disk."""
+    cursor_stride_bytes: int = 64 * KIB
+    """Log bytes between two entries of the cursor index."""
+    span_bytes: int = 4 * MIB
+    """Most bytes read from disk at once."""
+    gap_bytes: int = 64 * KIB
+    """Batches closer together than this are read in one piece, with what lies between them."""
+    clean_dead_ratio: float = 0.5
+    """A segment is rewritten when at least this part of it is dead."""
+    clean_interval_seconds: float = 60.0
+    """Pause between two passes of the cleaner."""
+
+
+DEFAULT_OPTIONS = LogOptions()

@@ -1,0 +1,203 @@
+"""Reading: the tail from memory, the rest from disk in large pieces, every byte checked before it is served."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from tailrace.log.catalog import Catalog
+from tailrace.log.checkpoint import Checkpoints
+from tailrace.log.frame import BadFrameError, Entry, Frame, batch_fault, frame_size, read_frame
+from tailrace.log.index import IndexReader, PartitionIndex, Place, holding
+from tailrace.log.options import LogOptions
+from tailrace.log.segment import HEADER_BYTES, SegmentFolder, SegmentHandle
+from tailrace.model.changes import Buffer, LogBatch, Scanned
+from tailrace.model.errors import CorruptionError
+from tailrace.model.ids import Cursor, Partition
+from tailrace.model.stats import StoreStats
+
+_SCAN_LIMIT_BYTES = 16 << 20
+_RETRIES = 3
+_Read = TypeVar("_Read")
+
+
+class LogReader:
+    """Any thread may read. A reader meets the cleaner at work: then places have moved, and it looks them up again."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        index: IndexReader,
+        checkpoints: Checkpoints,
+        segments: SegmentFolder,
+        lock: threading.Lock,
+        options: LogOptions,
+        stats: StoreStats,
+    ) -> None:
+        self._lock = lock
+        self._catalog = catalog
+        self._index = index
+        self._checkpoints = checkpoints
+        self._segments = segments
+        self._options = options
+        self._stats = stats
+
+    def is_hot(self, index: PartitionIndex, offset: int) -> bool:
+        recent = index.recent
+        return offset >= index.end or (
+            bool(recent.places)
+            and offset >= recent.places[0].base_offset
+            and recent.data[holding(recent.places, offset)] is not None
+        )
+
+    def fetch(self, index: PartitionIndex, offset: int, max_bytes: int) -> Sequence[Buffer]:
+        """Whole batches from the one that holds `offset`, which is not above the partition's end."""
+        if offset == index.end:
+            return ()
+        found = self._from_memory(index, offset, max_bytes)
+        if found:
+            self._stats.fetches_from_memory += 1
+            return found
+        self._stats.fetches_from_disk += 1
+        return self._steadily(lambda: self._from_disk(index, offset, max_bytes))
+
+    def scan(self, cursor: int, max_bytes: int) -> Scanned:
+        return self._steadily(lambda: self._scan(cursor, max_bytes))
+
+    def _steadily(self, read: Callable[[], _Read]) -> _Read:
+        """Read again if it failed while the cleaner moved something; what fails in peace is corrupt."""
+        for _ in range(_RETRIES):
+            moves = self._segments.moves
+            try:
+                return read()
+            except CorruptionError:
+                if not self._segments.moved_since(moves):
+                    raise
+                with self._lock:
+                    pass  # the cleaner holds it until all places are right again
+        return read()
+
+    def _from_disk(self, index: PartitionIndex, offset: int, max_bytes: int) -> list[Buffer]:
+        places = _up_to(self._index.walk(index, offset), max_bytes)
+        return [batch for piece in self._pieces(places) for batch in self._read_piece(index.partition, piece)]
+
+    def _from_memory(self, index: PartitionIndex, offset: int, max_bytes: int) -> list[Buffer]:
+        recent = index.recent
+        places, data = recent.places, recent.data
+        found: list[Buffer] = []
+        if not places or offset < places[0].base_offset:
+            return found
+        size = 0
+        for at in range(holding(places, offset), len(places)):
+            batch = data[at]
+            if batch is None:
+                break
+            size += len(batch)
+            if found and size > max_bytes:
+                break
+            found.append(batch)
+        return found
+
+    def _pieces(self, places: Sequence[Place]) -> Iterator[Sequence[Place]]:
+        """Runs of places that are read at once: near each other, in one segment, not too large."""
+        first = 0
+        for at in range(1, len(places) + 1):
+            if at < len(places):
+                before, place = places[at - 1], places[at]
+                gap = place.position - before.position - before.length
+                near = gap <= self._options.gap_bytes
+                small = place.position + place.length - places[first].position <= self._options.span_bytes
+                if near and small and self._segments.same(before.position, place.position):
+                    continue
+            yield places[first:at]
+            first = at
+
+    def _read_piece(self, partition: Partition, piece: Sequence[Place]) -> Iterator[Buffer]:
+        start = piece[0].position
+        handle = self._segments.handle(start)
+        length = piece[-1].position + piece[-1].length - start
+        data = memoryview(self._read(handle, start, length))
+        # Views keep the whole piece in memory; where most of it is other partitions' bytes, copies are smaller.
+        sparse = sum(place.length for place in piece) * 2 < length
+        for place in piece:
+            batch = data[place.position - start : place.position - start + place.length]
+            fault = batch_fault(batch, place.base_offset)
+            if fault:
+                raise CorruptionError(
+                    f"topic {partition.topic_id}, partition {partition.number}: {fault}"
+                    f" (segment {handle.segment.path.name}, position {place.position}); see `tailrace fsck`"
+                )
+            yield bytes(batch) if sparse else batch
+
+    def _read(self, handle: SegmentHandle, position: int, length: int) -> bytes:
+        self._stats.disk_reads += 1
+        self._stats.disk_read_bytes += length
+        return handle.read(position, length)
+
+    def _scan(self, cursor: int, max_bytes: int) -> Scanned:
+        end = self._catalog.end
+        found: list[LogBatch] = []
+        size = 0
+        read = 0
+        next_cursor = cursor
+        for frame, data, at in self._frames_from(cursor, end.position):
+            read += frame.size
+            for entry in frame.entries:
+                if entry.cursor + entry.records <= cursor or not self._is_alive(entry):
+                    continue
+                size += entry.length
+                if found and size > max_bytes:
+                    return Scanned(found, Cursor(entry.cursor))
+                body = entry.position - frame.position + at
+                batch = bytes(data[body : body + entry.length])
+                found.append(LogBatch(entry.cursor, entry.partition, entry.base_offset, entry.records, frame.hlc, batch))
+            next_cursor = max(next_cursor, frame.cursor + frame.records)
+            if read > _SCAN_LIMIT_BYTES:
+                return Scanned(found, Cursor(next_cursor))
+        return Scanned(found, Cursor(max(next_cursor, end.cursor)))
+
+    def _is_alive(self, entry: Entry) -> bool:
+        index = self._catalog.partitions.get(entry.partition)
+        return index is not None and entry.base_offset + entry.records > index.start
+
+    def _frames_from(self, cursor: int, end: int) -> Iterator[tuple[Frame, memoryview, int]]:
+        """Frames in log order from one at or before the cursor; with each, the bytes it was read from and its place in them."""
+        mark = self._catalog.mark_before(cursor) or self._checkpoints.mark_before(cursor)
+        position = mark[1] if mark else 0
+        while position < end:
+            handle = self._segments.handle(position, or_after=True)
+            base = handle.segment.base
+            position = max(position, base + HEADER_BYTES)
+            stop = min(end, base + handle.size())
+            while position < stop:
+                data = memoryview(self._read(handle, position, min(self._options.span_bytes, stop - position)))
+                at = 0
+                while at < len(data):
+                    try:
+                        size = frame_size(data, at)
+                        if at + size > len(data):
+                            if at:
+                                break
+                            data = memoryview(self._read(handle, position, size))
+                        frame = read_frame(data, at, position + at)
+                    except BadFrameError as error:
+                        raise CorruptionError(
+                            f"segment {handle.segment.path.name}, position {position + at}: {error}; see `tailrace fsck`"
+                        ) from None
+                    yield frame, data, at
+                    at += frame.size
+                position += at
+            following = self._segments.next_base(handle.segment)
+            if following is None:
+                return
+            position = following
+
+
+def _up_to(places: Iterator[Place], max_bytes: int) -> list[Place]:
+    taken: list[Place] = []
+    size = 0
+    for place in places:
+        size += place.length
+        if taken and size > max_bytes:
+            break
+        taken.append(place)
+    return taken

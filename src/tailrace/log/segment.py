@@ -1,0 +1,182 @@
+"""Segment files: where frames live.
+
+A segment's name holds its base, the log position of its first byte, and its generation, which rises when the cleaner
+rewrites it. The next segment's base is the position after this one's last byte at the time it was closed.
+"""
+
+import os
+import threading
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from tailrace.model.errors import CorruptionError, FormatError
+from tailrace.model.ids import Cursor, Position
+
+FORMAT_VERSION = 1
+HEADER_BYTES = 64
+
+_MAGIC = b"TAILRACE"
+_HEADER = Struct(">8sHHIQQ")
+_CRC = Struct(">I")
+_SUFFIX = ".seg"
+
+
+class Segment(NamedTuple):
+    path: Path
+    base: Position
+    generation: int
+    first_cursor: Cursor
+
+
+class SegmentHandle:
+    """An open segment. The file is closed when the last reader lets go, so a reader never sees its file swapped."""
+
+    __slots__ = ("_fd", "segment")
+
+    def __init__(self, segment: Segment) -> None:
+        self.segment = segment
+        self._fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def read(self, position: int, length: int) -> bytes:
+        return os.pread(self._fd, length, position - self.segment.base)
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def __del__(self) -> None:
+        if hasattr(self, "_fd"):
+            os.close(self._fd)
+
+
+class SegmentFolder:
+    """All segments of a log, in order, and the handles to read them."""
+
+    def __init__(self, folder: Path, open_handles: int) -> None:
+        self._folder = folder
+        self._open_handles = open_handles
+        self._lock = threading.Lock()
+        self._segments: list[Segment] = []
+        self._bases: list[Position] = []
+        self._handles: OrderedDict[Position, SegmentHandle] = OrderedDict()
+        self.moves = 0
+        """Rises when the cleaner begins to move places and again when it is done; odd in between."""
+
+    @property
+    def segments(self) -> list[Segment]:
+        with self._lock:
+            return list(self._segments)
+
+    def path(self, base: int, generation: int) -> Path:
+        return self._folder / f"{base:020d}-{generation:06d}{_SUFFIX}"
+
+    def list_files(self) -> list[tuple[Path, int, int]]:
+        """Path, base and generation of every segment file on disk, in order."""
+        found = []
+        for path in sorted(self._folder.glob(f"*{_SUFFIX}")):
+            base, _, generation = path.name.removesuffix(_SUFFIX).partition("-")
+            if not (base.isdigit() and generation.isdigit()):
+                raise FormatError(f"{path} is not named like a segment; move it out of the folder")
+            found.append((path, int(base), int(generation)))
+        return found
+
+    @contextmanager
+    def moving(self) -> Iterator[None]:
+        """While inside, places and files may not match; readers that stumble over it read again."""
+        self.moves += 1
+        try:
+            yield
+        finally:
+            self.moves += 1
+
+    def moved_since(self, moves: int) -> bool:
+        return self.moves != moves or bool(moves % 2)
+
+    def at(self, base: Position) -> Segment:
+        with self._lock:
+            return self._segments[bisect_left(self._bases, base)]
+
+    def after(self, segment: Segment) -> Segment:
+        with self._lock:
+            return self._segments[bisect_right(self._bases, segment.base)]
+
+    def add(self, segment: Segment) -> None:
+        with self._lock:
+            self._segments.append(segment)
+            self._bases.append(segment.base)
+
+    def replace(self, old: Segment, new: Segment | None) -> None:
+        """Swap a segment for its rewritten self, or take it out."""
+        with self._lock:
+            index = self._segments.index(old)
+            self._handles.pop(old.base, None)
+            if new is None:
+                del self._segments[index], self._bases[index]
+            else:
+                self._segments[index] = new
+
+    def same(self, first: int, second: int) -> bool:
+        """Whether both positions lie in one segment."""
+        with self._lock:
+            return bisect_right(self._bases, first) == bisect_right(self._bases, second)
+
+    def handle(self, position: int, *, or_after: bool = False) -> SegmentHandle:
+        """The open segment that holds this position; if none does and `or_after`, the first one."""
+        with self._lock:
+            index = bisect_right(self._bases, position) - 1
+            if or_after and self._segments:
+                index = max(index, 0)
+            if index < 0:
+                raise CorruptionError(f"no segment holds position {position}")
+            segment = self._segments[index]
+            handle = self._handles.get(segment.base)
+            if handle is None:
+                try:
+                    handle = self._handles[segment.base] = SegmentHandle(segment)
+                except FileNotFoundError:
+                    raise CorruptionError(f"the segment {segment.path.name} is gone from the folder") from None
+                while len(self._handles) > self._open_handles:
+                    self._handles.popitem(last=False)
+            else:
+                self._handles.move_to_end(segment.base)
+            return handle
+
+    def next_base(self, segment: Segment) -> Position | None:
+        """Base of the segment after this one."""
+        with self._lock:
+            index = bisect_right(self._bases, segment.base)
+            return self._bases[index] if index < len(self._bases) else None
+
+
+def header_bytes(base: int, generation: int, first_cursor: int) -> bytes:
+    packed = _HEADER.pack(_MAGIC, FORMAT_VERSION, 0, generation, base, first_cursor)
+    return (packed + _CRC.pack(crc32c(packed))).ljust(HEADER_BYTES, b"\0")
+
+
+def read_header(path: Path, data: bytes, base: int, generation: int) -> Segment:
+    """Check a segment's header against its name."""
+    if len(data) < HEADER_BYTES:
+        raise CorruptionError(f"{path.name} has no whole header")
+    magic, version, _, own_generation, own_base, first_cursor = _HEADER.unpack_from(data)
+    if magic != _MAGIC or _CRC.unpack_from(data, _HEADER.size)[0] != crc32c(data[: _HEADER.size]):
+        raise CorruptionError(f"{path.name} has a damaged header")
+    if version > FORMAT_VERSION:
+        raise FormatError(f"{path.name} has format {version}; this version of Tailrace reads up to {FORMAT_VERSION}: upgrade")
+    if (own_base, own_generation) != (base, generation):
+        raise CorruptionError(f"{path.name} says that it is {own_base:020d}-{own_generation:06d}: a file was moved or copied")
+    return Segment(path, Position(base), generation, Cursor(first_cursor))
+
+
+def sync_folder(folder: Path) -> None:
+    """Make created, renamed and removed names durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,71 @@
+"""The settled view of the state keys: RocksDB, and above it what is written to the log but not synced yet.
+
+RocksDB may make anything durable at any moment, so a key must not reach it before the frame that sets it is durable itself;
+else a power cut could leave state that the log knows nothing of. Until then the key is held here.
+"""
+
+import threading
+from collections.abc import Iterable
+from itertools import islice
+
+from tailrace.log.state import STATE, StateDb, after_prefix
+from tailrace.model.changes import Changes
+
+
+class SettledState:
+    """Written by the log's threads, read by anybody."""
+
+    def __init__(self, db: StateDb) -> None:
+        self._db = db
+        self._lock = threading.Lock()
+        self._held: dict[bytes, bytes | None] = {}
+        self._releasing: dict[bytes, bytes | None] = {}
+
+    def hold(self, changes: Iterable[Changes]) -> None:
+        """These changes are in the log but not durable: show their keys, keep them out of RocksDB."""
+        with self._lock:
+            for change in changes:
+                self._held.update(change.puts)
+
+    def begin_release(self) -> None:
+        """What is held now becomes durable with the sync that begins."""
+        with self._lock:
+            self._releasing, self._held = self._held, {}
+
+    def end_release(self) -> None:
+        """The sync is done: what was held when it began goes to RocksDB."""
+        if self._releasing:
+            self.apply((Changes(puts=list(self._releasing.items())),))
+            with self._lock:
+                self._releasing = {}
+
+    def apply(self, changes: Iterable[Changes]) -> None:
+        """These changes are durable in the log: write them through."""
+        batch = self._db.batch()
+        for change in changes:
+            for prefix in change.drop_prefixes:
+                batch.delete_range(STATE + prefix, after_prefix(STATE + prefix))
+            for key, value in change.puts:
+                if value is None:
+                    batch.delete(STATE + key)
+                else:
+                    batch.put(STATE + key, value)
+        self._db.write(batch)
+
+    def get(self, key: bytes) -> bytes | None:
+        with self._lock:
+            if key in self._held:
+                return self._held[key]
+            if key in self._releasing:
+                return self._releasing[key]
+        return self._db.get(STATE + key)
+
+    def range(self, prefix: bytes, start: bytes, limit: int | None) -> list[tuple[bytes, bytes]]:
+        with self._lock:
+            above = {**self._releasing, **self._held}
+        above = {key: value for key, value in above.items() if key.startswith(prefix) and key >= prefix + start}
+        stored = ((key[1:], value) for key, value in self._db.items(STATE + prefix, start))
+        if not above:
+            return list(islice(stored, limit))
+        merged: dict[bytes, bytes | None] = {**dict(stored), **above}
+        return [(key, value) for key, value in sorted(merged.items()) if value is not None][:limit]

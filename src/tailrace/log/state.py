@@ -1,0 +1,104 @@
+"""Everything derived from the log, in RocksDB.
+
+RocksDB runs without its own write-ahead log: the log is the truth. One column family means one sequence of memtables, so
+what survives a crash is always a prefix of what was written, and the checkpoint stamp in it tells from where to replay.
+Keys start with one byte that names their kind; `STATE` holds the keys of the store's users.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from rocksdict import BlockBasedOptions, Cache, Options, Rdict, WriteBatch, WriteOptions
+
+from tailrace.model.errors import CorruptionError, FolderInUseError
+from tailrace.model.limits import MIB
+
+CHUNK = b"i"
+CURSOR = b"p"
+COUNTER = b"c"
+META = b"m"
+SEGMENT = b"g"
+STATE = b"s"
+TIME = b"t"
+
+_MEMTABLE_BYTES = 16 * MIB
+_CACHE_BYTES = 16 * MIB
+_OPEN_FILES = 64
+_LOG_FILES = 2
+
+
+class StateDb:
+    """An ordered map of bytes, with atomic batches of writes."""
+
+    def __init__(self, folder: Path) -> None:
+        options = Options(raw_mode=True)
+        options.create_if_missing(True)
+        options.set_write_buffer_size(_MEMTABLE_BYTES)
+        options.set_max_write_buffer_number(3)
+        options.set_max_open_files(_OPEN_FILES)
+        options.set_keep_log_file_num(_LOG_FILES)
+        options.set_stats_dump_period_sec(0)
+        options.set_stats_persist_period_sec(0)
+        options.set_paranoid_checks(True)
+        table = BlockBasedOptions()
+        table.set_block_cache(Cache(_CACHE_BYTES))
+        table.set_bloom_filter(10, False)
+        options.set_block_based_table_factory(table)
+        try:
+            self._db = Rdict(str(folder), options)
+        except Exception as error:
+            raise _opening(folder, error) from error
+        self._no_wal = WriteOptions()
+        self._no_wal.disable_wal = True  # type: ignore[method-assign,assignment]  # the stubs are wrong: it is a property
+
+    def get(self, key: bytes) -> bytes | None:
+        value: bytes | None = self._db.get(key)
+        return value
+
+    def batch(self) -> WriteBatch:
+        return WriteBatch(raw_mode=True)
+
+    def write(self, batch: WriteBatch) -> None:
+        self._db.write(batch, self._no_wal)
+
+    def items(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """Keys with the prefix in order, from `prefix + start` on."""
+        cursor = self._db.iter()
+        cursor.seek(prefix + start)
+        while cursor.valid():
+            key = cursor.key()
+            if not key.startswith(prefix):
+                return
+            yield key, cursor.value()
+            cursor.next()
+        cursor.status()
+
+    def at_or_before(self, prefix: bytes, key: bytes) -> tuple[bytes, bytes] | None:
+        """The last item with the prefix whose key is not above `key`."""
+        cursor = self._db.iter()
+        cursor.seek_for_prev(key)
+        if cursor.valid() and cursor.key().startswith(prefix):
+            return cursor.key(), cursor.value()
+        cursor.status()
+        return None
+
+    def flush(self) -> None:
+        """Make everything written so far durable."""
+        self._db.flush(True)
+
+    def close(self) -> None:
+        self._db.close()
+
+
+def after_prefix(prefix: bytes) -> bytes:
+    """The smallest key above every key with this prefix."""
+    trimmed = prefix.rstrip(b"\xff")
+    return trimmed[:-1] + bytes((trimmed[-1] + 1,)) if trimmed else b"\xff" * (len(prefix) + 1)
+
+
+def _opening(folder: Path, error: Exception) -> Exception:
+    if "lock" in str(error).lower():
+        return FolderInUseError(f"{folder} is in use by another process")
+    return CorruptionError(
+        f"the state in {folder} can't be opened: {error}. Restore the folder from a copy; the log beside it was not touched"
+    )

@@ -1,0 +1,136 @@
+"""The only code that appends to the log.
+
+`append` puts frames at the end of the active segment, `sync` makes them durable. A write that runs out of room is undone
+and can be tried again; a sync that fails can't, because the kernel may have dropped the very pages it failed to write.
+"""
+
+import errno
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from tailrace.log.segment import HEADER_BYTES, Segment, SegmentFolder, header_bytes, sync_folder
+from tailrace.model.changes import Buffer
+from tailrace.model.errors import StorageFullError
+from tailrace.model.ids import Cursor, Position
+from tailrace.model.killpoint import is_armed, killpoint
+
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_MAX_VECTOR = 1024
+_FILE_MODE = 0o600
+
+
+class LogWriter:
+    """Appends by one thread; `sync` may run in another at the same time."""
+
+    def __init__(self, folder: Path, segments: SegmentFolder, segment_bytes: int) -> None:
+        self._folder = folder
+        self.segments = segments
+        self._segment_bytes = segment_bytes
+        self._lock = threading.Lock()
+        self._fd = -1
+        self._closed_fds: list[int] = []
+        self._new_names = False
+        self.base = Position(0)
+        self.position = Position(0)
+        self.synced = Position(0)
+
+    def resume(self, segment: Segment, end: Position) -> None:
+        """Go on at the end of an existing segment. All of it counts as durable only after the next sync."""
+        self._fd = os.open(segment.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        self.base = segment.base
+        self.position = end
+
+    def begin(self, base: Position, cursor: Cursor) -> None:
+        """Start a new segment at `base`."""
+        path = self.segments.path(base, 0)
+        header = header_bytes(base, 0, cursor)
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE)
+        try:
+            write_all(fd, [header])
+        except OSError as error:
+            os.close(fd)
+            path.unlink()
+            raise _no_room(error) from error
+        with self._lock:
+            if self._fd >= 0:
+                self._closed_fds.append(self._fd)
+            self._fd = fd
+            self._new_names = True
+            self.base = base
+            self.position = Position(base + HEADER_BYTES)
+        self.segments.add(Segment(path, base, 0, cursor))
+
+    @property
+    def is_full(self) -> bool:
+        return self.position - self.base >= self._segment_bytes
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the active segment holds no frame yet."""
+        return self.position - self.base == HEADER_BYTES
+
+    def roll(self, cursor: Cursor) -> None:
+        killpoint("roll.before")
+        self.begin(self.position, cursor)
+        killpoint("roll.after")
+
+    def append(self, buffers: Sequence[Buffer], size: int) -> None:
+        killpoint("write.before")
+        try:
+            if is_armed("write.half"):
+                write_all(self._fd, [b"".join(buffers)[: size // 2]])
+                killpoint("write.half")
+                os.ftruncate(self._fd, self.position - self.base)
+            write_all(self._fd, buffers)
+        except OSError as error:
+            os.ftruncate(self._fd, self.position - self.base)
+            raise _no_room(error) from error
+        self.position = Position(self.position + size)
+        killpoint("write.after")
+
+    def sync(self) -> Position:
+        """Make everything written so far durable, and say up to where that is."""
+        with self._lock:
+            target = self.position
+            fds = [*self._closed_fds, self._fd]
+            new_names = self._new_names
+            self._new_names = False
+        killpoint("sync.before")
+        for fd in fds:
+            os.fdatasync(fd)
+        if new_names:
+            sync_folder(self._folder)
+        killpoint("sync.after")
+        with self._lock:
+            for fd in fds[:-1]:
+                self._closed_fds.remove(fd)
+                os.close(fd)
+            self.synced = max(self.synced, target)
+        return target
+
+    def close(self) -> None:
+        with self._lock:
+            for fd in (*self._closed_fds, self._fd):
+                if fd >= 0:
+                    os.close(fd)
+            self._closed_fds.clear()
+            self._fd = -1
+
+
+def write_all(fd: int, buffers: Sequence[Buffer]) -> None:
+    for first in range(0, len(buffers), _MAX_VECTOR):
+        part = buffers[first : first + _MAX_VECTOR]
+        written = os.writev(fd, part)
+        left = sum(map(len, part)) - written
+        if left:
+            rest = memoryview(b"".join(part))[written:]
+            while rest:
+                rest = rest[os.write(fd, rest) :]
+
+
+def _no_room(error: OSError) -> Exception:
+    if error.errno in _NO_ROOM:
+        return StorageFullError(f"the disk has no room ({error.strerror}); nothing was written. Free some space and send again")
+    return error

@@ -1,0 +1,85 @@
+"""A topic and its settings, as values. Settings that are left out of `TopicOptions` stay as they are."""
+
+from typing import Literal
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from tailrace.model.errors import ConfigurationError
+from tailrace.model.ids import TopicId
+from tailrace.model.limits import Limits
+
+Dedup = Literal["id", "content"]
+Timestamps = Literal["create", "append"]
+
+MAX_SECONDS = 100 * 366 * 24 * 3600
+
+
+class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
+    retention_seconds: int | None = None
+    """Records older than this go. `None` keeps them for ever."""
+    retention_max_bytes: int | None = None
+    """Bytes kept of each partition; the oldest batches beyond it go. `None` keeps them all."""
+    dedup: Dedup | None = None
+    """What makes a record a duplicate: its `message_id` header, or its key and value."""
+    dedup_window_seconds: int = 1800
+    """How long a record is remembered for that."""
+    max_message_bytes: int | None = None
+    """Bytes of one batch; `None` means the limit `batch_bytes`."""
+    timestamps: Timestamps = "create"
+    """Whether records keep the sender's time or get the time of their append."""
+
+
+class TopicOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The settings that somebody asked for."""
+
+    retention_seconds: int | UnsetType | None = UNSET
+    retention_max_bytes: int | UnsetType | None = UNSET
+    dedup: Dedup | UnsetType | None = UNSET
+    dedup_window_seconds: int | UnsetType = UNSET
+    max_message_bytes: int | UnsetType | None = UNSET
+    timestamps: Timestamps | UnsetType = UNSET
+
+
+class Topic(msgspec.Struct, frozen=True, kw_only=True):
+    id: TopicId
+    """Never used again, not even for a topic of the same name."""
+    uuid: UUID
+    name: str
+    alias: str | None
+    partitions: int
+    settings: TopicSettings
+    created_ms: int
+
+
+NO_OPTIONS = TopicOptions()
+
+
+def with_options(settings: TopicSettings, options: TopicOptions) -> TopicSettings:
+    return msgspec.structs.replace(settings, **_given(options))
+
+
+def differences(settings: TopicSettings, options: TopicOptions) -> list[str]:
+    """What was asked for and is otherwise, in words."""
+    return [
+        f"{name} is {getattr(settings, name)!r}, not {wanted!r}"
+        for name, wanted in _given(options).items()
+        if getattr(settings, name) != wanted
+    ]
+
+
+def check_settings(settings: TopicSettings, limits: Limits) -> None:
+    _check_between("retention_seconds", settings.retention_seconds, 1, MAX_SECONDS)
+    _check_between("retention_max_bytes", settings.retention_max_bytes, 1, (1 << 63) - 1)
+    _check_between("dedup_window_seconds", settings.dedup_window_seconds, 1, limits.dedup_window_seconds)
+    _check_between("max_message_bytes", settings.max_message_bytes, 1, limits.batch_bytes)
+
+
+def _check_between(name: str, value: int | None, least: int, most: int) -> None:
+    if value is not None and not least <= value <= most:
+        raise ConfigurationError(f"{name} is {value}; it must be from {least} to {most}")
+
+
+def _given(options: TopicOptions) -> dict[str, object]:
+    return {name: value for name, value in msgspec.structs.asdict(options).items() if value is not UNSET}

@@ -1,0 +1,178 @@
+"""The default store: the log on disk, in this process, in one folder."""
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from tailrace.log.index import PartitionIndex
+from tailrace.log.log import Durability
+from tailrace.log.opening import open_log
+from tailrace.log.options import DEFAULT_OPTIONS, LogOptions
+from tailrace.model.changes import Bounds, Changes, Fetched, Receipt, Scanned
+from tailrace.model.clock import Clock, HybridClock, SystemClock
+from tailrace.model.errors import StorageFullError, TailraceError
+from tailrace.model.ids import Cursor, Offset, Partition
+from tailrace.model.limits import DEFAULT_LIMITS, Limits
+from tailrace.model.stats import StoreStats
+from tailrace.store.group_commit import GroupCommit
+from tailrace.store.sequencer import Done, PendingCommit, Sequencer, out_of_range, unknown_partition
+
+_ROOM_CHECK_SECONDS = 0.1
+
+
+class EmbeddedStore:
+    """Opened with `EmbeddedStore.open`; one per folder."""
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        *,
+        durability: Durability = "fsync",
+        clock: Clock | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+        options: LogOptions = DEFAULT_OPTIONS,
+        on_failure: Callable[[TailraceError], None] | None = None,
+    ) -> "EmbeddedStore":
+        """Open or create the folder. `on_failure` is called once, from a thread of the store, if storage fails for good.
+
+        Raises `FolderInUseError`, `CorruptionError`, `FormatError`.
+        """
+        return cls(folder, durability, clock or SystemClock(), limits, options, on_failure or _ignore)
+
+    def __init__(
+        self,
+        folder: Path,
+        durability: Durability,
+        clock: Clock,
+        limits: Limits,
+        options: LogOptions,
+        on_failure: Callable[[TailraceError], None],
+    ) -> None:
+        self._folder = folder
+        self._limits = limits
+        self._stats = StoreStats()
+        self._closed = False
+        opened = open_log(folder, durability, options, limits, clock, self._stats, self._fail)
+        self._log, self._catalog, self._settled, self._reader, self._index, self._segments = opened
+        sequencer = Sequencer(HybridClock(clock, self._catalog.end.hlc), limits, *self.settled_ends())
+        self._commits = GroupCommit(self, sequencer, limits, clock, self._stats, on_failure)
+        self._room_checked_at = 0.0
+        self._has_room = True
+        self._commits.start()
+
+    def submit(self, changes: Changes, done: Done) -> PendingCommit:
+        if changes.appends:
+            self._check_room()
+        return self._commits.submit(changes, done)
+
+    def commit(self, changes: Changes) -> Receipt:
+        if changes.appends:
+            self._check_room()
+        return self._commits.commit(changes)
+
+    def fetch(self, partition: Partition, offset: Offset, max_bytes: int) -> Fetched:
+        index = self._partition(partition)
+        start, end = index.start, index.end
+        if not start <= offset <= end:
+            raise out_of_range(partition, offset, start, end)
+        return Fetched(self._reader.fetch(index, offset, max_bytes), Bounds(Offset(start), Offset(end)))
+
+    def is_hot(self, partition: Partition, offset: Offset) -> bool:
+        return self._reader.is_hot(self._partition(partition), offset)
+
+    def scan(self, cursor: Cursor, max_bytes: int) -> Scanned:
+        return self._reader.scan(cursor, max_bytes)
+
+    def bounds(self, partition: Partition) -> Bounds:
+        index = self._partition(partition)
+        return Bounds(Offset(index.start), Offset(index.end))
+
+    def next_offset(self, partition: Partition) -> Offset:
+        return self._commits.next_offset(partition)
+
+    def end_cursor(self) -> Cursor:
+        return self._catalog.end.cursor
+
+    def partitions(self) -> Sequence[Partition]:
+        return sorted(self._catalog.partitions.copy())
+
+    def size(self, partition: Partition) -> int:
+        return self._partition(partition).size()
+
+    def batch_for_time(self, partition: Partition, timestamp_ms: int) -> Offset | None:
+        place = self._index.for_time(self._partition(partition), timestamp_ms)
+        return Offset(place.base_offset) if place else None
+
+    def batch_for_size(self, partition: Partition, keep_bytes: int) -> Offset:
+        return Offset(self._index.for_size(self._partition(partition), keep_bytes))
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._settled.get(key)
+
+    def latest(self, key: bytes) -> bytes | None:
+        return self._commits.latest(key, self._settled.get)
+
+    def range(self, prefix: bytes, start: bytes = b"", limit: int | None = None) -> Sequence[tuple[bytes, bytes]]:
+        return self._settled.range(prefix, start, limit)
+
+    def stats(self) -> StoreStats:
+        segments = self._segments.segments
+        self._stats.segments = len(segments)
+        self._stats.log_bytes = sum(segment.path.stat().st_size for segment in segments if segment.path.exists())
+        return self._stats
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._commits.close()
+        if self._commits.has_failed:
+            self._log.abandon()
+        else:
+            self._log.close()
+
+    def checkpoint(self) -> None:
+        """Save the index now instead of when it is due."""
+        self._log.checkpoint()
+
+    def clean(self) -> None:
+        """Run the cleaner now instead of when it is due."""
+        self._log.clean()
+
+    def persist(self, group: Sequence[PendingCommit]) -> None:
+        self._log.write(group)
+
+    def idle(self) -> None:
+        self._log.seal()
+
+    def settled_ends(self) -> tuple[Mapping[Partition, Offset], Cursor]:
+        ends = {partition: Offset(index.end) for partition, index in self._catalog.partitions.items()}
+        return ends, self._catalog.end.cursor
+
+    def _partition(self, partition: Partition) -> PartitionIndex:
+        index = self._catalog.partitions.get(partition)
+        if index is None:
+            raise unknown_partition(partition)
+        return index
+
+    def _check_room(self) -> None:
+        """Refuse records before the disk is full, so that there is room left to clean up."""
+        now = time.monotonic()
+        if now - self._room_checked_at >= _ROOM_CHECK_SECONDS:
+            self._room_checked_at = now
+            disk = os.statvfs(self._folder)
+            self._has_room = disk.f_bavail * disk.f_frsize >= self._limits.min_free_bytes
+        if not self._has_room:
+            raise StorageFullError(
+                f"less than {self._limits.min_free_bytes} bytes are free on the disk of {self._folder} (min_free_bytes);"
+                " nothing was written. Free some space and send again"
+            )
+
+    def _fail(self, error: BaseException) -> None:
+        self._commits.abort(error)
+
+
+def _ignore(error: TailraceError) -> None:
+    """Nobody asked to be told; callers of the store see the failure in their own calls."""
