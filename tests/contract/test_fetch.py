@@ -70,7 +70,8 @@ def test_fetch_outside_the_bounds_is_an_error_that_names_them(store: Store, revi
 def test_an_empty_partition_is_read_at_zero_only(store: Store, revisit: Callable[[], Store]) -> None:
     store.commit(Changes(creates=[(A, 2)]))
     store = revisit()
-    assert store.fetch(A0, Offset(0), 100) == ([], Bounds(Offset(0), Offset(0)))
+    fetched = store.fetch(A0, Offset(0), 100)
+    assert (list(fetched.batches), fetched.bounds) == ([], (0, 0))
     with pytest.raises(OffsetOutOfRangeError):
         store.fetch(A0, Offset(1), 100)
 

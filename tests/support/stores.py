@@ -8,10 +8,26 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+import msgspec
+
+from tailrace.log.log import Durability
+from tailrace.log.options import DEFAULT_OPTIONS, LogOptions
 from tailrace.model.clock import Clock
-from tailrace.model.limits import DEFAULT_LIMITS, Limits
+from tailrace.model.limits import DEFAULT_LIMITS, KIB, Limits
 from tailrace.store.contract import Store
+from tailrace.store.embedded import EmbeddedStore
 from tailrace.store.memory import MemoryStore
+
+SMALL_PIECES = LogOptions(
+    segment_bytes=4 * KIB,
+    checkpoint_bytes=8 * KIB,
+    checkpoint_batches=20,
+    index_chunk_batches=5,
+    cursor_stride_bytes=500,
+    span_bytes=2 * KIB,
+    gap_bytes=200,
+)
+"""A few commits fill a segment, a few segments bring a checkpoint, and every lookup crosses several pieces of the index."""
 
 
 class Home(Protocol):
@@ -31,6 +47,27 @@ class MemoryHome:
         return MemoryStore(clock, limits)
 
 
+class EmbeddedHome:
+    def __init__(self, folder: Path, durability: Durability, options: LogOptions, tail_cache_bytes: int | None) -> None:
+        self._folder = folder
+        self._durability = durability
+        self._options = options
+        self._tail_cache_bytes = tail_cache_bytes
+
+    def open(self, clock: Clock | None = None, limits: Limits = DEFAULT_LIMITS) -> Store:
+        if self._tail_cache_bytes is not None:
+            limits = msgspec.structs.replace(limits, tail_cache_bytes=self._tail_cache_bytes)
+        return EmbeddedStore.open(self._folder, durability=self._durability, clock=clock, limits=limits, options=self._options)
+
+
+def embedded(durability: Durability, options: LogOptions = DEFAULT_OPTIONS, tail_cache_bytes: int | None = None) -> Backend:
+    return Backend(lambda folder: EmbeddedHome(folder / "data", durability, options, tail_cache_bytes), durable=True)
+
+
 BACKENDS: Mapping[str, Backend] = {
     "memory": Backend(lambda _: MemoryHome(), durable=False),
+    "embedded": embedded("fsync"),
+    "embedded-relaxed": embedded("relaxed"),
+    "embedded-small-pieces": embedded("fsync", SMALL_PIECES, tail_cache_bytes=4 * KIB),
+    "embedded-relaxed-small-pieces": embedded("relaxed", SMALL_PIECES, tail_cache_bytes=4 * KIB),
 }
