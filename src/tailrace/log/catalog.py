@@ -35,6 +35,7 @@ class Cut(NamedTuple):
     """The partition, where it stood, and its places that are not saved yet."""
     dropped: Sequence[TopicId]
     usages: Sequence[tuple[SegmentUsage, bytes]]
+    """Each with how it was when the cut was taken."""
     marks: Sequence[tuple[int, int]]
 
 
@@ -77,7 +78,7 @@ class Catalog:
         self.usages[usage.base] = self._active = usage
 
     def mark(self, cursor: Cursor, position: Position) -> None:
-        """A frame begins here. Some of these places are kept, to find a cursor without reading the whole log."""
+        """A frame with records begins here. Some of these places are kept, to find a cursor without reading the whole log."""
         if not self._marks or position - self._marks[-1][1] >= self._stride:
             self._marks.append((cursor, position))
 
@@ -90,12 +91,14 @@ class Catalog:
                     self._dirty.add(index)
         for topic_id in changes.drops:
             for partition in [partition for partition in self.partitions if partition.topic_id == topic_id]:
-                self._dirty.discard(self.partitions.pop(partition))
+                index = self.partitions.pop(partition)
+                self._dirty.discard(index)
+                self.unsaved_batches -= len(index.recent.places) - index.saved
             self._dropped.append(topic_id)
         for partition, start in changes.trims:
             index = self.partitions[partition]
             if start > index.start:
-                held = next(self._reader.walk(index, start), None) if start < index.end else None
+                held = next(self._reader.walk(index, start), None)
                 index.start_bytes = held.bytes_before if held else index.end_bytes
                 index.start = start
                 self._dirty.add(index)
@@ -151,10 +154,16 @@ class Catalog:
     def saved(self, cut: Cut) -> None:
         """The cut is on disk: let go of what need not stay in memory."""
         for index, _, places in cut.partitions:
-            index.saved += len(places)
-            index.forget_saved()
-            self.unsaved_batches -= len(places)
+            if self.partitions.get(index.partition) is index:
+                index.saved += len(places)
+                index.forget_saved()
+                self.unsaved_batches -= len(places)
         self._marks = self._marks[len(cut.marks) :]
-        for usage, _ in cut.usages:
-            if usage is not self._active:
+        for usage, packed in cut.usages:
+            if SegmentUsage.was_closed(packed):
                 del self.usages[usage.base]
+
+    def not_saved(self, cut: Cut) -> None:
+        """The cut could not be saved: the next one must take it along."""
+        self._dirty.update(index for index, _, _ in cut.partitions if self.partitions.get(index.partition) is index)
+        self._dropped[:0] = cut.dropped

@@ -61,6 +61,11 @@ class Checkpoints:
         for key, packed in self._state.items(SEGMENT):
             yield SegmentUsage.unpack(_U64.unpack_from(key, 1)[0], packed)
 
+    def marks(self) -> Iterator[tuple[int, int]]:
+        """Position and cursor of every saved mark."""
+        for key, packed in self._state.items(CURSOR):
+            yield _U64.unpack(packed)[0], _U64.unpack_from(key, 1)[0]
+
     def mark_before(self, cursor: int) -> tuple[int, int] | None:
         """Cursor and position of the last saved mark at or before the cursor."""
         held = self._state.at_or_before(CURSOR, CURSOR + _U64.pack(cursor))

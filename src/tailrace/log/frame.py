@@ -31,12 +31,12 @@ MAX_FRAME_BYTES = 1 << 31
 
 _CRC = Struct(">I")
 _HEAD = Struct(">IIQQQQII")
-_ENTRY = Struct(">IIQQII4sq")
+_ENTRY = Struct(">IIQQIIIq")
 _EFFECT = Struct(">BII")
 _U32 = Struct(">I")
 _U64 = Struct(">Q")
 _PARTITION = Struct(">II")
-_BATCH_HEAD = Struct(">qiib4s")
+_BATCH_HEAD = Struct(">qiibI")
 _CRC_FROM = len(MAGIC) + _CRC.size
 _CHECKSUM_AT = 17
 
@@ -60,7 +60,7 @@ class Entry(NamedTuple):
     cursor: Cursor
     records: int
     length: int
-    crc: bytes
+    crc: int
     max_timestamp: int
     position: Position
     """Where the batch itself begins."""
@@ -92,9 +92,8 @@ class BadFrameError(Exception):
 
 
 def entry_bytes(partition: Partition, base: int, cursor: int, records: int, batch: Buffer, max_timestamp: int) -> bytes:
-    return _ENTRY.pack(
-        partition[0], partition[1], base, cursor, records, len(batch), batch[_CHECKSUM_AT:CHECKED_FROM], max_timestamp
-    )
+    (crc,) = _CRC.unpack_from(batch, _CHECKSUM_AT)
+    return _ENTRY.pack(partition[0], partition[1], base, cursor, records, len(batch), crc, max_timestamp)
 
 
 def head_size(entry_count: int, effects_size: int) -> int:
@@ -224,7 +223,7 @@ def frame_size(data: memoryview, at: int) -> int:
     return max(size, HEAD_BYTES)
 
 
-def batch_fault(batch: Buffer, base_offset: int, checksum: bytes | None = None) -> str:
+def batch_fault(batch: Buffer, base_offset: int, checksum: int | None = None) -> str:
     """What is wrong with a stored batch, or nothing."""
     if len(batch) < HEADER_BYTES:
         return f"a batch of {len(batch)} bytes is cut short"
@@ -237,7 +236,7 @@ def batch_fault(batch: Buffer, base_offset: int, checksum: bytes | None = None) 
         return f"the batch at offset {base} says leader epoch {leader_epoch} and format {magic}"
     if checksum is not None and stored != checksum:
         return f"the batch at offset {base} has another checksum than its frame says"
-    if _CRC.pack(crc32c(memoryview(batch)[CHECKED_FROM:])) != stored:
+    if crc32c(memoryview(batch)[CHECKED_FROM:]) != stored:
         return f"the checksum of the batch at offset {base} does not match its bytes"
     return ""
 

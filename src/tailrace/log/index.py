@@ -174,6 +174,23 @@ class SavedIndex:
             return _U64.unpack_from(key, len(prefix) + 8)[0]  # type: ignore[no-any-return]
         return None
 
+    def faults(self, partition: Partition) -> Iterator[str]:
+        """What contradicts itself in the saved index: sums that do not add up, chunks that time lookups can't find."""
+        prefix = _prefix(partition)
+        before: Place | None = None
+        for places in self.chunks(partition, 0):
+            for place in places:
+                if before is not None:
+                    if place.base_offset != before.base_offset + before.records:
+                        yield f"offset {place.base_offset} follows on {before.base_offset + before.records}"
+                    if place.bytes_before != before.bytes_before + before.length:
+                        yield f"the bytes before offset {place.base_offset} do not add up"
+                    if place.running_timestamp != max(before.running_timestamp, place.max_timestamp):
+                        yield f"the newest timestamp up to offset {place.base_offset} is wrong"
+                before = place
+            if self._state.get(_time_key(prefix, places[-1].running_timestamp, places[0].base_offset)) is None:
+                yield f"lookups by time can't find the batches from offset {places[0].base_offset} on"
+
     def prune(self, batch: WriteBatch, partition: Partition, start: int) -> int:
         """Forget the chunks that lie wholly below `start`; says how many."""
         prefix = _prefix(partition)
@@ -196,6 +213,8 @@ class IndexReader:
 
     def walk(self, index: PartitionIndex, offset: int) -> Iterator[Place]:
         """Places in order, beginning with the batch that holds `offset`."""
+        if offset >= index.end:
+            return
         recent = index.recent.places
         if not recent or offset < recent[0].base_offset:
             stop = recent[0].base_offset if recent else index.end

@@ -5,6 +5,7 @@ any thread reads. The lock guards the catalog while a group becomes visible, a c
 places. `log.opening` builds it.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
@@ -18,9 +19,10 @@ from tailrace.log.options import LogOptions
 from tailrace.log.settled import SettledState
 from tailrace.log.state import StateDb
 from tailrace.log.usage import SegmentUsage
-from tailrace.log.writer import LogWriter
+from tailrace.log.writer import LogWriter, is_no_room
 from tailrace.model.changes import Buffer, Changes, Receipt
 from tailrace.model.clock import Clock
+from tailrace.model.errors import StorageFullError
 from tailrace.model.ids import Cursor, Partition, Position
 from tailrace.model.killpoint import killpoint
 from tailrace.model.stats import StoreStats
@@ -30,6 +32,11 @@ Durability = Literal["fsync", "relaxed"]
 
 _LAG = 4
 """How many checkpoints' worth of unsaved log make the writer wait for the checkpoint."""
+
+
+_NO_ROOM_PAUSE_SECONDS = 0.5
+
+_logger = logging.getLogger(__name__)
 
 
 class Committed(Protocol):
@@ -57,6 +64,7 @@ class Log:
         options: LogOptions,
         clock: Clock,
         stats: StoreStats,
+        saved: Position,
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._folder_lock = folder_lock
@@ -80,14 +88,14 @@ class Log:
         self._unsynced = threading.Event()
         self._stopping = threading.Event()
         self._sealed = writer.position
-        self._saved = Position(0)
+        self._saved = saved
+        self._no_room: StorageFullError | None = None
         self._threads = [threading.Thread(target=self._maintain, name="tailrace-maintenance", daemon=True)]
         if self._relaxed:
             self._threads.append(threading.Thread(target=self._sync_soon, name="tailrace-sync", daemon=True))
 
-    def start(self, saved: Position) -> None:
-        """Begin to maintain the log. The last checkpoint was taken at `saved`."""
-        self._saved = saved
+    def start(self) -> None:
+        """Begin to maintain the log."""
         for thread in self._threads:
             thread.start()
 
@@ -156,7 +164,10 @@ class Log:
             self._sync()
         end = self._catalog.end
         head = head_bytes(writer.position, writer.synced, end.cursor, end.hlc, b"", 0, b"", 0, 0)
-        writer.append([head], len(head))
+        try:
+            writer.append([head], len(head))
+        except StorageFullError:
+            return  # a seal is a help, not a promise
         self._sealed = writer.position
         with self._lock:
             self._catalog.advance(LogEnd(writer.position, end.cursor, end.hlc))
@@ -221,11 +232,12 @@ class Log:
         with self._lock:
             shown = iter(batches)
             for commit, (cursor, position) in zip(group, marks, strict=True):
-                catalog.mark(cursor, position)
                 if is_structural:
                     catalog.change(commit.changes)
-                for _ in commit.changes.appends:
-                    catalog.append(*next(shown))
+                if commit.changes.appends:
+                    catalog.mark(cursor, position)
+                    for _ in commit.changes.appends:
+                        catalog.append(*next(shown))
             catalog.advance(end)
         killpoint("apply.after")
 
@@ -246,6 +258,8 @@ class Log:
     def _await_checkpoint(self) -> None:
         """Bound the replay after a crash: when checkpoints fall behind, writing waits for them."""
         while self._unsaved(_LAG) and not self._stopping.is_set():
+            if self._no_room is not None:
+                raise self._no_room
             self._checkpoint_done.clear()
             self._checkpoint_due.set()
             self._checkpoint_done.wait(timeout=1.0)
@@ -254,9 +268,14 @@ class Log:
         started = self._clock.monotonic()
         with self._lock:
             cut = self._catalog.cut()
-        if self._writer.synced < cut.end.position:
-            self._sync()
-        self._checkpoints.save(cut)
+        try:
+            if self._relaxed:
+                self._sync()
+            self._checkpoints.save(cut)
+        except BaseException:
+            with self._lock:
+                self._catalog.not_saved(cut)
+            raise
         with self._lock:
             self._catalog.saved(cut)
         self._saved = cut.end.position
@@ -277,9 +296,15 @@ class Log:
                 if self._clock.monotonic() >= next_clean:
                     self.clean()
                     next_clean = self._clock.monotonic() + self._options.clean_interval_seconds
+                self._no_room = None
             except BaseException as error:  # noqa: BLE001  the top of the thread: the log must not go on without upkeep
-                self._on_failure(error)
-                return
+                if not is_no_room(error):
+                    self._on_failure(error)
+                    return
+                self._no_room = StorageFullError(f"the disk has no room for the index: {error}. Free some space and send again")
+                _logger.warning("no room to save the index or to clean up, trying again soon: %s", error)
+                self._stopping.wait(timeout=_NO_ROOM_PAUSE_SECONDS)
+                self._checkpoint_due.set()
 
     def _sync_soon(self) -> None:
         while True:

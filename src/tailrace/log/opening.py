@@ -3,7 +3,7 @@
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,10 +77,11 @@ def open_log(
         segments = SegmentFolder(folder / LOG_FOLDER, limits.open_segments)
         usages = {usage.base: usage for usage in checkpoints.usages()}
         files = _known_files(segments, usages, stamp)
+        _sync_files(files)
         recovery = Recovery(files, stamp.position)
         _replay(recovery, usages, catalog, settled, stats)
         writer = LogWriter(folder / LOG_FOLDER, segments, options.segment_bytes)
-        _resume(writer, recovery, catalog)
+        _resume(writer, recovery, usages, catalog)
         _logger.info("log opened: %d frames replayed, %d torn bytes cut", stats.replayed_frames, recovery.tail.torn_bytes)
         stats.torn_bytes = recovery.tail.torn_bytes
         stats.replay_seconds = clock.monotonic() - started
@@ -98,13 +99,13 @@ def open_log(
             options=options,
             clock=clock,
             stats=stats,
+            saved=stamp.position,
             on_failure=on_failure,
         )
     except BaseException:
         state.close()
         folder_lock.release()
         raise
-    log.start(stamp.position)
     return OpenLog(
         log, catalog, settled, LogReader(catalog, index, checkpoints, segments, lock, options, stats), index, segments
     )
@@ -140,6 +141,18 @@ def _known_files(segments: SegmentFolder, usages: dict[Position, SegmentUsage], 
     return replayed
 
 
+def _sync_files(files: Sequence[SegmentFile]) -> None:
+    """A killed process may have left the tail in the page cache only; nothing may be built on it before it is durable."""
+    for file in files:
+        fd = os.open(file.path, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+    if files:
+        sync_folder(files[0].path.parent)
+
+
 def _replay(
     recovery: Recovery, usages: dict[Position, SegmentUsage], catalog: Catalog, settled: SettledState, stats: StoreStats
 ) -> None:
@@ -150,11 +163,12 @@ def _replay(
         if segment.base != entered:
             entered = segment.base
             catalog.enter_segment(usages.get(entered) or SegmentUsage(entered, segment.generation, segment.first_cursor))
-        catalog.mark(frame.cursor, frame.position)
         if frame.effect_count:
             changes = read_effects(frame.effects, frame.effect_count)
             catalog.change(changes)
             waiting.append(changes)
+        if frame.entries:
+            catalog.mark(frame.cursor, frame.position)
         for partition, base, cursor, records, length, _, newest, position in frame.entries:
             catalog.append(partition, base, records, length, position, newest, cursor, None)
         catalog.advance(LogEnd(Position(frame.position + frame.size), Cursor(frame.cursor + frame.records), frame.hlc))
@@ -166,17 +180,11 @@ def _replay(
     settled.apply(waiting)
 
 
-def _resume(writer: LogWriter, recovery: Recovery, catalog: Catalog) -> None:
-    """Make the replayed tail durable, for a killed process may have left it in the page cache only, and go on behind it."""
+def _resume(writer: LogWriter, recovery: Recovery, usages: dict[Position, SegmentUsage], catalog: Catalog) -> None:
+    """Go on behind the last good frame."""
     tail = recovery.tail
     for segment in tail.segments:
         writer.segments.add(segment)
-        fd = os.open(segment.path, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        sync_folder(segment.path.parent)
     if not tail.segments:
         writer.begin(tail.end, catalog.end.cursor)
         catalog.enter_segment(SegmentUsage(tail.end, 0, catalog.end.cursor))
@@ -186,7 +194,7 @@ def _resume(writer: LogWriter, recovery: Recovery, catalog: Catalog) -> None:
     last = tail.segments[-1]
     end = Position(max(tail.end, last.base + HEADER_BYTES))
     if last.base not in catalog.usages:
-        catalog.enter_segment(SegmentUsage(last.base, last.generation, last.first_cursor))
+        catalog.enter_segment(usages.get(last.base) or SegmentUsage(last.base, last.generation, last.first_cursor))
     catalog.advance(LogEnd(end, catalog.end.cursor, catalog.end.hlc))
     writer.resume(last, end)
     writer.sync()

@@ -8,7 +8,7 @@ Keys start with one byte that names their kind; `STATE` holds the keys of the st
 from collections.abc import Iterator
 from pathlib import Path
 
-from rocksdict import BlockBasedOptions, Cache, Options, Rdict, WriteBatch, WriteOptions
+from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict, WriteBatch, WriteOptions
 
 from tailrace.model.errors import CorruptionError, FolderInUseError
 from tailrace.model.limits import MIB
@@ -30,7 +30,7 @@ _LOG_FILES = 2
 class StateDb:
     """An ordered map of bytes, with atomic batches of writes."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, read_only: bool = False) -> None:
         options = Options(raw_mode=True)
         options.create_if_missing(True)
         options.set_write_buffer_size(_MEMTABLE_BYTES)
@@ -45,7 +45,8 @@ class StateDb:
         table.set_bloom_filter(10, False)
         options.set_block_based_table_factory(table)
         try:
-            self._db = Rdict(str(folder), options)
+            access = AccessType.read_only() if read_only else AccessType.read_write()
+            self._db = Rdict(str(folder), options, access_type=access)
         except Exception as error:
             raise _opening(folder, error) from error
         self._no_wal = WriteOptions()

@@ -48,6 +48,11 @@ class SegmentUsage:
         spans = [_SPAN.pack(*partition, first, end) for partition, (first, end) in self.spans.items()]
         return _HEAD.pack(self.generation, self.first_cursor, self.size) + b"".join(spans)
 
+    @staticmethod
+    def was_closed(packed: bytes) -> bool:
+        """Whether the segment had its final size when it was packed."""
+        return bool(_HEAD.unpack_from(packed)[2])
+
     @classmethod
     def unpack(cls, base: int, packed: bytes) -> "SegmentUsage":
         generation, first_cursor, size = _HEAD.unpack_from(packed)

@@ -130,7 +130,14 @@ def write_all(fd: int, buffers: Sequence[Buffer]) -> None:
                 rest = rest[os.write(fd, rest) :]
 
 
+def is_no_room(error: BaseException) -> bool:
+    """Whether the disk is full, whoever says it."""
+    if isinstance(error, OSError):
+        return error.errno in _NO_ROOM
+    return isinstance(error, StorageFullError) or "No space left" in str(error)
+
+
 def _no_room(error: OSError) -> Exception:
-    if error.errno in _NO_ROOM:
+    if is_no_room(error):
         return StorageFullError(f"the disk has no room ({error.strerror}); nothing was written. Free some space and send again")
     return error

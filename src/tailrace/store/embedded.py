@@ -11,7 +11,7 @@ from tailrace.log.opening import open_log
 from tailrace.log.options import DEFAULT_OPTIONS, LogOptions
 from tailrace.model.changes import Bounds, Changes, Fetched, Receipt, Scanned
 from tailrace.model.clock import Clock, HybridClock, SystemClock
-from tailrace.model.errors import StorageFullError, TailraceError
+from tailrace.model.errors import StorageFullError, StoreClosedError, TailraceError
 from tailrace.model.ids import Cursor, Offset, Partition
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.stats import StoreStats
@@ -60,6 +60,7 @@ class EmbeddedStore:
         self._commits = GroupCommit(self, sequencer, limits, clock, self._stats, on_failure)
         self._room_checked_at = 0.0
         self._has_room = True
+        self._log.start()
         self._commits.start()
 
     def submit(self, changes: Changes, done: Done) -> PendingCommit:
@@ -83,6 +84,7 @@ class EmbeddedStore:
         return self._reader.is_hot(self._partition(partition), offset)
 
     def scan(self, cursor: Cursor, max_bytes: int) -> Scanned:
+        self._check_open()
         return self._reader.scan(cursor, max_bytes)
 
     def bounds(self, partition: Partition) -> Bounds:
@@ -109,12 +111,15 @@ class EmbeddedStore:
         return Offset(self._index.for_size(self._partition(partition), keep_bytes))
 
     def get(self, key: bytes) -> bytes | None:
+        self._check_open()
         return self._settled.get(key)
 
     def latest(self, key: bytes) -> bytes | None:
+        self._check_open()
         return self._commits.latest(key, self._settled.get)
 
     def range(self, prefix: bytes, start: bytes = b"", limit: int | None = None) -> Sequence[tuple[bytes, bytes]]:
+        self._check_open()
         return self._settled.range(prefix, start, limit)
 
     def stats(self) -> StoreStats:
@@ -151,7 +156,12 @@ class EmbeddedStore:
         ends = {partition: Offset(index.end) for partition, index in self._catalog.partitions.items()}
         return ends, self._catalog.end.cursor
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosedError("the store is closed; open it again to go on")
+
     def _partition(self, partition: Partition) -> PartitionIndex:
+        self._check_open()
         index = self._catalog.partitions.get(partition)
         if index is None:
             raise unknown_partition(partition)

@@ -1,0 +1,79 @@
+"""The frames of a data folder, for a person to read. Works on a folder that a server has open, too."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from tailrace.log.frame import BadFrameError, Frame, read_effects, read_frame
+from tailrace.log.opening import LOG_FOLDER
+from tailrace.log.recovery import frames_behind, mapped
+from tailrace.log.segment import HEADER_BYTES, SegmentFolder, read_header
+from tailrace.model.changes import Changes
+from tailrace.model.errors import CorruptionError, TailraceError
+
+
+class DumpedBatch(msgspec.Struct, frozen=True):
+    topic_id: int
+    partition: int
+    base_offset: int
+    cursor: int
+    records: int
+    max_timestamp: int
+    bytes: bytes
+
+
+class DumpedFrame(msgspec.Struct, frozen=True):
+    """One frame, or a place where one should be: then `fault` says why there is none."""
+
+    segment: str
+    position: int
+    size: int = 0
+    synced: int = 0
+    cursor: int = 0
+    hlc: int = 0
+    batches: list[DumpedBatch] = []
+    changes: Changes = Changes()
+    fault: str = ""
+
+
+def frames(folder: Path, from_cursor: int = 0) -> Iterator[DumpedFrame]:
+    """Every frame in order, beginning with the one that holds `from_cursor`."""
+    if not (folder / LOG_FOLDER).is_dir():
+        raise TailraceError(f"{folder} is not a data folder: it has no {LOG_FOLDER!r} in it")
+    for path, base, generation in SegmentFolder(folder / LOG_FOLDER, 1).list_files():
+        with mapped(path) as data:
+            try:
+                read_header(path, bytes(data[:HEADER_BYTES]), base, generation)
+            except CorruptionError as error:
+                yield DumpedFrame(path.name, base, fault=str(error))
+                continue
+            at = HEADER_BYTES
+            while at < len(data):
+                try:
+                    frame = read_frame(data, at, base + at)
+                except BadFrameError as error:
+                    yield DumpedFrame(path.name, base + at, fault=str(error))
+                    later = next(frames_behind(data, at, base), None)
+                    at = later.position - base if later else len(data)
+                    continue
+                if frame.cursor + frame.records >= from_cursor:
+                    yield _dumped(path.name, frame, data, base)
+                at += frame.size
+
+
+def _dumped(segment: str, frame: Frame, data: memoryview, base: int) -> DumpedFrame:
+    batches = [
+        DumpedBatch(
+            entry.partition.topic_id,
+            entry.partition.number,
+            entry.base_offset,
+            entry.cursor,
+            entry.records,
+            entry.max_timestamp,
+            bytes(data[entry.position - base : entry.position - base + entry.length]),
+        )
+        for entry in frame.entries
+    ]
+    changes = read_effects(frame.effects, frame.effect_count)
+    return DumpedFrame(segment, frame.position, frame.size, frame.synced, frame.cursor, frame.hlc, batches, changes)

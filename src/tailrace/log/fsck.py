@@ -1,0 +1,259 @@
+"""Checking a data folder from end to end, without changing it.
+
+Every frame and batch is read and checked; offsets and cursors must be dense; and the saved index must name exactly the
+batches that the log holds, each at its place. What a crash may leave behind is a note; what must never be is a finding.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from tailrace.log.checkpoint import Checkpoints
+from tailrace.log.frame import BadFrameError, Entry, Frame, read_effects, read_frame
+from tailrace.log.index import PartitionIndex, Place, SavedIndex
+from tailrace.log.lock import FolderLock
+from tailrace.log.opening import LOG_FOLDER, STATE_FOLDER
+from tailrace.log.recovery import SegmentFile, frames_behind, mapped
+from tailrace.log.segment import HEADER_BYTES, SegmentFolder, read_header
+from tailrace.log.state import StateDb
+from tailrace.log.usage import SegmentUsage
+from tailrace.model.errors import CorruptionError, TailraceError
+from tailrace.model.ids import Partition, Position
+
+_MAX_FINDINGS = 1000
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Something that is wrong."""
+
+    where: str
+    what: str
+
+
+class Report(msgspec.Struct):
+    """What `check` saw."""
+
+    folder: Path
+    findings: list[Finding] = msgspec.field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
+    segments: int = 0
+    frames: int = 0
+    batches: int = 0
+    records: int = 0
+    partitions: int = 0
+    bytes: int = 0
+    is_cut_short: bool = False
+    """There were more findings than are listed."""
+
+    def find(self, where: str, what: str) -> None:
+        if len(self.findings) < _MAX_FINDINGS:
+            self.findings.append(Finding(where, what))
+        else:
+            self.is_cut_short = True
+
+
+def check(folder: Path) -> Report:
+    """Check the folder. Raises `FolderInUseError` if a server has it open and `FormatError` if it is no data folder."""
+    if not (folder / LOG_FOLDER).is_dir():
+        raise TailraceError(f"{folder} is not a data folder: it has no {LOG_FOLDER!r} in it")
+    lock = FolderLock(folder)
+    try:
+        report = Report(folder)
+        try:
+            state = StateDb(folder / STATE_FOLDER, read_only=True)
+        except CorruptionError as error:
+            report.find(STATE_FOLDER, str(error))
+            return report
+        try:
+            _Check(report, SegmentFolder(folder / LOG_FOLDER, 1), state).run()
+        finally:
+            state.close()
+        return report
+    finally:
+        lock.release()
+
+
+class _SavedPlaces:
+    """The saved index of one partition, read in step with the log."""
+
+    def __init__(self, saved: SavedIndex, index: PartitionIndex) -> None:
+        self._saved = saved
+        self.index = index
+        self._places: list[Place] = []
+        self._next_offset = index.start
+        self._load()
+
+    def next(self) -> Place | None:
+        """The place that the log must come to next; `None` when the index ends."""
+        return self._places[-1] if self._places else None
+
+    def take(self) -> None:
+        place = self._places.pop()
+        self._next_offset = place.base_offset + place.records
+        if not self._places:
+            self._load()
+
+    def _load(self) -> None:
+        chunk = next(self._saved.chunks(self.index.partition, self._next_offset), [])
+        self._places = [place for place in reversed(chunk) if place.base_offset + place.records > self._next_offset]
+
+
+class _Check:
+    def __init__(self, report: Report, segments: SegmentFolder, state: StateDb) -> None:
+        self._report = report
+        self._segments = segments
+        self._saved = SavedIndex(state, 1)
+        self._checkpoints = Checkpoints(state, self._saved)
+        stamp = self._checkpoints.stamp()
+        self._stamp = stamp.position if stamp else Position(0)
+        self._indexes = {partition: _SavedPlaces(self._saved, index) for partition, index in self._saved.load().items()}
+        self._ends: dict[Partition, int] = {}
+        self._deleted: set[int] = set()
+        self._cursor = 0
+        self._log_end = 0
+
+    def run(self) -> None:
+        usages = {usage.base: usage for usage in self._checkpoints.usages()}
+        marks = dict(self._checkpoints.marks())
+        self._report.partitions = len(self._indexes)
+        for file, usage in self._known_files(usages):
+            self._segment(file, usage, marks)
+        if self._log_end < self._stamp:
+            self._report.find("log", f"it ends at {self._log_end}, but the checkpoint was taken at {self._stamp}")
+        for position, cursor in marks.items():
+            self._report.find("cursor index", f"cursor {cursor} points to position {position}, where no frame begins")
+        for partition, saved in self._indexes.items():
+            self._index_end(partition, saved)
+
+    def _known_files(self, usages: dict[Position, SegmentUsage]) -> Iterator[tuple[SegmentFile, SegmentUsage | None]]:
+        found = set()
+        active = max((base for base, usage in usages.items() if not usage.size), default=Position(0))
+        for path, base, generation in self._segments.list_files():
+            usage = usages.get(Position(base))
+            if (usage is not None and usage.generation != generation) or (usage is None and base < active):
+                self._report.notes.append(f"{path.name} was left over by the cleaner; the next start removes it")
+                continue
+            found.add(base)
+            if usage is not None and usage.size and path.stat().st_size != usage.size:
+                self._report.find(path.name, f"it has {path.stat().st_size} bytes and had {usage.size} when it was closed")
+            yield SegmentFile(path, base, generation), usage
+        for base, usage in usages.items():
+            if base not in found:
+                self._report.find(self._segments.path(base, usage.generation).name, "it is missing")
+
+    def _segment(self, file: SegmentFile, usage: SegmentUsage | None, marks: dict[int, int]) -> None:
+        self._report.segments += 1
+        name = file.path.name
+        with mapped(file.path) as data:
+            self._report.bytes += len(data)
+            try:
+                header = read_header(file.path, bytes(data[:HEADER_BYTES]), file.base, file.generation)
+            except CorruptionError as error:
+                if file.base < self._stamp:
+                    self._report.find(name, str(error))
+                else:
+                    self._report.notes.append(f"{name} was being created when the server stopped; the next start removes it")
+                return
+            is_whole = file.generation == 0 and file.base == self._log_end
+            if is_whole and header.first_cursor != self._cursor:
+                self._report.find(
+                    name, f"it begins with cursor {header.first_cursor}, the log before it ends with {self._cursor}"
+                )
+            self._cursor = header.first_cursor
+            at = HEADER_BYTES
+            while at < len(data):
+                try:
+                    frame = read_frame(data, at, file.base + at)
+                except BadFrameError as error:
+                    following = self._bad_frame(name, data, at, file.base, str(error), is_closed=bool(usage and usage.size))
+                    if following is None:
+                        return
+                    at = following
+                    continue
+                self._frame(name, frame, is_whole=file.generation == 0)
+                if marks.get(frame.position) == frame.cursor:
+                    del marks[frame.position]
+                at += frame.size
+            self._log_end = file.base + (usage.size if usage and usage.size and file.generation == 0 else at)
+
+    def _bad_frame(self, name: str, data: memoryview, at: int, base: int, fault: str, *, is_closed: bool) -> int | None:
+        """Say what the bad frame is, and where the next good one begins."""
+        position = base + at
+        later = next(frames_behind(data, at, base), None)
+        was_durable = is_closed or position < self._stamp or (later is not None and later.synced > position)
+        if not was_durable:
+            self._log_end = position
+            self._report.notes.append(
+                f"{name} ends at position {position} with {len(data) - at} bytes that were never acknowledged;"
+                " the next start cuts them off"
+            )
+            return None
+        self._report.find(f"{name}, position {position}", fault)
+        if later is None:
+            self._log_end = base + len(data)
+            return None
+        self._cursor = later.cursor
+        for entry in later.entries:
+            self._ends.pop(entry.partition, None)
+        return later.position - base
+
+    def _frame(self, name: str, frame: Frame, *, is_whole: bool) -> None:
+        where = f"{name}, position {frame.position}"
+        self._report.frames += 1
+        if frame.cursor != self._cursor and (is_whole or frame.cursor < self._cursor):
+            self._report.find(where, f"the frame has cursor {frame.cursor}, not {self._cursor}")
+        self._cursor = frame.cursor
+        if frame.effect_count:
+            try:
+                self._deleted.update(read_effects(frame.effects, frame.effect_count).drops)
+            except BadFrameError as error:
+                self._report.find(where, str(error))
+        for entry in frame.entries:
+            self._report.batches += 1
+            self._report.records += entry.records
+            if entry.cursor != self._cursor and (is_whole or entry.cursor < self._cursor):
+                self._report.find(where, f"a batch has cursor {entry.cursor}, not {self._cursor}")
+            self._cursor = entry.cursor + entry.records
+            self._batch(where, entry, frame)
+
+    def _batch(self, where: str, entry: Entry, frame: Frame) -> None:
+        partition = entry.partition
+        saved = self._indexes.get(partition)
+        start = saved.index.start if saved else 0
+        end = self._ends.get(partition)
+        self._ends[partition] = entry.base_offset + entry.records
+        label = f"topic {partition.topic_id}, partition {partition.number}"
+        if end is not None and entry.base_offset != end and not end <= entry.base_offset <= start and saved is not None:
+            self._report.find(where, f"{label}: offset {entry.base_offset} follows on {end}")
+        if saved is None or frame.position >= self._stamp or entry.base_offset + entry.records <= start:
+            return
+        place = saved.next()
+        if place is None or place.base_offset > entry.base_offset:
+            self._report.find(where, f"{label}: the index does not know the batch at offset {entry.base_offset}")
+            return
+        while place is not None and place.base_offset < entry.base_offset:
+            self._report.find(where, f"{label}: the index names a batch at offset {place.base_offset} that the log lacks")
+            saved.take()
+            place = saved.next()
+        if place is None:
+            return
+        facts = (entry.base_offset, entry.records, entry.length, entry.position, entry.max_timestamp, entry.cursor)
+        if facts != place[:6]:
+            self._report.find(
+                where, f"{label}: the index says {place[:6]} of the batch at offset {entry.base_offset}, not {facts}"
+            )
+        saved.take()
+
+    def _index_end(self, partition: Partition, saved: _SavedPlaces) -> None:
+        if partition.topic_id in self._deleted:
+            return
+        where = f"index of topic {partition.topic_id}, partition {partition.number}"
+        place = saved.next()
+        if place is not None:
+            self._report.find(where, f"it names a batch at offset {place.base_offset} that the log lacks")
+        end = self._ends.get(partition, saved.index.end)
+        if end < saved.index.end:
+            self._report.find(where, f"it ends at offset {saved.index.end}, the log at {end}")
+        for fault in self._saved.faults(partition):
+            self._report.find(where, fault)
