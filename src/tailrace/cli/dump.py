@@ -1,0 +1,121 @@
+"""`tailrace dump`: print the log for a person."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from tailrace.broker import keys
+from tailrace.model.clock import hlc_counter, hlc_millis
+from tailrace.model.limits import DEFAULT_LIMITS
+from tailrace.model.topic import Topic
+from tailrace.wire.records import decode_batch
+
+if TYPE_CHECKING:
+    from tailrace.log.dump import DumpedBatch, DumpedFrame
+
+_SHOWN_BYTES = 80
+
+
+def dump(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The data folder; a server may have it open.")],
+    start: Annotated[
+        int, typer.Option("--from", metavar="CURSOR", min=0, help="Begin with the frame that holds this cursor.")
+    ] = 0,
+    limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Print at most this many frames.")] = None,
+    records: Annotated[bool, typer.Option("--records", help="Print keys and values, too.")] = False,
+) -> None:
+    """Print the frames of a data folder, in the order of the log.
+
+    Each frame comes with its place, its time and what it does: batches by topic, partition and offsets, and changes of state. A
+    place where a frame should be and is not comes with the reason.
+
+    [bold]Examples[/]
+
+      tailrace dump ./data --limit 20
+
+      tailrace dump ./data --from 4711 --records
+    """
+    # Loads RocksDB, which --help does without.
+    from tailrace.log.dump import frames
+
+    printer = _Printer(with_records=records)
+    wanted = (frame for frame in map(printer.learn, frames(folder)) if _ends_after(frame, start))
+    for frame in islice(wanted, limit):
+        for line in printer.lines(frame):
+            typer.echo(line)
+
+
+class _Printer:
+    def __init__(self, *, with_records: bool) -> None:
+        self._with_records = with_records
+        self._names: dict[int, str] = {}
+
+    def learn(self, frame: "DumpedFrame") -> "DumpedFrame":
+        """Remember what topics are called, so that batches can be shown by name."""
+        for key, value in frame.changes.puts:
+            if key.startswith(keys.TOPICS) and value is not None:
+                topic = msgspec.msgpack.decode(value, type=Topic)
+                self._names[topic.id] = topic.name
+        return frame
+
+    def lines(self, frame: "DumpedFrame") -> Iterator[str]:
+        if frame.fault:
+            yield f"position {frame.position} of {frame.segment}: no frame: {frame.fault}"
+            return
+        yield (
+            f"cursor {frame.cursor}  position {frame.position}  {_time(hlc_millis(frame.hlc))}+{hlc_counter(frame.hlc)}"
+            f"  {frame.size} bytes"
+        )
+        changes = frame.changes
+        for topic_id, count in changes.creates:
+            yield f"  create  {self._topic(topic_id)} with {count} partitions"
+        for topic_id in changes.drops:
+            yield f"  drop    {self._topic(topic_id)}"
+        for partition, offset in changes.trims:
+            yield f"  trim    {self._topic(partition.topic_id)}[{partition.number}] to offset {offset}"
+        for batch in frame.batches:
+            yield from self._batch(batch)
+        for prefix in changes.drop_prefixes:
+            yield f"  forget  {_shown(prefix)}*"
+        for key, value in changes.puts:
+            yield f"  delete  {_shown(key)}" if value is None else f"  put     {_shown(key)}  {len(value)} bytes"
+        if not frame.batches and not any(changes):
+            yield f"  seal    everything below position {frame.synced} is synced"
+
+    def _batch(self, batch: "DumpedBatch") -> Iterator[str]:
+        last = batch.records - 1
+        yield (
+            f"  append  {self._topic(batch.topic_id)}[{batch.partition}]"
+            f"  offsets {batch.base_offset} to {batch.base_offset + last}"
+            f"  cursors {batch.cursor} to {batch.cursor + last}  {len(batch.bytes)} bytes"
+        )
+        if not self._with_records:
+            return
+        for record in decode_batch(batch.bytes, DEFAULT_LIMITS):
+            key = "" if record.key is None else f"  key {_shown(record.key)}"
+            value = "no value" if record.value is None else _shown(record.value)
+            yield f"      {record.offset}  {_time(record.timestamp)}{key}  {value}"
+
+    def _topic(self, topic_id: int) -> str:
+        return self._names.get(topic_id, f"topic {topic_id}")
+
+
+def _ends_after(frame: "DumpedFrame", cursor: int) -> bool:
+    end = max((batch.cursor + batch.records for batch in frame.batches), default=frame.cursor + 1)
+    return bool(frame.fault) or end > cursor
+
+
+def _time(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _shown(data: bytes) -> str:
+    """As text cut to a length that a person can read, without anything that would make a terminal do things."""
+    text = data[:_SHOWN_BYTES].decode(errors="backslashreplace")
+    safe = "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in text)
+    return safe if len(data) <= _SHOWN_BYTES else f"{safe}... ({len(data)} bytes)"

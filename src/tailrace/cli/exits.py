@@ -1,0 +1,15 @@
+"""What the exit codes of `tailrace` mean."""
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    OK = 0
+    REFUSED = 1
+    """What was asked for can't be done, or `fsck` found something wrong. The one line on stderr says what."""
+    USAGE = 2
+    """The command line itself is wrong."""
+    STORAGE_FAILED = 74
+    """A write or sync failed while serving. What was acknowledged is safe; check the disk and start again."""
+    STOP_TIMED_OUT = 75
+    """The server did not finish within its stop time and was ended. What was acknowledged is safe."""

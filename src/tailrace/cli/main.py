@@ -1,0 +1,51 @@
+"""The `tailrace` command: which commands there are, and how errors reach the user."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from tailrace import __version__
+from tailrace.cli.dump import dump
+from tailrace.cli.exits import Exit
+from tailrace.cli.fsck import fsck
+from tailrace.cli.serve import serve
+from tailrace.model.errors import StorageFailedError, TailraceError
+
+
+def build_app() -> typer.Typer:
+    app = typer.Typer(
+        name="tailrace",
+        help="Durable topics fed by table changes: one process, one folder.",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_root)
+    app.command("serve")(serve)
+    app.command("fsck")(fsck)
+    app.command("dump")(dump)
+    return app
+
+
+def main() -> None:
+    try:
+        build_app()()
+    except TailraceError as error:
+        typer.echo(f"tailrace: {error}", err=True)
+        sys.exit(Exit.STORAGE_FAILED if isinstance(error, StorageFailedError) else Exit.REFUSED)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tailrace {__version__}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass

@@ -1,0 +1,110 @@
+"""What the server is told: defaults, then the configuration file, then the command line.
+
+The file is TOML with one table per section below. A key that no section knows is refused: a misspelt setting that is silently
+ignored is worse than a server that does not start.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from tailrace.model.address import Address, parse_address
+from tailrace.model.errors import ConfigurationError
+from tailrace.model.limits import Limits
+
+Durability = Literal["fsync", "relaxed"]
+
+
+class ServerSection(msgspec.Struct, frozen=True, kw_only=True):
+    """`[server]`: the same names as the flags of `tailrace serve`, which win over it."""
+
+    data: str | None = None
+    """Folder that holds everything; made if it is not there."""
+    http: str = "127.0.0.1:8080"
+    """Address of the HTTP listener. Port 0 takes any free port; the ready line says which."""
+    kafka: str | None = None
+    """Address of the Kafka listener. This version has none yet and says so."""
+    durability: Durability = "fsync"
+    """`fsync`: an acknowledged record survives power loss. `relaxed`: it survives a crash of the process only."""
+    allow_remote: bool = False
+    """Listen on addresses that other machines can reach."""
+
+
+class Configuration(msgspec.Struct, frozen=True, kw_only=True):
+    server: ServerSection = ServerSection()
+    limits: Limits = Limits()
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a server needs to start, checked."""
+
+    data: Path
+    http: Address
+    kafka: Address | None
+    durability: Durability
+    limits: Limits
+
+
+def read_configuration(file: Path) -> Configuration:
+    try:
+        raw = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"can't read the configuration file {file}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{file} is not TOML: {error}") from error
+    try:
+        _refuse_unknown(raw, Configuration, "")
+        configuration = msgspec.convert(raw, Configuration)
+    except (msgspec.ValidationError, ConfigurationError) as error:
+        raise ConfigurationError(f"{file}: {error}") from error
+    for name, value in msgspec.structs.asdict(configuration.limits).items():
+        if value < 1:
+            raise ConfigurationError(f"{file}: limits.{name} is {value}; a limit is at least 1")
+    return configuration
+
+
+def settle(
+    configuration: Configuration,
+    *,
+    data: Path | None = None,
+    http: str | None = None,
+    kafka: str | None = None,
+    durability: Durability | None = None,
+    allow_remote: bool = False,
+) -> Settings:
+    """Lay the command line over the file and check what comes out."""
+    server = configuration.server
+    folder = data or (Path(server.data) if server.data else None)
+    if folder is None:
+        raise ConfigurationError("no data folder: pass --data DIR, or set data under [server] in the configuration file")
+    kafka_text = kafka or server.kafka
+    settings = Settings(
+        data=folder,
+        http=parse_address(http or server.http),
+        kafka=parse_address(kafka_text) if kafka_text else None,
+        durability=durability or server.durability,
+        limits=configuration.limits,
+    )
+    if not (allow_remote or server.allow_remote):
+        for listener in (settings.http, settings.kafka):
+            if listener is not None and not listener.is_loopback:
+                raise ConfigurationError(
+                    f"{listener} can be reached from other machines, and there is no authentication yet: whoever reaches it"
+                    " can read and write everything. Pass --allow-remote if you trust that network"
+                )
+    return settings
+
+
+def _refuse_unknown(raw: Mapping[str, Any], known: type[msgspec.Struct], path: str) -> None:
+    fields = {field.name: field.type for field in msgspec.structs.fields(known)}
+    for name, value in raw.items():
+        if name not in fields:
+            near = get_close_matches(name, fields, 1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise ConfigurationError(f"unknown key {path}{name}; {hint}Known here: {', '.join(sorted(fields))}")
+        if isinstance(value, dict) and isinstance(fields[name], type) and issubclass(fields[name], msgspec.Struct):
+            _refuse_unknown(value, fields[name], f"{path}{name}.")

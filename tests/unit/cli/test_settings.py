@@ -1,0 +1,100 @@
+"""Defaults, then the file, then the command line; and nothing unknown in between."""
+
+from pathlib import Path
+
+import pytest
+
+from tailrace.cli.settings import Configuration, read_configuration, settle
+from tailrace.model.address import Address
+from tailrace.model.errors import ConfigurationError
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    file = tmp_path / "tailrace.toml"
+    file.write_text(text)
+    return file
+
+
+def test_defaults_listen_on_loopback_only_and_sync_before_they_answer(tmp_path: Path) -> None:
+    settings = settle(Configuration(), data=tmp_path)
+    assert settings.http == Address("127.0.0.1", 8080)
+    assert settings.kafka is None
+    assert settings.durability == "fsync"
+
+
+def test_flags_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        """
+        [server]
+        data = "/from/file"
+        http = "127.0.0.1:1"
+        durability = "relaxed"
+        [limits]
+        payload_bytes = 5
+        """,
+    )
+    settings = settle(read_configuration(file), http="127.0.0.1:2")
+    assert settings.data == Path("/from/file")
+    assert settings.http.port == 2
+    assert settings.durability == "relaxed"
+    assert settings.limits.payload_bytes == 5
+    assert settings.limits.headers == 32
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (
+            "[limits]\npayload_byte = 5",
+            "unknown key limits.payload_byte; did you mean payload_bytes? Known here: batch_bytes, ",
+        ),
+        ("[limit]\n", "unknown key limit; did you mean limits? Known here: limits, server"),
+        ("[server]\nport = 5", "unknown key server.port; Known here: allow_remote, data, durability, http, kafka"),
+        ("[limits]\npayload_bytes = 0", "limits.payload_bytes is 0; a limit is at least 1"),
+        ('[limits]\npayload_bytes = "big"', "Expected `int`, got `str` - at `$.limits.payload_bytes`"),
+        ('[server]\ndurability = "always"', "Invalid enum value 'always' - at `$.server.durability`"),
+        ("server = 5", "Expected `object`, got `int` - at `$.server`"),
+        ("[server", "is not TOML"),
+    ],
+)
+def test_a_bad_file_is_refused_with_its_name_and_what_is_wrong(tmp_path: Path, text: str, complaint: str) -> None:
+    file = written(tmp_path, text)
+    with pytest.raises(ConfigurationError) as refusal:
+        read_configuration(file)
+    assert str(file) in str(refusal.value)
+    assert complaint in str(refusal.value)
+
+
+def test_a_missing_file_is_refused_with_its_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"can't read .*nowhere.toml: No such file or directory"):
+        read_configuration(tmp_path / "nowhere.toml")
+
+
+def test_without_a_folder_there_is_no_server() -> None:
+    with pytest.raises(ConfigurationError, match="pass --data DIR"):
+        settle(Configuration())
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:8080", "[::]:8080", "192.168.1.5:80", "broker.example:8080"])
+@pytest.mark.parametrize("listener", ["http", "kafka"])
+def test_addresses_that_others_can_reach_need_an_explicit_word(tmp_path: Path, listener: str, address: str) -> None:
+    with pytest.raises(ConfigurationError, match="--allow-remote"):
+        settle(Configuration(), data=tmp_path, **{listener: address})  # type: ignore[arg-type]
+    settings = settle(Configuration(), data=tmp_path, allow_remote=True, **{listener: address})  # type: ignore[arg-type]
+    assert str(getattr(settings, listener)) == address
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:8080", "127.1.2.3:1", "[::1]:8080", "localhost:0"])
+def test_loopback_addresses_need_none(tmp_path: Path, address: str) -> None:
+    assert str(settle(Configuration(), data=tmp_path, http=address).http) == address
+
+
+@pytest.mark.parametrize(
+    "address", ["", "8080", ":8080", "localhost", "localhost:", "localhost:http", "localhost:65536", "::1:8080", "a:-1"]
+)
+def test_what_is_not_host_and_port_is_refused_with_the_value(tmp_path: Path, address: str) -> None:
+    file = written(tmp_path, f'[server]\nhttp = "{address}"')
+    with pytest.raises(ConfigurationError) as refusal:
+        settle(read_configuration(file), data=tmp_path)
+    assert repr(address) in str(refusal.value)
