@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tailrace.model.changes import ASSIGN
+from tailrace.model.changes import ASSIGN, Buffer
 from tailrace.model.ids import Cursor, Offset
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -60,3 +60,12 @@ class Appended(NamedTuple):
     """The broker's time in milliseconds where the topic keeps it, else -1."""
     duplicates: int
     """Records of the batch that were there already and were not written again."""
+
+
+class RawBatch(NamedTuple):
+    """One Kafka RecordBatch (v2) on its way to a partition, as a client sent it."""
+
+    topic: str
+    """Name or alias."""
+    partition: int
+    batch: Buffer

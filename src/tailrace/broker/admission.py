@@ -1,0 +1,111 @@
+"""What may come in: the limits of batches and messages, each refused with an error that names the limit."""
+
+from tailrace.broker.live_topic import LiveTopic
+from tailrace.model.errors import (
+    InvalidRequestError,
+    InvalidTimestampError,
+    LimitExceededError,
+    MessageTooLargeError,
+    UnsupportedBatchError,
+)
+from tailrace.model.limits import Limits
+from tailrace.model.record import MESSAGE_ID_HEADER, Headers, Message
+from tailrace.wire.batch import CODEC_MASK, CONTROL_MASK, TIMESTAMP_TYPE_MASK, TRANSACTIONAL_MASK, BatchHeader
+from tailrace.wire.codecs import check_codec
+
+
+def check_raw_batch(header: BatchHeader, size: int, live: LiveTopic, now_ms: int, limits: Limits) -> None:
+    """A batch whose checksum is right, before it goes to this topic."""
+    if size > live.max_batch_bytes:
+        raise MessageTooLargeError(
+            f"the batch has {size} bytes, more than topic {live.topic.name!r} takes ({_batch_limit(live, limits)})"
+        )
+    if header.records > limits.batch_records:
+        raise LimitExceededError(
+            f"the batch has {header.records} records, more than batch_records allows ({limits.batch_records})"
+        )
+    if header.attributes:
+        _check_attributes(header.attributes)
+    if header.max_timestamp > now_ms + limits.timestamp_ahead_ms:
+        raise _too_far_ahead(header.max_timestamp, now_ms, limits)
+
+
+def check_message(message: Message, now_ms: int, limits: Limits) -> None:
+    """A message before it is given a partition."""
+    if message.value is not None and len(message.value) > limits.payload_bytes:
+        raise MessageTooLargeError(
+            f"the payload has {len(message.value)} bytes, more than payload_bytes allows ({limits.payload_bytes})"
+        )
+    if message.key is not None and len(message.key) > limits.key_bytes:
+        raise LimitExceededError(f"the key has {len(message.key)} bytes, more than key_bytes allows ({limits.key_bytes})")
+    if message.headers:
+        _check_headers(message.headers, limits)
+    timestamp = message.timestamp
+    if timestamp is not None:
+        if timestamp < 0:
+            raise InvalidTimestampError(f"the timestamp is {timestamp}; it counts milliseconds since 1970")
+        if timestamp > now_ms + limits.timestamp_ahead_ms:
+            raise _too_far_ahead(timestamp, now_ms, limits)
+
+
+def message_id_of(message: Message, limits: Limits) -> bytes | None:
+    """The id that the sender gave to the message, as an argument or as a header."""
+    named = None
+    for name, value in message.headers:
+        if name == MESSAGE_ID_HEADER:
+            named = value
+    given = message.message_id
+    if given is None:
+        found = named
+    else:
+        found = given.encode()
+        if named is not None and named != found:
+            raise InvalidRequestError(f"the message has the id {given!r} and a header {MESSAGE_ID_HEADER} that says otherwise")
+    if found is None:
+        return None
+    if not 0 < len(found) <= limits.message_id_bytes:
+        raise LimitExceededError(
+            f"the message id has {len(found)} bytes; it must have from 1 to message_id_bytes ({limits.message_id_bytes})"
+        )
+    return found
+
+
+def check_batch_size(size: int, live: LiveTopic, limits: Limits) -> None:
+    """A record that does not fit into a batch of this topic even alone."""
+    if size > live.max_batch_bytes:
+        raise MessageTooLargeError(
+            f"the record has {size} bytes with its key and headers, more than topic {live.topic.name!r} takes"
+            f" ({_batch_limit(live, limits)})"
+        )
+
+
+def _check_attributes(attributes: int) -> None:
+    if attributes & CONTROL_MASK:
+        raise InvalidRequestError("control batches are written by the server, never by a client")
+    if attributes & TRANSACTIONAL_MASK:
+        raise UnsupportedBatchError("transactional batches are not taken yet; publish several topics in one request instead")
+    if attributes & TIMESTAMP_TYPE_MASK:
+        raise InvalidTimestampError("the batch claims to have the server's append time; only the server sets that")
+    check_codec(attributes & CODEC_MASK)
+
+
+def _check_headers(headers: Headers, limits: Limits) -> None:
+    if len(headers) > limits.headers:
+        raise LimitExceededError(f"the message has {len(headers)} headers, more than headers allows ({limits.headers})")
+    for name, value in headers:
+        if len(name.encode()) > limits.header_bytes or (value is not None and len(value) > limits.header_bytes):
+            raise LimitExceededError(
+                f"the header {name[:64]!r} is larger than header_bytes allows ({limits.header_bytes}), in its name or its value"
+            )
+
+
+def _too_far_ahead(timestamp: int, now_ms: int, limits: Limits) -> InvalidTimestampError:
+    return InvalidTimestampError(
+        f"the timestamp {timestamp} is {timestamp - now_ms} ms ahead of the server's clock, more than timestamp_ahead_ms"
+        f" allows ({limits.timestamp_ahead_ms})"
+    )
+
+
+def _batch_limit(live: LiveTopic, limits: Limits) -> str:
+    own = live.topic.settings.max_message_bytes
+    return f"max_message_bytes {own}" if own is not None else f"batch_bytes {limits.batch_bytes}"

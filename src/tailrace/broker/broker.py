@@ -1,0 +1,129 @@
+"""The broker: the rules of topics, over one store. No sockets, no disk of its own, no clock but the one it is given.
+
+It runs on one event loop; every method is called there. Surfaces see this class and the values of `model`.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from tailrace.broker import keys
+from tailrace.broker.append import Appender, Outcome
+from tailrace.broker.commit import Committer
+from tailrace.broker.dedup import Dedup
+from tailrace.broker.fetch import Fetcher
+from tailrace.broker.intake import Intake
+from tailrace.broker.jobs import Job, Jobs
+from tailrace.broker.metrics import BrokerCollector, Sources
+from tailrace.broker.offsets import Offsets
+from tailrace.broker.positions import Positions
+from tailrace.broker.producers import Producers
+from tailrace.broker.publish import Publisher
+from tailrace.broker.reader import Reader
+from tailrace.broker.retention import Retention
+from tailrace.broker.settings import DEFAULT_BROKER_SETTINGS, BrokerSettings
+from tailrace.broker.snowflake import Snowflakes
+from tailrace.broker.topics import Topics
+from tailrace.model.clock import Clock
+from tailrace.model.fetch import PartitionBatches, PartitionFetch, PartitionRecords
+from tailrace.model.ids import Cursor, Offset, Partition
+from tailrace.model.limits import DEFAULT_LIMITS, Limits
+from tailrace.model.record import Message, Published, RawBatch
+from tailrace.store.contract import Store
+
+
+class Broker:
+    """Puts the parts together. The store stays with whoever opened it, and is closed after the broker."""
+
+    def __init__(
+        self, store: Store, clock: Clock, limits: Limits = DEFAULT_LIMITS, settings: BrokerSettings = DEFAULT_BROKER_SETTINGS
+    ) -> None:
+        self._store = store
+        self._committer = Committer(store, limits)
+        self._reader = Reader(store, limits)
+        self.topics = Topics(store, self._committer, clock, limits, self._partition_gone)
+        self._fetcher = Fetcher(store, self._reader, self.topics, limits)
+        self.producers = Producers(store, self._committer, clock, limits)
+        self.offsets = Offsets(store, self._committer, self.topics, clock, limits)
+        self.positions = Positions(store, self._reader, self.topics, limits)
+        self._dedup = Dedup(store, self._committer, self.topics, clock, limits)
+        self._snowflakes = Snowflakes(clock, settings.node)
+        intake = Intake(store, self.topics, self.producers, self._dedup, clock, limits, self._fetcher.arrived)
+        self._appender = Appender(intake, self._committer)
+        self._publisher = Publisher(intake, self._committer, self._snowflakes)
+        self.retention = Retention(store, self._committer, self.topics, self._reader, clock, self._fetcher.disturbed)
+        self._jobs = Jobs(
+            (
+                Job("retention", settings.retention_interval_seconds, self.retention.run_once),
+                Job("dedup", settings.dedup_interval_seconds, self._dedup.clean),
+                Job("producers", settings.producer_interval_seconds, self.producers.expire),
+            )
+        )
+
+    async def start(self) -> None:
+        """Read the state from the store and begin to work."""
+        self._committer.start()
+        self.topics.load()
+        self.offsets.load()
+        self.producers.load()
+        self._snowflakes.start_after(int.from_bytes(self._store.get(keys.MESSAGE_ID_MARK) or b""))
+        self._jobs.start()
+
+    async def close(self) -> None:
+        """Take nothing new, tell those who wait, and return when everything in flight is answered."""
+        await self._jobs.close()
+        self._fetcher.close()
+        await self._committer.close()
+        self._reader.close()
+
+    def append(self, batches: Sequence[RawBatch]) -> "asyncio.Future[list[Outcome]]":
+        """Append Kafka batches, each judged for itself. See `Appender.append`."""
+        return self._appender.append(batches)
+
+    async def publish(self, messages: Sequence[Message]) -> list[Published]:
+        """Publish messages to any number of topics, all or nothing. See `Publisher.publish`."""
+        return await self._publisher.publish(messages)
+
+    async def fetch(
+        self, wanted: Sequence[PartitionFetch], *, min_bytes: int = 1, max_bytes: int | None = None, max_wait_ms: int = 0
+    ) -> list[PartitionBatches]:
+        """Batches as they are stored. See `Fetcher.fetch`."""
+        return await self._fetcher.fetch(wanted, min_bytes=min_bytes, max_bytes=max_bytes, max_wait_ms=max_wait_ms)
+
+    async def read(
+        self,
+        topic: str,
+        partition: int,
+        offset: Offset,
+        *,
+        max_records: int,
+        max_bytes: int | None = None,
+        max_wait_ms: int = 0,
+    ) -> PartitionRecords:
+        """Decoded records. See `Fetcher.read`."""
+        return await self._fetcher.read(
+            topic, partition, offset, max_records=max_records, max_bytes=max_bytes, max_wait_ms=max_wait_ms
+        )
+
+    def end_cursor(self) -> Cursor:
+        """The cursor that the next record of the log will get."""
+        return self._store.end_cursor()
+
+    def collector(self) -> BrokerCollector:
+        """Everything that is counted, for a Prometheus registry."""
+        return BrokerCollector(
+            Sources(
+                self._store,
+                self.topics,
+                self._committer,
+                self._fetcher,
+                self._reader,
+                self.offsets,
+                self.producers,
+                self._dedup,
+                self._jobs,
+            )
+        )
+
+    def _partition_gone(self, partition: Partition) -> None:
+        self._fetcher.disturbed(partition)
+        self.producers.forget_partition(partition)

@@ -1,0 +1,297 @@
+"""From proposals to answers: the one way by which the broker changes anything.
+
+A proposal decides what to change when it is its turn, on the latest view of the store, and is answered on the event loop once
+its commit is durable. When the store has no room, proposals wait in the order they came, for a bounded time and in bounded
+number. Everything here runs on the event loop but `Proposal.done`, which the store's thread calls.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from tailrace.model.changes import Changes, Receipt
+from tailrace.model.errors import OverloadedError, SequencingError, StoreClosedError
+from tailrace.model.invariant import InvariantError
+from tailrace.model.limits import Limits
+from tailrace.store.contract import Commit, Store
+
+T = TypeVar("T")
+
+_SEQUENCING_ATTEMPTS = 4
+_RETRY_SECONDS = 0.005
+
+
+class StillInFlight(Exception):
+    """Raised by a decision that leans on a commit which may still fail; it is made again when that has come to its end."""
+
+
+class Proposal(Generic[T]):
+    """A change somebody wants, from the request to the answer."""
+
+    __slots__ = ("commit", "committer", "deadline", "followers", "future")
+
+    committer: "Committer"
+    commit: Commit
+    deadline: float
+    future: asyncio.Future[T]
+    followers: "list[Proposal[Any]] | None"
+    """Proposals that wait for the end of this one."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory that the proposal keeps while it waits for room."""
+        return 0
+
+    def decide(self) -> Changes | None:
+        """Look at the latest view and say what to change; `None` is nothing. May be asked again; raises to refuse."""
+        raise NotImplementedError
+
+    def settled(self, receipt: Receipt | None) -> T:
+        """The changes are durable; do what follows from that and give the answer. No receipt: nothing was to change."""
+        raise NotImplementedError
+
+    def failed(self) -> None:
+        """The changes came to nothing; take back what was done ahead of them."""
+
+    def done(self, commit: Commit) -> None:
+        """Called by the store's thread."""
+        self.commit = commit
+        self.committer.wake(self)
+
+
+class Change(Proposal[T]):
+    """A proposal made of functions, for whatever is not done a hundred thousand times a second."""
+
+    __slots__ = ("_decide", "_failed", "_settled")
+
+    def __init__(
+        self,
+        decide: Callable[[], Changes | None],
+        settled: Callable[[Receipt | None], T],
+        failed: Callable[[], None] | None = None,
+    ) -> None:
+        self._decide = decide
+        self._settled = settled
+        self._failed = failed
+
+    def decide(self) -> Changes | None:
+        return self._decide()
+
+    def settled(self, receipt: Receipt | None) -> T:
+        return self._settled(receipt)
+
+    def failed(self) -> None:
+        if self._failed is not None:
+            self._failed()
+
+
+class Committer:
+    """Submits proposals to the store and answers them."""
+
+    def __init__(self, store: Store, limits: Limits) -> None:
+        self._store = store
+        self._limits = limits
+        self._done: deque[Proposal[Any]] = deque()
+        self._waking = False
+        self._last: Proposal[Any] | None = None
+        self._following = 0
+        self._waiting: deque[Proposal[Any]] = deque()
+        self._waiting_bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._quiet: asyncio.Future[None] | None = None
+        self._closed = False
+        self.in_flight = 0
+        self.overloads = 0
+        """Times that a proposal found no room."""
+
+    def start(self) -> None:
+        """Answer on the event loop that is running now."""
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self._waiting_bytes
+
+    def submit(self, proposal: Proposal[T]) -> asyncio.Future[T]:
+        """Start it. Whatever becomes of it, refusal included, is in the future."""
+        proposal.committer = self
+        future = proposal.future = self._loop.create_future()
+        if self._closed:
+            future.set_exception(_closed())
+        elif self._waiting or not self._attempt(proposal):
+            self._wait_for_room(proposal)
+        return future
+
+    def wake(self, proposal: Proposal[Any]) -> None:
+        """Called by the store's thread. One wake-up of the loop answers all commits that are done by then."""
+        self._done.append(proposal)
+        if not self._waking:
+            self._waking = True
+            try:
+                self._loop.call_soon_threadsafe(self._answer)
+            except RuntimeError:
+                # The loop is closed: nobody is left who could be told, and the store's thread must go on.
+                self._waking = False
+
+    async def close(self) -> None:
+        """Take nothing new, refuse what waits for room, and wait for what is in flight."""
+        self._closed = True
+        while self._waiting:
+            self._refuse(self._waiting.popleft(), _closed())
+        if self.in_flight:
+            self._quiet = self._loop.create_future()
+            await self._quiet
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _attempt(self, proposal: Proposal[Any]) -> bool:
+        """Submit it. False when the store has no room for it now."""
+        try:
+            for _ in range(_SEQUENCING_ATTEMPTS):
+                changes = proposal.decide()
+                if changes is None:
+                    _answer(proposal, None)
+                    return True
+                try:
+                    self._store.submit(changes, proposal.done)
+                except SequencingError:
+                    # Commits in flight failed after the decision, so the latest view fell back: decide again.
+                    continue
+                proposal.followers = None
+                self._last = proposal
+                self.in_flight += 1
+                return True
+            raise SequencingError(f"the log kept moving during {_SEQUENCING_ATTEMPTS} attempts; try again")
+        except OverloadedError:
+            self.overloads += 1
+            return False
+        except StillInFlight:
+            self._follow_last(proposal)
+            return True
+        except Exception as error:  # noqa: BLE001  a refusal or a fault of one proposal belongs to whoever made it
+            self._refuse(proposal, error)
+            return True
+
+    def _follow_last(self, proposal: Proposal[Any]) -> None:
+        last = self._last
+        if last is None:
+            self._refuse(proposal, InvariantError("a proposal waits for commits in flight, and there are none"))
+        elif self._following >= self._limits.waiting_publishes:
+            self._refuse(
+                proposal,
+                OverloadedError(
+                    f"{self._following} duplicates wait for the first of their kind, as many as waiting_publishes allows;"
+                    " try again after a pause"
+                ),
+            )
+        else:
+            self._following += 1
+            if last.followers is None:
+                last.followers = []
+            last.followers.append(proposal)
+
+    def _answer(self) -> None:
+        self._waking = False
+        done = self._done
+        while done:
+            proposal = done.popleft()
+            self.in_flight -= 1
+            if proposal is self._last:
+                self._last = None
+            commit = proposal.commit
+            if commit.error is None:
+                _answer(proposal, commit.receipt)
+            else:
+                self._refuse(proposal, commit.error)
+            if proposal.followers is not None:
+                for follower in proposal.followers:
+                    self._following -= 1
+                    self._again(follower)
+        if self._waiting:
+            self._fill_room()
+        if self._quiet is not None and not self.in_flight and not self._quiet.done():
+            self._quiet.set_result(None)
+
+    def _again(self, proposal: Proposal[Any]) -> None:
+        if self._closed:
+            self._refuse(proposal, _closed())
+        elif not proposal.future.done() and not self._attempt(proposal):
+            self._wait_for_room(proposal)
+
+    def _wait_for_room(self, proposal: Proposal[Any]) -> None:
+        limits = self._limits
+        if (
+            len(self._waiting) >= limits.waiting_publishes
+            or self._waiting_bytes + proposal.held_bytes > limits.waiting_publish_bytes
+        ):
+            self._refuse(
+                proposal,
+                OverloadedError(
+                    f"{len(self._waiting)} publishes of {self._waiting_bytes} bytes wait for the disk already, as much as"
+                    " waiting_publishes and waiting_publish_bytes allow; try again after a pause"
+                ),
+            )
+            return
+        proposal.deadline = self._loop.time() + limits.publish_wait_ms / 1000
+        self._waiting.append(proposal)
+        self._waiting_bytes += proposal.held_bytes
+        if self._timer is None:
+            self._set_timer()
+
+    def _fill_room(self) -> None:
+        """Submit what waits, in order, until there is no room again."""
+        now = self._loop.time()
+        waiting = self._waiting
+        while waiting:
+            proposal = waiting[0]
+            if proposal.future.done():
+                pass
+            elif proposal.deadline <= now:
+                self._refuse(
+                    proposal,
+                    OverloadedError(
+                        f"there was no room for {self._limits.publish_wait_ms} ms (publish_wait_ms); nothing was written,"
+                        " try again after a pause"
+                    ),
+                )
+            elif not self._attempt(proposal):
+                break
+            waiting.popleft()
+            self._waiting_bytes -= proposal.held_bytes
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        """Look again when the first that waits runs out of time, or soon if no commit in flight will make us look."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._waiting:
+            at = self._waiting[0].deadline
+            if not self.in_flight:
+                at = min(at, self._loop.time() + _RETRY_SECONDS)
+            self._timer = self._loop.call_at(at, self._fill_room)
+
+    def _refuse(self, proposal: Proposal[Any], error: Exception) -> None:
+        proposal.failed()
+        if not proposal.future.done():
+            proposal.future.set_exception(error)
+
+
+def _answer(proposal: Proposal[Any], receipt: Receipt | None) -> None:
+    try:
+        answer = proposal.settled(receipt)
+    except Exception as error:  # noqa: BLE001  one proposal's fault must not keep the others from their answers
+        if not proposal.future.done():
+            proposal.future.set_exception(error)
+        return
+    if not proposal.future.done():
+        proposal.future.set_result(answer)
+
+
+def _closed() -> StoreClosedError:
+    return StoreClosedError("the broker is closing and takes nothing new")

@@ -1,0 +1,52 @@
+"""A commit under construction. It sees the latest view of the store with its own changes on top.
+
+What is put in a draft may depend on offsets that commits in flight will leave behind. Such appends name the offset they were
+built for, so the store refuses the commit if one of those in flight fails in between. For this to hold, `next_offset` of a
+partition is read before any state that belongs to it.
+"""
+
+from tailrace.model.changes import Append, Changes
+from tailrace.model.ids import Offset, Partition
+from tailrace.store.contract import Store
+
+
+class Draft:
+    __slots__ = ("_appends", "_ends", "_puts", "_store")
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._ends: dict[Partition, Offset] = {}
+        self._puts: dict[bytes, bytes | None] = {}
+        self._appends: list[Append] = []
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._appends and not self._puts
+
+    def next_offset(self, partition: Partition) -> Offset:
+        end = self._ends.get(partition)
+        if end is None:
+            end = self._ends[partition] = self._store.next_offset(partition)
+        return end
+
+    def take_offsets(self, partition: Partition, records: int) -> Offset:
+        """The offset of the first of so many records, which an append in this draft will fill."""
+        base = self.next_offset(partition)
+        self._ends[partition] = Offset(base + records)
+        return base
+
+    def append(self, append: Append) -> None:
+        self._appends.append(append)
+
+    def holds(self, key: bytes) -> bool:
+        """Whether the draft itself sets the key."""
+        return key in self._puts
+
+    def latest(self, key: bytes) -> bytes | None:
+        return self._puts[key] if key in self._puts else self._store.latest(key)
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        self._puts[key] = value
+
+    def changes(self) -> Changes:
+        return Changes(appends=self._appends, puts=tuple(self._puts.items()))

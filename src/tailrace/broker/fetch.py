@@ -1,0 +1,250 @@
+"""Reading, with patience: a fetch that finds too little waits until a commit brings enough, or until its time is up.
+
+A waiter is a future, counted down by the commits that touch its partitions; nothing polls. Whatever happens to a partition
+besides (its topic deleted, its start moved) wakes its waiters as well, and they find out by reading again.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from tailrace.broker.live_topic import LiveTopic
+from tailrace.broker.reader import Reader
+from tailrace.broker.topics import Topics
+from tailrace.model.changes import Bounds, Buffer
+from tailrace.model.errors import (
+    CorruptBatchError,
+    InvalidRequestError,
+    LimitExceededError,
+    OverloadedError,
+    StoreClosedError,
+    TailraceError,
+    UnknownTopicError,
+)
+from tailrace.model.fetch import NO_BOUNDS, PartitionBatches, PartitionFetch, PartitionRecords
+from tailrace.model.ids import Offset, Partition
+from tailrace.model.limits import KIB, MIB, Limits
+from tailrace.model.record import Record
+from tailrace.store.contract import Store
+from tailrace.wire.batch import read_header
+from tailrace.wire.records import decode_batch
+
+_DECODED_INLINE_BYTES = 64 * KIB
+_READ_BYTES = MIB
+
+
+class Fetcher:
+    def __init__(self, store: Store, reader: Reader, topics: Topics, limits: Limits) -> None:
+        self._store = store
+        self._reader = reader
+        self._topics = topics
+        self._limits = limits
+        self._waiting: dict[Partition, set[_Waiter]] = {}
+        self._closed = False
+        self.waiters = 0
+
+    async def fetch(
+        self, wanted: Sequence[PartitionFetch], *, min_bytes: int = 1, max_bytes: int | None = None, max_wait_ms: int = 0
+    ) -> list[PartitionBatches]:
+        """What there is to read, once it is `min_bytes` or `max_wait_ms` have passed. An error of a partition is told at once.
+
+        Of the first partition that has records at least one batch is returned, however large; the others share what is left
+        of `max_bytes`.
+        """
+        targets = [self._target(request) for request in wanted]
+        answers = await self._fetch(targets, min_bytes, max_bytes, max_wait_ms)
+        for target, answer in zip(targets, answers, strict=True):
+            if answer.batches and isinstance(target, _Target):
+                _count_batches(target.live, answer.batches)
+        return answers
+
+    async def read(
+        self,
+        topic: str,
+        partition: int,
+        offset: Offset,
+        *,
+        max_records: int,
+        max_bytes: int | None = None,
+        max_wait_ms: int = 0,
+    ) -> PartitionRecords:
+        """Decoded records from `offset` on."""
+        limits = self._limits
+        if not 0 < max_records <= limits.read_records:
+            raise LimitExceededError(f"{max_records} records were asked for; read_records allows 1 to {limits.read_records}")
+        live = self._topics.get(topic)
+        wanted = PartitionFetch(topic, partition, offset, _READ_BYTES if max_bytes is None else max_bytes)
+        target = _Target(wanted, live, live.partition(partition))
+        (answer,) = await self._fetch([target], 1, wanted.max_bytes, max_wait_ms)
+        if answer.error is not None:
+            raise answer.error
+        records: list[Record] = []
+        for batch in answer.batches:
+            try:
+                decoded = await self._decode(batch)
+            except TailraceError as error:
+                if records:
+                    break
+                header = read_header(batch)
+                last = header.base_offset + header.last_offset_delta
+                raise CorruptBatchError(
+                    f"offsets {header.base_offset} to {last} of {topic!r}, partition {partition}, can't be decoded: {error}."
+                    f" Go on at {last + 1}"
+                ) from error
+            records += decoded[max(0, offset - decoded[0].offset) :]
+            if len(records) >= max_records:
+                del records[max_records:]
+                break
+        live.messages_out += len(records)
+        live.bytes_out += sum(len(record.key or b"") + len(record.value or b"") for record in records)
+        return PartitionRecords(records, Offset(records[-1].offset + 1) if records else offset, answer.bounds)
+
+    def arrived(self, partition: Partition, size: int) -> None:
+        """So many bytes more can be read."""
+        waiters = self._waiting.get(partition)
+        if waiters is not None:
+            for waiter in waiters:
+                waiter.missing_bytes -= size
+                if waiter.missing_bytes <= 0:
+                    waiter.wake()
+
+    def disturbed(self, partition: Partition) -> None:
+        """Something else happened to the partition; whoever waits must look."""
+        for waiter in self._waiting.get(partition, ()):
+            waiter.wake()
+
+    def close(self) -> None:
+        self._closed = True
+        for waiters in self._waiting.values():
+            for waiter in waiters:
+                waiter.wake()
+
+    def _target(self, request: PartitionFetch) -> "_Target | PartitionBatches":
+        try:
+            live = self._topics.get(request.topic)
+            return _Target(request, live, live.partition(request.partition))
+        except TailraceError as error:
+            return _refused(request, error)
+
+    async def _fetch(
+        self, targets: "Sequence[_Target | PartitionBatches]", min_bytes: int, max_bytes: int | None, max_wait_ms: int
+    ) -> list[PartitionBatches]:
+        if max_wait_ms < 0 or min_bytes < 0 or (max_bytes is not None and max_bytes < 0):
+            raise InvalidRequestError(
+                f"max_wait_ms {max_wait_ms}, min_bytes {min_bytes} and max_bytes {max_bytes} can't be below 0"
+            )
+        limits = self._limits
+        budget = limits.fetch_bytes if max_bytes is None else min(max_bytes, limits.fetch_bytes)
+        enough = min(min_bytes, budget)
+        now = asyncio.get_running_loop().time
+        deadline = now() + min(max_wait_ms, limits.fetch_wait_ms) / 1000
+        while True:
+            if self._closed:
+                raise StoreClosedError("the broker is closing; read again after the restart")
+            answers, found = await self._read_all(targets, budget)
+            if found >= enough or now() >= deadline or any(answer.error is not None for answer in answers):
+                return answers
+            seen = {
+                target.partition: answer.bounds
+                for target, answer in zip(targets, answers, strict=True)
+                if isinstance(target, _Target)
+            }
+            await self._wait(seen, enough - found, deadline)
+
+    async def _read_all(
+        self, targets: "Sequence[_Target | PartitionBatches]", budget: int
+    ) -> tuple[list[PartitionBatches], int]:
+        answers = []
+        found = 0
+        for target in targets:
+            if isinstance(target, PartitionBatches):
+                answers.append(target)
+                continue
+            answer = await self._read_one(target, budget, found)
+            found += sum(map(len, answer.batches))
+            answers.append(answer)
+        return answers, found
+
+    async def _read_one(self, target: "_Target", budget: int, found: int) -> PartitionBatches:
+        topic, number, offset, max_bytes = target.request
+        left = budget - found
+        try:
+            if self._topics.by_id(target.partition.topic_id) is not target.live:
+                raise UnknownTopicError(f"topic {topic!r} has been deleted")
+            if found and left <= 0:
+                return PartitionBatches(topic, number, (), self._store.bounds(target.partition), None)
+            batches, bounds = await self._reader.fetch(target.partition, offset, max(0, min(max_bytes, left)))
+        except TailraceError as error:
+            return _refused(target.request, error)
+        if found and sum(map(len, batches)) > left:
+            batches = ()
+        return PartitionBatches(topic, number, batches, bounds, None)
+
+    async def _wait(self, seen: Mapping[Partition, Bounds], missing_bytes: int, deadline: float) -> None:
+        """Until there may be so many bytes more, until something else happens to the partitions, or until the deadline."""
+        if self.waiters >= self._limits.fetch_waiters:
+            raise OverloadedError(
+                f"{self.waiters} fetches wait already, as many as fetch_waiters allows; try again after a pause"
+            )
+        loop = asyncio.get_running_loop()
+        waiter = _Waiter(loop.create_future(), missing_bytes)
+        timer = loop.call_at(deadline, waiter.wake)
+        self.waiters += 1
+        for partition in seen:
+            self._waiting.setdefault(partition, set()).add(waiter)
+        try:
+            if self._has_moved(seen):
+                await asyncio.sleep(0)
+            else:
+                await waiter.future
+        finally:
+            timer.cancel()
+            self.waiters -= 1
+            for partition in seen:
+                waiters = self._waiting[partition]
+                waiters.discard(waiter)
+                if not waiters:
+                    del self._waiting[partition]
+
+    def _has_moved(self, seen: Mapping[Partition, Bounds]) -> bool:
+        """Whether something was committed after the reading, which has woken nobody."""
+        try:
+            return any(self._store.bounds(partition) != bounds for partition, bounds in seen.items())
+        except TailraceError:
+            return True
+
+    async def _decode(self, batch: Buffer) -> list[Record]:
+        if len(batch) <= _DECODED_INLINE_BYTES and not read_header(batch).codec:
+            return decode_batch(batch, self._limits)
+        return await self._reader.in_thread(decode_batch, batch, self._limits)
+
+
+class _Target(NamedTuple):
+    """A partition to read. It holds on to its topic, so that a new topic of the same name is not taken for it."""
+
+    request: PartitionFetch
+    live: LiveTopic
+    partition: Partition
+
+
+class _Waiter:
+    __slots__ = ("future", "missing_bytes")
+
+    def __init__(self, future: "asyncio.Future[None]", missing_bytes: int) -> None:
+        self.future = future
+        self.missing_bytes = missing_bytes
+
+    def wake(self) -> None:
+        if not self.future.done():
+            self.future.set_result(None)
+
+
+def _count_batches(live: LiveTopic, batches: Sequence[Buffer]) -> None:
+    first = read_header(batches[0])
+    last = read_header(batches[-1])
+    live.messages_out += last.base_offset + last.records - first.base_offset
+    live.bytes_out += sum(map(len, batches))
+
+
+def _refused(request: PartitionFetch, error: TailraceError) -> PartitionBatches:
+    return PartitionBatches(request.topic, request.partition, (), NO_BOUNDS, error)

@@ -1,0 +1,41 @@
+"""What the broker does by itself every now and then. A job that fails is logged, counted and run again at its next turn."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+_log = logging.getLogger(__name__)
+
+
+class Job(NamedTuple):
+    name: str
+    interval_seconds: float
+    run: Callable[[], Awaitable[object]]
+
+
+class Jobs:
+    def __init__(self, jobs: tuple[Job, ...]) -> None:
+        self._jobs = jobs
+        self._tasks: list[asyncio.Task[None]] = []
+        self.runs = {job.name: 0 for job in jobs}
+        self.failures = {job.name: 0 for job in jobs}
+
+    def start(self) -> None:
+        self._tasks = [asyncio.create_task(self._repeat(job), name=f"tailrace-{job.name}") for job in self._jobs]
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _repeat(self, job: Job) -> None:
+        while True:
+            await asyncio.sleep(job.interval_seconds)
+            try:
+                await job.run()
+            except Exception:  # noqa: BLE001  the top of a worker task; the next run may well succeed
+                self.failures[job.name] += 1
+                _log.exception("the job %s failed; it runs again in %g seconds", job.name, job.interval_seconds)
+            else:
+                self.runs[job.name] += 1

@@ -1,0 +1,109 @@
+"""Where the broker keeps its state: every state key is made here.
+
+Keys begin with a readable word; numbers follow in big-endian order, so that ranges come out sorted. Everything that belongs to
+a topic carries the topic's id first, so that it goes with the topic by its prefix.
+"""
+
+from struct import Struct
+
+from tailrace.model.ids import Partition, ProducerId, TopicId
+
+TOPICS = b"topic/"
+GROUPS = b"group/"
+OFFSETS = b"offset/"
+PRODUCERS = b"producer/"
+_DEDUP = b"dedup/"
+
+LAST_TOPIC_ID = b"counter/topic"
+NEXT_PRODUCER_ID = b"counter/producer"
+MESSAGE_ID_MARK = b"counter/message_id"
+
+_ID = Struct(">I")
+_ID_LENGTH = Struct(">IH")
+_PRODUCER = Struct(">IIq")
+_EXPIRY = Struct(">Q")
+
+_ENTRY = b"/entry/"
+_EXPIRES = b"/expires/"
+_COUNT = b"/count"
+
+
+def topic_key(topic_id: TopicId) -> bytes:
+    return TOPICS + _ID.pack(topic_id)
+
+
+def group_key(group: str) -> bytes:
+    return GROUPS + group.encode()
+
+
+def group_of(key: bytes) -> str:
+    return key[len(GROUPS) :].decode()
+
+
+def offsets_of_topic(topic_id: TopicId) -> bytes:
+    return OFFSETS + _ID.pack(topic_id)
+
+
+def offsets_of_group(topic_id: TopicId, group: str) -> bytes:
+    # The length goes before the name so that no group's keys begin like those of another.
+    name = group.encode()
+    return OFFSETS + _ID_LENGTH.pack(topic_id, len(name)) + name
+
+
+def offset_key(partition: Partition, group: str) -> bytes:
+    return offsets_of_group(partition.topic_id, group) + _ID.pack(partition.number)
+
+
+def read_offset_key(key: bytes) -> tuple[Partition, str]:
+    topic_id, length = _ID_LENGTH.unpack_from(key, len(OFFSETS))
+    name_at = len(OFFSETS) + _ID_LENGTH.size
+    (number,) = _ID.unpack_from(key, name_at + length)
+    return Partition(TopicId(topic_id), number), key[name_at : name_at + length].decode()
+
+
+def producers_of_topic(topic_id: TopicId) -> bytes:
+    return PRODUCERS + _ID.pack(topic_id)
+
+
+def producers_of_partition(partition: Partition) -> bytes:
+    return PRODUCERS + _ID.pack(partition.topic_id) + _ID.pack(partition.number)
+
+
+def producer_key(partition: Partition, producer_id: int) -> bytes:
+    return PRODUCERS + _PRODUCER.pack(partition.topic_id, partition.number, producer_id)
+
+
+def read_producer_key(key: bytes) -> tuple[Partition, ProducerId]:
+    topic_id, number, producer_id = _PRODUCER.unpack_from(key, len(PRODUCERS))
+    return Partition(TopicId(topic_id), number), ProducerId(producer_id)
+
+
+def dedup_of_topic(topic_id: TopicId) -> bytes:
+    return _DEDUP + _ID.pack(topic_id)
+
+
+def dedup_count_key(topic_id: TopicId) -> bytes:
+    return dedup_of_topic(topic_id) + _COUNT
+
+
+def dedup_entry_key(topic_id: TopicId, fingerprint: bytes) -> bytes:
+    return dedup_of_topic(topic_id) + _ENTRY + fingerprint
+
+
+def dedup_expiries(topic_id: TopicId) -> bytes:
+    return dedup_of_topic(topic_id) + _EXPIRES
+
+
+def dedup_expiry_key(topic_id: TopicId, expires_ms: int, fingerprint: bytes) -> bytes:
+    return dedup_expiries(topic_id) + _EXPIRY.pack(expires_ms) + fingerprint
+
+
+def read_dedup_expiry_key(topic_id: TopicId, key: bytes) -> tuple[int, bytes]:
+    at = len(dedup_expiries(topic_id))
+    (expires_ms,) = _EXPIRY.unpack_from(key, at)
+    return expires_ms, key[at + _EXPIRY.size :]
+
+
+def expiry_bound(expires_ms: int) -> bytes:
+    """Within the expiries of a topic: everything that expires at this time or before is below it."""
+    return _EXPIRY.pack(expires_ms + 1)

@@ -1,0 +1,46 @@
+"""A topic in service: what it is, and what has passed through it since the start."""
+
+from tailrace.model.errors import UnknownPartitionError
+from tailrace.model.ids import Partition
+from tailrace.model.limits import Limits
+from tailrace.model.topic import Topic
+
+
+class LiveTopic:
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "dedup_evictions",
+        "dedup_hits",
+        "max_batch_bytes",
+        "messages_in",
+        "messages_out",
+        "next_partition",
+        "partitions",
+        "topic",
+        "trimmed_records",
+    )
+
+    def __init__(self, topic: Topic, limits: Limits) -> None:
+        self.messages_in = 0
+        self.bytes_in = 0
+        self.messages_out = 0
+        self.bytes_out = 0
+        self.dedup_hits = 0
+        self.dedup_evictions = 0
+        self.trimmed_records = 0
+        self.next_partition = 0
+        """Where the next record without a key goes."""
+        self.become(topic, limits)
+
+    def become(self, topic: Topic, limits: Limits) -> None:
+        self.topic = topic
+        self.partitions = tuple(Partition(topic.id, number) for number in range(topic.partitions))
+        self.max_batch_bytes = topic.settings.max_message_bytes or limits.batch_bytes
+
+    def partition(self, number: int) -> Partition:
+        if not 0 <= number < len(self.partitions):
+            raise UnknownPartitionError(
+                f"topic {self.topic.name!r} has partitions 0 to {len(self.partitions) - 1}, and no partition {number}"
+            )
+        return self.partitions[number]

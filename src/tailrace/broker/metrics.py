@@ -1,0 +1,193 @@
+"""What the broker and its store have done, as Prometheus families.
+
+The rooms keep plain numbers, because those cost next to nothing where records pass. They become families only when somebody
+asks. `METRICS` lists every family, so that the documentation can be held against it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
+from typing import NamedTuple
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from tailrace.broker.commit import Committer
+from tailrace.broker.dedup import Dedup
+from tailrace.broker.fetch import Fetcher
+from tailrace.broker.jobs import Jobs
+from tailrace.broker.live_topic import LiveTopic
+from tailrace.broker.offsets import Offsets
+from tailrace.broker.producers import Producers
+from tailrace.broker.reader import Reader
+from tailrace.broker.topics import Topics
+from tailrace.model.stats import Histogram, StoreStats
+from tailrace.store.contract import Store
+
+
+class Sources(NamedTuple):
+    """Who keeps the numbers."""
+
+    store: Store
+    topics: Topics
+    committer: Committer
+    fetcher: Fetcher
+    reader: Reader
+    offsets: Offsets
+    producers: Producers
+    dedup: Dedup
+    jobs: Jobs
+
+
+class Counted(NamedTuple):
+    """One number of the whole broker."""
+
+    name: str
+    text: str
+    read: Callable[[Sources], float]
+    rises_only: bool = True
+
+
+class CountedByTopic(NamedTuple):
+    name: str
+    text: str
+    read: Callable[[LiveTopic], float]
+
+
+class Measured(NamedTuple):
+    """A distribution that the store keeps."""
+
+    name: str
+    text: str
+    read: Callable[[StoreStats], Histogram]
+
+
+BY_TOPIC = (
+    CountedByTopic("messages_in", "Messages written, by topic.", lambda live: live.messages_in),
+    CountedByTopic("bytes_in", "Bytes of batches written, by topic.", lambda live: live.bytes_in),
+    CountedByTopic("messages_out", "Messages handed to readers, by topic.", lambda live: live.messages_out),
+    CountedByTopic("bytes_out", "Bytes handed to readers, by topic.", lambda live: live.bytes_out),
+    CountedByTopic(
+        "dedup_hits", "Messages that were duplicates and not written again, by topic.", lambda live: live.dedup_hits
+    ),
+    CountedByTopic(
+        "dedup_evictions",
+        "Message ids forgotten before their time to stay within dedup_entries.",
+        lambda live: live.dedup_evictions,
+    ),
+    CountedByTopic(
+        "retention_trimmed_messages", "Messages that retention took away, by topic.", lambda live: live.trimmed_records
+    ),
+)
+
+BY_JOB = (("job_runs", "Background jobs that ended well."), ("job_failures", "Background jobs that failed."))
+
+GROUP_LAG = ("group_lag", "Messages that a group has not dealt with yet, by group and topic.")
+
+HISTOGRAMS = (
+    Measured("commit_seconds", "From the submission of a commit to its answer.", lambda stats: stats.commit_seconds),
+    Measured("sync_seconds", "One write and sync of a group of commits.", lambda stats: stats.sync_seconds),
+    Measured("commits_per_sync", "Commits that shared one sync.", lambda stats: stats.commits_per_sync),
+    Measured("checkpoint_seconds", "Saving the index once.", lambda stats: stats.checkpoint_seconds),
+)
+
+
+def _of_store(name: str, text: str, read: Callable[[StoreStats], float], *, rises_only: bool = True) -> Counted:
+    return Counted(name, text, lambda sources: read(sources.store.stats()), rises_only)
+
+
+def _now(name: str, text: str, read: Callable[[Sources], float]) -> Counted:
+    return Counted(name, text, read, rises_only=False)
+
+
+NUMBERS = (
+    _now("topics", "Topics that there are.", lambda sources: len(sources.topics)),
+    _now("partitions", "Partitions of all topics.", lambda sources: sources.topics.partition_count),
+    _now("groups", "Consumer groups that have committed an offset.", lambda sources: len(sources.offsets.groups)),
+    _now("end_cursor", "The cursor that the next record of the log will get.", lambda sources: sources.store.end_cursor()),
+    _now("fetch_waiters", "Fetches that wait for records.", lambda sources: sources.fetcher.waiters),
+    _now("queued_reads", "Reads that wait for the disk.", lambda sources: sources.reader.queued),
+    _now("waiting_publishes", "Publishes that wait for room.", lambda sources: sources.committer.waiting),
+    _now("waiting_publish_bytes", "Bytes of publishes that wait for room.", lambda sources: sources.committer.waiting_bytes),
+    Counted("overloads", "Times that a publish found no room.", lambda sources: sources.committer.overloads),
+    Counted("dedup_cleaned", "Message ids forgotten at the end of their window.", lambda sources: sources.dedup.cleaned),
+    Counted("producers_expired", "Producers forgotten after long silence.", lambda sources: sources.producers.expired),
+    Counted(
+        "producers_evicted",
+        "Producers forgotten early to stay within producers_per_partition.",
+        lambda sources: sources.producers.evicted,
+    ),
+    _of_store("commits", "Commits made durable.", lambda stats: stats.commits),
+    _of_store("commit_bytes", "Bytes of commits made durable.", lambda stats: stats.commit_bytes),
+    _of_store("failed_commits", "Commits that storage could not take.", lambda stats: stats.failed_commits),
+    _of_store("pending_commits", "Commits that wait for their sync.", lambda stats: stats.pending_commits, rises_only=False),
+    _of_store(
+        "pending_bytes", "Bytes of commits that wait for their sync.", lambda stats: stats.pending_bytes, rises_only=False
+    ),
+    _of_store("fetches_from_memory", "Fetches answered from memory.", lambda stats: stats.fetches_from_memory),
+    _of_store("fetches_from_disk", "Fetches that had to read the disk.", lambda stats: stats.fetches_from_disk),
+    _of_store("disk_reads", "Pieces read from segment files.", lambda stats: stats.disk_reads),
+    _of_store("disk_read_bytes", "Bytes read from segment files.", lambda stats: stats.disk_read_bytes),
+    _of_store("cached_bytes", "Newest record bytes held in memory.", lambda stats: stats.cached_bytes, rises_only=False),
+    _of_store("checkpoints", "Times that the index was saved.", lambda stats: stats.checkpoints),
+    _of_store("segments", "Segment files of the log.", lambda stats: stats.segments, rises_only=False),
+    _of_store("log_bytes", "Bytes of all segment files.", lambda stats: stats.log_bytes, rises_only=False),
+    _of_store("segments_deleted", "Segments deleted because nothing in them was alive.", lambda stats: stats.segments_deleted),
+    _of_store("segments_rewritten", "Segments rewritten without their dead part.", lambda stats: stats.segments_rewritten),
+    _of_store("cleaned_bytes", "Bytes of disk that the cleaner gave back.", lambda stats: stats.cleaned_bytes),
+    _of_store("replayed_frames", "Frames read again at the start.", lambda stats: stats.replayed_frames, rises_only=False),
+    _of_store("replayed_bytes", "Log bytes read again at the start.", lambda stats: stats.replayed_bytes, rises_only=False),
+    _of_store("replay_seconds", "How long that took.", lambda stats: stats.replay_seconds, rises_only=False),
+    _of_store(
+        "torn_bytes",
+        "Bytes of an unfinished frame that were cut off at the start.",
+        lambda stats: stats.torn_bytes,
+        rises_only=False,
+    ),
+)
+
+_PREFIX = "tailrace_"
+
+
+class BrokerCollector(Collector):
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+
+    def collect(self) -> Iterator[Metric]:
+        sources = self._sources
+        topics = list(sources.topics)
+        for by_topic in BY_TOPIC:
+            yield _labelled(by_topic.name, by_topic.text, "topic", ((live.topic.name, by_topic.read(live)) for live in topics))
+        for (name, text), values in zip(BY_JOB, (sources.jobs.runs, sources.jobs.failures), strict=True):
+            yield _labelled(name, text, "job", values.items())
+        lags = GaugeMetricFamily(_PREFIX + GROUP_LAG[0], GROUP_LAG[1], labels=("group", "topic"))
+        for labels, lag in sorted(sources.offsets.total_lags().items()):
+            lags.add_metric(labels, lag)
+        yield lags
+        for counted in NUMBERS:
+            family = CounterMetricFamily if counted.rises_only else GaugeMetricFamily
+            yield family(_PREFIX + counted.name, counted.text, value=counted.read(sources))
+        stats = sources.store.stats()
+        for measured in HISTOGRAMS:
+            yield _histogram(measured.name, measured.text, measured.read(stats))
+
+
+def metric_names() -> list[str]:
+    """Every family of `BrokerCollector`, as it is shown."""
+    rising = (
+        [each.name for each in BY_TOPIC] + [name for name, _ in BY_JOB] + [each.name for each in NUMBERS if each.rises_only]
+    )
+    others = [GROUP_LAG[0]] + [each.name for each in NUMBERS if not each.rises_only] + [each.name for each in HISTOGRAMS]
+    return sorted([f"{_PREFIX}{name}_total" for name in rising] + [_PREFIX + name for name in others])
+
+
+def _labelled(name: str, text: str, label: str, values: Iterable[tuple[str, float]]) -> CounterMetricFamily:
+    family = CounterMetricFamily(_PREFIX + name, text, labels=(label,))
+    for key, value in values:
+        family.add_metric((key,), value)
+    return family
+
+
+def _histogram(name: str, text: str, held: Histogram) -> HistogramMetricFamily:
+    bounds = [*(f"{bound:g}" for bound in held.bounds), "+Inf"]
+    buckets = list(zip(bounds, map(float, accumulate(held.counts)), strict=True))
+    return HistogramMetricFamily(_PREFIX + name, text, buckets=buckets, sum_value=held.total)

@@ -1,0 +1,25 @@
+"""Which partition a record goes to, as Kafka's own clients choose it: the same key, the same partition, whoever sends."""
+
+_MULTIPLIER = 0x5BD1E995
+_SEED = 0x9747B28C
+_32_BITS = 0xFFFFFFFF
+
+
+def murmur2(key: bytes) -> int:
+    """Kafka's 32-bit MurmurHash2, signed as in Java."""
+    length = len(key)
+    mixed = _SEED ^ length
+    whole = length & ~3
+    for at in range(0, whole, 4):
+        part = int.from_bytes(key[at : at + 4], "little") * _MULTIPLIER & _32_BITS
+        part = (part ^ part >> 24) * _MULTIPLIER & _32_BITS
+        mixed = (mixed * _MULTIPLIER & _32_BITS) ^ part
+    if length & 3:
+        mixed = (mixed ^ int.from_bytes(key[whole:], "little")) * _MULTIPLIER & _32_BITS
+    mixed = (mixed ^ mixed >> 13) * _MULTIPLIER & _32_BITS
+    mixed ^= mixed >> 15
+    return mixed - (1 << 32) if mixed >> 31 else mixed
+
+
+def partition_for_key(key: bytes, partitions: int) -> int:
+    return (murmur2(key) & 0x7FFFFFFF) % partitions

@@ -1,0 +1,67 @@
+"""Where to begin to read: earliest, latest, an offset or a time, as the offset that it means now."""
+
+from typing import NamedTuple
+
+from tailrace.broker.reader import Reader
+from tailrace.broker.topics import Topics
+from tailrace.model.errors import CorruptBatchError, OffsetOutOfRangeError
+from tailrace.model.ids import Offset, Partition
+from tailrace.model.limits import Limits
+from tailrace.model.start import AtOffset, Edge, Start
+from tailrace.store.contract import Store
+from tailrace.wire.records import decode_batch
+
+
+class TimedOffset(NamedTuple):
+    offset: Offset
+    timestamp: int
+
+
+class Positions:
+    def __init__(self, store: Store, reader: Reader, topics: Topics, limits: Limits) -> None:
+        self._store = store
+        self._reader = reader
+        self._topics = topics
+        self._limits = limits
+
+    async def resolve(self, topic: str, partition: int, start: Start) -> Offset:
+        """The offset to read from. After the last record of a time in the future, and of `latest`, that is the end."""
+        target = self._topics.get(topic).partition(partition)
+        bounds = self._store.bounds(target)
+        if start is Edge.EARLIEST:
+            return bounds.start
+        if start is Edge.LATEST:
+            return bounds.end
+        if isinstance(start, AtOffset):
+            if not bounds.start <= start.offset <= bounds.end:
+                raise OffsetOutOfRangeError(
+                    f"partition {partition} of {topic!r} holds offsets {bounds.start} to {bounds.end}, not {start.offset}",
+                    bounds.start,
+                    bounds.end,
+                )
+            return Offset(start.offset)
+        found = await self._first_at(target, start.timestamp_ms)
+        return bounds.end if found is None else found.offset
+
+    async def at_time(self, topic: str, partition: int, timestamp_ms: int) -> TimedOffset | None:
+        """The first record with this timestamp or a later one."""
+        return await self._first_at(self._topics.get(topic).partition(partition), timestamp_ms)
+
+    async def _first_at(self, partition: Partition, timestamp_ms: int) -> TimedOffset | None:
+        return await self._reader.in_thread(self._look_up, partition, timestamp_ms)
+
+    def _look_up(self, partition: Partition, timestamp_ms: int) -> TimedOffset | None:
+        base = self._store.batch_for_time(partition, timestamp_ms)
+        if base is None:
+            return None
+        first = max(base, self._store.bounds(partition).start)
+        batches, _ = self._store.fetch(partition, first, 1)
+        try:
+            records = decode_batch(batches[0], self._limits) if batches else []
+        except CorruptBatchError:
+            records = []
+        for record in records:
+            if record.timestamp >= timestamp_ms and record.offset >= first:
+                return TimedOffset(record.offset, record.timestamp)
+        # The batch promises a later time than its records have. To begin with it shows too much rather than too little.
+        return TimedOffset(first, timestamp_ms)

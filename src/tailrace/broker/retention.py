@@ -1,0 +1,107 @@
+"""Old records go: a background job moves the start of partitions whose topic keeps only so many seconds or bytes.
+
+Whole batches go, never a part of one. The moved start is logged and counted, and readers below it are told.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tailrace.broker.commit import Change, Committer
+from tailrace.broker.live_topic import LiveTopic
+from tailrace.broker.reader import Reader
+from tailrace.broker.topics import Topics
+from tailrace.model.changes import Changes, Receipt
+from tailrace.model.clock import Clock
+from tailrace.model.errors import TailraceError
+from tailrace.model.ids import Offset, Partition
+from tailrace.store.contract import Store
+
+_log = logging.getLogger(__name__)
+
+
+class Trim(NamedTuple):
+    partition: Partition
+    old_start: Offset
+    new_start: Offset
+
+
+class Retention:
+    def __init__(
+        self,
+        store: Store,
+        committer: Committer,
+        topics: Topics,
+        reader: Reader,
+        clock: Clock,
+        on_trim: Callable[[Partition], None],
+    ) -> None:
+        self._store = store
+        self._committer = committer
+        self._topics = topics
+        self._reader = reader
+        self._clock = clock
+        self._on_trim = on_trim
+
+    async def run_once(self) -> int:
+        """Trim what is due in all topics and say how many records went."""
+        gone = 0
+        for live in self._topics:
+            settings = live.topic.settings
+            if settings.retention_seconds is not None or settings.retention_max_bytes is not None:
+                due = await self._reader.in_thread(self._due, live)
+                if due:
+                    gone += await self._trim(live, due)
+        return gone
+
+    def _due(self, live: LiveTopic) -> list[Trim]:
+        due = []
+        for partition in live.partitions:
+            try:
+                trim = self._due_in(live, partition)
+            except TailraceError as error:
+                # Deleted in the meantime, or bytes that can't be read: the other partitions must not keep theirs for that.
+                _log.warning("retention can't look at partition %d of %s: %s", partition.number, live.topic.name, error)
+                continue
+            if trim is not None:
+                due.append(trim)
+        return due
+
+    def _due_in(self, live: LiveTopic, partition: Partition) -> Trim | None:
+        start, end = self._store.bounds(partition)
+        if start == end:
+            return None
+        settings = live.topic.settings
+        new_start = start
+        if settings.retention_seconds is not None:
+            oldest_ms = self._clock.now_ms() - settings.retention_seconds * 1000
+            first = self._store.batch_for_time(partition, oldest_ms)
+            new_start = max(new_start, end if first is None else first)
+        if settings.retention_max_bytes is not None:
+            new_start = max(new_start, self._store.batch_for_size(partition, settings.retention_max_bytes))
+        return Trim(partition, start, new_start) if new_start > start else None
+
+    async def _trim(self, live: LiveTopic, due: list[Trim]) -> int:
+        def decide() -> Changes | None:
+            if self._topics.by_id(live.topic.id) is not live:
+                return None
+            return Changes(trims=tuple((trim.partition, trim.new_start) for trim in due))
+
+        def settled(receipt: Receipt | None) -> int:
+            if receipt is None:
+                return 0
+            gone = 0
+            for partition, old_start, new_start in due:
+                gone += new_start - old_start
+                _log.info(
+                    "retention moved the start of %s, partition %d, from offset %d to %d",
+                    live.topic.name,
+                    partition.number,
+                    old_start,
+                    new_start,
+                )
+                self._on_trim(partition)
+            live.trimmed_records += gone
+            return gone
+
+        return await self._committer.submit(Change(decide, settled))

@@ -1,0 +1,60 @@
+"""Message ids: 41 bits of milliseconds, 10 bits of node, 12 bits of sequence.
+
+Ids of one node rise strictly, also when the clock steps back and also over restarts: a mark in the store says up to which
+millisecond ids may have been given out, and is moved ahead of the ids together with the messages that carry them.
+"""
+
+from tailrace.model.clock import Clock
+from tailrace.model.invariant import invariant
+
+EPOCH_MS = 1_704_067_200_000
+"""The start of 2024; 41 bits last until 2093."""
+
+MAX_NODE = (1 << 10) - 1
+
+_SEQUENCE_BITS = 12
+_NODE_AND_SEQUENCE_BITS = 22
+_MAX_SEQUENCE = (1 << _SEQUENCE_BITS) - 1
+_AHEAD_MS = 10_000
+
+
+class Snowflakes:
+    def __init__(self, clock: Clock, node: int = 0) -> None:
+        invariant(0 <= node <= MAX_NODE, f"node {node} is not from 0 to {MAX_NODE}")
+        self._clock = clock
+        self._node = node << _SEQUENCE_BITS
+        self._last_ms = 0
+        self._sequence = _MAX_SEQUENCE
+        self._mark_ms = 0
+
+    def start_after(self, mark_ms: int) -> None:
+        """Give out nothing that could have been given out before the restart."""
+        self._mark_ms = mark_ms
+        self._last_ms = mark_ms
+        self._sequence = _MAX_SEQUENCE
+
+    def next(self) -> int:
+        now = self._clock.now_ms() - EPOCH_MS
+        if now > self._last_ms:
+            self._last_ms = now
+            self._sequence = 0
+        elif self._sequence < _MAX_SEQUENCE:
+            self._sequence += 1
+        else:
+            # A full millisecond, or a clock that stepped back: borrow from the future, never wait.
+            self._last_ms += 1
+            self._sequence = 0
+        return self._last_ms << _NODE_AND_SEQUENCE_BITS | self._node | self._sequence
+
+    def due_mark(self) -> int | None:
+        """The mark that must become durable together with the ids given out so far, if theirs is not covered yet."""
+        return self._last_ms + _AHEAD_MS if self._last_ms > self._mark_ms else None
+
+    def marked(self, mark_ms: int) -> None:
+        """The mark is durable."""
+        self._mark_ms = max(self._mark_ms, mark_ms)
+
+
+def snowflake_ms(snowflake: int) -> int:
+    """When the id was given out, in milliseconds since 1970."""
+    return (snowflake >> _NODE_AND_SEQUENCE_BITS) + EPOCH_MS

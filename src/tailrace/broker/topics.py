@@ -1,0 +1,262 @@
+"""The topics: made, grown, altered, deleted and found.
+
+Topics live in the store; the registry here is their settled copy, changed only when a commit is durable. Changes are made one
+after another, because each is checked against all topics that there are.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+from uuid import UUID, uuid4
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from tailrace.broker import keys
+from tailrace.broker.commit import Change, Committer
+from tailrace.broker.live_topic import LiveTopic
+from tailrace.model.changes import Changes, Receipt
+from tailrace.model.clock import Clock
+from tailrace.model.errors import (
+    InvalidPartitionsError,
+    LimitExceededError,
+    TopicExistsError,
+    UnknownTopicError,
+)
+from tailrace.model.ids import Partition, TopicId
+from tailrace.model.invariant import invariant
+from tailrace.model.limits import Limits
+from tailrace.model.names import check_topic_name
+from tailrace.model.topic import NO_OPTIONS, Topic, TopicOptions, TopicSettings, check_settings, differences, with_options
+from tailrace.store.contract import Store
+
+OnGone = Callable[[Partition], None]
+
+
+class Topics:
+    """The registry of all topics."""
+
+    def __init__(
+        self,
+        store: Store,
+        committer: Committer,
+        clock: Clock,
+        limits: Limits,
+        on_gone: OnGone,
+        new_uuid: Callable[[], UUID] = uuid4,
+    ) -> None:
+        self._store = store
+        self._committer = committer
+        self._clock = clock
+        self._limits = limits
+        self._on_gone = on_gone
+        self._new_uuid = new_uuid
+        self._by_name: dict[str, LiveTopic] = {}
+        """By name and by alias."""
+        self._by_id: dict[TopicId, LiveTopic] = {}
+        self._by_uuid: dict[UUID, LiveTopic] = {}
+        self._one_at_a_time = asyncio.Lock()
+        self._turns: set[asyncio.Task[Topic]] = set()
+
+    def load(self) -> None:
+        """Read the topics from the store."""
+        there = set(self._store.partitions())
+        for _, value in self._store.range(keys.TOPICS):
+            topic = msgspec.msgpack.decode(value, type=Topic)
+            live = LiveTopic(topic, self._limits)
+            invariant(there.issuperset(live.partitions), f"the store lacks partitions of topic {topic.name!r}")
+            self._enter(live)
+
+    def __iter__(self) -> Iterator[LiveTopic]:
+        return iter(sorted(self._by_id.values(), key=lambda live: live.topic.name))
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    @property
+    def partition_count(self) -> int:
+        return sum(len(live.partitions) for live in self._by_id.values())
+
+    def get(self, name: str) -> LiveTopic:
+        """By name or alias."""
+        live = self._by_name.get(name)
+        if live is None:
+            raise UnknownTopicError(f"there is no topic or alias {name!r}")
+        return live
+
+    def find(self, name: str) -> LiveTopic | None:
+        return self._by_name.get(name)
+
+    def by_id(self, topic_id: TopicId) -> LiveTopic | None:
+        return self._by_id.get(topic_id)
+
+    def by_uuid(self, uuid: UUID) -> LiveTopic:
+        live = self._by_uuid.get(uuid)
+        if live is None:
+            raise UnknownTopicError(f"there is no topic with the id {uuid}")
+        return live
+
+    async def create(
+        self, name: str, partitions: int = 1, *, alias: str | None = None, options: TopicOptions = NO_OPTIONS
+    ) -> Topic:
+        """Make a topic, or grow the one of that name. The same count again changes nothing; fewer partitions are refused.
+
+        What is asked for besides must be as it is: a setting that differs is refused, for `alter` is there to change it.
+        """
+        return await self._in_turn(self._create(name, partitions, alias, options))
+
+    async def alter(self, name: str, options: TopicOptions = NO_OPTIONS, *, alias: str | UnsetType | None = UNSET) -> Topic:
+        """Change the settings that are given, and the alias if one is given; `None` takes the alias away."""
+        return await self._in_turn(self._alter(name, options, alias))
+
+    async def delete(self, name: str) -> Topic:
+        """Remove the topic with its records, its groups' offsets and all else that belongs to it."""
+        return await self._in_turn(self._delete(name))
+
+    async def _in_turn(self, change: Coroutine[Any, Any, Topic]) -> Topic:
+        """One after another, and to the end even if whoever asked has gone: the next one must see what came of it."""
+
+        async def turn() -> Topic:
+            async with self._one_at_a_time:
+                return await change
+
+        task = asyncio.ensure_future(turn())
+        self._turns.add(task)
+        task.add_done_callback(self._turns.discard)
+        return await asyncio.shield(task)
+
+    async def _create(self, name: str, partitions: int, alias: str | None, options: TopicOptions) -> Topic:
+        if partitions < 1:
+            raise InvalidPartitionsError(f"a topic has at least 1 partition, not {partitions}")
+        live = self._by_name.get(name)
+        if live is None:
+            return await self._make(name, partitions, alias, options)
+        topic = live.topic
+        if topic.name != name:
+            raise TopicExistsError(f"{name!r} is the alias of topic {topic.name!r}; take another name")
+        wrong = differences(topic.settings, options)
+        if alias is not None and alias != topic.alias:
+            wrong.append(f"alias is {topic.alias!r}, not {alias!r}")
+        if wrong:
+            raise TopicExistsError(f"topic {name!r} exists and differs: {'; '.join(wrong)}. Alter it, or leave these out")
+        if partitions < topic.partitions:
+            raise InvalidPartitionsError(
+                f"topic {name!r} has {topic.partitions} partitions and can't shrink to {partitions};"
+                " delete it and make it anew if its records may go"
+            )
+        if partitions == topic.partitions:
+            return topic
+        self._check_room(partitions - topic.partitions)
+        return await self._replace(live, msgspec.structs.replace(topic, partitions=partitions))
+
+    async def _make(self, name: str, partitions: int, alias: str | None, options: TopicOptions) -> Topic:
+        check_topic_name(name, self._limits)
+        settings = with_options(TopicSettings(), options)
+        check_settings(settings, self._limits)
+        if alias == name:
+            raise TopicExistsError(f"the alias {alias!r} is the topic's own name; leave it out")
+        if alias is not None:
+            self._check_free(alias)
+        if len(self._by_id) >= self._limits.topics:
+            raise LimitExceededError(f"there are {len(self._by_id)} topics, as many as topics allows; delete one first")
+        self._check_room(partitions)
+        topic = Topic(
+            id=TopicId(int.from_bytes(self._store.latest(keys.LAST_TOPIC_ID) or b"") + 1),
+            uuid=self._new_uuid(),
+            name=name,
+            alias=alias,
+            partitions=partitions,
+            settings=settings,
+            created_ms=self._clock.now_ms(),
+        )
+        changes = Changes(
+            creates=((topic.id, partitions),),
+            puts=(
+                (keys.LAST_TOPIC_ID, topic.id.to_bytes(4)),
+                (keys.topic_key(topic.id), msgspec.msgpack.encode(topic)),
+            ),
+        )
+        await self._committer.submit(Change(lambda: changes, lambda _: self._enter(LiveTopic(topic, self._limits))))
+        return topic
+
+    async def _alter(self, name: str, options: TopicOptions, alias: str | UnsetType | None) -> Topic:
+        live = self.get(name)
+        topic = live.topic
+        settings = with_options(topic.settings, options)
+        check_settings(settings, self._limits)
+        if alias is UNSET:
+            alias = topic.alias
+        if alias is not None and alias != topic.alias:
+            self._check_free(alias)
+        altered = msgspec.structs.replace(topic, settings=settings, alias=alias)
+        return topic if altered == topic else await self._replace(live, altered)
+
+    async def _replace(self, live: LiveTopic, topic: Topic) -> Topic:
+        grown = topic.partitions > live.topic.partitions
+        changes = Changes(
+            creates=((topic.id, topic.partitions),) if grown else (),
+            puts=((keys.topic_key(topic.id), msgspec.msgpack.encode(topic)),),
+        )
+
+        def settled(_: Receipt | None) -> None:
+            self._leave(live)
+            live.become(topic, self._limits)
+            self._enter(live)
+
+        await self._committer.submit(Change(lambda: changes, settled))
+        return topic
+
+    async def _delete(self, name: str) -> Topic:
+        live = self.get(name)
+        topic = live.topic
+        changes = Changes(
+            drops=(topic.id,),
+            drop_prefixes=(
+                keys.offsets_of_topic(topic.id),
+                keys.producers_of_topic(topic.id),
+                keys.dedup_of_topic(topic.id),
+            ),
+            puts=((keys.topic_key(topic.id), None),),
+        )
+
+        def decide() -> Changes:
+            # From here on nobody finds the topic, so nothing is written for it after its state is dropped.
+            self._leave(live)
+            return changes
+
+        def settled(_: Receipt | None) -> None:
+            for partition in live.partitions:
+                self._on_gone(partition)
+
+        await self._committer.submit(Change(decide, settled, failed=lambda: self._enter(live)))
+        return topic
+
+    def _check_room(self, more: int) -> None:
+        there = self.partition_count
+        if there + more > self._limits.partitions:
+            raise LimitExceededError(
+                f"there are {there} partitions and {more} more would be over partitions ({self._limits.partitions})"
+            )
+
+    def _check_free(self, alias: str) -> None:
+        check_topic_name(alias, self._limits)
+        holder = self._by_name.get(alias)
+        if holder is not None:
+            what = "name" if holder.topic.name == alias else "alias"
+            raise TopicExistsError(f"{alias!r} is the {what} of topic {holder.topic.name!r}; take another alias")
+
+    def _enter(self, live: LiveTopic) -> None:
+        topic = live.topic
+        self._by_name[topic.name] = live
+        if topic.alias is not None:
+            self._by_name[topic.alias] = live
+        self._by_id[topic.id] = live
+        self._by_uuid[topic.uuid] = live
+
+    def _leave(self, live: LiveTopic) -> None:
+        topic = live.topic
+        self._by_name.pop(topic.name, None)
+        if topic.alias is not None:
+            self._by_name.pop(topic.alias, None)
+        self._by_id.pop(topic.id, None)
+        self._by_uuid.pop(topic.uuid, None)

@@ -1,0 +1,37 @@
+"""How far a group has come in a partition."""
+
+from typing import NamedTuple
+
+from tailrace.model.ids import Offset
+
+NO_LEADER_EPOCH = -1
+
+
+class OffsetCommit(NamedTuple):
+    """A group has dealt with everything below `offset`."""
+
+    topic: str
+    """Name or alias."""
+    partition: int
+    offset: Offset
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str = ""
+
+
+class CommittedOffset(NamedTuple):
+    topic: str
+    partition: int
+    offset: Offset
+    leader_epoch: int
+    metadata: str
+    committed_ms: int
+
+
+class Lag(NamedTuple):
+    """Records of a partition that a group has not dealt with yet."""
+
+    topic: str
+    partition: int
+    offset: Offset
+    end: Offset
+    lag: int
