@@ -5,7 +5,7 @@ The same calls build it when a group is written and when frames are replayed. Ca
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from tailrace.log.index import IndexReader, PartitionCounters, PartitionIndex, Place
@@ -13,10 +13,11 @@ from tailrace.log.usage import SegmentUsage
 from tailrace.model.changes import Buffer, Changes
 from tailrace.model.clock import Hlc
 from tailrace.model.ids import Cursor, Partition, Position, TopicId
-from tailrace.model.invariant import invariant
+from tailrace.model.invariant import InvariantError, invariant
 from tailrace.model.stats import StoreStats
 
 _CACHED_BATCH_OVERHEAD = 512
+_new = tuple.__new__
 
 
 class LogEnd(NamedTuple):
@@ -37,6 +38,10 @@ class Cut(NamedTuple):
     usages: Sequence[tuple[SegmentUsage, bytes]]
     """Each with how it was when the cut was taken."""
     marks: Sequence[tuple[int, int]]
+
+
+NewBatch = tuple[Partition, int, int, int, int, int, int, Buffer | None]
+"""Partition, base offset, records, length, position, newest timestamp, cursor, and the bytes if they shall be cached."""
 
 
 class Catalog:
@@ -103,27 +108,39 @@ class Catalog:
                 index.start = start
                 self._dirty.add(index)
 
-    def append(
-        self,
-        partition: Partition,
-        base: int,
-        records: int,
-        length: int,
-        position: int,
-        timestamp: int,
-        cursor: int,
-        data: Buffer | None,
-    ) -> None:
-        index = self.partitions[partition]
-        if self._active is not None:
-            self._active.add(partition, index.end_bytes, length)
-        index.append(base, records, length, position, timestamp, cursor, data)
-        self._dirty.add(index)
-        self.unsaved_batches += 1
-        if data is not None:
-            size = length + _CACHED_BATCH_OVERHEAD
-            self._cached.append((index, size))
-            self._stats.cached_bytes += size
+    def append(self, batches: Iterable[NewBatch]) -> None:
+        """Batches are in the log now. This is the busiest loop of the log: everything that it needs is at hand."""
+        partitions, add_dirty = self.partitions, self._dirty.add
+        spans = self.active.spans
+        count = cached = 0
+        for partition, base, records, length, position, timestamp, cursor, data in batches:
+            index = partitions[partition]
+            if base != index.end:
+                raise InvariantError(f"{partition} ends at {index.end}, a batch came for {base}")
+            before = index.end_bytes
+            index.end_bytes = after = before + length
+            span = spans.get(partition)
+            if span is None:
+                spans[partition] = [before, after]
+            else:
+                span[1] = after
+            running = index.running
+            if timestamp > running:
+                index.running = running = timestamp
+            recent = index.recent
+            recent.data.append(data)
+            recent.places.append(_new(Place, (base, records, length, position, timestamp, cursor, running, before)))
+            index.end = base + records
+            add_dirty(index)
+            count += 1
+            if data is None:
+                recent.evicted += 1
+            else:
+                size = length + _CACHED_BATCH_OVERHEAD
+                self._cached.append((index, size))
+                cached += size
+        self.unsaved_batches += count
+        self._stats.cached_bytes += cached
 
     def advance(self, end: LogEnd) -> None:
         """Show everything up to `end` to readers."""

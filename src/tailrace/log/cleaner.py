@@ -152,13 +152,15 @@ class Cleaner:
             with mapped(old.path) as data, closing(self._live_frames(old, data)) as frames:
                 for frame_cursor, hlc, synced, live in frames:
                     at = position + head_size(len(live), 0)
-                    entries = b""
+                    entries = []
                     bodies: list[Buffer] = []
                     for entry in live:
                         place = entry.position - old.base
                         batch = bytes(data[place : place + entry.length])
-                        entries += entry_bytes(
-                            entry.partition, entry.base_offset, entry.cursor, entry.records, batch, entry.max_timestamp
+                        entries.append(
+                            entry_bytes(
+                                entry.partition, entry.base_offset, entry.cursor, entry.records, batch, entry.max_timestamp
+                            )
                         )
                         bodies.append(batch)
                         moved = moves.setdefault(entry.partition, _Moves())
@@ -168,7 +170,7 @@ class Cleaner:
                     body = sum(map(len, bodies))
                     if not marks or position - marks[-1][1] >= self._options.cursor_stride_bytes:
                         marks.append((frame_cursor, position))
-                    buffers.append(head_bytes(position, synced, frame_cursor, hlc, entries, len(live), b"", 0, body))
+                    buffers.append(head_bytes(position, synced, frame_cursor, hlc, entries, b"", 0, body))
                     buffers += bodies
                     waiting += at - position
                     position = at

@@ -32,6 +32,7 @@ MAX_FRAME_BYTES = 1 << 31
 _CRC = Struct(">I")
 _HEAD = Struct(">IIQQQQII")
 _ENTRY = Struct(">IIQQIIIq")
+_HEAD_AND_ENTRY = Struct(">IIQQQQIIIIQQIIIq")
 _EFFECT = Struct(">BII")
 _U32 = Struct(">I")
 _U64 = Struct(">Q")
@@ -41,6 +42,7 @@ _CRC_FROM = len(MAGIC) + _CRC.size
 _CHECKSUM_AT = 17
 
 HEAD_BYTES = _CRC_FROM + _HEAD.size
+ONE_BATCH_HEAD_BYTES = HEAD_BYTES + _ENTRY.size
 
 
 class EffectKind(IntEnum):
@@ -96,32 +98,55 @@ def entry_bytes(partition: Partition, base: int, cursor: int, records: int, batc
     return _ENTRY.pack(partition[0], partition[1], base, cursor, records, len(batch), crc, max_timestamp)
 
 
+def one_batch_head_bytes(
+    position: int,
+    synced: int,
+    cursor: int,
+    hlc: int,
+    partition: Partition,
+    base: int,
+    records: int,
+    batch: Buffer,
+    max_timestamp: int,
+) -> bytes:
+    """What `head_bytes` makes of one batch and no effects, the commonest frame by far, in half the time."""
+    (crc,) = _CRC.unpack_from(batch, _CHECKSUM_AT)
+    length = len(batch)
+    topic_id, number = partition
+    checked = _HEAD_AND_ENTRY.pack(
+        ONE_BATCH_HEAD_BYTES + length,
+        ONE_BATCH_HEAD_BYTES,
+        position,
+        synced,
+        cursor,
+        hlc,
+        1,
+        0,
+        topic_id,
+        number,
+        base,
+        cursor,
+        records,
+        length,
+        crc,
+        max_timestamp,
+    )
+    return MAGIC + _CRC.pack(crc32c(checked)) + checked
+
+
 def head_size(entry_count: int, effects_size: int) -> int:
     """Bytes of a frame before its batches."""
     return HEAD_BYTES + entry_count * _ENTRY.size + effects_size
 
 
 def head_bytes(
-    position: int,
-    synced: int,
-    cursor: int,
-    hlc: int,
-    entries: bytes,
-    entry_count: int,
-    effects: bytes,
-    effect_count: int,
-    body: int,
+    position: int, synced: int, cursor: int, hlc: int, entries: Sequence[bytes], effects: bytes, effect_count: int, body: int
 ) -> bytes:
     """Everything of a frame that comes before its batches, of which there are `body` bytes."""
-    size = head_size(entry_count, len(effects))
-    checked = b"".join(
-        (
-            _HEAD.pack(size + body, size, position, synced, cursor, hlc, entry_count, effect_count),
-            entries,
-            effects,
-        )
-    )
-    return b"".join((MAGIC, _CRC.pack(crc32c(checked)), checked))
+    size = head_size(len(entries), len(effects))
+    head = _HEAD.pack(size + body, size, position, synced, cursor, hlc, len(entries), effect_count)
+    checked = b"".join((head, *entries, effects))
+    return MAGIC + _CRC.pack(crc32c(checked)) + checked
 
 
 def effect_bytes(changes: Changes) -> tuple[bytes, int]:

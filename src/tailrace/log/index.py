@@ -17,7 +17,6 @@ from rocksdict import WriteBatch
 from tailrace.log.state import CHUNK, COUNTER, TIME, StateDb, after_prefix
 from tailrace.model.changes import Buffer
 from tailrace.model.ids import Partition
-from tailrace.model.invariant import invariant
 
 _PARTITION = Struct(">II")
 _U64 = Struct(">Q")
@@ -87,20 +86,6 @@ class PartitionIndex:
         self.recent = Recent([], [], 0)
         self.saved = 0
         """How many of the recent places are in the saved index too."""
-
-    def append(
-        self, base: int, records: int, length: int, position: int, timestamp: int, cursor: int, data: Buffer | None
-    ) -> None:
-        invariant(base == self.end, "batches join without gaps")
-        if timestamp > self.running:
-            self.running = timestamp
-        recent = self.recent
-        if data is None:
-            recent.evicted += 1
-        recent.data.append(data)
-        recent.places.append(Place._make((base, records, length, position, timestamp, cursor, self.running, self.end_bytes)))
-        self.end_bytes += length
-        self.end = base + records
 
     def size(self) -> int:
         return self.end_bytes - self.start_bytes
@@ -245,7 +230,7 @@ class IndexReader:
 
     def for_size(self, index: PartitionIndex, keep_bytes: int) -> int:
         """Base offset of the first batch such that it and all after it are at most `keep_bytes`."""
-        least = index.end_bytes - keep_bytes
+        least = max(index.end_bytes - keep_bytes, index.start_bytes)
         recent = index.recent.places
         if recent and recent[0].bytes_before <= least:
             at = bisect_left(recent, least, key=_bytes_of)

@@ -8,12 +8,20 @@ places. `log.opening` builds it.
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Literal, Protocol
 
-from tailrace.log.catalog import Catalog, LogEnd
+from tailrace.log.catalog import Catalog, LogEnd, NewBatch
 from tailrace.log.checkpoint import Checkpoints
 from tailrace.log.cleaner import Cleaner
-from tailrace.log.frame import effect_bytes, entry_bytes, head_bytes, head_size
+from tailrace.log.frame import (
+    ONE_BATCH_HEAD_BYTES,
+    effect_bytes,
+    entry_bytes,
+    head_bytes,
+    head_size,
+    one_batch_head_bytes,
+)
 from tailrace.log.lock import FolderLock
 from tailrace.log.options import LogOptions
 from tailrace.log.settled import SettledState
@@ -23,7 +31,7 @@ from tailrace.log.writer import LogWriter, is_no_room
 from tailrace.model.changes import Buffer, Changes, Receipt
 from tailrace.model.clock import Clock
 from tailrace.model.errors import StorageFullError
-from tailrace.model.ids import Cursor, Partition, Position
+from tailrace.model.ids import Cursor, Position
 from tailrace.model.killpoint import killpoint
 from tailrace.model.stats import StoreStats
 from tailrace.wire.batch import placed
@@ -114,42 +122,50 @@ class Log:
         if writer.is_full:
             self._roll()
         buffers: list[Buffer] = []
-        batches: list[tuple[Partition, int, int, int, int, int, int, Buffer]] = []
-        marks: list[tuple[Cursor, Position]] = []
-        position = first = writer.position
+        batches: list[NewBatch] = []
+        first: int = writer.position
+        position = first
         synced = writer.synced
         has_state = is_structural = False
+        cursor = 0
         for commit in group:
-            changes, receipt = commit.changes, commit.receipt
-            cursor = receipt.cursor
-            effects, effect_count = b"", 0
-            if changes.puts or changes.creates or changes.drops or changes.trims or changes.drop_prefixes:
-                effects, effect_count = effect_bytes(changes)
-                has_state = True
-                is_structural |= bool(changes.creates or changes.drops or changes.trims or changes.drop_prefixes)
-            appends = changes.appends
-            at = position + head_size(len(appends), len(effects))
-            entries = b""
-            bodies: list[Buffer] = []
-            for (partition, batch, records, timestamp, _), base in zip(appends, receipt.offsets, strict=True):
+            creates, drops, trims, appends, drop_prefixes, puts = commit.changes
+            hlc, cursor, offsets = commit.receipt
+            if len(appends) == 1 and not (puts or creates or drops or trims or drop_prefixes):
+                partition, batch, records, timestamp, _ = appends[0]
+                base = offsets[0]
                 batch = placed(batch, base)
                 length = len(batch)
-                entries += entry_bytes(partition, base, cursor, records, batch, timestamp)
+                buffers.append(one_batch_head_bytes(position, synced, cursor, hlc, partition, base, records, batch, timestamp))
+                buffers.append(batch)
+                at = position + ONE_BATCH_HEAD_BYTES
+                batches.append((partition, base, records, length, at, timestamp, cursor, batch))
+                position = at + length
+                cursor += records
+                continue
+            effects, effect_count = effect_bytes(commit.changes)
+            has_state |= effect_count > 0
+            is_structural |= bool(creates or drops or trims or drop_prefixes)
+            start = at = position + head_size(len(appends), len(effects))
+            entries = []
+            bodies: list[Buffer] = []
+            frame_cursor = cursor
+            for (partition, batch, records, timestamp, _), base in zip(appends, offsets, strict=True):
+                batch = placed(batch, base)
+                length = len(batch)
+                entries.append(entry_bytes(partition, base, cursor, records, batch, timestamp))
                 bodies.append(batch)
                 batches.append((partition, base, records, length, at, timestamp, cursor, batch))
                 at += length
-                cursor = Cursor(cursor + records)
-            body = at - position - head_size(len(appends), len(effects))
-            buffers.append(
-                head_bytes(position, synced, receipt.cursor, receipt.hlc, entries, len(appends), effects, effect_count, body)
-            )
+                cursor += records
+            buffers.append(head_bytes(position, synced, frame_cursor, hlc, entries, effects, effect_count, at - start))
             buffers += bodies
-            marks.append((receipt.cursor, Position(position)))
-            position = Position(at)
+            position = at
         writer.append(buffers, position - first)
         if not self._relaxed or is_structural:
             self._sync()
-        self._show(group, batches, marks, LogEnd(Position(position), cursor, group[-1].receipt.hlc), has_state, is_structural)
+        end = LogEnd(Position(position), Cursor(cursor), group[-1].receipt.hlc)
+        self._show(group, batches, Position(first), end, has_state, is_structural)
 
     def seal(self) -> None:
         """Say in the log that it is durable up to here, so that later damage can't be mistaken for a torn write."""
@@ -163,7 +179,7 @@ class Log:
         if writer.synced < writer.position:
             self._sync()
         end = self._catalog.end
-        head = head_bytes(writer.position, writer.synced, end.cursor, end.hlc, b"", 0, b"", 0, 0)
+        head = head_bytes(writer.position, writer.synced, end.cursor, end.hlc, (), b"", 0, 0)
         try:
             writer.append([head], len(head))
         except StorageFullError:
@@ -218,26 +234,28 @@ class Log:
     def _show(
         self,
         group: Sequence[Committed],
-        batches: Sequence[tuple[Partition, int, int, int, int, int, int, Buffer]],
-        marks: Sequence[tuple[Cursor, Position]],
+        batches: Sequence[NewBatch],
+        position: Position,
         end: LogEnd,
         has_state: bool,
         is_structural: bool,
     ) -> None:
+        """Let readers see the group, which begins at `position`."""
         killpoint("apply.before")
         if has_state:
             apply = self._settled.apply if not self._relaxed or is_structural else self._settled.hold
             apply([commit.changes for commit in group])
         catalog = self._catalog
         with self._lock:
-            shown = iter(batches)
-            for commit, (cursor, position) in zip(group, marks, strict=True):
-                if is_structural:
+            if batches:
+                catalog.mark(group[0].receipt.cursor, position)
+            if is_structural:
+                shown = iter(batches)
+                for commit in group:
                     catalog.change(commit.changes)
-                if commit.changes.appends:
-                    catalog.mark(cursor, position)
-                    for _ in commit.changes.appends:
-                        catalog.append(*next(shown))
+                    catalog.append(islice(shown, len(commit.changes.appends)))
+            else:
+                catalog.append(batches)
             catalog.advance(end)
         killpoint("apply.after")
 

@@ -17,7 +17,7 @@ from tailrace.log.log import Durability, Log
 from tailrace.log.options import LogOptions
 from tailrace.log.reader import LogReader
 from tailrace.log.recovery import Recovery, SegmentFile
-from tailrace.log.segment import HEADER_BYTES, Segment, SegmentFolder, sync_folder
+from tailrace.log.segment import Segment, SegmentFolder, sync_folder
 from tailrace.log.settled import SettledState
 from tailrace.log.state import StateDb
 from tailrace.log.usage import SegmentUsage
@@ -81,7 +81,7 @@ def open_log(
         recovery = Recovery(files, stamp.position)
         _replay(recovery, usages, catalog, settled, stats)
         writer = LogWriter(folder / LOG_FOLDER, segments, options.segment_bytes)
-        _resume(writer, recovery, usages, catalog)
+        _resume(writer, recovery, catalog)
         _logger.info("log opened: %d frames replayed, %d torn bytes cut", stats.replayed_frames, recovery.tail.torn_bytes)
         stats.torn_bytes = recovery.tail.torn_bytes
         stats.replay_seconds = clock.monotonic() - started
@@ -156,31 +156,38 @@ def _sync_files(files: Sequence[SegmentFile]) -> None:
 def _replay(
     recovery: Recovery, usages: dict[Position, SegmentUsage], catalog: Catalog, settled: SettledState, stats: StoreStats
 ) -> None:
-    entered: Position | None = None
+    entered = 0
     waiting: list[Changes] = []
     for frame in recovery.frames():
-        segment = recovery.segment
-        if segment.base != entered:
-            entered = segment.base
-            catalog.enter_segment(usages.get(entered) or SegmentUsage(entered, segment.generation, segment.first_cursor))
+        entered = _enter(recovery.segments, entered, usages, catalog)
         if frame.effect_count:
             changes = read_effects(frame.effects, frame.effect_count)
             catalog.change(changes)
             waiting.append(changes)
         if frame.entries:
             catalog.mark(frame.cursor, frame.position)
-        for partition, base, cursor, records, length, _, newest, position in frame.entries:
-            catalog.append(partition, base, records, length, position, newest, cursor, None)
+            catalog.append(
+                (partition, base, records, length, position, newest, cursor, None)
+                for partition, base, cursor, records, length, _, newest, position in frame.entries
+            )
         catalog.advance(LogEnd(Position(frame.position + frame.size), Cursor(frame.cursor + frame.records), frame.hlc))
         stats.replayed_frames += 1
         stats.replayed_bytes += frame.size
         if len(waiting) >= _EFFECTS_AT_ONCE:
             settled.apply(waiting)
             waiting.clear()
+    _enter(recovery.segments, entered, usages, catalog)
     settled.apply(waiting)
 
 
-def _resume(writer: LogWriter, recovery: Recovery, usages: dict[Position, SegmentUsage], catalog: Catalog) -> None:
+def _enter(segments: Sequence[Segment], entered: int, usages: dict[Position, SegmentUsage], catalog: Catalog) -> int:
+    """Enter the segments that the replay has reached, those without frames too; says how many that makes."""
+    for segment in segments[entered:]:
+        catalog.enter_segment(usages.get(segment.base) or SegmentUsage(segment.base, segment.generation, segment.first_cursor))
+    return len(segments)
+
+
+def _resume(writer: LogWriter, recovery: Recovery, catalog: Catalog) -> None:
     """Go on behind the last good frame."""
     tail = recovery.tail
     for segment in tail.segments:
@@ -192,9 +199,6 @@ def _resume(writer: LogWriter, recovery: Recovery, usages: dict[Position, Segmen
         writer.sync()
         return
     last = tail.segments[-1]
-    end = Position(max(tail.end, last.base + HEADER_BYTES))
-    if last.base not in catalog.usages:
-        catalog.enter_segment(usages.get(last.base) or SegmentUsage(last.base, last.generation, last.first_cursor))
-    catalog.advance(LogEnd(end, catalog.end.cursor, catalog.end.hlc))
-    writer.resume(last, end)
+    catalog.advance(LogEnd(tail.end, catalog.end.cursor, catalog.end.hlc))
+    writer.resume(last, tail.end)
     writer.sync()

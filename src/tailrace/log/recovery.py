@@ -42,16 +42,12 @@ class Recovery:
         self._files = files
         self._start = start
         self.tail = Tail([], Position(start), 0)
-        self._segments: list[Segment] = []
-
-    @property
-    def segment(self) -> Segment:
-        """The segment of the frame that was taken last."""
-        return self._segments[-1]
+        self.segments: list[Segment] = []
+        """The segments that have been reached."""
 
     def frames(self) -> Iterator[Frame]:
         """Every good frame in order. The torn tail, if there is one, is cut off when the last has been taken."""
-        segments = self._segments
+        segments = self.segments
         end = self._start
         for number, file in enumerate(self._files):
             fault = f"{file.path.name} does not follow on position {end}" if number and file.base != end else ""
@@ -67,6 +63,8 @@ class Recovery:
                         f"{file.path.name} ends at {file.base + len(data)}, the last checkpoint was at {self._start}:"
                         f" the log has lost its end. {fault or 'Restore the folder from a copy'}"
                     )
+                if not fault:
+                    end = file.base + at
                 while not fault and at < len(data):
                     try:
                         frame = read_frame(data, at, file.base + at)
@@ -76,8 +74,6 @@ class Recovery:
                     at += frame.size
                     end = file.base + at
                     yield frame
-                if not fault:
-                    end = max(end, file.base + min(at, len(data)))
             if fault:
                 self.tail = self._cut(number, segments, end, fault)
                 return

@@ -26,13 +26,6 @@ class SegmentUsage:
         self.spans: dict[Partition, list[int]] = {}
         """First and end byte of each partition, in that partition's own count."""
 
-    def add(self, partition: Partition, first: int, length: int) -> None:
-        span = self.spans.get(partition)
-        if span is None:
-            self.spans[partition] = [first, first + length]
-        else:
-            span[1] = first + length
-
     def live_bytes(self, partitions: Mapping[Partition, PartitionIndex]) -> int:
         live = 0
         for partition, (first, end) in self.spans.items():

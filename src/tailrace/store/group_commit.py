@@ -164,11 +164,15 @@ class GroupCommit:
             raise
         now = self._clock.monotonic()
         size = 0
+        has_state = False
         for commit in group:
             size += commit.size
-            stats.commit_seconds.observe(now - commit.submitted_at)
+            has_state |= commit.has_state
+        # One look at the clock and one bucket for the group: its oldest commit waited longest, so none is flattered.
+        stats.commit_seconds.observe(now - group[0].submitted_at, len(group))
         with self._lock:
-            self._sequencer.settle(group)
+            if has_state:
+                self._sequencer.settle(group)
             stats.pending_commits -= len(group)
             stats.pending_bytes -= size
         stats.commits += len(group)

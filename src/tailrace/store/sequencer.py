@@ -28,13 +28,14 @@ _COMMIT_OVERHEAD_BYTES = 128
 class PendingCommit:
     """A commit between `submit` and `done`."""
 
-    __slots__ = ("changes", "done", "error", "receipt", "sequence", "size", "submitted_at")
+    __slots__ = ("changes", "done", "error", "has_state", "receipt", "sequence", "size", "submitted_at")
 
-    def __init__(self, changes: Changes, receipt: Receipt, sequence: int, size: int, done: Done) -> None:
+    def __init__(self, changes: Changes, receipt: Receipt, sequence: int, size: int, has_state: bool, done: Done) -> None:
         self.changes = changes
         self.receipt = receipt
         self.sequence = sequence
         self.size = size
+        self.has_state = has_state
         self.done = done
         self.error: TailraceError | None = None
         self.submitted_at = 0.0
@@ -66,33 +67,37 @@ class Sequencer:
 
     def admit(self, changes: Changes, done: Done) -> PendingCommit:
         """Check the changes against the latest view and, if they hold, add them to it."""
-        if changes.creates or changes.drops or changes.trims:
+        creates, drops, trims, appends, drop_prefixes, puts = changes
+        if creates or drops or trims:
             self._check_partitions(changes)
         size = _COMMIT_OVERHEAD_BYTES
-        for key, value in changes.puts:
+        for key, value in puts:
             size += len(key) + (len(value) if value is not None else 0)
-        for append in changes.appends:
-            size += len(append.batch)
+        for append in appends:
+            size += len(append[1])
         if size > self._limits.frame_bytes:
             raise LimitExceededError(
                 f"the commit has {size} bytes, more than frame_bytes allows ({self._limits.frame_bytes}); split it"
             )
-        moved = self._place(changes)
+        ends = self._place(changes)
         # Nothing below refuses: from here on the commit is part of the latest view.
-        self._change_partitions(changes)
-        offsets = [base for base, _, _ in moved]
+        if creates or drops:
+            self._change_partitions(changes)
+        offsets = []
         records = 0
-        for base, count, partition in moved:
-            self._ends[partition] = Offset(base + count)
+        for (partition, _, count, _, _), end in zip(appends, ends, strict=True):
+            self._ends[partition] = end
+            offsets.append(Offset(end - count))
             records += count
-        self._sequence += 1
-        for prefix in changes.drop_prefixes:
-            self._dropped_prefixes.append((self._sequence, prefix))
-        for key, value in changes.puts:
-            self._state[key] = (self._sequence, value)
-        receipt = Receipt(self._clock.next(), self._cursor, offsets)
-        self._cursor = Cursor(self._cursor + records)
-        return PendingCommit(changes, receipt, self._sequence, size, done)
+        self._sequence = sequence = self._sequence + 1
+        for prefix in drop_prefixes:
+            self._dropped_prefixes.append((sequence, prefix))
+        for key, value in puts:
+            self._state[key] = (sequence, value)
+        cursor = self._cursor
+        self._cursor = Cursor(cursor + records)
+        has_state = bool(puts or drop_prefixes)
+        return PendingCommit(changes, Receipt(self._clock.next(), cursor, offsets), sequence, size, has_state, done)
 
     def settle(self, commits: Iterable[PendingCommit]) -> None:
         """These commits are in the settled view now; the latest view need not remember them."""
@@ -121,23 +126,23 @@ class Sequencer:
                 sequence, value = at, None
         return sequence > 0, value
 
-    def _place(self, changes: Changes) -> list[tuple[Offset, int, Partition]]:
-        created = dict(changes.creates)
+    def _place(self, changes: Changes) -> list[Offset]:
+        """Where the partition of each append ends after it."""
+        ends: list[Offset] = []
         placed: dict[Partition, Offset] = {}
-        moved = []
         for partition, _, records, _, wanted in changes.appends:
             end = placed.get(partition)
             if end is None:
                 end = self._ends.get(partition)
-                if end is None and partition.number < created.get(partition.topic_id, 0):
+                if end is None and partition.number < dict(changes.creates).get(partition.topic_id, 0):
                     end = Offset(0)
                 if end is None or partition.topic_id in changes.drops:
                     raise unknown_partition(partition)
             if wanted not in (ASSIGN, end):
                 raise SequencingError(f"{partition}: the next offset is {end}, the commit was built for {wanted}")
-            moved.append((end, records, partition))
-            placed[partition] = Offset(end + records)
-        return moved
+            placed[partition] = end = Offset(end + records)
+            ends.append(end)
+        return ends
 
     def _check_partitions(self, changes: Changes) -> None:
         counts: dict[TopicId, int] = {}
