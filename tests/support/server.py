@@ -20,11 +20,17 @@ class ServerError(AssertionError):
 
 
 class ServerProcess:
-    """`with ServerProcess(folder) as server:` runs it; `server.url` is where it listens."""
+    """`with ServerProcess(folder) as server:` runs it; `server.url` is where it listens.
 
-    def __init__(self, folder: Path, *flags: str, environment: Mapping[str, str] | None = None) -> None:
+    `module` runs something else than `tailrace` that takes the same arguments, such as `tests.support.failing_sync`.
+    """
+
+    def __init__(
+        self, folder: Path, *flags: str, module: str = "tailrace", environment: Mapping[str, str] | None = None
+    ) -> None:
         self.folder = folder
         self.flags = flags
+        self.module = module
         self.url = ""
         self.ready_line = ""
         self._environment = {**os.environ, **(environment or {})}
@@ -35,13 +41,13 @@ class ServerProcess:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
-        if self._process is not None and self._process.poll() is None:
+        if self._process is not None:
             self.kill()
 
     @property
     def command(self) -> list[str]:
         http = () if "--http" in self.flags else ("--http", "127.0.0.1:0")
-        return [sys.executable, "-m", "tailrace", "serve", "--data", str(self.folder), *http, *self.flags]
+        return [sys.executable, "-m", self.module, "serve", "--data", str(self.folder), *http, *self.flags]
 
     @property
     def pid(self) -> int:
@@ -87,8 +93,7 @@ class ServerProcess:
         try:
             code = process.wait(timeout)
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            self.kill()
             raise ServerError(f"the server still ran after {timeout} s; on stderr: {self.stderr}") from None
         if process.stdout is not None:
             process.stdout.close()

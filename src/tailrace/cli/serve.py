@@ -84,6 +84,7 @@ def _run(settings: Settings) -> None:
         folder=settings.data,
         http=settings.http,
         durability=settings.durability,
+        broker=settings.broker,
         limits=settings.limits,
         clock=SystemClock(),
         on_ready=announce,

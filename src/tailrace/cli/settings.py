@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from tailrace.broker.settings import BrokerSettings
 from tailrace.model.address import Address, parse_address
 from tailrace.model.errors import ConfigurationError
 from tailrace.model.limits import Limits
@@ -36,6 +37,7 @@ class ServerSection(msgspec.Struct, frozen=True, kw_only=True):
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     server: ServerSection = ServerSection()
+    broker: BrokerSettings = BrokerSettings()
     limits: Limits = Limits()
 
 
@@ -46,6 +48,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     http: Address
     kafka: Address | None
     durability: Durability
+    broker: BrokerSettings
     limits: Limits
 
 
@@ -87,6 +90,7 @@ def settle(
         http=parse_address(http or server.http),
         kafka=parse_address(kafka_text) if kafka_text else None,
         durability=durability or server.durability,
+        broker=configuration.broker,
         limits=configuration.limits,
     )
     if not (allow_remote or server.allow_remote):

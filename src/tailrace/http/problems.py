@@ -13,9 +13,11 @@ from typing import Any
 import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException
+from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from litestar.types import ExceptionHandlersMap
 
-from tailrace.model.errors import TailraceError
+from tailrace.model.errors import MessageTooLargeError, TailraceError
+from tailrace.model.limits import Limits
 
 PROBLEM_TYPE_PREFIX = "urn:tailrace:error:"
 
@@ -42,10 +44,14 @@ def tailrace_problem(_: Request[Any, Any, Any], error: TailraceError) -> Respons
     )
 
 
-def http_problem(_: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
-    """What the framework itself refuses: unknown paths, wrong methods, bodies that are too large."""
-    title = HTTPStatus(error.status_code).phrase
-    return _problem(error.status_code, "about:blank", title, error.detail or title, retriable=False, outcome="failed")
+def http_problem(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+    """What the framework itself refuses."""
+    status = HTTPStatus(error.status_code)
+    detail = {
+        HTTPStatus.NOT_FOUND: f"there is no {request.url.path}",
+        HTTPStatus.METHOD_NOT_ALLOWED: f"{request.url.path} does not take {request.method}",
+    }.get(status, error.detail)
+    return _problem(status, "about:blank", status.phrase, detail, retriable=False, outcome="failed")
 
 
 class UnexpectedErrors:
@@ -61,8 +67,17 @@ class UnexpectedErrors:
         return _problem(500, "about:blank", "Internal Server Error", detail, retriable=False, outcome="unknown")
 
 
-def exception_handlers(unexpected: UnexpectedErrors) -> ExceptionHandlersMap:
-    return {TailraceError: tailrace_problem, HTTPException: http_problem, Exception: unexpected}
+def exception_handlers(unexpected: UnexpectedErrors, limits: Limits) -> ExceptionHandlersMap:
+    def too_large(request: Request[Any, Any, Any], _: RequestEntityTooLarge) -> Response[bytes]:
+        message = f"the body is larger than request_bytes allows ({limits.request_bytes}); send less at once"
+        return tailrace_problem(request, MessageTooLargeError(message))
+
+    return {
+        TailraceError: tailrace_problem,
+        RequestEntityTooLarge: too_large,
+        HTTPException: http_problem,
+        Exception: unexpected,
+    }
 
 
 def _problem(status: int, kind: str, title: str, detail: str, **members: object) -> Response[bytes]:

@@ -1,0 +1,1 @@
+"""The main job of Tailrace, shown on a real server: `make demo`."""

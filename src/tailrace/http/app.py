@@ -1,0 +1,28 @@
+"""The HTTP surface as one application: its endpoints, its errors, its bounds."""
+
+from litestar import Litestar
+from litestar.di import Provide
+
+from tailrace.broker.broker import Broker
+from tailrace.http.health import ServerStatus, health
+from tailrace.http.metrics import ServerCollector, metrics, registry_of
+from tailrace.http.problems import UnexpectedErrors, exception_handlers
+from tailrace.http.topics import TopicEndpoints
+from tailrace.model.limits import Limits
+
+
+def create_app(broker: Broker, status: ServerStatus, limits: Limits) -> Litestar:
+    unexpected = UnexpectedErrors()
+    registry = registry_of(broker.collector(), ServerCollector(status, unexpected))
+    return Litestar(
+        [health, metrics, TopicEndpoints],
+        dependencies={
+            "broker": Provide(lambda: broker, sync_to_thread=False),
+            "status": Provide(lambda: status, sync_to_thread=False),
+            "registry": Provide(lambda: registry, sync_to_thread=False),
+        },
+        exception_handlers=exception_handlers(unexpected, limits),
+        request_max_body_size=limits.request_bytes,
+        openapi_config=None,
+        logging_config=None,
+    )

@@ -1,0 +1,133 @@
+"""One Tailrace process: opens the folder, serves it, and ends cleanly.
+
+Listeners call the broker, the broker calls the store; this is the only place that knows all three. The address is taken
+first, because that is what fails most often; then the folder is opened in a thread while the HTTP framework is loaded,
+because each takes a good part of the start.
+"""
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from tailrace.broker.broker import Broker
+from tailrace.broker.settings import BrokerSettings
+from tailrace.log.log import Durability
+from tailrace.model.address import Address
+from tailrace.model.clock import Clock
+from tailrace.model.errors import ConfigurationError, TailraceError
+from tailrace.model.limits import Limits
+from tailrace.store.embedded import EmbeddedStore
+
+_FINISH_REQUESTS_SECONDS = 4
+_BACKLOG = 1024
+
+
+class Ready(NamedTuple):
+    """What a server can say about itself once it takes requests."""
+
+    http: Address
+    open_seconds: float
+    replayed_bytes: int
+    """Log bytes that had to be read again, because they were newer than the saved index."""
+
+
+class Server:
+    def __init__(
+        self,
+        *,
+        folder: Path,
+        http: Address,
+        durability: Durability,
+        broker: BrokerSettings,
+        limits: Limits,
+        clock: Clock,
+        on_ready: Callable[[Ready], None],
+        on_stop: Callable[[], None],
+    ) -> None:
+        self._folder = folder
+        self._http = http
+        self._durability = durability
+        self._broker = broker
+        self._limits = limits
+        self._clock = clock
+        self._on_ready = on_ready
+        self._on_stop = on_stop
+        self._stopping = asyncio.Event()
+        self._failure: TailraceError | None = None
+
+    async def run(self) -> TailraceError | None:
+        """Serve until SIGTERM, SIGINT or a storage failure, which is returned."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop)
+        with _bind(self._http) as bound:
+            opening = loop.run_in_executor(None, self._open_store, loop)
+            # Loaded here and not above, because it takes as long as opening the folder and the two overlap.
+            import tailrace.http.app  # noqa: F401
+
+            opened = await opening
+            try:
+                await self._serve(opened, bound)
+            finally:
+                await loop.run_in_executor(None, opened.store.close)
+        return self._failure
+
+    async def _serve(self, opened: "_Opened", bound: socket.socket) -> None:
+        from tailrace.http.app import create_app
+        from tailrace.http.health import ServerStatus
+        from tailrace.http.listener import HttpListener
+
+        broker = Broker(opened.store, self._clock, self._limits, self._broker)
+        await broker.start()
+        status = ServerStatus(self._durability, self._clock, lambda: self._failure)
+        listener = HttpListener(create_app(broker, status, self._limits), bound, self._limits, _FINISH_REQUESTS_SECONDS)
+        try:
+            await listener.start()
+            address = Address(self._http.host, bound.getsockname()[1])
+            self._on_ready(Ready(address, opened.seconds, opened.store.stats().replayed_bytes))
+            await self._stopping.wait()
+        finally:
+            # The broker goes first: that finishes what it was asked to do and wakes those who wait, so that the listener can
+            # send all answers before it closes its connections.
+            await broker.close()
+            await listener.stop()
+
+    def _open_store(self, loop: asyncio.AbstractEventLoop) -> "_Opened":
+        def fail(error: TailraceError) -> None:
+            loop.call_soon_threadsafe(self._fail, error)
+
+        began = self._clock.monotonic()
+        try:
+            store = EmbeddedStore.open(
+                self._folder, durability=self._durability, clock=self._clock, limits=self._limits, on_failure=fail
+            )
+        except OSError as error:
+            raise ConfigurationError(f"can't open the data folder {self._folder}: {error.strerror or error}") from error
+        return _Opened(store, self._clock.monotonic() - began)
+
+    def _fail(self, error: TailraceError) -> None:
+        self._failure = error
+        self._stop()
+
+    def _stop(self) -> None:
+        if not self._stopping.is_set():
+            self._stopping.set()
+            self._on_stop()
+
+
+class _Opened(NamedTuple):
+    store: EmbeddedStore
+    seconds: float
+
+
+def _bind(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    try:
+        return socket.create_server(address, family=family, backlog=_BACKLOG)
+    except OSError as error:
+        # `create_server` adds the address to the text of the operating system, which is said here already.
+        why = (error.strerror or str(error)).partition(" (while")[0]
+        raise ConfigurationError(f"can't listen on {address}: {why}; choose another with --http") from error

@@ -1,0 +1,203 @@
+"""`tailrace serve` as whoever runs it sees it: its first line, its last line, its exit code."""
+
+import re
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from tests.integration.topics import consume, create, metric, publish
+from tests.support.server import ServerProcess
+
+STOP_SECONDS = 10.0
+START_SECONDS = 1.5
+
+
+def refused(*flags: str) -> tuple[int, str]:
+    """Exit code and stderr of a server that does not start."""
+    ended = subprocess.run([sys.executable, "-m", "tailrace", "serve", *flags], capture_output=True, text=True, timeout=30)
+    assert ended.stdout == ""
+    return ended.returncode, ended.stderr
+
+
+def wait_for_metric(url: str, name: str, value: float) -> None:
+    deadline = time.monotonic() + 10
+    while metric(url, name) != value:
+        assert time.monotonic() < deadline, f"{name} never became {value}"
+
+
+def test_one_line_says_address_folder_durability_and_time(server: ServerProcess) -> None:
+    expected = rf"Tailrace \S+ is ready at {server.url}, data in {server.folder}, durability fsync, opened in \d+\.\d\d s\n"
+    assert re.fullmatch(expected, server.ready_line)
+    assert server.terminate() == 0
+    assert server.stderr == ""
+
+
+def test_health_tells_version_durability_uptime_and_end_of_the_log(server: ServerProcess, client: httpx.Client) -> None:
+    create(server.url, "orders")
+    publish(server.url, "orders", 1, 2, 3)
+    answer = client.get("/health")
+    assert answer.status_code == 200
+    health = answer.json()
+    assert health.pop("uptime_seconds") > 0
+    assert re.fullmatch(r"\d+\.\d+\.\d+", health.pop("version"))
+    assert health == {"status": "ok", "durability": "fsync", "end_cursor": 3}
+
+
+def test_nothing_listens_beyond_loopback(server: ServerProcess) -> None:
+    sockets = psutil.Process(server.pid).net_connections()
+    assert [held.laddr.ip for held in sockets if held.status == psutil.CONN_LISTEN] == ["127.0.0.1"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_signal_ends_it_in_time_and_everything_is_there_again(server: ServerProcess, number: signal.Signals) -> None:
+    create(server.url, "orders")
+    publish(server.url, "orders", *range(100))
+    began = time.monotonic()
+    server.signal(number)
+    assert server.wait() == 0
+    assert time.monotonic() - began < STOP_SECONDS
+    server.start()
+    assert consume(server.url, "orders") == list(range(100))
+    assert publish(server.url, "orders", "next") == [100]
+
+
+def test_a_stop_answers_long_polls_instead_of_waiting_for_them(server: ServerProcess) -> None:
+    create(server.url, "orders")
+    answers: list[httpx.Response] = []
+
+    def poll() -> None:
+        body = {"topic": "orders", "start": "latest", "wait_ms": 30_000}
+        answers.append(httpx.post(f"{server.url}/api/topics/consume", json=body, timeout=40))
+
+    polling = threading.Thread(target=poll)
+    polling.start()
+    wait_for_metric(server.url, "tailrace_fetch_waiters", 1)
+    began = time.monotonic()
+    assert server.terminate() == 0
+    polling.join()
+    assert time.monotonic() - began < STOP_SECONDS
+    assert [answer.status_code for answer in answers] == [503]
+    assert answers[0].json()["retriable"] is True
+
+
+def test_sigkill_keeps_every_acknowledged_record(server: ServerProcess) -> None:
+    create(server.url, "orders")
+    publish(server.url, "orders", *range(500))
+    server.kill()
+    server.start()
+    assert consume(server.url, "orders") == list(range(500))
+    assert publish(server.url, "orders", "next") == [500]
+
+
+def test_a_second_server_on_the_folder_gets_one_clear_line(server: ServerProcess) -> None:
+    code, stderr = refused("--data", str(server.folder), "--http", "127.0.0.1:0")
+    assert code == 1
+    assert re.fullmatch(rf"tailrace: .*{server.folder}.*\n", stderr)
+    assert httpx.get(f"{server.url}/health").status_code == 200
+
+
+def test_a_taken_port_gets_one_clear_line(server: ServerProcess, tmp_path: Path) -> None:
+    address = server.url.removeprefix("http://")
+    code, stderr = refused("--data", str(tmp_path / "other"), "--http", address)
+    assert code == 1
+    assert stderr == f"tailrace: can't listen on {address}: Address already in use; choose another with --http\n"
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_bad_configuration_file_gets_one_clear_line(tmp_path: Path) -> None:
+    config = tmp_path / "tailrace.toml"
+    config.write_text("[limits]\npayload_byte = 1\n")
+    code, stderr = refused("--data", str(tmp_path / "data"), "--config", str(config))
+    assert code == 1
+    assert re.fullmatch(r"tailrace: .*unknown key limits\.payload_byte; did you mean payload_bytes\?.*\n", stderr)
+    assert not (tmp_path / "data").exists()
+
+
+def test_an_address_that_others_can_reach_gets_one_clear_line(tmp_path: Path) -> None:
+    code, stderr = refused("--data", str(tmp_path / "data"), "--http", "0.0.0.0:0")
+    assert code == 1
+    assert re.fullmatch(r"tailrace: 0\.0\.0\.0:0 can be reached from other machines.*--allow-remote.*\n", stderr)
+
+
+def test_a_folder_that_can_not_be_made_gets_one_clear_line(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    code, stderr = refused("--data", str(file / "data"), "--http", "127.0.0.1:0")
+    assert code == 1
+    assert re.fullmatch(rf"tailrace: .*{file}.*\n", stderr)
+
+
+def test_a_kafka_address_is_taken_with_a_word_that_nothing_listens_there(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data", "--kafka", "127.0.0.1:9092") as server:
+        assert server.stderr == "tailrace: this version has no Kafka listener yet; nothing will listen on 127.0.0.1:9092\n"
+
+
+def test_a_failed_sync_stops_it_with_one_line_and_its_own_exit_code(tmp_path: Path) -> None:
+    marker = tmp_path / "fail"
+    environment = {"FAIL_SYNC_IF": str(marker)}
+    with ServerProcess(tmp_path / "data", module="tests.support.failing_sync", environment=environment) as server:
+        create(server.url, "orders")
+        publish(server.url, "orders", "kept")
+        marker.touch()
+        answer = httpx.post(f"{server.url}/api/topics/publish", json={"messages": [{"topic": "orders", "value": "in doubt"}]})
+        assert (answer.status_code, answer.json()["outcome"]) == (503, "unknown")
+        assert server.wait() == 74
+        assert re.fullmatch(r"tailrace: storage failed.*Input/output error.*\n", server.stderr)
+        marker.unlink()
+        server.start()
+        assert consume(server.url, "orders")[0] == "kept"
+
+
+def test_no_room_is_an_answer_and_service_goes_on_when_there_is_room(server: ServerProcess) -> None:
+    create(server.url, "orders")
+    size = max(file.stat().st_size for file in (server.folder / "log").iterdir())
+    resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (size + 100, resource.RLIM_INFINITY))
+    with pytest.raises(httpx.HTTPStatusError, match="507"):
+        publish(server.url, "orders", "x" * 1000)
+    assert httpx.get(f"{server.url}/health").status_code == 200
+    assert consume(server.url, "orders") == []
+    resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert publish(server.url, "orders", "x" * 1000) == [0]
+
+
+def test_it_is_ready_soon(tmp_path: Path) -> None:
+    """The best of three, since other tests may run beside it."""
+    took = []
+    for number in range(3):
+        began = time.monotonic()
+        with ServerProcess(tmp_path / str(number)):
+            took.append(time.monotonic() - began)
+    assert min(took) < START_SECONDS
+
+
+def test_relaxed_durability_is_said_and_kept_across_a_kill(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data", "--durability", "relaxed") as server:
+        assert "durability relaxed" in server.ready_line
+        create(server.url, "orders")
+        publish(server.url, "orders", *range(50))
+        server.kill()
+        server.start()
+        assert consume(server.url, "orders") == list(range(50))
+
+
+def test_more_connections_than_the_limit_are_turned_away(tmp_path: Path) -> None:
+    config = tmp_path / "tailrace.toml"
+    config.write_text("[limits]\nconnections = 4\n")
+    with ServerProcess(tmp_path / "data", "--config", str(config)) as server:
+        host, port = server.url.removeprefix("http://").split(":")
+        held = [socket.create_connection((host, int(port))) for _ in range(8)]
+        assert httpx.get(f"{server.url}/health").status_code == 503
+        for connection in held:
+            connection.close()
+        deadline = time.monotonic() + 10
+        while httpx.get(f"{server.url}/health").status_code != 200:
+            assert time.monotonic() < deadline
