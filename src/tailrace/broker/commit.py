@@ -51,7 +51,7 @@ class Proposal(Generic[T]):
         """The changes are durable; do what follows from that and give the answer. No receipt: nothing was to change."""
         raise NotImplementedError
 
-    def failed(self) -> None:
+    def failed(self, error: Exception) -> None:
         """The changes came to nothing; take back what was done ahead of them."""
 
     def done(self, commit: Commit) -> None:
@@ -81,7 +81,7 @@ class Change(Proposal[T]):
     def settled(self, receipt: Receipt | None) -> T:
         return self._settled(receipt)
 
-    def failed(self) -> None:
+    def failed(self, error: Exception) -> None:
         if self._failed is not None:
             self._failed()
 
@@ -108,6 +108,10 @@ class Committer:
     def start(self) -> None:
         """Answer on the event loop that is running now."""
         self._loop = asyncio.get_running_loop()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
 
     @property
     def waiting(self) -> int:
@@ -277,7 +281,7 @@ class Committer:
             self._timer = self._loop.call_at(at, self._fill_room)
 
     def _refuse(self, proposal: Proposal[Any], error: Exception) -> None:
-        proposal.failed()
+        proposal.failed(error)
         if not proposal.future.done():
             proposal.future.set_exception(error)
 

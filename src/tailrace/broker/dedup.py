@@ -189,7 +189,7 @@ class _Cleaning(Proposal[int]):
         self._forgotten = 0
 
     def decide(self) -> Changes | None:
-        self.failed()
+        self._release()
         if self._topics.by_id(self._live.topic.id) is not self._live:
             return None
         draft = Draft(self._store)
@@ -199,10 +199,13 @@ class _Cleaning(Proposal[int]):
 
     def settled(self, receipt: Receipt | None) -> int:
         forgotten = self._forgotten
-        self.failed()
+        self._release()
         return forgotten
 
-    def failed(self) -> None:
+    def failed(self, error: Exception) -> None:
+        self._release()
+
+    def _release(self) -> None:
         self._forgotten = 0
         if self._window is not None:
             self._window.release()

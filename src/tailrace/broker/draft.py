@@ -29,14 +29,10 @@ class Draft:
             end = self._ends[partition] = self._store.next_offset(partition)
         return end
 
-    def take_offsets(self, partition: Partition, records: int) -> Offset:
-        """The offset of the first of so many records, which an append in this draft will fill."""
-        base = self.next_offset(partition)
-        self._ends[partition] = Offset(base + records)
-        return base
-
     def append(self, append: Append) -> None:
+        """An append at the next offset of its partition."""
         self._appends.append(append)
+        self._ends[append.partition] = Offset(append.base_offset + append.records)
 
     def holds(self, key: bytes) -> bool:
         """Whether the draft itself sets the key."""

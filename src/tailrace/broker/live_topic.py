@@ -17,6 +17,7 @@ class LiveTopic:
         "messages_out",
         "next_partition",
         "partitions",
+        "takes_batches_as_they_are",
         "topic",
         "trimmed_records",
     )
@@ -36,6 +37,7 @@ class LiveTopic:
     def become(self, topic: Topic, limits: Limits) -> None:
         self.topic = topic
         self.partitions = tuple(Partition(topic.id, number) for number in range(topic.partitions))
+        self.takes_batches_as_they_are = topic.settings.dedup is None and topic.settings.timestamps == "create"
         self.max_batch_bytes = topic.settings.max_message_bytes or limits.batch_bytes
 
     def partition(self, number: int) -> Partition:

@@ -4,12 +4,11 @@ For each producer and partition the store keeps the epoch and the last five batc
 append that it describes, and decisions are made on the latest view, so requests in flight see each other.
 """
 
+from collections.abc import Sequence
 from struct import Struct
-from typing import NamedTuple
 
 from tailrace.broker import keys
 from tailrace.broker.commit import Change, Committer, StillInFlight
-from tailrace.broker.draft import Draft
 from tailrace.model.changes import Changes, Receipt
 from tailrace.model.clock import Clock
 from tailrace.model.errors import (
@@ -27,23 +26,15 @@ REMEMBERED_BATCHES = 5
 """Kafka's clients have at most this many batches of a partition in flight."""
 
 _SEQUENCES = 1 << 31
+
+# A state is the epoch and the time of the last append, then the remembered batches, the newest last: base sequence, records
+# and base offset of each.
 _HEAD = Struct(">hQ")
 _BATCH = Struct(">iiq")
+_EPOCH_BYTES = 2
+
 _SCAN_KEYS = 1_000
 _EVICTED_SHARE = 10
-
-
-class SequencedBatch(NamedTuple):
-    base_sequence: int
-    records: int
-    base_offset: Offset
-
-
-class ProducerState(NamedTuple):
-    epoch: int
-    updated_ms: int
-    batches: tuple[SequencedBatch, ...]
-    """The newest last."""
 
 
 class Producers:
@@ -76,11 +67,8 @@ class Producers:
 
         return await self._committer.submit(Change(decide, settled))
 
-    def find_duplicate(self, draft: Draft, partition: Partition, header: BatchHeader) -> Offset | None:
-        """The offset of the batch if it is there already; else None, once the batch is known to be the next in sequence.
-
-        The partition's next offset must have been read into the draft before.
-        """
+    def find_duplicate(self, header: BatchHeader, state: bytes | None) -> Offset | None:
+        """The offset of the batch if its producer's state holds it; else None, once it is known to be the next in sequence."""
         producer_id, epoch, sequence = header.producer_id, header.producer_epoch, header.base_sequence
         if producer_id < 0 or epoch < 0 or sequence < 0:
             raise InvalidRequestError(
@@ -88,31 +76,27 @@ class Producers:
             )
         if producer_id >= self._next_id:
             raise UnknownProducerError(f"producer id {producer_id} was not given out by this server; ask for a new one")
-        key = keys.producer_key(partition, producer_id)
-        value = draft.latest(key)
-        if value is None:
-            if sequence != 0:
-                raise UnknownProducerError(
-                    f"nothing is known of producer {producer_id} here, and its sequence starts at {sequence}, not 0;"
-                    " ask for a new producer id"
-                )
-            return None
-        state = decode_state(value)
-        first = duplicate_of(state, header)
-        if first is None:
-            check_sequence(state, header)
-        elif not draft.holds(key) and not self._is_settled(key, header):
-            raise StillInFlight
-        return first
+        if state is not None:
+            return find_in_sequence(header, state)
+        if sequence != 0:
+            raise UnknownProducerError(
+                f"nothing is known of producer {producer_id} here, and its sequence starts at {sequence}, not 0;"
+                " ask for a new producer id"
+            )
+        return None
 
-    def remember(self, draft: Draft, partition: Partition, header: BatchHeader, base_offset: Offset) -> None:
-        """Put the batch into its producer's state."""
-        key = keys.producer_key(partition, header.producer_id)
-        value = draft.latest(key)
-        if value is None:
-            self._make_room(draft, partition)
-        state = decode_state(value) if value is not None else None
-        draft.put(key, encode_state(advanced(state, header, base_offset, self._clock.now_ms())))
+    def check_settled(self, key: bytes, header: BatchHeader) -> None:
+        """Only a batch that can't be lost any more makes another one a duplicate of it."""
+        state = self._store.get(key)
+        if state is None or _find_batch(header, state) is None:
+            raise StillInFlight
+
+    def puts_for(
+        self, key: bytes, partition: Partition, header: BatchHeader, state: bytes | None, base_offset: Offset
+    ) -> Sequence[tuple[bytes, bytes | None]]:
+        """What to put together with the batch, so that it is found when it comes again."""
+        advanced = (key, advance(header, state, base_offset, self._clock.now_ms()))
+        return (advanced,) if state is not None else (*self._make_room(partition), advanced)
 
     def forget_partition(self, partition: Partition) -> None:
         self._counts.pop(partition, None)
@@ -147,68 +131,61 @@ class Producers:
 
         return await self._committer.submit(Change(decide, lambda _: len(gone)))
 
-    def _is_settled(self, key: bytes, header: BatchHeader) -> bool:
-        value = self._store.get(key)
-        return value is not None and duplicate_of(decode_state(value), header) is not None
-
-    def _make_room(self, draft: Draft, partition: Partition) -> None:
+    def _make_room(self, partition: Partition) -> list[tuple[bytes, None]]:
+        """Count a new producer, and forget others if there are too many."""
         most = self._limits.producers_per_partition
         prefix = keys.producers_of_partition(partition)
         count = self._counts.get(partition)
         if count is None:
             count = len(self._store.range(prefix, limit=most + 1))
+        evicted: list[tuple[bytes, None]] = []
         if count >= most:
             there = sorted(self._store.range(prefix), key=lambda pair: _updated_ms(pair[1]))
             # A share of them at once, so that the search is not made for each newcomer.
-            evicted = there[: max(count + 1 - most, most // _EVICTED_SHARE)]
-            for key, _ in evicted:
-                draft.put(key, None)
+            evicted = [(key, None) for key, _ in there[: max(count + 1 - most, most // _EVICTED_SHARE)]]
             self.evicted += len(evicted)
-            count -= len(evicted)
-        self._counts[partition] = count + 1
+        self._counts[partition] = count - len(evicted) + 1
+        return evicted
 
 
-def duplicate_of(state: ProducerState, header: BatchHeader) -> Offset | None:
-    if state.epoch == header.producer_epoch:
-        for base_sequence, records, base_offset in state.batches:
-            if base_sequence == header.base_sequence and records == header.records:
-                return base_offset
-    return None
-
-
-def check_sequence(state: ProducerState, header: BatchHeader) -> None:
-    """Refuse a batch that is not the next one of its producer."""
-    if header.producer_epoch < state.epoch:
+def find_in_sequence(header: BatchHeader, state: bytes) -> Offset | None:
+    """The offset of the batch if it is one of the remembered ones; None if it is the next one; refused if it is neither."""
+    epoch: int = _HEAD.unpack_from(state)[0]
+    if header.producer_epoch < epoch:
         raise ProducerFencedError(
-            f"producer {header.producer_id} sent epoch {header.producer_epoch}, and epoch {state.epoch} has taken over"
+            f"producer {header.producer_id} sent epoch {header.producer_epoch}, and epoch {epoch} has taken over"
         )
-    if header.producer_epoch > state.epoch:
+    if header.producer_epoch > epoch:
         expected = 0
     else:
-        last = state.batches[-1]
-        expected = (last.base_sequence + last.records) % _SEQUENCES
-    if header.base_sequence != expected:
+        base_sequence, records, _ = _BATCH.unpack_from(state, len(state) - _BATCH.size)
+        expected = (base_sequence + records) % _SEQUENCES
+    if header.base_sequence == expected:
+        return None
+    first = _find_batch(header, state)
+    if first is None:
         raise OutOfOrderSequenceError(
             f"producer {header.producer_id}, epoch {header.producer_epoch}: the next sequence is {expected},"
             f" the batch has {header.base_sequence}"
         )
+    return first
 
 
-def advanced(state: ProducerState | None, header: BatchHeader, base_offset: Offset, now_ms: int) -> ProducerState:
-    batch = SequencedBatch(header.base_sequence, header.records, base_offset)
-    if state is None or state.epoch != header.producer_epoch:
-        return ProducerState(header.producer_epoch, now_ms, (batch,))
-    return ProducerState(state.epoch, now_ms, (*state.batches[1 - REMEMBERED_BATCHES :], batch))
+def advance(header: BatchHeader, state: bytes | None, base_offset: Offset, now_ms: int) -> bytes:
+    """The producer's state with this batch as its newest."""
+    batch = _BATCH.pack(header.base_sequence, header.records, base_offset)
+    head = _HEAD.pack(header.producer_epoch, now_ms)
+    if state is None or state[:_EPOCH_BYTES] != head[:_EPOCH_BYTES]:
+        return head + batch
+    return head + state[_HEAD.size :][-(REMEMBERED_BATCHES - 1) * _BATCH.size :] + batch
 
 
-def encode_state(state: ProducerState) -> bytes:
-    return _HEAD.pack(state.epoch, state.updated_ms) + b"".join([_BATCH.pack(*batch) for batch in state.batches])
-
-
-def decode_state(value: bytes) -> ProducerState:
-    epoch, updated_ms = _HEAD.unpack_from(value)
-    batches = tuple(map(SequencedBatch._make, _BATCH.iter_unpack(value[_HEAD.size :])))
-    return ProducerState(epoch, updated_ms, batches)
+def _find_batch(header: BatchHeader, state: bytes) -> Offset | None:
+    if _HEAD.unpack_from(state)[0] == header.producer_epoch:
+        for base_sequence, records, base_offset in _BATCH.iter_unpack(state[_HEAD.size :]):
+            if base_sequence == header.base_sequence and records == header.records:
+                return Offset(base_offset)
+    return None
 
 
 def _updated_ms(value: bytes) -> int:

@@ -105,7 +105,8 @@ class _PublishMessages(Proposal[list[Published]]):
         return sum(routed.message.size_bound for routed in self._routed)
 
     def decide(self) -> Changes | None:
-        self.failed()
+        if self._windows is not None:
+            self._windows.release()
         draft = Draft(self._intake.store)
         windows = self._windows = Windows(self._intake.dedup, draft)
         groups = self._find_places(draft, windows)
@@ -116,7 +117,7 @@ class _PublishMessages(Proposal[list[Published]]):
             self._groups = groups
             self._appends = [encoded for partition, indexes in groups.items() for encoded in self._encode(partition, indexes)]
         for _, append in self._appends:
-            draft.append(append._replace(base_offset=draft.take_offsets(append.partition, append.records)))
+            draft.append(append._replace(base_offset=draft.next_offset(append.partition)))
         self._mark_ms = self._snowflakes.due_mark()
         if self._mark_ms is not None:
             draft.put(keys.MESSAGE_ID_MARK, self._mark_ms.to_bytes(8))
@@ -149,7 +150,7 @@ class _PublishMessages(Proposal[list[Published]]):
             )
         return published
 
-    def failed(self) -> None:
+    def failed(self, error: Exception) -> None:
         if self._windows is not None:
             self._windows.release()
 
