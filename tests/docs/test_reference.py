@@ -1,20 +1,36 @@
 """Every limit, error, setting, metric, command-line flag and endpoint is in `docs/reference/`, and nothing else is."""
 
 import json
+import re
 from collections.abc import Iterator
 
 import msgspec
 import pytest
 import typer.main
+from litestar import Litestar
 
+from tailrace.broker.broker import Broker
+from tailrace.broker.settings import BrokerSettings
 from tailrace.cli.exits import Exit
 from tailrace.cli.main import build_app
 from tailrace.cli.settings import Configuration, ServerSection
+from tailrace.http.app import create_app
+from tailrace.http.health import ServerStatus
+from tailrace.http.messages import Consume, CreateTopic, Publish, SentHeader, SentMessage, StartTime
+from tailrace.model.clock import SystemClock
 from tailrace.model.errors import TailraceError
 from tailrace.model.limits import DEFAULT_LIMITS
+from tailrace.model.topic import TopicOptions
+from tailrace.store.memory import MemoryStore
 from tests.docs.tables import REFERENCE, named_rows
 
+CLOCK = SystemClock()
 COMMANDS = typer.main.get_command(build_app()).commands  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def app() -> Litestar:
+    return create_app(Broker(MemoryStore(), CLOCK), ServerStatus("fsync", CLOCK, lambda: None), DEFAULT_LIMITS)
 
 
 def test_every_limit_is_documented_with_its_default() -> None:
@@ -33,8 +49,9 @@ def test_every_error_is_documented_with_what_each_surface_answers() -> None:
 def test_every_setting_is_documented_with_its_default() -> None:
     documented = {name: cells[0] for name, cells in named_rows(REFERENCE / "configuration.md").items()}
     assert documented == {
-        f"server.{field.name}": "none" if field.default is None else f"`{json.dumps(field.default)}`"
-        for field in msgspec.structs.fields(ServerSection)
+        f"{section}.{field.name}": "none" if field.default is None else f"`{json.dumps(field.default)}`"
+        for section, shape in (("server", ServerSection), ("broker", BrokerSettings))
+        for field in msgspec.structs.fields(shape)
     }
 
 
@@ -50,6 +67,30 @@ def test_every_command_is_documented_with_its_flags(command: str) -> None:
     parameters = [name for parameter in COMMANDS[command].params for name in (parameter.opts[0], parameter.metavar) if name]
     assert [name for name in parameters if name.startswith("-") and f"`{name}" not in section] == []
     assert [name for name in parameters if name.isupper() and f"{name}`" not in section] == []
+
+
+def test_every_endpoint_is_documented(app: Litestar) -> None:
+    served = {f"{method} {route.path}" for route in app.routes for method in route.methods - {"OPTIONS"}}
+    text = (REFERENCE / "http.md").read_text()
+    assert {name for name in named_rows(REFERENCE / "http.md") if "/" in name} == served
+    assert [endpoint for endpoint in served if f"## `{endpoint}`" not in text and endpoint != "GET /metrics"] == []
+
+
+def test_every_field_of_a_body_is_documented() -> None:
+    text = (REFERENCE / "http.md").read_text()
+    bodies = (CreateTopic, TopicOptions, SentMessage, SentHeader, Publish, Consume, StartTime)
+    fields = {field.encode_name for body in bodies for field in msgspec.structs.fields(body)}
+    assert sorted(field for field in fields if not re.search(rf'[`"]{field}[`"]', text)) == []
+
+
+def test_every_metric_is_documented_with_its_type(app: Litestar) -> None:
+    registry = app.dependencies["registry"].dependency()
+    shown = {
+        f"{family.name}_total" if family.type == "counter" else family.name: family.type
+        for family in registry.collect()
+        if family.name.startswith("tailrace_")
+    }
+    assert {name: cells[0] for name, cells in named_rows(REFERENCE / "metrics.md").items()} == shown
 
 
 def test_every_exit_code_is_documented() -> None:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from tailrace.broker.settings import BrokerSettings
+from tailrace.broker.snowflake import MAX_NODE
 from tailrace.model.address import Address, parse_address
 from tailrace.model.errors import ConfigurationError
 from tailrace.model.limits import Limits
@@ -62,11 +63,9 @@ def read_configuration(file: Path) -> Configuration:
     try:
         _refuse_unknown(raw, Configuration, "")
         configuration = msgspec.convert(raw, Configuration)
+        _refuse_out_of_range(configuration)
     except (msgspec.ValidationError, ConfigurationError) as error:
         raise ConfigurationError(f"{file}: {error}") from error
-    for name, value in msgspec.structs.asdict(configuration.limits).items():
-        if value < 1:
-            raise ConfigurationError(f"{file}: limits.{name} is {value}; a limit is at least 1")
     return configuration
 
 
@@ -112,3 +111,14 @@ def _refuse_unknown(raw: Mapping[str, Any], known: type[msgspec.Struct], path: s
             raise ConfigurationError(f"unknown key {path}{name}; {hint}Known here: {', '.join(sorted(fields))}")
         if isinstance(value, dict) and isinstance(fields[name], type) and issubclass(fields[name], msgspec.Struct):
             _refuse_unknown(value, fields[name], f"{path}{name}.")
+
+
+def _refuse_out_of_range(configuration: Configuration) -> None:
+    sections = {"limits": configuration.limits, "broker": configuration.broker}
+    for section, values in sections.items():
+        for name, value in msgspec.structs.asdict(values).items():
+            if value < 1 and name != "node":
+                raise ConfigurationError(f"{section}.{name} is {value}; it must be at least 1")
+    node = configuration.broker.node
+    if not 0 <= node <= MAX_NODE:
+        raise ConfigurationError(f"broker.node is {node}; it must be from 0 to {MAX_NODE}")
