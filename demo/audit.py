@@ -35,7 +35,7 @@ def audit(history: History, found: Mapping[Place, Frame]) -> list[Finding]:
     survivors = history.in_doubt & present
     return [
         Finding(
-            "an acked record is there, at the offset that the ack named",
+            "acked records are where the ack said",
             f"{len(promised):,} records",
             sum(found.get(place) != frame for place, frame in promised.items()),
         ),
@@ -49,11 +49,11 @@ def audit(history: History, found: Mapping[Place, Frame]) -> list[Finding]:
             f"{len(present):,} frames",
             sum(copies[ORDERS][frame] != copies[PAYMENTS][frame] for frame in present),
         ),
-        Finding("records of a writer are in the order of its sends", f"{len(known):,} sends", _steps_back(found)),
+        Finding("each writer's records are in order", f"{len(known):,} sends", _steps_back(found)),
         Finding("offsets have no gap", f"{2 * PARTITIONS} partitions", _gaps(found)),
         Finding(
             "nothing is there that was not sent",
-            f"{len(survivors)} of {len(history.in_doubt)} unanswered sends made it",
+            f"{len(survivors)} of {len(history.in_doubt)} unanswered made it",
             len(present - known),
         ),
     ]

@@ -38,5 +38,7 @@ def test_the_tour_works_when_pasted(tmp_path: Path) -> None:
     assert "urn:tailrace:error" not in said
     assert said.count(" is ready at ") == 2
     assert '"value":{"order": 1, "paid": true}' in said
-    assert "tailrace_commit_seconds_count" in said
+    assert '"value":{"order": 2, "paid": true}' in said
+    assert 'tailrace_messages_in_total{topic="shop.payments"} 1.0' in said
+    assert "append  shop.orders[2]  offsets 0 to 0" in said
     assert "all good" in said
