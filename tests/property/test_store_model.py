@@ -1,5 +1,8 @@
 """Any sequence of commits, trims, drops, checkpoints, cleaner runs, reopenings and crashes leaves what the model says."""
 
+import shutil
+import tempfile
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -7,27 +10,32 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tailrace.log.log import Durability
 from tailrace.model.changes import Append, Changes
 from tailrace.model.errors import OffsetOutOfRangeError, SequencingError, TailraceError, UnknownPartitionError
 from tailrace.model.ids import Cursor, Offset, Partition, TopicId
+from tailrace.model.limits import Limits
 from tailrace.store.contract import Commit, Store
+from tailrace.store.embedded import EmbeddedStore
 from tailrace.store.memory import MemoryStore
 from tests.property.store_model import StoreModel
 from tests.support.batches import append, append_timed
+from tests.support.folders import copy_as_killed, segment_files
 from tests.support.observed import observe
+from tests.support.stores import SMALL_PIECES
 
 keys = st.tuples(st.sampled_from([b"a/", b"a", b"b/", b"\xff"]), st.binary(max_size=2)).map(b"".join)
 puts = st.lists(st.tuples(keys, st.none() | st.binary(max_size=40)), max_size=4)
 prefixes = st.lists(st.sampled_from([b"a/", b"a", b"b/", b"\xff"]), max_size=1)
 values = st.integers(0, 700).map(lambda size: bytes([size % 251]) * size)
 records = st.lists(st.tuples(st.integers(0, 2_000), values), min_size=1, max_size=4)
-read_bytes = st.sampled_from([1, 300, 2_000, 1 << 20])
 
 
 class StoreMachine(RuleBasedStateMachine):
     """Drives a store and the model with the same commits and compares all that can be seen after each step."""
 
     store: Store
+    read_bytes: ClassVar[int] = 1_500
 
     def __init__(self) -> None:
         super().__init__()
@@ -164,8 +172,6 @@ class StoreMachine(RuleBasedStateMachine):
         stamps = [batch.hlc for batch in seen.scanned]
         assert stamps == sorted(stamps)
 
-    read_bytes: ClassVar[int] = 1_500
-
     def teardown(self) -> None:
         if hasattr(self, "store"):
             self.store.close()
@@ -177,5 +183,63 @@ class MemoryMachine(StoreMachine):
         self.store = MemoryStore()
 
 
+class EmbeddedMachine(StoreMachine):
+    """The same on disk: with pieces so small that segments roll, checkpoints come due and the cleaner finds work."""
+
+    durability: ClassVar[Durability] = "fsync"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.home = Path(tempfile.mkdtemp(prefix="tailrace-model-"))
+        self.crashes = 0
+        self.store = self.open()
+
+    @property
+    def folder(self) -> Path:
+        return self.home / f"after-{self.crashes}"
+
+    def open(self) -> EmbeddedStore:
+        return EmbeddedStore.open(
+            self.folder, durability=self.durability, limits=Limits(tail_cache_bytes=6_000), options=SMALL_PIECES
+        )
+
+    @rule()
+    def checkpoint(self) -> None:
+        self.store.checkpoint()
+
+    @rule()
+    def clean(self) -> None:
+        self.store.clean()
+
+    @rule()
+    def reopen(self) -> None:
+        self.store.close()
+        self.store = self.open()
+
+    @rule(garbage=st.binary(max_size=80))
+    def crash(self, garbage: bytes) -> None:
+        """Go on with a copy of the folder as it is, behind whose last frame a torn write may stand."""
+        copy = self.home / f"after-{self.crashes + 1}"
+        copy_as_killed(self.folder, copy)
+        self.store.close()
+        shutil.rmtree(self.folder)
+        self.crashes += 1
+        with segment_files(self.folder)[-1].open("ab") as active:
+            active.write(garbage)
+        self.store = self.open()
+
+    def teardown(self) -> None:
+        super().teardown()
+        shutil.rmtree(self.home)
+
+
+class RelaxedMachine(EmbeddedMachine):
+    durability = "relaxed"
+
+
 TestMemoryStore = MemoryMachine.TestCase
 TestMemoryStore.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestEmbeddedStore = EmbeddedMachine.TestCase
+TestEmbeddedStore.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestRelaxedEmbeddedStore = RelaxedMachine.TestCase
+TestRelaxedEmbeddedStore.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)

@@ -48,7 +48,7 @@ class Verdict(NamedTuple):
         return {violation.rule for violation in self.violations}
 
     def __str__(self) -> str:
-        return "\n".join(f"{rule}: {text}" for rule, text in self.violations[:20]) or "nothing is wrong"
+        return "\n".join(f"{rule}: {text}" for rule, text in self.violations[:12]) or "nothing is wrong"
 
 
 def judge(history: History, seen: Observed, *, may_lose_tail: bool = False) -> Verdict:

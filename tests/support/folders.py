@@ -1,0 +1,66 @@
+"""Data folders as a crash leaves them."""
+
+import shutil
+import time
+from pathlib import Path
+
+from tailrace.log.frame import Frame, read_frame
+from tailrace.log.segment import HEADER_BYTES
+
+_ATTEMPTS = 100
+_SEAL_SECONDS = 10.0
+
+
+def copy_as_killed(folder: Path, target: Path) -> None:
+    """Copy the folder of an open store: what a kill at this moment would leave.
+
+    Files are copied one after the other, so the copy only counts if none of them changed meanwhile.
+    """
+    for _ in range(_ATTEMPTS):
+        before = _listing(folder)
+        try:
+            shutil.copytree(folder, target)
+        except (FileNotFoundError, shutil.Error):
+            pass  # removed while it was copied: the listing has changed
+        else:
+            if _listing(folder) == before:
+                return
+        shutil.rmtree(target, ignore_errors=True)
+    raise AssertionError(f"{folder} does not come to rest")
+
+
+def segment_files(folder: Path) -> list[Path]:
+    """The log's segments in order, the active one last."""
+    return sorted((folder / "log").glob("*.seg"))
+
+
+def frames_of(segment: Path) -> list[Frame]:
+    """The frames of a sound segment that was never cleaned, in order."""
+    base = int(segment.name.partition("-")[0])
+    data = memoryview(segment.read_bytes())
+    at = HEADER_BYTES
+    found = []
+    while at < len(data):
+        found.append(read_frame(data, at, base + at))
+        at += found[-1].size
+    return found
+
+
+def wait_until_sealed(folder: Path) -> Frame:
+    """An idle store soon says in its log that all before is durable; that frame."""
+    deadline = time.monotonic() + _SEAL_SECONDS
+    while time.monotonic() < deadline:
+        frames = frames_of(segment_files(folder)[-1])
+        if frames and frames[-1].is_seal:
+            return frames[-1]
+        time.sleep(0.005)
+    raise AssertionError(f"{folder} was not sealed within {_SEAL_SECONDS} s")
+
+
+def _listing(folder: Path) -> list[tuple[str, int, int, int]]:
+    found = []
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            stat = path.stat()
+            found.append((str(path.relative_to(folder)), stat.st_ino, stat.st_size, stat.st_mtime_ns))
+    return found

@@ -1,0 +1,58 @@
+"""A disk that loses power: an ext4 file system in a file, copied while its owner is frozen.
+
+What the owner has not synced is still in the page cache of the mounted file system and not in the file, so the copy holds
+exactly what a power cut would leave. Needs the right to mount.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+IMAGE_BYTES = 64 << 20
+
+
+def why_no_mounts() -> str | None:
+    """Why there can be no power cuts on this machine, if so."""
+    if os.geteuid() != 0:
+        return "power cuts need root, to mount an image"
+    for tool in ("mkfs.ext4", "mount", "umount"):
+        if shutil.which(tool) is None:
+            return f"power cuts need {tool}"
+    return None
+
+
+def make_image(path: Path, size: int = IMAGE_BYTES) -> Path:
+    with path.open("wb") as image:
+        image.truncate(size)
+    subprocess.run(["mkfs.ext4", "-q", "-F", str(path)], check=True)
+    return path
+
+
+@contextmanager
+def mounted(image: Path, at: Path) -> Iterator[Path]:
+    at.mkdir()
+    subprocess.run(["mount", "-o", "loop", str(image), str(at)], check=True)
+    try:
+        yield at
+    finally:
+        subprocess.run(["umount", str(at)], check=True)
+
+
+@contextmanager
+def small_disk(at: Path, size: int) -> Iterator[Path]:
+    """A file system in memory that is soon full."""
+    at.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(at)], check=True)
+    try:
+        yield at
+    finally:
+        subprocess.run(["umount", str(at)], check=True)
+
+
+def cut_power(image: Path, copy: Path) -> Path:
+    """What the disk holds now. Nothing is synced first; whoever writes to it must stand still."""
+    subprocess.run(["cp", "--sparse=always", str(image), str(copy)], check=True)
+    return copy
