@@ -35,6 +35,8 @@ class Ready(NamedTuple):
 
 
 class Server:
+    """A server from its start to its end. `on_ready` is called once requests are taken, `on_stop` when a stop begins."""
+
     def __init__(
         self,
         *,
@@ -70,7 +72,8 @@ class Server:
 
             opened = await opening
             try:
-                await self._serve(opened, bound)
+                if not self._stopping.is_set():
+                    await self._serve(opened, bound)
             finally:
                 await loop.run_in_executor(None, opened.store.close)
         return self._failure
