@@ -1,0 +1,110 @@
+"""`tailrace fsck` and `tailrace dump` on a folder that a real server has written."""
+
+import base64
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.integration.topics import create, publish
+from tests.support.server import ServerProcess
+
+
+def tailrace(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tailrace", *map(str, arguments)], capture_output=True, text=True, timeout=30, check=False
+    )
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    """Every file but the lock, which names its holder."""
+    return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file() and file != folder / "LOCK"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two topics and three frames of records, written by a server that ended well."""
+    with ServerProcess(tmp_path / "data") as server:
+        create(server.url, "orders")
+        create(server.url, "payments")
+        publish(server.url, "orders", {"order": 1}, {"order": 2})
+        publish(server.url, "payments", {"paid": 1})
+        message = {"topic": "orders", "value_base64": base64.b64encode(b"\x1b[2J clears a terminal").decode()}
+        httpx.post(f"{server.url}/api/topics/publish", json={"messages": [message]}).raise_for_status()
+        assert server.terminate() == 0
+    return tmp_path / "data"
+
+
+def test_fsck_of_a_good_folder_says_so_and_changes_nothing(folder: Path) -> None:
+    before = contents(folder)
+    ended = tailrace("fsck", folder)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith(f"{folder}: all good (segments 1, frames ")
+    assert "records 4" in ended.stdout
+    assert contents(folder) == before
+
+
+def test_fsck_names_a_changed_byte_and_exits_with_one(folder: Path) -> None:
+    (segment,) = (folder / "log").iterdir()
+    data = bytearray(segment.read_bytes())
+    data[data.index(b'{"order":2}')] ^= 1
+    segment.write_bytes(data)
+    ended = tailrace("fsck", folder)
+    assert (ended.returncode, ended.stderr) == (1, "")
+    assert f"wrong: {segment.name}, position " in ended.stdout
+
+
+def test_a_server_does_not_start_on_a_damaged_folder(folder: Path) -> None:
+    (segment,) = (folder / "log").iterdir()
+    segment.write_bytes(segment.read_bytes()[:-200])
+    ended = tailrace("serve", "--data", folder, "--http", "127.0.0.1:0")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.startswith("tailrace: ")
+    assert ended.stderr.count("\n") == 1
+
+
+def test_fsck_of_a_folder_in_use_gets_one_clear_line(server: ServerProcess) -> None:
+    ended = tailrace("fsck", server.folder)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.startswith("tailrace: ")
+    assert str(server.folder) in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["fsck", "dump"])
+def test_what_is_no_data_folder_gets_one_clear_line(tmp_path: Path, command: str) -> None:
+    ended = tailrace(command, tmp_path)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == f"tailrace: {tmp_path} is not a data folder: it has no 'log' in it\n"
+
+
+def test_dump_shows_frames_by_topic_and_offset(folder: Path) -> None:
+    lines = tailrace("dump", folder).stdout.splitlines()
+    assert "  create  orders with 1 partitions" in lines
+    assert [line.split("  cursors")[0] for line in lines if line.startswith("  append")] == [
+        "  append  orders[0]  offsets 0 to 1",
+        "  append  payments[0]  offsets 0 to 0",
+        "  append  orders[0]  offsets 2 to 2",
+    ]
+
+
+def test_dump_shows_records_and_keeps_the_terminal_safe(folder: Path) -> None:
+    shown = tailrace("dump", folder, "--records").stdout
+    assert '{"order":1}' in shown
+    assert "clears a terminal" in shown
+    assert "\x1b" not in shown
+
+
+def test_dump_begins_at_a_cursor_and_stops_at_its_limit(folder: Path) -> None:
+    lines = tailrace("dump", folder, "--from", 2, "--limit", 1).stdout.splitlines()
+    assert lines[0].startswith("cursor 2  position ")
+    assert [line for line in lines if line.startswith("cursor ")] == lines[:1]
+    assert lines[1].startswith("  append  payments[0]  offsets 0 to 0  cursors 2 to 2")
+
+
+def test_dump_works_beside_a_running_server(server: ServerProcess) -> None:
+    create(server.url, "orders")
+    publish(server.url, "orders", "here")
+    assert '"here"' in tailrace("dump", server.folder, "--records").stdout
