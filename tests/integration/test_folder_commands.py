@@ -1,6 +1,7 @@
 """`tailrace fsck` and `tailrace dump` on a folder that a real server has written."""
 
 import base64
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,10 +24,11 @@ def contents(folder: Path) -> dict[Path, bytes]:
     return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file() and file != folder / "LOCK"}
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two topics and three frames of records, written by a server that ended well."""
-    with ServerProcess(tmp_path / "data") as server:
+    folder = tmp_path_factory.mktemp("written") / "data"
+    with ServerProcess(folder) as server:
         create(server.url, "orders")
         create(server.url, "payments")
         publish(server.url, "orders", {"order": 1}, {"order": 2})
@@ -34,7 +36,13 @@ def folder(tmp_path: Path) -> Path:
         message = {"topic": "orders", "value_base64": base64.b64encode(b"\x1b[2J clears a terminal").decode()}
         httpx.post(f"{server.url}/api/topics/publish", json={"messages": [message]}).raise_for_status()
         assert server.terminate() == 0
-    return tmp_path / "data"
+    return folder
+
+
+@pytest.fixture
+def folder(written: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be damaged at will."""
+    return Path(shutil.copytree(written, tmp_path / "data"))
 
 
 def test_fsck_of_a_good_folder_says_so_and_changes_nothing(folder: Path) -> None:
