@@ -126,7 +126,7 @@ class Committer:
         proposal.committer = self
         future = proposal.future = self._loop.create_future()
         if self._closed:
-            future.set_exception(_closed())
+            self._refuse(proposal, _closed())
         elif self._waiting or not self._attempt(proposal):
             self._wait_for_room(proposal)
         return future

@@ -1,0 +1,152 @@
+"""A broker on a store in memory, and a store that settles commits only when it is told to."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tailrace.broker.broker import Broker
+from tailrace.broker.settings import BrokerSettings
+from tailrace.model.changes import Bounds, Changes, Fetched, Receipt
+from tailrace.model.clock import Clock, HybridClock
+from tailrace.model.errors import OverloadedError, StorageFullError
+from tailrace.model.ids import Cursor, Offset, Partition
+from tailrace.model.limits import DEFAULT_LIMITS, Limits
+from tailrace.model.record import Appended, RawBatch, Record
+from tailrace.model.topic import TopicOptions
+from tailrace.store.contract import Store
+from tailrace.store.memory import MemoryStore
+from tailrace.store.sequencer import Done, PendingCommit, Sequencer
+from tailrace.wire.records import encode_batch
+from tests.support.clocks import ManualClock
+
+NEVER = BrokerSettings(retention_interval_seconds=10**6, dedup_interval_seconds=10**6, producer_interval_seconds=10**6)
+"""Background jobs run only when a test calls them."""
+
+
+@asynccontextmanager
+async def running_broker(
+    store: Store | None = None,
+    clock: Clock | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    settings: BrokerSettings = NEVER,
+) -> AsyncIterator[Broker]:
+    clock = clock or ManualClock()
+    broker = Broker(store or MemoryStore(clock, limits), clock, limits, settings)
+    await broker.start()
+    try:
+        yield broker
+    finally:
+        if isinstance(store, GatedStore):
+            store.open_gate()
+        await broker.close()
+
+
+class GatedStore(MemoryStore):
+    """Sequences commits at once, and settles or fails them when the test says so. Open until `close_gate`."""
+
+    def __init__(self, clock: Clock | None = None, limits: Limits = DEFAULT_LIMITS) -> None:
+        clock = clock or ManualClock()
+        super().__init__(clock, limits)
+        self._gated = Sequencer(HybridClock(clock), limits, {}, Cursor(0))
+        self._is_open = True
+        self.in_flight: list[PendingCommit] = []
+        self.room = 1_000_000
+        """Commits that may be in flight."""
+        self.cold = False
+
+    def submit(self, changes: Changes, done: Done) -> PendingCommit:
+        if len(self.in_flight) >= self.room:
+            raise OverloadedError("the gate is closed and the room is full")
+        commit = self._gated.admit(changes, done)
+        self.in_flight.append(commit)
+        if self._is_open:
+            self.settle()
+        return commit
+
+    def commit(self, changes: Changes) -> Receipt:
+        return self.submit(changes, lambda _: None).receipt
+
+    def latest(self, key: bytes) -> bytes | None:
+        known, value = self._gated.latest(key)
+        return value if known else self.get(key)
+
+    def next_offset(self, partition: Partition) -> Offset:
+        return self._gated.next_offset(partition)
+
+    def is_hot(self, partition: Partition, offset: Offset) -> bool:
+        return not self.cold
+
+    def close_gate(self) -> None:
+        self._is_open = False
+
+    def open_gate(self) -> None:
+        self._is_open = True
+        self.room = 1_000_000
+        self.settle()
+
+    def settle(self, count: int | None = None) -> None:
+        """Make the oldest commits in flight durable."""
+        settled, self.in_flight = self.in_flight[:count], self.in_flight[len(self.in_flight[:count]) :]
+        for commit in settled:
+            super().submit(commit.changes, lambda _: None)
+            self._gated.settle((commit,))
+        for commit in settled:
+            commit.done(commit)
+
+    def fail(self) -> None:
+        """Everything in flight comes to nothing, as when the disk is full."""
+        failed, self.in_flight = self.in_flight, []
+        ends = {partition: self.bounds(partition).end for partition in self.partitions()}
+        self._gated.reset(ends, self.end_cursor())
+        for commit in failed:
+            commit.error = StorageFullError("the disk is full")
+            commit.done(commit)
+
+
+class CountingStore(MemoryStore):
+    """Counts what is read from it."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        super().__init__(clock)
+        self.fetches = 0
+
+    def fetch(self, partition: Partition, offset: Offset, max_bytes: int) -> Fetched:
+        self.fetches += 1
+        return super().fetch(partition, offset, max_bytes)
+
+
+def raw(topic: str, partition: int, *values: bytes, timestamp: int | None = None, **producer: int) -> RawBatch:
+    """A batch of these values, with the fields of a producer if they are given."""
+    at = ManualClock().now_ms() if timestamp is None else timestamp
+    return RawBatch(topic, partition, encode_batch([Record(None, value, (), at) for value in values], **producer))
+
+
+async def append(broker: Broker, *batches: RawBatch) -> Appended:
+    """Append and expect no refusal; the answer for the first batch."""
+    outcomes = await broker.append(batches)
+    for outcome in outcomes:
+        if isinstance(outcome, Exception):
+            raise outcome
+    first = outcomes[0]
+    assert isinstance(first, Appended)
+    return first
+
+
+async def values_in(broker: Broker, topic: str, partition: int = 0) -> list[bytes | None]:
+    """All values of a partition, from its start on."""
+    store = broker._store
+    start, end = bounds_of(broker, topic, partition)
+    found: list[bytes | None] = []
+    while start < end:
+        read = await broker.read(topic, partition, start, max_records=1000)
+        found += [record.value for record in read.records]
+        start = read.next_offset
+    assert store.bounds(broker.topics.get(topic).partition(partition)).end == end
+    return found
+
+
+def bounds_of(broker: Broker, topic: str, partition: int = 0) -> Bounds:
+    return broker._store.bounds(broker.topics.get(topic).partition(partition))
+
+
+def options(**given: object) -> TopicOptions:
+    return TopicOptions(**given)  # type: ignore[arg-type]

@@ -1,0 +1,288 @@
+import asyncio
+
+import pytest
+
+from tailrace.model.errors import (
+    CorruptBatchError,
+    InvalidRequestError,
+    InvalidTimestampError,
+    LimitExceededError,
+    MessageTooLargeError,
+    OverloadedError,
+    StorageFullError,
+    TailraceError,
+    UnknownPartitionError,
+    UnknownTopicError,
+    UnsupportedBatchError,
+    UnsupportedCodecError,
+)
+from tailrace.model.limits import Limits
+from tailrace.model.record import Appended, RawBatch, Record
+from tailrace.store.memory import MemoryStore
+from tailrace.wire.batch import CHECKED_FROM, read_header
+from tailrace.wire.codecs import Codec
+from tailrace.wire.records import encode_batch
+from tests.support.aio import on_loop, turns
+from tests.support.brokers import GatedStore, append, bounds_of, options, raw, running_broker, values_in
+from tests.support.clocks import ManualClock
+from tests.unit.wire.test_records import resealed
+
+NOW = ManualClock().now_ms()
+
+
+def with_attributes(attributes: int) -> bytearray:
+    batch = encode_batch([Record(None, b"v", (), NOW)])
+    batch[CHECKED_FROM + 1] = attributes
+    return resealed(batch)
+
+
+@on_loop
+async def test_a_batch_gets_the_next_offsets_and_a_place_in_the_whole_log() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("a", 2)
+        assert await append(broker, raw("a", 0, b"1", b"2")) == Appended(0, 0, -1, 0)
+        assert await append(broker, raw("a", 1, b"3")) == Appended(0, 2, -1, 0)
+        assert await append(broker, raw("a", 0, b"4")) == Appended(2, 3, -1, 0)
+        assert await values_in(broker, "a", 0) == [b"1", b"2", b"4"]
+        assert broker.end_cursor() == 4
+
+
+@on_loop
+async def test_batches_are_stored_as_they_came_but_for_their_offset() -> None:
+    store = MemoryStore()
+    async with running_broker(store) as broker:
+        await broker.topics.create("t")
+        await append(broker, raw("t", 0, b"first"))
+        sent = bytes(encode_batch([Record(b"k", b"v", [("h", b"x")], NOW)], codec=Codec.ZSTD))
+        await append(broker, RawBatch("t", 0, sent))
+        stored = bytes(store.fetch(broker.topics.get("t").partition(0), 1, 1000).batches[0])
+        assert stored[16:] == sent[16:]
+        assert read_header(stored).base_offset == 1
+
+
+@on_loop
+async def test_appends_of_one_turn_of_the_loop_share_a_commit_and_keep_their_order() -> None:
+    store = MemoryStore()
+    async with running_broker(store) as broker:
+        await broker.topics.create("t", 2)
+        commits = store.stats().commits
+        outcomes = await asyncio.gather(*(broker.append([raw("t", number % 2, b"%d" % number)]) for number in range(100)))
+        assert store.stats().commits == commits + 1
+        assert [outcome.base_offset for (outcome,) in outcomes] == [number // 2 for number in range(100)]
+        assert [outcome.cursor for (outcome,) in outcomes] == list(range(100))
+        assert await values_in(broker, "t", 1) == [b"%d" % number for number in range(1, 100, 2)]
+
+
+@on_loop
+async def test_a_shared_commit_is_bounded_in_bytes_and_batches() -> None:
+    store = MemoryStore()
+    async with running_broker(store) as broker:
+        await broker.topics.create("t")
+        commits = store.stats().commits
+        await asyncio.gather(*(broker.append([raw("t", 0, bytes(300_000))]) for _ in range(8)))
+        assert store.stats().commits == commits + 2
+        await asyncio.gather(*(broker.append([raw("t", 0, b"")]) for _ in range(2_500)))
+        assert store.stats().commits == commits + 5
+
+
+@on_loop
+async def test_in_a_shared_commit_each_batch_is_judged_for_itself() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("t")
+        good, bad, unknown = await asyncio.gather(
+            broker.append([raw("t", 0, b"good")]),
+            broker.append([raw("t", 0, b"bad", producer_id=99, producer_epoch=0, base_sequence=0)]),
+            broker.append([raw("nowhere", 0, b"?")]),
+        )
+        assert good == [Appended(0, 0, -1, 0)]
+        assert isinstance(bad[0], TailraceError)
+        assert isinstance(unknown[0], UnknownTopicError)
+
+
+@on_loop
+async def test_batches_of_one_request_share_a_commit_and_are_judged_each_for_itself() -> None:
+    store = MemoryStore()
+    async with running_broker(store) as broker:
+        await broker.topics.create("a", 2)
+        await broker.topics.create("b")
+        commits = store.stats().commits
+        outcomes = await broker.append(
+            [raw("a", 0, b"1"), raw("a", 7, b"x"), raw("b", 0, b"2", b"3"), RawBatch("a", 1, b"junk"), raw("a", 0, b"4")]
+        )
+        assert store.stats().commits == commits + 1
+        assert outcomes[0] == Appended(0, 0, -1, 0)
+        assert isinstance(outcomes[1], UnknownPartitionError)
+        assert outcomes[2] == Appended(0, 1, -1, 0)
+        assert isinstance(outcomes[3], CorruptBatchError)
+        assert outcomes[4] == Appended(1, 3, -1, 0)
+        assert await values_in(broker, "a", 0) == [b"1", b"4"]
+
+
+@on_loop
+async def test_a_request_without_batches_is_answered() -> None:
+    async with running_broker() as broker:
+        assert await broker.append([]) == []
+
+
+@pytest.mark.parametrize(
+    ("batch", "error", "reason"),
+    [
+        (b"", CorruptBatchError, "at least 61 bytes"),
+        (b"\0" * 100, UnsupportedBatchError, "format 0"),
+        (bytes(encode_batch([Record(None, b"v", (), NOW)]))[:-1], CorruptBatchError, "says that it has"),
+        (bytes(encode_batch([Record(None, b"v", (), NOW)])).replace(b"v", b"w"), CorruptBatchError, "checksum"),
+        (with_attributes(0x20), InvalidRequestError, "control batches"),
+        (with_attributes(0x10), UnsupportedBatchError, "transactional"),
+        (with_attributes(0x08), InvalidTimestampError, "append time"),
+        (with_attributes(0x05), UnsupportedCodecError, "compression 5"),
+        (encode_batch([Record(None, b"v", (), NOW + 3_600_001)]), InvalidTimestampError, "timestamp_ahead_ms"),
+        (encode_batch([Record(None, bytes(2_000_000), (), NOW)]), MessageTooLargeError, "batch_bytes 1114112"),
+    ],
+)
+@on_loop
+async def test_bad_batches_are_refused_with_the_reason_and_change_nothing(
+    batch: bytes, error: type[TailraceError], reason: str
+) -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("t")
+        (outcome,) = await broker.append([RawBatch("t", 0, batch)])
+        assert isinstance(outcome, error)
+        assert reason in str(outcome)
+        assert bounds_of(broker, "t") == (0, 0)
+        assert broker.topics.get("t").messages_in == 0
+
+
+@on_loop
+async def test_a_topic_can_take_smaller_batches_than_the_server() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("t", options=options(max_message_bytes=200))
+        await append(broker, raw("t", 0, b"v" * 100))
+        with pytest.raises(MessageTooLargeError, match="max_message_bytes 200"):
+            await append(broker, raw("t", 0, b"v" * 200))
+
+
+@on_loop
+async def test_records_of_a_batch_are_limited() -> None:
+    async with running_broker(limits=Limits(batch_records=2)) as broker:
+        await broker.topics.create("t")
+        with pytest.raises(LimitExceededError, match="batch_records"):
+            await append(broker, raw("t", 0, b"1", b"2", b"3"))
+
+
+@on_loop
+async def test_a_topic_can_stamp_records_with_the_time_of_their_append() -> None:
+    clock = ManualClock()
+    async with running_broker(clock=clock) as broker:
+        await broker.topics.create("t", options=options(timestamps="append"))
+        clock.advance(5_000)
+        appended = await append(broker, raw("t", 0, b"1", b"2", timestamp=NOW - 77))
+        assert appended == Appended(0, 0, NOW + 5_000, 0)
+        read = await broker.read("t", 0, 0, max_records=10)
+        assert [record.timestamp for record in read.records] == [NOW + 5_000] * 2
+
+
+@on_loop
+async def test_records_without_a_time_are_found_and_kept_by_the_time_of_their_append() -> None:
+    store = MemoryStore()
+    async with running_broker(store) as broker:
+        await broker.topics.create("t")
+        await append(broker, raw("t", 0, b"v", timestamp=-1))
+        partition = broker.topics.get("t").partition(0)
+        assert store.batch_for_time(partition, NOW) == 0
+        assert store.batch_for_time(partition, NOW + 1) is None
+
+
+@on_loop
+async def test_no_answer_comes_before_the_batch_is_durable() -> None:
+    store = GatedStore()
+    async with running_broker(store) as broker:
+        await broker.topics.create("t")
+        store.close_gate()
+        appending = broker.append([raw("t", 0, b"v")])
+        await turns()
+        assert not appending.done()
+        assert broker.topics.get("t").messages_in == 0
+        store.settle()
+        assert await appending == [Appended(0, 0, -1, 0)]
+
+
+@on_loop
+async def test_a_failed_commit_fails_all_who_shared_it_and_the_offsets_are_given_again() -> None:
+    store = GatedStore()
+    async with running_broker(store) as broker:
+        await broker.topics.create("t")
+        store.close_gate()
+        failing = [broker.append([raw("t", 0, b"lost")]) for _ in range(3)]
+        await turns()
+        store.fail()
+        for future in failing:
+            with pytest.raises(StorageFullError):
+                await future
+        store.open_gate()
+        assert (await append(broker, raw("t", 0, b"kept"))).base_offset == 0
+        assert await values_in(broker, "t") == [b"kept"]
+        assert broker.topics.get("t").messages_in == 1
+
+
+@on_loop
+async def test_batches_decided_after_their_topic_is_gone_are_refused_and_others_are_not() -> None:
+    store = GatedStore()
+    async with running_broker(store) as broker:
+        await broker.topics.create("gone")
+        await broker.topics.create("stays")
+        store.close_gate()
+        store.room = 1
+        blocker = broker.append([raw("stays", 0, b"0")])
+        await turns()
+        deleting = asyncio.ensure_future(broker.topics.delete("gone"))
+        await turns()
+        late = asyncio.gather(broker.append([raw("gone", 0, b"x")]), broker.append([raw("stays", 0, b"1")]))
+        await turns()
+        store.open_gate()
+        await blocker
+        await deleting
+        refused, taken = await late
+        assert isinstance(refused[0], UnknownTopicError)
+        assert taken[0].base_offset == 1
+
+
+@on_loop
+async def test_with_no_room_the_publisher_waits_and_nothing_is_dropped() -> None:
+    store = GatedStore()
+    async with running_broker(store) as broker:
+        await broker.topics.create("t")
+        store.close_gate()
+        store.room = 1
+        first = broker.append([raw("t", 0, b"1")])
+        await turns()
+        second = broker.append([raw("t", 0, b"2")])
+        await turns()
+        assert not second.done()
+        store.settle(1)
+        await first
+        store.settle()
+        await second
+        assert await values_in(broker, "t") == [b"1", b"2"]
+
+
+@on_loop
+async def test_with_no_room_for_long_the_publisher_is_told_to_come_again() -> None:
+    store = GatedStore()
+    async with running_broker(store, limits=Limits(publish_wait_ms=20)) as broker:
+        await broker.topics.create("t")
+        store.close_gate()
+        store.room = 0
+        with pytest.raises(OverloadedError, match="publish_wait_ms"):
+            await broker.append([raw("t", 0, b"1")])
+        store.open_gate()
+        assert await values_in(broker, "t") == []
+
+
+@on_loop
+async def test_what_came_in_is_counted_by_topic() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("t")
+        batch = raw("t", 0, b"1", b"2", b"3")
+        await append(broker, batch)
+        live = broker.topics.get("t")
+        assert (live.messages_in, live.bytes_in) == (3, len(batch.batch))
