@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from typing import NoReturn
 
 from tailrace.log.options import LogOptions
 from tailrace.model.errors import StorageFailedError, StorageFullError, StoreClosedError, TailraceError
@@ -115,7 +116,7 @@ def say(event: Event) -> None:
     os.write(sys.stdout.fileno(), encode_event(event))
 
 
-def fail(error: TailraceError) -> None:
+def fail(error: TailraceError) -> NoReturn:
     """As a server does when its store has failed: one line, and the end."""
     os.write(sys.stderr.fileno(), f"tailrace: {error}\n".encode())
     os._exit(FAILED_EXIT)
@@ -137,13 +138,18 @@ def main() -> None:
     args = parser.parse_args()
     if args.mutant:
         MUTANTS[args.mutant]()
-    store = EmbeddedStore.open(
-        args.folder,
-        durability=args.durability,
-        limits=Limits(min_free_bytes=args.min_free_bytes, tail_cache_bytes=32 * 1024),
-        on_failure=fail,
-        options=LogOptions(segment_bytes=args.segment_bytes, checkpoint_bytes=2 * args.segment_bytes, checkpoint_batches=40),
-    )
+    try:
+        store = EmbeddedStore.open(
+            args.folder,
+            durability=args.durability,
+            limits=Limits(min_free_bytes=args.min_free_bytes, tail_cache_bytes=32 * 1024),
+            on_failure=fail,
+            options=LogOptions(
+                segment_bytes=args.segment_bytes, checkpoint_bytes=2 * args.segment_bytes, checkpoint_batches=40
+            ),
+        )
+    except TailraceError as error:
+        fail(error)
     say(Note("open"))
     writer = Writer(store, args.run, args.threads, args.seed)
     signal.signal(signal.SIGTERM, lambda *_: writer.stop())

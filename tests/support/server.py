@@ -14,6 +14,8 @@ READY_LINE = re.compile(r"Tailrace \S+ is ready at (?P<url>http://\S+),")
 READY_SECONDS = 30.0
 EXIT_SECONDS = 15.0
 
+_ROOT = Path(__file__).resolve().parent.parent.parent
+
 
 class ServerError(AssertionError):
     """The server did not do what every test takes for granted. The message holds what it wrote to stderr."""
@@ -28,7 +30,7 @@ class ServerProcess:
     def __init__(
         self, folder: Path, *flags: str, module: str = "tailrace", environment: Mapping[str, str] | None = None
     ) -> None:
-        self.folder = folder
+        self.folder = folder.absolute()
         self.flags = flags
         self.module = module
         self.url = ""
@@ -72,7 +74,7 @@ class ServerProcess:
         """Start it without waiting, for servers that are expected to refuse."""
         with self._stderr_file.open("w") as stderr:
             self._process = subprocess.Popen(
-                self.command, stdout=subprocess.PIPE, stderr=stderr, text=True, env=self._environment, bufsize=1
+                self.command, stdout=subprocess.PIPE, stderr=stderr, text=True, env=self._environment, cwd=_ROOT, bufsize=1
             )
 
     def kill(self) -> None:

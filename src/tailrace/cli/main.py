@@ -35,6 +35,9 @@ def main() -> None:
     except TailraceError as error:
         typer.echo(f"tailrace: {error}", err=True)
         sys.exit(Exit.STORAGE_FAILED if isinstance(error, StorageFailedError) else Exit.REFUSED)
+    except OSError as error:
+        typer.echo(f"tailrace: {error.filename or 'the operating system says'}: {error.strerror}", err=True)
+        sys.exit(Exit.REFUSED)
 
 
 def _show_version(wanted: bool) -> None:

@@ -13,7 +13,7 @@ from tailrace.model.changes import Bounds, Changes, Fetched, Receipt, Scanned
 from tailrace.model.clock import Clock, HybridClock, SystemClock
 from tailrace.model.errors import StorageFullError, StoreClosedError, TailraceError
 from tailrace.model.ids import Cursor, Offset, Partition
-from tailrace.model.limits import DEFAULT_LIMITS, Limits
+from tailrace.model.limits import DEFAULT_LIMITS, MIB, Limits
 from tailrace.model.stats import StoreStats
 from tailrace.store.group_commit import GroupCommit
 from tailrace.store.sequencer import Done, PendingCommit, Sequencer, out_of_range, unknown_partition
@@ -57,7 +57,9 @@ class EmbeddedStore:
         opened = open_log(folder, durability, options, limits, clock, self._stats, self._fail)
         self._log, self._catalog, self._settled, self._reader, self._index, self._segments = opened
         sequencer = Sequencer(HybridClock(clock, self._catalog.end.hlc), limits, *self.settled_ends())
-        self._commits = GroupCommit(self, sequencer, limits, clock, self._stats, on_failure)
+        # Without a sync to share, large groups only keep callers waiting while there is work for them to do.
+        group_bytes = limits.group_commit_bytes if durability == "fsync" else min(limits.group_commit_bytes, MIB)
+        self._commits = GroupCommit(self, sequencer, limits, clock, self._stats, on_failure, group_bytes)
         self._room_checked_at = 0.0
         self._has_room = True
         self._log.start()

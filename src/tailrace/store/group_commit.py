@@ -54,7 +54,9 @@ class GroupCommit:
         clock: Clock,
         stats: StoreStats,
         on_failure: Callable[[TailraceError], None],
+        group_bytes: int,
     ) -> None:
+        self._group_bytes = group_bytes
         self._backend = backend
         self._sequencer = sequencer
         self._limits = limits
@@ -144,7 +146,7 @@ class GroupCommit:
         group = [first]
         size = first.size
         queue = self._queue
-        while size < self._limits.group_commit_bytes and len(group) < _MAX_GROUP and not queue.empty():
+        while size < self._group_bytes and len(group) < _MAX_GROUP and not queue.empty():
             commit = queue.get()
             if commit is None:
                 return group, True

@@ -68,6 +68,8 @@ class Sequencer:
     def admit(self, changes: Changes, done: Done) -> PendingCommit:
         """Check the changes against the latest view and, if they hold, add them to it."""
         creates, drops, trims, appends, drop_prefixes, puts = changes
+        if len(appends) == 1 and not (puts or creates or drops or trims or drop_prefixes):
+            return self._admit_one(changes, done)
         if creates or drops or trims:
             self._check_partitions(changes)
         size = _COMMIT_OVERHEAD_BYTES
@@ -75,10 +77,7 @@ class Sequencer:
             size += len(key) + (len(value) if value is not None else 0)
         for append in appends:
             size += len(append[1])
-        if size > self._limits.frame_bytes:
-            raise LimitExceededError(
-                f"the commit has {size} bytes, more than frame_bytes allows ({self._limits.frame_bytes}); split it"
-            )
+        self._check_size(size)
         ends = self._place(changes)
         # Nothing below refuses: from here on the commit is part of the latest view.
         if creates or drops:
@@ -126,6 +125,28 @@ class Sequencer:
                 sequence, value = at, None
         return sequence > 0, value
 
+    def _admit_one(self, changes: Changes, done: Done) -> PendingCommit:
+        """The commonest commit by far, on a short way: one batch and nothing else."""
+        partition, batch, records, _, wanted = changes.appends[0]
+        end = self._ends.get(partition)
+        if end is None:
+            raise unknown_partition(partition)
+        if wanted not in (ASSIGN, end):
+            raise _out_of_sequence(partition, end, wanted)
+        size = _COMMIT_OVERHEAD_BYTES + len(batch)
+        self._check_size(size)
+        self._ends[partition] = Offset(end + records)
+        self._sequence += 1
+        cursor = self._cursor
+        self._cursor = Cursor(cursor + records)
+        return PendingCommit(changes, Receipt(self._clock.next(), cursor, (end,)), self._sequence, size, False, done)
+
+    def _check_size(self, size: int) -> None:
+        if size > self._limits.frame_bytes:
+            raise LimitExceededError(
+                f"the commit has {size} bytes, more than frame_bytes allows ({self._limits.frame_bytes}); split it"
+            )
+
     def _place(self, changes: Changes) -> list[Offset]:
         """Where the partition of each append ends after it."""
         ends: list[Offset] = []
@@ -139,7 +160,7 @@ class Sequencer:
                 if end is None or partition.topic_id in changes.drops:
                     raise unknown_partition(partition)
             if wanted not in (ASSIGN, end):
-                raise SequencingError(f"{partition}: the next offset is {end}, the commit was built for {wanted}")
+                raise _out_of_sequence(partition, end, wanted)
             placed[partition] = end = Offset(end + records)
             ends.append(end)
         return ends
@@ -173,6 +194,10 @@ class Sequencer:
 
 def unknown_partition(partition: Partition) -> UnknownPartitionError:
     return UnknownPartitionError(f"there is no partition {partition.number} of topic {partition.topic_id}")
+
+
+def _out_of_sequence(partition: Partition, end: int, wanted: int) -> SequencingError:
+    return SequencingError(f"{partition}: the next offset is {end}, the commit was built for {wanted}")
 
 
 def out_of_range(partition: Partition, offset: int, start: int, end: int) -> OffsetOutOfRangeError:
