@@ -4,8 +4,9 @@ Every frame and batch is read and checked; offsets and cursors must be dense; an
 batches that the log holds, each at its place. What a crash may leave behind is a note; what must never be is a finding.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 
@@ -58,20 +59,23 @@ def check(folder: Path) -> Report:
     if not (folder / LOG_FOLDER).is_dir():
         raise TailraceError(f"{folder} is not a data folder: it has no {LOG_FOLDER!r} in it")
     lock = FolderLock(folder)
+    report = Report(folder)
     try:
-        report = Report(folder)
-        try:
-            state = StateDb(folder / STATE_FOLDER, read_only=True)
-        except CorruptionError as error:
-            report.find(STATE_FOLDER, str(error))
-            return report
-        try:
-            _Check(report, SegmentFolder(folder / LOG_FOLDER, 1), state).run()
-        finally:
-            state.close()
-        return report
+        with TemporaryDirectory() as nothing:
+            state_folder = folder / STATE_FOLDER
+            has_state = (state_folder / "CURRENT").exists()
+            if not has_state:
+                report.notes.append("there is no checkpoint yet; the next start reads the whole log")
+            state = StateDb(state_folder, read_only=True) if has_state else StateDb(Path(nothing))
+            try:
+                _Check(report, SegmentFolder(folder / LOG_FOLDER, 1), state).run()
+            finally:
+                state.close()
+    except CorruptionError as error:
+        report.find(STATE_FOLDER, str(error))
     finally:
         lock.release()
+    return report
 
 
 class _SavedPlaces:
@@ -107,7 +111,7 @@ class _Check:
         self._checkpoints = Checkpoints(state, self._saved)
         stamp = self._checkpoints.stamp()
         self._stamp = stamp.position if stamp else Position(0)
-        self._indexes = {partition: _SavedPlaces(self._saved, index) for partition, index in self._saved.load().items()}
+        self._indexes: dict[Partition, _SavedPlaces] = {}
         self._ends: dict[Partition, int] = {}
         self._deleted: set[int] = set()
         self._cursor = 0
@@ -116,8 +120,9 @@ class _Check:
     def run(self) -> None:
         usages = {usage.base: usage for usage in self._checkpoints.usages()}
         marks = dict(self._checkpoints.marks())
-        self._report.partitions = len(self._indexes)
-        for file, usage in self._known_files(usages):
+        files = list(self._known_files(usages))
+        self._load_indexes([file for file, usage in files if usage is None or not usage.size])
+        for file, usage in files:
             self._segment(file, usage, marks)
         if self._log_end < self._stamp:
             self._report.find("log", f"it ends at {self._log_end}, but the checkpoint was taken at {self._stamp}")
@@ -125,6 +130,25 @@ class _Check:
             self._report.find("cursor index", f"cursor {cursor} points to position {position}, where no frame begins")
         for partition, saved in self._indexes.items():
             self._index_end(partition, saved)
+
+    def _load_indexes(self, tail: Sequence[SegmentFile]) -> None:
+        """The saved index as the cleaner sees it: by what was trimmed and deleted after the checkpoint, too."""
+        indexes = self._saved.load()
+        for file in tail:
+            with mapped(file.path) as data:
+                start = max(HEADER_BYTES, self._stamp - file.base) - 1
+                for frame in frames_behind(data, start, file.base):
+                    if not frame.effect_count:
+                        continue
+                    changes = read_effects(frame.effects, frame.effect_count)
+                    self._deleted.update(changes.drops)
+                    for partition, offset in changes.trims:
+                        if partition in indexes:
+                            indexes[partition].start = max(indexes[partition].start, offset)
+        for partition, index in indexes.items():
+            if partition.topic_id not in self._deleted:
+                self._indexes[partition] = _SavedPlaces(self._saved, index)
+        self._report.partitions = len(self._indexes)
 
     def _known_files(self, usages: dict[Position, SegmentUsage]) -> Iterator[tuple[SegmentFile, SegmentUsage | None]]:
         found = set()
@@ -206,7 +230,7 @@ class _Check:
         self._cursor = frame.cursor
         if frame.effect_count:
             try:
-                self._deleted.update(read_effects(frame.effects, frame.effect_count).drops)
+                read_effects(frame.effects, frame.effect_count)
             except BadFrameError as error:
                 self._report.find(where, str(error))
         for entry in frame.entries:
@@ -246,8 +270,6 @@ class _Check:
         saved.take()
 
     def _index_end(self, partition: Partition, saved: _SavedPlaces) -> None:
-        if partition.topic_id in self._deleted:
-            return
         where = f"index of topic {partition.topic_id}, partition {partition.number}"
         place = saved.next()
         if place is not None:

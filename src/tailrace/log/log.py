@@ -8,6 +8,7 @@ places. `log.opening` builds it.
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Literal, Protocol
 
@@ -89,7 +90,6 @@ class Log:
         self._stats = stats
         self._on_failure = on_failure
         self._write_lock = threading.Lock()
-        self._sync_lock = threading.Lock()
         self._maintenance_lock = threading.Lock()
         self._checkpoint_due = threading.Event()
         self._checkpoint_done = threading.Event()
@@ -260,12 +260,10 @@ class Log:
         killpoint("apply.after")
 
     def _sync(self) -> None:
-        with self._sync_lock:
-            self._settled.begin_release()
+        with suppress(StorageFullError), self._settled.releasing():
             started = self._clock.monotonic()
             self._writer.sync()
             self._stats.sync_seconds.observe(self._clock.monotonic() - started)
-            self._settled.end_release()
 
     def _unsaved(self, factor: int) -> bool:
         return (
@@ -287,8 +285,9 @@ class Log:
         with self._lock:
             cut = self._catalog.cut()
         try:
-            if self._relaxed:
-                self._sync()
+            with self._settled.releasing():
+                if self._relaxed:
+                    self._writer.sync()
             self._checkpoints.save(cut)
         except BaseException:
             with self._lock:
@@ -319,7 +318,7 @@ class Log:
                 if not is_no_room(error):
                     self._on_failure(error)
                     return
-                self._no_room = StorageFullError(f"the disk has no room for the index: {error}. Free some space and send again")
+                self._no_room = StorageFullError(f"{error}. Until there is room, nothing more can be taken")
                 _logger.warning("no room to save the index or to clean up, trying again soon: %s", error)
                 self._stopping.wait(timeout=_NO_ROOM_PAUSE_SECONDS)
                 self._checkpoint_due.set()

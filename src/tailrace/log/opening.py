@@ -123,6 +123,8 @@ def _known_files(segments: SegmentFolder, usages: dict[Position, SegmentUsage], 
         elif usage is not None or base < active:
             path.unlink()
             continue
+        elif generation:
+            raise CorruptionError(f"{path.name} was rewritten by the cleaner, but the state that belongs to it is missing")
         if usage is None or not usage.size:
             replayed.append(SegmentFile(path, base, generation))
         elif path.stat().st_size != usage.size:

@@ -147,6 +147,11 @@ class SegmentFolder:
                 self._handles.move_to_end(segment.base)
             return handle
 
+    def close(self) -> None:
+        """Let go of all handles; readers that still hold one finish with it."""
+        with self._lock:
+            self._handles.clear()
+
     def next_base(self, segment: Segment) -> Position | None:
         """Base of the segment after this one."""
         with self._lock:

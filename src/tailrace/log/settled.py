@@ -1,15 +1,18 @@
 """The settled view of the state keys: RocksDB, and above it what is written to the log but not synced yet.
 
 RocksDB may make anything durable at any moment, so a key must not reach it before the frame that sets it is durable itself;
-else a power cut could leave state that the log knows nothing of. Until then the key is held here.
+else a power cut could leave state that the log knows nothing of. Until then the key is held here. It is held as well while
+the disk has no room for RocksDB: the log has it already.
 """
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 
 from tailrace.log.state import STATE, StateDb, after_prefix
 from tailrace.model.changes import Changes
+from tailrace.model.errors import StorageFailedError, StorageFullError
 
 
 class SettledState:
@@ -18,6 +21,7 @@ class SettledState:
     def __init__(self, db: StateDb) -> None:
         self._db = db
         self._lock = threading.Lock()
+        self._release_lock = threading.Lock()
         self._held: dict[bytes, bytes | None] = {}
         self._releasing: dict[bytes, bytes | None] = {}
 
@@ -27,20 +31,35 @@ class SettledState:
             for change in changes:
                 self._held.update(change.puts)
 
-    def begin_release(self) -> None:
-        """What is held now becomes durable with the sync that begins."""
-        with self._lock:
-            self._releasing, self._held = self._held, {}
-
-    def end_release(self) -> None:
-        """The sync is done: what was held when it began goes to RocksDB."""
-        if self._releasing:
-            self.apply((Changes(puts=list(self._releasing.items())),))
+    @contextmanager
+    def releasing(self) -> Iterator[None]:
+        """Around a sync of the log: what is held when it begins is durable when it ends, and goes to RocksDB."""
+        with self._release_lock:
             with self._lock:
-                self._releasing = {}
+                self._releasing, self._held = self._held, {}
+            left = self._releasing
+            try:
+                yield
+                if left:
+                    self._write((Changes(puts=list(left.items())),))
+                    left = {}
+            finally:
+                with self._lock:
+                    self._releasing, self._held = {}, {**left, **self._held}
 
-    def apply(self, changes: Iterable[Changes]) -> None:
-        """These changes are durable in the log: write them through."""
+    def apply(self, changes: Sequence[Changes]) -> None:
+        """These changes are durable in the log: write them through, behind all that is held."""
+        try:
+            if self._held:
+                with self.releasing():
+                    pass
+            self._write(changes)
+        except StorageFullError as error:
+            if any(change.drop_prefixes for change in changes):
+                raise StorageFailedError(str(error)) from error
+            self.hold(changes)
+
+    def _write(self, changes: Iterable[Changes]) -> None:
         batch = self._db.batch()
         for change in changes:
             for prefix in change.drop_prefixes:

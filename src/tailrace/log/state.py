@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict, WriteBatch, WriteOptions
 
-from tailrace.model.errors import CorruptionError, FolderInUseError
+from tailrace.model.errors import CorruptionError, FolderInUseError, StorageFailedError, StorageFullError, TailraceError
 from tailrace.model.limits import MIB
 
 CHUNK = b"i"
@@ -53,42 +53,61 @@ class StateDb:
         self._no_wal.disable_wal = True  # type: ignore[method-assign,assignment]  # the stubs are wrong: it is a property
 
     def get(self, key: bytes) -> bytes | None:
-        value: bytes | None = self._db.get(key)
+        try:
+            value: bytes | None = self._db.get(key)
+        except Exception as error:
+            raise _failing(error) from error
         return value
 
     def batch(self) -> WriteBatch:
         return WriteBatch(raw_mode=True)
 
     def write(self, batch: WriteBatch) -> None:
-        self._db.write(batch, self._no_wal)
+        """All of the batch or nothing; durable with the next flush."""
+        try:
+            self._db.write(batch, self._no_wal)
+        except Exception as error:
+            raise _failing(error) from error
 
     def items(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """Keys with the prefix in order, from `prefix + start` on."""
-        cursor = self._db.iter()
-        cursor.seek(prefix + start)
-        while cursor.valid():
-            key = cursor.key()
-            if not key.startswith(prefix):
-                return
-            yield key, cursor.value()
-            cursor.next()
-        cursor.status()
+        try:
+            cursor = self._db.iter()
+            cursor.seek(prefix + start)
+            while cursor.valid():
+                key = cursor.key()
+                if not key.startswith(prefix):
+                    return
+                yield key, cursor.value()
+                cursor.next()
+            cursor.status()
+        except Exception as error:
+            raise _failing(error) from error
 
     def at_or_before(self, prefix: bytes, key: bytes) -> tuple[bytes, bytes] | None:
         """The last item with the prefix whose key is not above `key`."""
-        cursor = self._db.iter()
-        cursor.seek_for_prev(key)
-        if cursor.valid() and cursor.key().startswith(prefix):
-            return cursor.key(), cursor.value()
-        cursor.status()
+        try:
+            cursor = self._db.iter()
+            cursor.seek_for_prev(key)
+            if cursor.valid() and cursor.key().startswith(prefix):
+                return cursor.key(), cursor.value()
+            cursor.status()
+        except Exception as error:
+            raise _failing(error) from error
         return None
 
     def flush(self) -> None:
         """Make everything written so far durable."""
-        self._db.flush(True)
+        try:
+            self._db.flush(True)
+        except Exception as error:
+            raise _failing(error) from error
 
     def close(self) -> None:
-        self._db.close()
+        try:
+            self._db.close()
+        except Exception as error:
+            raise _failing(error) from error
 
 
 def after_prefix(prefix: bytes) -> bytes:
@@ -103,3 +122,15 @@ def _opening(folder: Path, error: Exception) -> Exception:
     return CorruptionError(
         f"the state in {folder} can't be opened: {error}. Restore the folder from a copy; the log beside it was not touched"
     )
+
+
+def _failing(error: Exception) -> Exception:
+    """RocksDB's bindings raise plain exceptions; the words tell them apart."""
+    if isinstance(error, TailraceError):
+        return error
+    words = str(error)
+    if "No space left" in words or "Disk quota" in words or "File too large" in words:
+        return StorageFullError(f"the disk has no room for the state ({words}). Free some space and send again")
+    if "Corruption" in words:
+        return CorruptionError(f"the state is damaged ({words}). Restore the folder from a copy")
+    return StorageFailedError(f"the state can't be read or written: {words}")

@@ -90,8 +90,8 @@ class LogWriter:
         self.position = Position(self.position + size)
         killpoint("write.after")
 
-    def sync(self) -> Position:
-        """Make everything written so far durable, and say up to where that is."""
+    def sync(self) -> None:
+        """Make everything written so far durable."""
         with self._lock:
             target = self.position
             fds = [*self._closed_fds, self._fd]
@@ -108,7 +108,6 @@ class LogWriter:
                 self._closed_fds.remove(fd)
                 os.close(fd)
             self.synced = max(self.synced, target)
-        return target
 
     def close(self) -> None:
         with self._lock:
@@ -134,7 +133,7 @@ def is_no_room(error: BaseException) -> bool:
     """Whether the disk is full, whoever says it."""
     if isinstance(error, OSError):
         return error.errno in _NO_ROOM
-    return isinstance(error, StorageFullError) or "No space left" in str(error)
+    return isinstance(error, StorageFullError)
 
 
 def _no_room(error: OSError) -> Exception:

@@ -9,9 +9,10 @@ from tailrace.log.index import PartitionIndex
 from tailrace.log.log import Durability
 from tailrace.log.opening import open_log
 from tailrace.log.options import DEFAULT_OPTIONS, LogOptions
+from tailrace.log.writer import is_no_room
 from tailrace.model.changes import Bounds, Changes, Fetched, Receipt, Scanned
 from tailrace.model.clock import Clock, HybridClock, SystemClock
-from tailrace.model.errors import StorageFullError, StoreClosedError, TailraceError
+from tailrace.model.errors import StorageFailedError, StorageFullError, StoreClosedError, TailraceError
 from tailrace.model.ids import Cursor, Offset, Partition
 from tailrace.model.limits import DEFAULT_LIMITS, MIB, Limits
 from tailrace.model.stats import StoreStats
@@ -54,7 +55,11 @@ class EmbeddedStore:
         self._limits = limits
         self._stats = StoreStats()
         self._closed = False
-        opened = open_log(folder, durability, options, limits, clock, self._stats, self._fail)
+        try:
+            opened = open_log(folder, durability, options, limits, clock, self._stats, self._fail)
+        except OSError as error:
+            kind = StorageFullError if is_no_room(error) else StorageFailedError
+            raise kind(f"{folder} can't be opened: {error}") from error
         self._log, self._catalog, self._settled, self._reader, self._index, self._segments = opened
         sequencer = Sequencer(HybridClock(clock, self._catalog.end.hlc), limits, *self.settled_ends())
         # Without a sync to share, large groups only keep callers waiting while there is work for them to do.
@@ -135,6 +140,7 @@ class EmbeddedStore:
             return
         self._closed = True
         self._commits.close()
+        self._segments.close()
         if self._commits.has_failed:
             self._log.abandon()
         else:
