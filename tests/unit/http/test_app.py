@@ -1,0 +1,58 @@
+"""What the application answers when things go wrong inside."""
+
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+
+from tailrace.broker.broker import Broker
+from tailrace.http.app import create_app
+from tailrace.http.health import ServerStatus
+from tailrace.model.clock import SystemClock
+from tailrace.model.errors import StorageFailedError, TailraceError
+from tailrace.model.limits import DEFAULT_LIMITS
+from tailrace.model.record import Message, Published
+from tailrace.store.memory import MemoryStore
+from tests.support.aio import on_loop
+
+CLOCK = SystemClock()
+MESSAGE = {"messages": [{"topic": "a", "value": 1}]}
+
+
+class FaultyBroker(Broker):
+    """Fails where nobody expects it."""
+
+    async def publish(self, messages: Sequence[Message]) -> list[Published]:
+        raise KeyError("a secret of the inside")
+
+
+@asynccontextmanager
+async def client_of(broker: Broker, failure: TailraceError | None = None) -> AsyncIterator[httpx.AsyncClient]:
+    app = create_app(broker, ServerStatus("fsync", CLOCK, lambda: failure), DEFAULT_LIMITS)
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
+        yield client
+
+
+@on_loop
+async def test_what_nobody_foresaw_is_counted_logged_and_kept_from_the_caller(caplog: pytest.LogCaptureFixture) -> None:
+    async with client_of(FaultyBroker(MemoryStore(), CLOCK)) as client:
+        with caplog.at_level(logging.ERROR, "tailrace.http"):
+            answer = await client.post("/api/topics/publish", json=MESSAGE)
+        shown = (await client.get("/metrics")).text
+    problem = answer.json()
+    assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
+    assert (problem["outcome"], problem["retriable"]) == ("unknown", False)
+    assert "secret" not in answer.text
+    assert "a secret of the inside" in caplog.text
+    assert "tailrace_unexpected_errors_total 1.0" in shown
+
+
+@on_loop
+async def test_health_is_unavailable_once_storage_has_failed() -> None:
+    async with client_of(Broker(MemoryStore(), CLOCK), StorageFailedError("the disk is gone")) as client:
+        answer = await client.get("/health")
+    assert answer.status_code == 503
+    assert (answer.json()["status"], answer.json()["failure"]) == ("failed", "the disk is gone")

@@ -1,0 +1,52 @@
+"""Values between JSON and bytes: whatever was stored can be read back without loss or doubt."""
+
+import base64
+
+import msgspec
+import pytest
+
+from tailrace.http.messages import Publish, read_body, to_messages, to_read
+from tailrace.model.errors import InvalidRequestError
+from tailrace.model.ids import Offset
+from tailrace.model.record import Record
+
+
+def shown(value: bytes | None, key: bytes | None = None) -> dict[str, object]:
+    record = to_read(Record(key, value, (), 5, Offset(7)))
+    return dict(msgspec.json.decode(msgspec.json.encode(record)))
+
+
+@pytest.mark.parametrize("text", ['{"a": 1.00}', "[1,\n2]", '"\u00e9"', "12345678901234567890123", "true", '""'])
+def test_json_is_shown_as_json(text: str) -> None:
+    assert shown(text.encode())["value"] == msgspec.json.decode(text)
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff", b'"\xff"', b"{", b"1 2", b"nan", b"null", b" null ", b"\x00"])
+def test_what_is_not_json_is_shown_as_bytes(data: bytes) -> None:
+    record = shown(data)
+    assert "value" not in record
+    assert base64.b64decode(str(record["value_base64"])) == data
+
+
+def test_no_value_is_null_and_nothing_else_is() -> None:
+    assert shown(None)["value"] is None
+    assert "value" not in shown(b"null")
+
+
+def test_keys_are_text_where_they_can_be() -> None:
+    assert shown(None, "Zoë".encode())["key"] == "Zoë"
+    assert shown(None, b"\xff")["key_base64"] == "/w=="
+    assert shown(None, None)["key"] is None
+
+
+def test_null_is_a_tombstone_and_a_missing_value_is_a_mistake() -> None:
+    (message,) = to_messages(read_body(b'{"messages": [{"topic": "a", "value": null}]}', Publish).messages)
+    assert message.value is None
+    with pytest.raises(InvalidRequestError, match="message 1 needs one of value"):
+        to_messages(read_body(b'{"messages": [{"topic": "a", "value": 1}, {"topic": "a"}]}', Publish).messages)
+
+
+def test_two_keys_are_a_mistake() -> None:
+    body = b'{"messages": [{"topic": "a", "value": 1, "key": "k", "key_base64": "aw=="}]}'
+    with pytest.raises(InvalidRequestError, match="message 0 has both key"):
+        to_messages(read_body(body, Publish).messages)
