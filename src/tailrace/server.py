@@ -103,12 +103,9 @@ class Server:
             loop.call_soon_threadsafe(self._fail, error)
 
         began = self._clock.monotonic()
-        try:
-            store = EmbeddedStore.open(
-                self._folder, durability=self._durability, clock=self._clock, limits=self._limits, on_failure=fail
-            )
-        except OSError as error:
-            raise ConfigurationError(f"can't open the data folder {self._folder}: {error.strerror or error}") from error
+        store = EmbeddedStore.open(
+            self._folder, durability=self._durability, clock=self._clock, limits=self._limits, on_failure=fail
+        )
         return _Opened(store, self._clock.monotonic() - began)
 
     def _fail(self, error: TailraceError) -> None:

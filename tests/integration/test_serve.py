@@ -132,7 +132,7 @@ def test_a_folder_that_can_not_be_made_gets_one_clear_line(tmp_path: Path) -> No
     file = tmp_path / "file"
     file.write_text("")
     code, stderr = refused("--data", str(file / "data"), "--http", "127.0.0.1:0")
-    assert code == 1
+    assert code == 74
     assert re.fullmatch(rf"tailrace: .*{file}.*\n", stderr)
 
 

@@ -10,6 +10,6 @@ class Exit(IntEnum):
     USAGE = 2
     """The command line itself is wrong."""
     STORAGE_FAILED = 74
-    """A write or sync failed while serving. What was acknowledged is safe; check the disk and start again."""
+    """The folder can't be opened, or a write or sync failed. What was acknowledged is safe; check the disk and start again."""
     STOP_TIMED_OUT = 75
     """The server did not finish within its stop time and was ended. What was acknowledged is safe."""
