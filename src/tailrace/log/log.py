@@ -214,7 +214,8 @@ class Log:
                 thread.join()
         try:
             self.seal()
-            self.checkpoint()
+            with suppress(StorageFullError):  # the next start replays instead
+                self.checkpoint()
         finally:
             self.abandon()
 
@@ -275,7 +276,7 @@ class Log:
         """Bound the replay after a crash: when checkpoints fall behind, writing waits for them."""
         while self._unsaved(_LAG) and not self._stopping.is_set():
             if self._no_room is not None:
-                raise self._no_room
+                raise self._no_room.afresh()
             self._checkpoint_done.clear()
             self._checkpoint_due.set()
             self._checkpoint_done.wait(timeout=1.0)

@@ -116,14 +116,9 @@ def frames_behind(data: memoryview, at: int, base: int) -> Iterator[Frame]:
 
 @contextmanager
 def mapped(path: Path) -> Iterator[memoryview]:
-    """The bytes of a whole file, without reading them into memory first."""
+    """The bytes of a whole file, without reading them into memory first. The mapping ends with the last view of it."""
     with path.open("rb") as file:
-        if not os.fstat(file.fileno()).st_size:
+        if os.fstat(file.fileno()).st_size:
+            yield memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        else:
             yield memoryview(b"")
-            return
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapping:
-            view = memoryview(mapping)
-            try:
-                yield view
-            finally:
-                view.release()

@@ -5,6 +5,7 @@ what survives a crash is always a prefix of what was written, and the checkpoint
 Keys start with one byte that names their kind; `STATE` holds the keys of the store's users.
 """
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,12 +26,15 @@ _MEMTABLE_BYTES = 16 * MIB
 _CACHE_BYTES = 16 * MIB
 _OPEN_FILES = 64
 _LOG_FILES = 2
+_MEMTABLES_SIZE = "rocksdb.cur-size-all-mem-tables"
+_FLUSH_SLACK_BYTES = MIB
 
 
 class StateDb:
     """An ordered map of bytes, with atomic batches of writes."""
 
     def __init__(self, folder: Path, *, read_only: bool = False) -> None:
+        self._folder = folder
         options = Options(raw_mode=True)
         options.create_if_missing(True)
         options.set_write_buffer_size(_MEMTABLE_BYTES)
@@ -97,17 +101,28 @@ class StateDb:
         return None
 
     def flush(self) -> None:
-        """Make everything written so far durable."""
+        """Make everything written so far durable.
+
+        RocksDB stops taking writes when it runs out of room, and gets going again only slowly; so it is not asked to flush
+        when there is no room for it.
+        """
+        disk = os.statvfs(self._folder)
+        need = (self._db.property_int_value(_MEMTABLES_SIZE) or 0) + _FLUSH_SLACK_BYTES
+        if disk.f_bavail * disk.f_frsize < need:
+            raise StorageFullError(f"the disk has no room for the state, which needs {need} bytes. Free some space and send again")
         try:
             self._db.flush(True)
         except Exception as error:
             raise _failing(error) from error
 
     def close(self) -> None:
+        """What is not flushed may get lost; the log has it."""
         try:
             self._db.close()
         except Exception as error:
-            raise _failing(error) from error
+            if not isinstance(failure := _failing(error), StorageFullError):
+                raise failure from error
+            del self._db
 
 
 def after_prefix(prefix: bytes) -> bytes:

@@ -18,6 +18,10 @@ class TailraceError(Exception):
     retriable: ClassVar[bool] = False
     outcome: ClassVar[Outcome] = "failed"
 
+    def afresh(self) -> "TailraceError":
+        """The same error without its history. One that is kept and raised many times would drag all its tracebacks along."""
+        return type(self)(*self.args)
+
 
 class InvalidRequestError(TailraceError):
     """The request itself is wrong; sending it again changes nothing."""

@@ -75,7 +75,7 @@ class GroupCommit:
         stats = self._stats
         with self._lock:
             if self._refusal is not None:
-                raise self._refusal
+                raise self._refusal.afresh()
             if stats.pending_bytes >= self._limits.pending_bytes or stats.pending_commits >= self._limits.pending_commits:
                 raise OverloadedError(
                     f"{stats.pending_commits} commits of {stats.pending_bytes} bytes wait for the disk, as much as"
@@ -215,7 +215,7 @@ class GroupCommit:
             self._stats.pending_bytes = 0
         self._stats.failed_commits += len(failed)
         for commit in failed:
-            commit.error = error
+            commit.error = error.afresh()
             commit.done(commit)
 
 
