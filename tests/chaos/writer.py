@@ -132,6 +132,7 @@ def main() -> None:
     parser.add_argument("--commits", type=int, default=30)
     parser.add_argument("--durability", choices=("fsync", "relaxed"), default="fsync")
     parser.add_argument("--segment-bytes", type=int, default=16 * 1024)
+    parser.add_argument("--checkpoint-batches", type=int, default=40)
     parser.add_argument("--min-free-bytes", type=int, default=0)
     parser.add_argument("--no-housekeeping", action="store_true")
     parser.add_argument("--mutant", choices=sorted(MUTANTS))
@@ -145,7 +146,9 @@ def main() -> None:
             limits=Limits(min_free_bytes=args.min_free_bytes, tail_cache_bytes=32 * 1024),
             on_failure=fail,
             options=LogOptions(
-                segment_bytes=args.segment_bytes, checkpoint_bytes=2 * args.segment_bytes, checkpoint_batches=40
+                segment_bytes=args.segment_bytes,
+                checkpoint_bytes=2 * args.segment_bytes,
+                checkpoint_batches=args.checkpoint_batches,
             ),
         )
     except TailraceError as error:

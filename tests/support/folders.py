@@ -4,7 +4,7 @@ import shutil
 import time
 from pathlib import Path
 
-from tailrace.log.frame import Frame, read_frame
+from tailrace.log.frame import BadFrameError, Frame, read_frame
 from tailrace.log.segment import HEADER_BYTES
 
 _ATTEMPTS = 100
@@ -35,13 +35,16 @@ def segment_files(folder: Path) -> list[Path]:
 
 
 def frames_of(segment: Path) -> list[Frame]:
-    """The frames of a sound segment that was never cleaned, in order."""
+    """The frames of a segment in order, up to the first that is not whole."""
     base = int(segment.name.partition("-")[0])
     data = memoryview(segment.read_bytes())
     at = HEADER_BYTES
     found = []
     while at < len(data):
-        found.append(read_frame(data, at, base + at))
+        try:
+            found.append(read_frame(data, at, base + at))
+        except BadFrameError:
+            break
         at += found[-1].size
     return found
 

@@ -56,6 +56,22 @@ def judge(history: History, seen: Observed, *, may_lose_tail: bool = False) -> V
     return _Judge(history, seen, may_lose_tail).verdict()
 
 
+def judge_acks(history: History) -> list[Violation]:
+    """What is wrong with the answers alone, whatever the store holds: no place may be given out twice."""
+    given: dict[tuple[Partition | None, int], CommitId] = {}
+    found = []
+    for id, place in history.places.items():
+        attempt = history.attempts[id]
+        starts = zip(attempt.appends, place.offsets, _cursors(attempt, place.cursor), strict=True)
+        for (topic, number, tokens), offset, cursor in starts:
+            partition = Partition(TopicId(topic), number)
+            for step in range(len(tokens)):
+                for rule, key in ((OFFSET_REUSED, (partition, offset + step)), (CURSOR_REUSED, (None, cursor + step))):
+                    if given.setdefault(key, id) != id:
+                        found.append(Violation(rule, f"{key} was given to commits {given[key]} and {id}"))
+    return found
+
+
 class _Judge:
     def __init__(self, history: History, seen: Observed, may_lose_tail: bool) -> None:
         self._history = history

@@ -11,6 +11,10 @@ from tests.support.batches import StoredRecord, decode_batch
 READ_BYTES = 256 * 1024
 
 
+class UnreadableError(AssertionError):
+    """The store's answers contradict each other."""
+
+
 class SeenBatch(NamedTuple):
     """One batch, as it stands in the global order."""
 
@@ -59,7 +63,8 @@ def fetch_all(store: Store, partition: Partition, start: int | None = None, read
             return found
         for batch in batches:
             records = decode_batch(batch)
-            assert records[0].offset <= offset <= records[-1].offset, f"asked for offset {offset}, got {records[0].offset}"
+            if not records[0].offset <= offset <= records[-1].offset:
+                raise UnreadableError(f"{partition}: asked for offset {offset}, got {records[0].offset}")
             found += records
             offset = Offset(records[-1].offset + 1)
 
@@ -71,7 +76,8 @@ def scan_all(store: Store, start: int = 0, read_bytes: int = READ_BYTES) -> list
     end = store.end_cursor()
     while cursor < end:
         batches, next_cursor = store.scan(cursor, read_bytes)
-        assert next_cursor > cursor, f"the scan from {cursor} does not move on, and the log ends at {end}"
+        if next_cursor <= cursor:
+            raise UnreadableError(f"the scan from {cursor} does not move on, and the log ends at {end}")
         found += batches
         cursor = next_cursor
     return found
@@ -80,5 +86,8 @@ def scan_all(store: Store, start: int = 0, read_bytes: int = READ_BYTES) -> list
 def see(batch: LogBatch) -> SeenBatch:
     """Decode a batch of a scan, whose own words about it must agree with its bytes."""
     records = decode_batch(batch.batch)
-    assert (batch.base_offset, batch.records) == (records[0].offset, len(records))
+    if (batch.base_offset, batch.records) != (records[0].offset, len(records)):
+        raise UnreadableError(
+            f"the scan says offset {batch.base_offset}, {batch.records} records; the batch {records[0].offset}"
+        )
     return SeenBatch(batch.cursor, batch.partition, records, batch.hlc)

@@ -38,7 +38,7 @@ def mounted(image: Path, at: Path) -> Iterator[Path]:
     try:
         yield at
     finally:
-        subprocess.run(["umount", str(at)], check=True)
+        _unmount(at)
 
 
 @contextmanager
@@ -49,10 +49,17 @@ def small_disk(at: Path, size: int) -> Iterator[Path]:
     try:
         yield at
     finally:
-        subprocess.run(["umount", str(at)], check=True)
+        _unmount(at)
 
 
 def cut_power(image: Path, copy: Path) -> Path:
     """What the disk holds now. Nothing is synced first; whoever writes to it must stand still."""
     subprocess.run(["cp", "--sparse=always", str(image), str(copy)], check=True)
     return copy
+
+
+def _unmount(at: Path) -> None:
+    """Whoever used the disk must have let go of it; if not, it goes all the same, so that no later test meets it."""
+    if subprocess.run(["umount", str(at)], capture_output=True).returncode != 0:
+        subprocess.run(["umount", "--lazy", str(at)], check=True)
+        raise AssertionError(f"{at} is still in use")

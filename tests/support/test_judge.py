@@ -7,7 +7,7 @@ from tailrace.model.ids import Offset, Partition, TopicId
 from tailrace.store.memory import MemoryStore
 from tests.support import judge as rules
 from tests.support.history import Ack, Attempt, CommitId, Failure, History, decode_event, encode_event, last_key, to_changes
-from tests.support.judge import judge
+from tests.support.judge import judge, judge_acks
 from tests.support.observed import Observed, SeenBatch, observe
 
 A, B, SCRATCH = 1, 2, 9
@@ -268,6 +268,16 @@ def test_fetch_and_scan_that_differ_are_named() -> None:
     seen = story.seen()
     fetched = {**seen.fetched, B0: seen.fetched[B0][:-1]}
     assert story.rules_broken_by(seen._replace(fetched=fetched)) == {rules.VIEWS_DIFFER}
+
+
+def test_two_answers_with_the_same_place_are_named_whatever_the_store_holds() -> None:
+    story = Story()
+    assert judge_acks(story.history) == []
+    story.history.record(Attempt(CommitId(1, 2, 4), appends=[(A, 0, ["2.4.a"])]))
+    story.history.record(Ack(CommitId(1, 2, 4), cursor=11, hlc=1, offsets=[5]))
+    assert {violation.rule for violation in judge_acks(story.history)} == {rules.OFFSET_REUSED}
+    story.history.record(Ack(CommitId(1, 2, 4), cursor=10, hlc=1, offsets=[6]))
+    assert {violation.rule for violation in judge_acks(story.history)} == {rules.CURSOR_REUSED}
 
 
 def test_events_travel_as_lines() -> None:
