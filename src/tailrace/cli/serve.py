@@ -9,8 +9,9 @@ import typer
 
 from tailrace import __version__
 from tailrace.cli.exits import Exit
-from tailrace.cli.settings import Configuration, Durability, Settings, read_configuration, settle
+from tailrace.cli.settings import Configuration, Settings, read_configuration, settle
 from tailrace.model.clock import SystemClock
+from tailrace.model.durability import Durability
 
 if TYPE_CHECKING:
     from tailrace.server import Ready

@@ -8,17 +8,16 @@ import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from tailrace.broker.settings import BrokerSettings
 from tailrace.broker.snowflake import MAX_NODE
 from tailrace.model.address import Address, parse_address
+from tailrace.model.durability import Durability
 from tailrace.model.errors import ConfigurationError
 from tailrace.model.limits import Limits
-
-Durability = Literal["fsync", "relaxed"]
 
 
 class ServerSection(msgspec.Struct, frozen=True, kw_only=True):

@@ -130,9 +130,11 @@ class Cleaner:
         self._forget_marks(batch, old)
         for cursor, position in marks:
             batch.put(CURSOR + _U64.pack(cursor), _U64.pack(position))
+        # Dead places keep the positions that they had before earlier rewrites, so the file's size says nothing about them.
+        positions = range(old.base, self._segments.after(old).base)
         with self._lock, self._segments.moving():
             for partition, moved in moves.items():
-                self._move(batch, partition, moved, range(old.base, old.base + usage.size))
+                self._move(batch, partition, moved, positions)
             self._state.write(batch)
             self._segments.replace(old, new)
         killpoint("clean.switched")

@@ -159,6 +159,8 @@ class _Check:
                 self._report.notes.append(f"{path.name} was left over by the cleaner; the next start removes it")
                 continue
             found.add(base)
+            if usage is None and (generation or (not usages and base and len(found) == 1)):
+                self._report.find(path.name, "the state that belongs to it is missing")
             if usage is not None and usage.size and path.stat().st_size != usage.size:
                 self._report.find(path.name, f"it has {path.stat().st_size} bytes and had {usage.size} when it was closed")
             yield SegmentFile(path, base, generation), usage

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Literal, Protocol
+from typing import Protocol
 
 from tailrace.log.catalog import Catalog, LogEnd, NewBatch
 from tailrace.log.checkpoint import Checkpoints
@@ -31,13 +31,12 @@ from tailrace.log.usage import SegmentUsage
 from tailrace.log.writer import LogWriter, is_no_room
 from tailrace.model.changes import Buffer, Changes, Receipt
 from tailrace.model.clock import Clock
+from tailrace.model.durability import Durability
 from tailrace.model.errors import StorageFullError
 from tailrace.model.ids import Cursor, Position
 from tailrace.model.killpoint import killpoint
 from tailrace.model.stats import StoreStats
 from tailrace.wire.batch import placed
-
-Durability = Literal["fsync", "relaxed"]
 
 _LAG = 4
 """How many checkpoints' worth of unsaved log make the writer wait for the checkpoint."""

@@ -13,7 +13,7 @@ from tailrace.log.cleaner import Cleaner
 from tailrace.log.frame import read_effects
 from tailrace.log.index import IndexReader, SavedIndex
 from tailrace.log.lock import FolderLock
-from tailrace.log.log import Durability, Log
+from tailrace.log.log import Log
 from tailrace.log.options import LogOptions
 from tailrace.log.reader import LogReader
 from tailrace.log.recovery import Recovery, SegmentFile
@@ -24,6 +24,7 @@ from tailrace.log.usage import SegmentUsage
 from tailrace.log.writer import LogWriter
 from tailrace.model.changes import Changes
 from tailrace.model.clock import Clock, Hlc
+from tailrace.model.durability import Durability
 from tailrace.model.errors import CorruptionError
 from tailrace.model.ids import Cursor, Position
 from tailrace.model.limits import Limits

@@ -109,7 +109,7 @@ class StateDb:
         disk = os.statvfs(self._folder)
         need = (self._db.property_int_value(_MEMTABLES_SIZE) or 0) + _FLUSH_SLACK_BYTES
         if disk.f_bavail * disk.f_frsize < need:
-            raise StorageFullError(f"the disk has no room for the state, which needs {need} bytes. Free some space and send again")
+            raise StorageFullError(f"the disk has no room for the state ({need} bytes). Free some space and send again")
         try:
             self._db.flush(True)
         except Exception as error:

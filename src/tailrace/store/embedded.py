@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tailrace.log.index import PartitionIndex
-from tailrace.log.log import Durability
 from tailrace.log.opening import open_log
 from tailrace.log.options import DEFAULT_OPTIONS, LogOptions
 from tailrace.log.writer import is_no_room
 from tailrace.model.changes import Bounds, Changes, Fetched, Receipt, Scanned
 from tailrace.model.clock import Clock, HybridClock, SystemClock
+from tailrace.model.durability import Durability
 from tailrace.model.errors import StorageFailedError, StorageFullError, StoreClosedError, TailraceError
 from tailrace.model.ids import Cursor, Offset, Partition
 from tailrace.model.limits import DEFAULT_LIMITS, MIB, Limits
