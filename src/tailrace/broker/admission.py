@@ -1,6 +1,11 @@
 """What may come in: the limits of batches and messages, each refused with an error that names the limit."""
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tailrace.broker.dedup import fingerprint_of_content, fingerprint_of_id
 from tailrace.broker.live_topic import LiveTopic
+from tailrace.model.changes import Buffer
 from tailrace.model.errors import (
     InvalidRequestError,
     InvalidTimestampError,
@@ -8,26 +13,44 @@ from tailrace.model.errors import (
     MessageTooLargeError,
     UnsupportedBatchError,
 )
+from tailrace.model.ids import Partition
 from tailrace.model.limits import Limits
-from tailrace.model.record import MESSAGE_ID_HEADER, Headers, Message
-from tailrace.wire.batch import CODEC_MASK, CONTROL_MASK, TIMESTAMP_TYPE_MASK, TRANSACTIONAL_MASK, BatchHeader
+from tailrace.model.record import MESSAGE_ID_HEADER, Headers, Message, Record
+from tailrace.model.topic import Dedup
+from tailrace.wire.batch import (
+    CODEC_MASK,
+    CONTROL_MASK,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+    check_batch,
+)
 from tailrace.wire.codecs import check_codec
+from tailrace.wire.records import decode_batch
 
 
-def check_raw_batch(header: BatchHeader, size: int, live: LiveTopic, now_ms: int, limits: Limits) -> None:
-    """A batch whose checksum is right, before it goes to this topic."""
-    if size > live.max_batch_bytes:
-        raise MessageTooLargeError(
-            f"the batch has {size} bytes, more than topic {live.topic.name!r} takes ({_batch_limit(live, limits)})"
-        )
-    if header.records > limits.batch_records:
-        raise LimitExceededError(
-            f"the batch has {header.records} records, more than batch_records allows ({limits.batch_records})"
-        )
-    if header.attributes:
-        _check_attributes(header.attributes)
-    if header.max_timestamp > now_ms + limits.timestamp_ahead_ms:
-        raise _too_far_ahead(header.max_timestamp, now_ms, limits)
+class CheckedBatch(NamedTuple):
+    """A batch that is fit to be stored."""
+
+    live: LiveTopic
+    partition: Partition
+    batch: Buffer
+    header: BatchHeader
+    records: "Sequence[tuple[Record, bytes | None]] | None"
+    """Its records and their fingerprints, where the topic looks for duplicates."""
+
+
+def check_batch_for(live: LiveTopic, number: int, batch: Buffer, now_ms: int, limits: Limits) -> CheckedBatch:
+    """A batch from outside, before it goes to this partition."""
+    partition = live.partition(number)
+    header = check_batch(batch)
+    _check_raw_batch(header, len(batch), live, now_ms, limits)
+    if header.max_timestamp < 0:
+        # The records have no time of their own; for retention and the index it is now.
+        header = header._replace(max_timestamp=now_ms)
+    dedup = live.topic.settings.dedup
+    records = None if dedup is None else _fingerprinted(decode_batch(batch, limits), dedup)
+    return CheckedBatch(live, partition, batch, header, records)
 
 
 def check_message(message: Message, now_ms: int, limits: Limits) -> None:
@@ -79,6 +102,21 @@ def check_batch_size(size: int, live: LiveTopic, limits: Limits) -> None:
         )
 
 
+def _check_raw_batch(header: BatchHeader, size: int, live: LiveTopic, now_ms: int, limits: Limits) -> None:
+    if size > live.max_batch_bytes:
+        raise MessageTooLargeError(
+            f"the batch has {size} bytes, more than topic {live.topic.name!r} takes ({_batch_limit(live, limits)})"
+        )
+    if header.records > limits.batch_records:
+        raise LimitExceededError(
+            f"the batch has {header.records} records, more than batch_records allows ({limits.batch_records})"
+        )
+    if header.attributes:
+        _check_attributes(header.attributes)
+    if header.max_timestamp > now_ms + limits.timestamp_ahead_ms:
+        raise _too_far_ahead(header.max_timestamp, now_ms, limits)
+
+
 def _check_attributes(attributes: int) -> None:
     if attributes & CONTROL_MASK:
         raise InvalidRequestError("control batches are written by the server, never by a client")
@@ -109,3 +147,16 @@ def _too_far_ahead(timestamp: int, now_ms: int, limits: Limits) -> InvalidTimest
 def _batch_limit(live: LiveTopic, limits: Limits) -> str:
     own = live.topic.settings.max_message_bytes
     return f"max_message_bytes {own}" if own is not None else f"batch_bytes {limits.batch_bytes}"
+
+
+def _fingerprinted(records: Sequence[Record], by: Dedup) -> list[tuple[Record, bytes | None]]:
+    if by == "content":
+        return [(record, fingerprint_of_content(record.key, record.value)) for record in records]
+    return [(record, _fingerprint_by_header(record)) for record in records]
+
+
+def _fingerprint_by_header(record: Record) -> bytes | None:
+    for name, value in record.headers:
+        if name == MESSAGE_ID_HEADER and value:
+            return fingerprint_of_id(value)
+    return None

@@ -3,11 +3,11 @@
 It runs on one event loop; every method is called there. Surfaces see this class and the values of `model`.
 """
 
-import asyncio
 from collections.abc import Sequence
 
 from tailrace.broker import keys
-from tailrace.broker.append import Appender, Outcome
+from tailrace.broker.append import Appender
+from tailrace.broker.bundle import Answer
 from tailrace.broker.commit import Committer
 from tailrace.broker.dedup import Dedup
 from tailrace.broker.fetch import Fetcher
@@ -75,7 +75,7 @@ class Broker:
         await self._committer.close()
         self._reader.close()
 
-    def append(self, batches: Sequence[RawBatch]) -> "asyncio.Future[list[Outcome]]":
+    def append(self, batches: Sequence[RawBatch]) -> Answer:
         """Append Kafka batches, each judged for itself. See `Appender.append`."""
         return self._appender.append(batches)
 

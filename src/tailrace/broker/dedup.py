@@ -10,13 +10,13 @@ from struct import Struct
 from typing import NamedTuple
 
 from tailrace.broker import keys
-from tailrace.broker.commit import Committer, Proposal, StillInFlight
+from tailrace.broker.commit import Change, Committer, StillInFlight
 from tailrace.broker.draft import Draft
 from tailrace.broker.live_topic import LiveTopic
 from tailrace.broker.topics import Topics
-from tailrace.model.changes import Changes, Receipt
+from tailrace.model.changes import Changes
 from tailrace.model.clock import Clock
-from tailrace.model.ids import Offset, TopicId
+from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
 from tailrace.store.contract import Store
 
@@ -44,12 +44,11 @@ class Dedup:
         self._topics = topics
         self._clock = clock
         self._limits = limits
-        self._oldest: dict[TopicId, _Oldest] = {}
         self.cleaned = 0
 
     def window(self, draft: Draft, live: LiveTopic) -> "Window":
         """The window of one topic, as this draft sees and changes it."""
-        return Window(self._store, draft, live, self._oldest_of(live.topic.id), self._clock.now_ms(), self._limits)
+        return Window(self._store, draft, live, self._clock.now_ms(), self._limits)
 
     async def clean(self) -> int:
         """Forget what has expired, in all topics."""
@@ -57,28 +56,30 @@ class Dedup:
         for live in self._topics:
             if self._store.get(keys.dedup_count_key(live.topic.id)) is not None:
                 cleaned += await self._clean_topic(live)
-        for topic_id in [topic_id for topic_id in self._oldest if self._topics.by_id(topic_id) is None]:
-            del self._oldest[topic_id]
         self.cleaned += cleaned
         return cleaned
 
     async def _clean_topic(self, live: LiveTopic) -> int:
+        forgotten = 0
+
+        def decide() -> Changes | None:
+            nonlocal forgotten
+            forgotten = 0
+            if self._topics.by_id(live.topic.id) is not live:
+                return None
+            draft = Draft(self._store)
+            forgotten = self.window(draft, live).forget_expired(_CLEANED_AT_ONCE)
+            return draft.changes() if forgotten else None
+
         cleaned = 0
         while True:
-            forgotten = await self._committer.submit(_Cleaning(self, self._store, self._topics, live))
-            cleaned += forgotten
+            cleaned += await self._committer.submit(Change(decide, lambda _: forgotten))
             if forgotten < _CLEANED_AT_ONCE:
                 return cleaned
 
-    def _oldest_of(self, topic_id: TopicId) -> "_Oldest":
-        oldest = self._oldest.get(topic_id)
-        if oldest is None:
-            oldest = self._oldest[topic_id] = _Oldest(self._store, topic_id)
-        return oldest
-
 
 class Window:
-    """What a topic remembers, within one draft. Must be released when the draft has come to its end."""
+    """What a topic remembers, as one draft sees and changes it."""
 
     __slots__ = (
         "_added",
@@ -87,24 +88,22 @@ class Window:
         "_limits",
         "_live",
         "_now_ms",
-        "_oldest",
         "_removed",
         "_store",
-        "_taken",
         "evicted",
+        "hits",
     )
 
-    def __init__(self, store: Store, draft: Draft, live: LiveTopic, oldest: "_Oldest", now_ms: int, limits: Limits) -> None:
+    def __init__(self, store: Store, draft: Draft, live: LiveTopic, now_ms: int, limits: Limits) -> None:
         self._store = store
         self._draft = draft
         self._live = live
-        self._oldest = oldest
         self._now_ms = now_ms
         self._expires_ms = now_ms + live.topic.settings.dedup_window_seconds * 1000
         self._limits = limits
         self._added = 0
         self._removed = 0
-        self._taken = False
+        self.hits = 0
         self.evicted = 0
 
     def first_of(self, fingerprint: bytes) -> Entry | None:
@@ -115,6 +114,7 @@ class Window:
             return None
         if not self._draft.holds(key) and _read_entry(self._store.get(key)) != entry:
             raise StillInFlight
+        self.hits += 1
         return entry
 
     def remember(self, fingerprint: bytes, partition: int, offset: Offset) -> None:
@@ -136,7 +136,8 @@ class Window:
         excess = count - self._limits.dedup_entries
         if excess > 0:
             # Some more than needed, so that the oldest are not looked up for every record.
-            self.evicted = self._forget(max(excess, self._limits.dedup_entries // _EVICTED_SHARE), before_ms=None)
+            spare = min(_CLEANED_AT_ONCE, self._limits.dedup_entries // _EVICTED_SHARE)
+            self.evicted = self._forget(max(excess, spare), before_ms=None)
         self._put_count(count - self.evicted)
 
     def forget_expired(self, most: int) -> int:
@@ -145,27 +146,27 @@ class Window:
             self._put_count(self._count() - forgotten)
         return forgotten
 
-    def release(self) -> None:
-        """The draft has been settled or given up."""
-        if self._taken:
-            self._taken = False
-            self._oldest.release()
-
     def _forget(self, most: int, before_ms: int | None) -> int:
-        self._taken = True
+        """Forget so many of the oldest, or of those that expire by then."""
         topic_id = self._live.topic.id
         draft = self._draft
+        prefix = keys.dedup_expiries(topic_id)
+        end = prefix + keys.expiry_bound(before_ms) if before_ms is not None else None
         forgotten = 0
-        for expiry_key in self._oldest.take(most, before_ms):
-            if draft.holds(expiry_key):
-                continue
-            expires_ms, fingerprint = keys.read_dedup_expiry_key(topic_id, expiry_key)
-            draft.put(expiry_key, None)
-            key = keys.dedup_entry_key(topic_id, fingerprint)
-            entry = _read_entry(draft.latest(key))
-            if entry is not None and entry.expires_ms == expires_ms:
-                draft.put(key, None)
-            forgotten += 1
+        start = b""
+        while forgotten < most:
+            found = self._store.range(prefix, start, most)
+            for expiry_key, _ in found:
+                if forgotten == most or (end is not None and expiry_key >= end):
+                    return forgotten
+                # The range shows what is settled; this commit, or one in flight, may have deleted the key already.
+                if draft.latest(expiry_key) is not None:
+                    draft.put(expiry_key, None)
+                    draft.put(keys.dedup_entry_key(topic_id, keys.fingerprint_of_expiry(topic_id, expiry_key)), None)
+                    forgotten += 1
+            if len(found) < most:
+                break
+            start = found[-1][0][len(prefix) :] + b"\0"
         return forgotten
 
     def _count(self) -> int:
@@ -173,73 +174,6 @@ class Window:
 
     def _put_count(self, count: int) -> None:
         self._draft.put(keys.dedup_count_key(self._live.topic.id), max(count, 0).to_bytes(8))
-
-
-class _Cleaning(Proposal[int]):
-    """Forgets some of what has expired in one topic."""
-
-    __slots__ = ("_dedup", "_forgotten", "_live", "_store", "_topics", "_window")
-
-    def __init__(self, dedup: Dedup, store: Store, topics: Topics, live: LiveTopic) -> None:
-        self._dedup = dedup
-        self._store = store
-        self._topics = topics
-        self._live = live
-        self._window: Window | None = None
-        self._forgotten = 0
-
-    def decide(self) -> Changes | None:
-        self._release()
-        if self._topics.by_id(self._live.topic.id) is not self._live:
-            return None
-        draft = Draft(self._store)
-        self._window = self._dedup.window(draft, self._live)
-        self._forgotten = self._window.forget_expired(_CLEANED_AT_ONCE)
-        return draft.changes() if self._forgotten else None
-
-    def settled(self, receipt: Receipt | None) -> int:
-        forgotten = self._forgotten
-        self._release()
-        return forgotten
-
-    def failed(self, error: Exception) -> None:
-        self._release()
-
-    def _release(self) -> None:
-        self._forgotten = 0
-        if self._window is not None:
-            self._window.release()
-
-
-class _Oldest:
-    """Hands out a topic's expiry keys, oldest first, each to one draft.
-
-    Ranges show what is settled, so keys that a draft in flight deletes are still in them. While drafts are in flight each goes
-    on where the one before stopped; when none is, the range itself is right again.
-    """
-
-    __slots__ = ("_drafts", "_prefix", "_start", "_store")
-
-    def __init__(self, store: Store, topic_id: TopicId) -> None:
-        self._store = store
-        self._prefix = keys.dedup_expiries(topic_id)
-        self._start = b""
-        self._drafts = 0
-
-    def take(self, most: int, before_ms: int | None) -> list[bytes]:
-        self._drafts += 1
-        found = [key for key, _ in self._store.range(self._prefix, self._start, most)]
-        if before_ms is not None:
-            end = self._prefix + keys.expiry_bound(before_ms)
-            found = [key for key in found if key < end]
-        if found:
-            self._start = found[-1][len(self._prefix) :] + b"\0"
-        return found
-
-    def release(self) -> None:
-        self._drafts -= 1
-        if not self._drafts:
-            self._start = b""
 
 
 def fingerprint_of_id(message_id: bytes) -> bytes:

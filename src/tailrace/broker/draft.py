@@ -11,12 +11,13 @@ from tailrace.store.contract import Store
 
 
 class Draft:
-    __slots__ = ("_appends", "_ends", "_puts", "_store")
+    __slots__ = ("_appends", "_ends", "_puts", "_seen", "_store")
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._ends: dict[Partition, Offset] = {}
         self._puts: dict[bytes, bytes | None] = {}
+        self._seen: dict[bytes, bytes | None] = {}
         self._appends: list[Append] = []
 
     @property
@@ -39,10 +40,13 @@ class Draft:
         return key in self._puts
 
     def latest(self, key: bytes) -> bytes | None:
-        return self._puts[key] if key in self._puts else self._store.latest(key)
+        if key in self._seen:
+            return self._seen[key]
+        value = self._seen[key] = self._store.latest(key)
+        return value
 
     def put(self, key: bytes, value: bytes | None) -> None:
-        self._puts[key] = value
+        self._puts[key] = self._seen[key] = value
 
     def changes(self) -> Changes:
         return Changes(appends=self._appends, puts=tuple(self._puts.items()))

@@ -19,7 +19,6 @@ from tailrace.model.errors import (
     OverloadedError,
     StoreClosedError,
     TailraceError,
-    UnknownTopicError,
 )
 from tailrace.model.fetch import NO_BOUNDS, PartitionBatches, PartitionFetch, PartitionRecords
 from tailrace.model.ids import Offset, Partition
@@ -169,8 +168,6 @@ class Fetcher:
         topic, number, offset, max_bytes = target.request
         left = budget - found
         try:
-            if self._topics.by_id(target.partition.topic_id) is not target.live:
-                raise UnknownTopicError(f"topic {topic!r} has been deleted")
             if found and left <= 0:
                 return PartitionBatches(topic, number, (), self._store.bounds(target.partition), None)
             batches, bounds = await self._reader.fetch(target.partition, offset, max(0, min(max_bytes, left)))
@@ -220,7 +217,7 @@ class Fetcher:
 
 
 class _Target(NamedTuple):
-    """A partition to read. It holds on to its topic, so that a new topic of the same name is not taken for it."""
+    """A partition to read. It holds on to the topic's id, so that a new topic of the same name is not taken for it."""
 
     request: PartitionFetch
     live: LiveTopic

@@ -8,7 +8,6 @@ from tailrace.broker.live_topic import LiveTopic
 from tailrace.broker.producers import Producers
 from tailrace.broker.topics import Topics
 from tailrace.model.clock import Clock
-from tailrace.model.errors import UnknownTopicError
 from tailrace.model.ids import Partition, TopicId
 from tailrace.model.limits import Limits
 from tailrace.store.contract import Store
@@ -36,11 +35,6 @@ class Intake:
         self.limits = limits
         self._on_arrival = on_arrival
 
-    def check_in_service(self, live: LiveTopic) -> None:
-        """The topic may have been deleted while the request waited for room."""
-        if self.topics.by_id(live.topic.id) is not live:
-            raise UnknownTopicError(f"topic {live.topic.name!r} has been deleted")
-
     def arrived(self, live: LiveTopic, partition: Partition, records: int, size: int) -> None:
         live.messages_in += records
         live.bytes_in += size
@@ -67,12 +61,8 @@ class Windows:
         for _, window in self._open.values():
             window.close()
 
-    def settle(self) -> None:
+    def count(self) -> None:
+        """The draft is durable: what was found and forgotten in it counts."""
         for live, window in self._open.values():
+            live.dedup_hits += window.hits
             live.dedup_evictions += window.evicted
-        self.release()
-
-    def release(self) -> None:
-        for _, window in self._open.values():
-            window.release()
-        self._open.clear()

@@ -98,10 +98,8 @@ def dedup_expiry_key(topic_id: TopicId, expires_ms: int, fingerprint: bytes) -> 
     return dedup_expiries(topic_id) + _EXPIRY.pack(expires_ms) + fingerprint
 
 
-def read_dedup_expiry_key(topic_id: TopicId, key: bytes) -> tuple[int, bytes]:
-    at = len(dedup_expiries(topic_id))
-    (expires_ms,) = _EXPIRY.unpack_from(key, at)
-    return expires_ms, key[at + _EXPIRY.size :]
+def fingerprint_of_expiry(topic_id: TopicId, key: bytes) -> bytes:
+    return key[len(dedup_expiries(topic_id)) + _EXPIRY.size :]
 
 
 def expiry_bound(expires_ms: int) -> bytes:

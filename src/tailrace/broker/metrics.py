@@ -110,6 +110,11 @@ NUMBERS = (
     _now("waiting_publish_bytes", "Bytes of publishes that wait for room.", lambda sources: sources.committer.waiting_bytes),
     Counted("overloads", "Times that a publish found no room.", lambda sources: sources.committer.overloads),
     Counted("dedup_cleaned", "Message ids forgotten at the end of their window.", lambda sources: sources.dedup.cleaned),
+    Counted(
+        "producer_duplicates",
+        "Messages that a producer sent again and that were found by their sequence.",
+        lambda sources: sources.producers.duplicates,
+    ),
     Counted("producers_expired", "Producers forgotten after long silence.", lambda sources: sources.producers.expired),
     Counted(
         "producers_evicted",

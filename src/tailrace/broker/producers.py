@@ -4,11 +4,11 @@ For each producer and partition the store keeps the epoch and the last five batc
 append that it describes, and decisions are made on the latest view, so requests in flight see each other.
 """
 
-from collections.abc import Sequence
 from struct import Struct
 
 from tailrace.broker import keys
 from tailrace.broker.commit import Change, Committer, StillInFlight
+from tailrace.broker.draft import Draft
 from tailrace.model.changes import Changes, Receipt
 from tailrace.model.clock import Clock
 from tailrace.model.errors import (
@@ -46,6 +46,8 @@ class Producers:
         self._next_id = ProducerId(0)
         self._counts: dict[Partition, int] = {}
         """Producers of the partitions that got a new one lately. An estimate that each run of `expire` makes right again."""
+        self.duplicates = 0
+        """Records that were sent again and found by their sequence."""
         self.expired = 0
         self.evicted = 0
 
@@ -67,8 +69,11 @@ class Producers:
 
         return await self._committer.submit(Change(decide, settled))
 
-    def find_duplicate(self, header: BatchHeader, state: bytes | None) -> Offset | None:
-        """The offset of the batch if its producer's state holds it; else None, once it is known to be the next in sequence."""
+    def find_duplicate(self, draft: Draft, partition: Partition, header: BatchHeader) -> Offset | None:
+        """The offset of the batch if it is there already; else None, once it is known to be the next in its sequence.
+
+        The partition's next offset must have been read into the draft before.
+        """
         producer_id, epoch, sequence = header.producer_id, header.producer_epoch, header.base_sequence
         if producer_id < 0 or epoch < 0 or sequence < 0:
             raise InvalidRequestError(
@@ -76,27 +81,29 @@ class Producers:
             )
         if producer_id >= self._next_id:
             raise UnknownProducerError(f"producer id {producer_id} was not given out by this server; ask for a new one")
-        if state is not None:
-            return find_in_sequence(header, state)
-        if sequence != 0:
-            raise UnknownProducerError(
-                f"nothing is known of producer {producer_id} here, and its sequence starts at {sequence}, not 0;"
-                " ask for a new producer id"
-            )
-        return None
+        key = keys.producer_key(partition, producer_id)
+        state = draft.latest(key)
+        if state is None:
+            if sequence != 0:
+                raise UnknownProducerError(
+                    f"nothing is known of producer {producer_id} here, and its sequence starts at {sequence}, not 0;"
+                    " ask for a new producer id"
+                )
+            return None
+        first = find_in_sequence(header, state)
+        if first is not None and not draft.holds(key):
+            self._check_settled(key, header)
+        if first is not None:
+            self.duplicates += header.records
+        return first
 
-    def check_settled(self, key: bytes, header: BatchHeader) -> None:
-        """Only a batch that can't be lost any more makes another one a duplicate of it."""
-        state = self._store.get(key)
-        if state is None or _find_batch(header, state) is None:
-            raise StillInFlight
-
-    def puts_for(
-        self, key: bytes, partition: Partition, header: BatchHeader, state: bytes | None, base_offset: Offset
-    ) -> Sequence[tuple[bytes, bytes | None]]:
-        """What to put together with the batch, so that it is found when it comes again."""
-        advanced = (key, advance(header, state, base_offset, self._clock.now_ms()))
-        return (advanced,) if state is not None else (*self._make_room(partition), advanced)
+    def remember(self, draft: Draft, partition: Partition, header: BatchHeader, base_offset: Offset) -> None:
+        """Put the batch into its producer's state, so that it is found when it comes again."""
+        key = keys.producer_key(partition, header.producer_id)
+        state = draft.latest(key)
+        if state is None:
+            self._make_room(draft, partition)
+        draft.put(key, advance(header, state, base_offset, self._clock.now_ms()))
 
     def forget_partition(self, partition: Partition) -> None:
         self._counts.pop(partition, None)
@@ -131,21 +138,28 @@ class Producers:
 
         return await self._committer.submit(Change(decide, lambda _: len(gone)))
 
-    def _make_room(self, partition: Partition) -> list[tuple[bytes, None]]:
+    def _check_settled(self, key: bytes, header: BatchHeader) -> None:
+        """Only a batch that can't be lost any more makes another one a duplicate of it."""
+        state = self._store.get(key)
+        if state is None or _find_batch(header, state) is None:
+            raise StillInFlight
+
+    def _make_room(self, draft: Draft, partition: Partition) -> None:
         """Count a new producer, and forget others if there are too many."""
         most = self._limits.producers_per_partition
         prefix = keys.producers_of_partition(partition)
         count = self._counts.get(partition)
         if count is None:
             count = len(self._store.range(prefix, limit=most + 1))
-        evicted: list[tuple[bytes, None]] = []
         if count >= most:
             there = sorted(self._store.range(prefix), key=lambda pair: _updated_ms(pair[1]))
             # A share of them at once, so that the search is not made for each newcomer.
-            evicted = [(key, None) for key, _ in there[: max(count + 1 - most, most // _EVICTED_SHARE)]]
+            evicted = there[: max(count + 1 - most, most // _EVICTED_SHARE)]
+            for key, _ in evicted:
+                draft.put(key, None)
             self.evicted += len(evicted)
-        self._counts[partition] = count - len(evicted) + 1
-        return evicted
+            count -= len(evicted)
+        self._counts[partition] = count + 1
 
 
 def find_in_sequence(header: BatchHeader, state: bytes) -> Offset | None:

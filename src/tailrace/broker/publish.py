@@ -105,8 +105,6 @@ class _PublishMessages(Proposal[list[Published]]):
         return sum(routed.message.size_bound for routed in self._routed)
 
     def decide(self) -> Changes | None:
-        if self._windows is not None:
-            self._windows.release()
         draft = Draft(self._intake.store)
         windows = self._windows = Windows(self._intake.dedup, draft)
         groups = self._find_places(draft, windows)
@@ -127,7 +125,7 @@ class _PublishMessages(Proposal[list[Published]]):
         if self._mark_ms is not None:
             self._snowflakes.marked(self._mark_ms)
         if self._windows is not None:
-            self._windows.settle()
+            self._windows.count()
         cursors: dict[int, Cursor] = {}
         if receipt is not None:
             for live, append in self._appends:
@@ -136,8 +134,6 @@ class _PublishMessages(Proposal[list[Published]]):
             cursors = {index: Cursor(receipt.cursor + nth) for nth, index in enumerate(in_order)}
         published = []
         for index, ((message, _), place) in enumerate(zip(self._routed, self._places, strict=True)):
-            if place.is_duplicate:
-                message.live.dedup_hits += 1
             published.append(
                 Published(
                     message.live.topic.name,
@@ -150,16 +146,11 @@ class _PublishMessages(Proposal[list[Published]]):
             )
         return published
 
-    def failed(self, error: Exception) -> None:
-        if self._windows is not None:
-            self._windows.release()
-
     def _find_places(self, draft: Draft, windows: Windows) -> dict[Partition, list[int]]:
         """Say where each message goes or is already, and group those that are new by partition."""
         places: list[_Place] = []
         groups: dict[Partition, list[int]] = {}
         for index, (message, partition) in enumerate(self._routed):
-            self._intake.check_in_service(message.live)
             group = groups.get(partition, [])
             offset = Offset(draft.next_offset(partition) + len(group))
             fingerprint = message.fingerprint

@@ -316,6 +316,31 @@ async def test_those_who_wait_for_commits_in_flight_are_bounded() -> None:
         await committer.submit(follower(store, b"k"))
     store.settle()
     assert await answer == b"1"
+    committer.submit(put(b"k", b"2"))
+    again = committer.submit(follower(store, b"k"))
+    store.settle()
+    assert await again == b"2"
+
+
+@on_loop
+async def test_one_who_gave_up_waiting_for_a_commit_in_flight_changes_nothing() -> None:
+    store = GatedStore()
+    committer = committer_on(store)
+    store.close_gate()
+    decisions = 0
+
+    def decide() -> Changes:
+        nonlocal decisions
+        decisions += 1
+        if decisions == 1:
+            raise StillInFlight
+        return Changes(puts=((b"given up", b""),))
+
+    committer.submit(put(b"k"))
+    committer.submit(Change(decide, lambda _: None)).cancel()
+    store.open_gate()
+    await turns()
+    assert decisions == 1
 
 
 @on_loop

@@ -7,7 +7,7 @@ from tailrace.broker.broker import Broker
 from tailrace.broker.dedup import fingerprint_of_content, fingerprint_of_id
 from tailrace.model.errors import CorruptBatchError, StorageFullError
 from tailrace.model.limits import Limits
-from tailrace.model.record import MESSAGE_ID_HEADER, Appended, Message, RawBatch, Record
+from tailrace.model.record import MESSAGE_ID_HEADER, Appended, Message, Published, RawBatch, Record
 from tailrace.store.memory import MemoryStore
 from tailrace.wire.codecs import Codec
 from tailrace.wire.records import encode_batch
@@ -370,3 +370,79 @@ async def test_raw_duplicates_in_flight_wait_for_their_first() -> None:
         assert await first == [Appended(0, 0, -1, 0)]
         assert await again == [Appended(1, 1, -1, 1)]
         assert remembered(store, broker) == (2, 2, 2)
+
+
+@on_loop
+async def test_an_id_renewed_while_it_is_being_cleaned_is_kept_and_counted_once() -> None:
+    clock = ManualClock()
+    store = GatedStore(clock)
+    async with running_broker(store, clock) as broker:
+        await broker.topics.create("t", options=BY_ID)
+        await broker.publish([Message("t", b"1", message_id="a"), Message("t", b"2", message_id="b")])
+        clock.advance(WINDOW_MS)
+        store.close_gate()
+        renewing = asyncio.ensure_future(broker.publish([Message("t", b"3", message_id="a")]))
+        await turns()
+        cleaning = asyncio.ensure_future(broker._dedup.clean())
+        await turns()
+        store.open_gate()
+        assert not (await renewing)[0].duplicate
+        assert await cleaning == 1
+        assert remembered(store, broker) == (1, 1, 1)
+        assert (await broker.publish([Message("t", b"4", message_id="a")]))[0].duplicate
+
+
+@on_loop
+async def test_an_id_renewed_while_the_oldest_are_forgotten_is_kept_and_counted_once() -> None:
+    clock = ManualClock()
+    store = MemoryStore()
+    async with running_broker(store, clock, Limits(dedup_entries=2)) as broker:
+        await broker.topics.create("t", options=BY_ID)
+        await broker.publish([Message("t", b"1", message_id="a")])
+        clock.advance(1)
+        await broker.publish([Message("t", b"2", message_id="b")])
+        clock.advance(WINDOW_MS)
+        await broker.publish([Message("t", b"3", message_id="a"), Message("t", b"4", message_id="c")])
+        assert remembered(store, broker) == (2, 2, 2)
+        assert [each.duplicate for each in await broker.publish([Message("t", b"", message_id=name) for name in "ac"])] == [
+            True
+        ] * 2
+
+
+@on_loop
+async def test_ids_of_raw_batches_are_bounded_and_counted_too() -> None:
+    clock = ManualClock()
+    store = MemoryStore()
+    async with running_broker(store, clock, Limits(dedup_entries=10)) as broker:
+        await broker.topics.create("t", options=BY_ID)
+        for number in range(30):
+            clock.advance(1)
+            await append(broker, named(f"{number}"))
+        assert remembered(store, broker) == (10, 10, 10)
+        assert broker.topics.get("t").dedup_evictions == 20
+
+
+@on_loop
+async def test_what_turns_out_to_be_a_duplicate_while_it_waits_is_not_written() -> None:
+    store = GatedStore()
+    async with running_broker(store) as broker:
+        await broker.topics.create("t", options=BY_ID)
+
+        def publish(*names: str) -> "asyncio.Future[list[Published]]":
+            return asyncio.ensure_future(broker.publish([Message("t", name.encode(), message_id=name) for name in names]))
+
+        store.close_gate()
+        store.room = 1
+        first = publish("x")
+        await turns()
+        after_first = publish("x", "a")
+        waits_for_room = publish("a", "b")
+        await turns()
+        store.settle(1)
+        await turns()
+        store.settle(1)
+        await turns()
+        store.open_gate()
+        answers = [[each.duplicate for each in await future] for future in (first, after_first, waits_for_room)]
+        assert answers == [[False], [True, False], [True, False]]
+        assert await values_in(broker, "t") == [b"x", b"a", b"b"]

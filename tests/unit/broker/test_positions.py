@@ -1,9 +1,11 @@
 import pytest
 
 from tailrace.broker.broker import Broker
+from tailrace.model.changes import Changes
 from tailrace.model.errors import OffsetOutOfRangeError, UnknownPartitionError, UnknownTopicError
 from tailrace.model.record import RawBatch, Record
 from tailrace.model.start import AtOffset, AtTime, Edge
+from tailrace.store.memory import MemoryStore
 from tailrace.wire.codecs import Codec
 from tailrace.wire.records import encode_batch
 from tests.support.aio import on_loop
@@ -78,6 +80,16 @@ async def test_a_time_before_the_start_means_the_start() -> None:
             await timed(broker, time)
         await broker.retention.run_once()
         assert await broker.positions.resolve("t", 0, AtTime(NOW)) == 3
+
+
+@on_loop
+async def test_records_below_a_start_in_the_middle_of_a_batch_are_not_found() -> None:
+    store = MemoryStore()
+    async with running_broker(store) as broker:
+        await broker.topics.create("t")
+        await timed(broker, 10, 20, 0, 5)
+        store.commit(Changes(trims=((broker.topics.get("t").partition(0), 2),)))
+        assert await broker.positions.at_time("t", 0, NOW + 3) == (3, NOW + 5)
 
 
 @on_loop

@@ -51,6 +51,8 @@ async def test_a_batch_sent_again_is_stored_once_and_answered_with_its_first_off
         assert await append(broker, sent(producer, 2, b"c")) == Appended(2, 2, -1, 0)
         assert await append(broker, sent(producer, 0, b"a", b"b")) == Appended(0, None, -1, 2)
         assert await append(broker, sent(producer, 2, b"c")) == Appended(2, None, -1, 1)
+        assert broker.producers.duplicates == 3
+        assert broker.topics.get("t").dedup_hits == 0
         assert await values_in(broker, "t") == [b"a", b"b", b"c"]
 
 
@@ -320,3 +322,5 @@ async def test_producers_of_a_partition_are_bounded_by_forgetting_the_longest_si
         with pytest.raises(UnknownProducerError):
             await append(broker, sent(producers[0], 1, b""))
         await append(broker, sent(producers[-1], 1, b""))
+        await broker.topics.delete("t")
+        assert broker.producers._counts == {}

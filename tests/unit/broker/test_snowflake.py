@@ -16,9 +16,10 @@ def test_an_id_holds_time_node_and_sequence() -> None:
 
 
 def test_ids_rise_when_the_clock_stands_still() -> None:
-    snowflakes = Snowflakes(ManualClock(NOW))
+    snowflakes = Snowflakes(ManualClock(NOW), node=5)
     ids = [snowflakes.next() for _ in range(10_000)]
     assert ids == sorted(set(ids))
+    assert {snowflake >> 12 & MAX_NODE for snowflake in ids} == {5}
 
 
 def test_ids_rise_when_the_clock_steps_back() -> None:

@@ -1,0 +1,106 @@
+"""Many small appends in one commit.
+
+Single batches that come in the same turn of the event loop share a commit, which saves most of what a commit costs. Each is
+still judged and answered for itself.
+"""
+
+import asyncio
+
+from tailrace.broker.admission import CheckedBatch
+from tailrace.broker.append_batches import AppendBatches, Outcome
+from tailrace.broker.commit import Proposal, StillInFlight
+from tailrace.broker.draft import Draft
+from tailrace.broker.intake import Intake
+from tailrace.model.changes import Append, Changes, Receipt
+from tailrace.model.errors import TailraceError
+from tailrace.model.ids import Cursor
+from tailrace.model.limits import MIB
+from tailrace.model.record import NO_TIMESTAMP, Appended
+from tailrace.wire.batch import NO_PRODUCER
+
+_MOST_BATCHES = 1_000
+_MOST_BYTES = MIB
+
+Answer = asyncio.Future[list[Outcome]]
+
+
+class Bundle(Proposal[None]):
+    """For topics that take batches as they are."""
+
+    __slots__ = ("_held_bytes", "_intake", "_placed", "_waiting")
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+        self._waiting: list[tuple[CheckedBatch, Answer]] = []
+        self._placed: list[Append | Outcome] = []
+        self._held_bytes = 0
+
+    @property
+    def held_bytes(self) -> int:
+        return self._held_bytes
+
+    def add(self, checked: CheckedBatch, answer: Answer) -> bool:
+        """Whether the bundle is full now."""
+        self._waiting.append((checked, answer))
+        self._held_bytes += len(checked.batch)
+        return self._held_bytes >= _MOST_BYTES or len(self._waiting) >= _MOST_BATCHES
+
+    def decide(self) -> Changes | None:
+        draft = Draft(self._intake.store)
+        placed = self._placed = []
+        postponed = []
+        for waiting in self._waiting:
+            try:
+                placed.append(self._place(draft, waiting[0]))
+            except TailraceError as error:
+                placed.append(error)
+            except StillInFlight:
+                postponed.append(waiting)
+        for waiting in postponed:
+            self._waiting.remove(waiting)
+            self._postpone(*waiting)
+        return None if draft.is_empty else draft.changes()
+
+    def settled(self, receipt: Receipt | None) -> None:
+        cursor = receipt.cursor if receipt is not None else Cursor(0)
+        arrived = self._intake.arrived
+        for (checked, answer), outcome in zip(self._waiting, self._placed, strict=True):
+            if isinstance(outcome, Append):
+                partition, batch, records, _, base_offset = outcome
+                arrived(checked.live, partition, records, len(batch))
+                outcome = Appended(base_offset, cursor, NO_TIMESTAMP, 0)
+                cursor = Cursor(cursor + records)
+            if not answer.done():
+                answer.set_result([outcome])
+
+    def failed(self, error: Exception) -> None:
+        for _, answer in self._waiting:
+            if not answer.done():
+                answer.set_exception(error)
+
+    def _place(self, draft: Draft, checked: CheckedBatch) -> Append | Outcome:
+        _, partition, batch, header, _ = checked
+        base_offset = draft.next_offset(partition)
+        if header.producer_id != NO_PRODUCER:
+            producers = self._intake.producers
+            first = producers.find_duplicate(draft, partition, header)
+            if first is not None:
+                return Appended(first, None, NO_TIMESTAMP, header.records)
+            producers.remember(draft, partition, header, base_offset)
+        append = Append(partition, batch, header.records, header.max_timestamp, base_offset)
+        draft.append(append)
+        return append
+
+    def _postpone(self, checked: CheckedBatch, answer: Answer) -> None:
+        """A duplicate of something in flight waits for that; the others need not."""
+
+        def pass_on(later: Answer) -> None:
+            error = later.exception()
+            if answer.done():
+                return
+            if error is None:
+                answer.set_result(later.result())
+            else:
+                answer.set_exception(error)
+
+        self.committer.submit(AppendBatches(self._intake, [checked])).add_done_callback(pass_on)
