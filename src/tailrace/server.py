@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.settings import BrokerSettings
-from tailrace.log.log import Durability
 from tailrace.model.address import Address
 from tailrace.model.clock import Clock
+from tailrace.model.durability import Durability
 from tailrace.model.errors import ConfigurationError, TailraceError
 from tailrace.model.limits import Limits
 from tailrace.store.embedded import EmbeddedStore

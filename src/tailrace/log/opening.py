@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tailrace.log.catalog import Catalog, LogEnd
 from tailrace.log.checkpoint import Checkpoints
 from tailrace.log.cleaner import Cleaner
-from tailrace.log.frame import read_effects
+from tailrace.log.frame import BadFrameError, Frame, read_effects
 from tailrace.log.index import IndexReader, SavedIndex
 from tailrace.log.lock import FolderLock
 from tailrace.log.log import Log
@@ -27,6 +27,7 @@ from tailrace.model.clock import Clock, Hlc
 from tailrace.model.durability import Durability
 from tailrace.model.errors import CorruptionError
 from tailrace.model.ids import Cursor, Position
+from tailrace.model.invariant import InvariantError, invariant
 from tailrace.model.limits import Limits
 from tailrace.model.stats import StoreStats
 
@@ -163,17 +164,15 @@ def _replay(
     waiting: list[Changes] = []
     for frame in recovery.frames():
         entered = _enter(recovery.segments, entered, usages, catalog)
-        if frame.effect_count:
-            changes = read_effects(frame.effects, frame.effect_count)
-            catalog.change(changes)
+        try:
+            changes = _repeat(frame, catalog)
+        except (InvariantError, BadFrameError, KeyError) as error:
+            raise CorruptionError(
+                f"the frame at position {frame.position} does not follow on the log before it: {error};"
+                " restore the folder from a copy"
+            ) from error
+        if changes is not None:
             waiting.append(changes)
-        if frame.entries:
-            catalog.mark(frame.cursor, frame.position)
-            catalog.append(
-                (partition, base, records, length, position, newest, cursor, None)
-                for partition, base, cursor, records, length, _, newest, position in frame.entries
-            )
-        catalog.advance(LogEnd(Position(frame.position + frame.size), Cursor(frame.cursor + frame.records), frame.hlc))
         stats.replayed_frames += 1
         stats.replayed_bytes += frame.size
         if len(waiting) >= _EFFECTS_AT_ONCE:
@@ -181,6 +180,22 @@ def _replay(
             waiting.clear()
     _enter(recovery.segments, entered, usages, catalog)
     settled.apply(waiting)
+
+
+def _repeat(frame: Frame, catalog: Catalog) -> Changes | None:
+    """Do to the catalog what was done when the frame was written; gives what the frame changes besides."""
+    invariant(frame.cursor == catalog.end.cursor, f"it has cursor {frame.cursor}, not {catalog.end.cursor}")
+    changes = read_effects(frame.effects, frame.effect_count) if frame.effect_count else None
+    if changes is not None:
+        catalog.change(changes)
+    if frame.entries:
+        catalog.mark(frame.cursor, frame.position)
+        catalog.append(
+            (partition, base, records, length, position, newest, cursor, None)
+            for partition, base, cursor, records, length, _, newest, position in frame.entries
+        )
+    catalog.advance(LogEnd(Position(frame.position + frame.size), Cursor(frame.cursor + frame.records), frame.hlc))
+    return changes
 
 
 def _enter(segments: Sequence[Segment], entered: int, usages: dict[Position, SegmentUsage], catalog: Catalog) -> int:
