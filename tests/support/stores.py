@@ -10,9 +10,9 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from tailrace.log.log import Durability
 from tailrace.log.options import DEFAULT_OPTIONS, LogOptions
 from tailrace.model.clock import Clock
+from tailrace.model.durability import Durability
 from tailrace.model.limits import DEFAULT_LIMITS, KIB, Limits
 from tailrace.store.contract import Store
 from tailrace.store.embedded import EmbeddedStore
@@ -26,6 +26,7 @@ SMALL_PIECES = LogOptions(
     cursor_stride_bytes=500,
     span_bytes=2 * KIB,
     gap_bytes=200,
+    clean_dead_ratio=0.1,
 )
 """A few commits fill a segment, a few segments bring a checkpoint, and every lookup crosses several pieces of the index."""
 

@@ -1,0 +1,75 @@
+"""Frames: what is written is what is read, and nothing else passes for one."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace.log.frame import (
+    BadFrameError,
+    effect_bytes,
+    entry_bytes,
+    head_bytes,
+    one_batch_head_bytes,
+    read_effects,
+    read_frame,
+)
+from tailrace.model.changes import Changes
+from tailrace.model.ids import Offset, Partition, TopicId
+from tailrace.wire.batch import placed
+from tests.support.batches import encode_batch
+
+PARTITION = Partition(TopicId(7), 3)
+BATCH = bytes(placed(encode_batch([(5, b"value")]), 40))
+HEAD = one_batch_head_bytes(1000, 900, 77, 12345, PARTITION, 40, 1, BATCH, 5)
+
+
+def test_the_short_way_writes_what_the_long_way_writes() -> None:
+    entry = entry_bytes(PARTITION, 40, 77, 1, BATCH, 5)
+    assert head_bytes(1000, 900, 77, 12345, [entry], b"", 0, len(BATCH)) == HEAD
+
+
+def test_a_frame_is_read_as_it_was_written() -> None:
+    frame = read_frame(memoryview(HEAD + BATCH), 0, 1000)
+    assert (frame.position, frame.synced, frame.cursor, frame.hlc) == (1000, 900, 77, 12345)
+    assert frame.size == len(HEAD) + len(BATCH)
+    (entry,) = frame.entries
+    assert (entry.partition, entry.base_offset, entry.cursor, entry.records, entry.max_timestamp) == (PARTITION, 40, 77, 1, 5)
+    assert entry.position == 1000 + len(HEAD)
+
+
+def test_a_frame_in_the_wrong_place_is_no_frame() -> None:
+    with pytest.raises(BadFrameError, match="says that it stands at 1000"):
+        read_frame(memoryview(HEAD + BATCH), 0, 1001)
+
+
+@pytest.mark.parametrize("at", range(len(HEAD) + len(BATCH)))
+def test_no_flipped_bit_passes(at: int) -> None:
+    damaged = bytearray(HEAD + BATCH)
+    damaged[at] ^= 0x10
+    with pytest.raises(BadFrameError):
+        read_frame(memoryview(damaged), 0, 1000)
+
+
+@given(
+    creates=st.lists(st.tuples(st.integers(0, 2**32 - 1), st.integers(1, 2**32 - 1))),
+    drops=st.lists(st.integers(0, 2**32 - 1)),
+    trims=st.lists(st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.integers(0, 2**63))),
+    prefixes=st.lists(st.binary()),
+    puts=st.lists(st.tuples(st.binary(), st.none() | st.binary())),
+)
+def test_effects_come_back_as_they_went_in(
+    creates: list[tuple[int, int]],
+    drops: list[int],
+    trims: list[tuple[int, int, int]],
+    prefixes: list[bytes],
+    puts: list[tuple[bytes, bytes | None]],
+) -> None:
+    changes = Changes(
+        creates=[(TopicId(topic_id), count) for topic_id, count in creates],
+        drops=[TopicId(topic_id) for topic_id in drops],
+        trims=[(Partition(TopicId(topic_id), number), Offset(start)) for topic_id, number, start in trims],
+        appends=(),
+        drop_prefixes=prefixes,
+        puts=puts,
+    )
+    assert read_effects(*effect_bytes(changes)) == changes

@@ -1,0 +1,96 @@
+"""How readers are served: the tail from memory, the rest in large pieces, lookups from the index alone."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tailrace.log.index import Place, SavedIndex
+from tailrace.log.options import LogOptions
+from tailrace.model.changes import Changes
+from tailrace.model.ids import Offset, Partition, TopicId
+from tailrace.model.limits import KIB, MIB, Limits
+from tailrace.store.embedded import EmbeddedStore
+from tests.support.batches import append, values_of
+
+TOPIC = TopicId(1)
+NO_CACHE = Limits(tail_cache_bytes=0)
+
+
+def _store(folder: Path, partitions: int, limits: Limits, options: LogOptions | None = None) -> EmbeddedStore:
+    store = EmbeddedStore.open(folder, limits=limits, options=options or LogOptions(), durability="relaxed")
+    store.commit(Changes(creates=[(TOPIC, partitions)]))
+    return store
+
+
+def test_the_tail_is_served_without_touching_the_disk(tmp_path: Path) -> None:
+    store = _store(tmp_path, 1, Limits())
+    partition = Partition(TOPIC, 0)
+    for number in range(100):
+        store.commit(Changes(appends=[append(partition, b"%d" % number)]))
+    assert store.is_hot(partition, Offset(0))
+    assert values_of(store.fetch(partition, Offset(40), MIB).batches) == [b"%d" % number for number in range(40, 100)]
+    assert store.stats().disk_reads == 0
+    store.close()
+
+
+def test_small_batches_of_many_partitions_are_read_in_large_pieces(tmp_path: Path) -> None:
+    partitions, rounds = 50, 200
+    store = _store(tmp_path, partitions, NO_CACHE)
+    for number in range(rounds):
+        store.commit(Changes(appends=[append(Partition(TOPIC, p), b"%d-%d" % (p, number)) for p in range(partitions)]))
+    assert not store.is_hot(Partition(TOPIC, 7), Offset(0))
+    fetched = store.fetch(Partition(TOPIC, 7), Offset(0), MIB)
+    assert values_of(fetched.batches) == [b"7-%d" % number for number in range(rounds)]
+    stats = store.stats()
+    assert stats.disk_reads == 1, "200 batches, each some kilobytes from the next, come with one read"
+    assert sum(map(len, fetched.batches)) < stats.disk_read_bytes < 4 * MIB
+    assert all(isinstance(batch, bytes) for batch in fetched.batches), "the piece itself is not kept for 2 % of its bytes"
+    store.close()
+
+
+def test_batches_far_from_each_other_are_not_read_together(tmp_path: Path) -> None:
+    store = _store(tmp_path, 2, NO_CACHE)
+    rare, busy = Partition(TOPIC, 0), Partition(TOPIC, 1)
+    for number in range(5):
+        store.commit(Changes(appends=[append(rare, b"%d" % number), append(busy, bytes(200 * KIB))]))
+    assert values_of(store.fetch(rare, Offset(0), MIB).batches) == [b"%d" % number for number in range(5)]
+    assert store.stats().disk_read_bytes < 10 * KIB
+    store.close()
+
+
+def test_a_lookup_by_time_reads_neither_the_log_nor_the_whole_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = LogOptions(index_chunk_batches=16)
+    store = _store(tmp_path, 1, NO_CACHE, options)
+    partition = Partition(TOPIC, 0)
+    for first in range(0, 10_000, 100):
+        store.commit(Changes(appends=[append(partition, b"x", timestamp=number) for number in range(first, first + 100)]))
+    store.checkpoint()
+    looked_at = 0
+    chunks = SavedIndex.chunks
+
+    def counted(self: SavedIndex, partition: Partition, offset: int) -> Iterator[list[Place]]:
+        nonlocal looked_at
+        for places in chunks(self, partition, offset):
+            looked_at += len(places)
+            yield places
+
+    monkeypatch.setattr(SavedIndex, "chunks", counted)
+    for timestamp in (0, 1, 4_999, 9_999):
+        assert store.batch_for_time(partition, timestamp) == timestamp
+    assert store.batch_for_time(partition, 10_000) is None
+    assert looked_at <= 4 * 16, "one chunk of the index for each lookup, of 625"
+    assert store.stats().disk_reads == 0
+    store.close()
+
+
+def test_the_index_in_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
+    store = _store(tmp_path, 1, Limits(tail_cache_bytes=64 * KIB), LogOptions(checkpoint_batches=500))
+    partition = Partition(TOPIC, 0)
+    for _ in range(100):
+        store.commit(Changes(appends=[append(partition, b"x") for _ in range(100)]))
+    store.checkpoint()
+    held = store._catalog.partitions[partition].recent.places
+    assert len(held) < 500
+    assert len(store.fetch(partition, Offset(0), 100 * MIB).batches) == 10_000
+    store.close()

@@ -1,0 +1,56 @@
+"""State must not be durable before the frame that sets it is."""
+
+from pathlib import Path
+
+import pytest
+
+from tailrace.log.settled import SettledState
+from tailrace.log.state import STATE, StateDb
+from tailrace.model.changes import Changes
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> StateDb:
+    return StateDb(tmp_path)
+
+
+def test_what_is_held_is_seen_and_not_stored(db: StateDb) -> None:
+    settled = SettledState(db)
+    settled.hold([Changes(puts=[(b"a", b"1"), (b"b", b"2")])])
+    assert settled.get(b"a") == b"1"
+    assert settled.range(b"", b"", None) == [(b"a", b"1"), (b"b", b"2")]
+    assert db.get(STATE + b"a") is None
+
+
+def test_a_sync_stores_what_was_held_when_it_began_and_no_more(db: StateDb) -> None:
+    settled = SettledState(db)
+    settled.hold([Changes(puts=[(b"a", b"1")])])
+    with settled.releasing():
+        settled.hold([Changes(puts=[(b"a", b"2"), (b"b", b"2")])])
+    assert db.get(STATE + b"a") == b"1"
+    assert db.get(STATE + b"b") is None
+    assert settled.get(b"a") == b"2"
+
+
+def test_a_failed_sync_stores_nothing_and_forgets_nothing(db: StateDb) -> None:
+    settled = SettledState(db)
+    settled.hold([Changes(puts=[(b"a", b"1")])])
+    with pytest.raises(OSError, match="broken"), settled.releasing():
+        raise OSError("broken")
+    assert db.get(STATE + b"a") is None
+    assert settled.get(b"a") == b"1"
+
+
+def test_a_held_deletion_hides_what_is_stored(db: StateDb) -> None:
+    settled = SettledState(db)
+    settled.apply([Changes(puts=[(b"a", b"1"), (b"b", b"1")])])
+    settled.hold([Changes(puts=[(b"a", None)])])
+    assert settled.get(b"a") is None
+    assert settled.range(b"", b"", None) == [(b"b", b"1")]
+
+
+def test_later_changes_go_behind_what_is_held(db: StateDb) -> None:
+    settled = SettledState(db)
+    settled.hold([Changes(puts=[(b"a", b"1")])])
+    settled.apply([Changes(puts=[(b"a", b"2")])])
+    assert settled.get(b"a") == db.get(STATE + b"a") == b"2"
