@@ -10,7 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tailrace.log.log import Durability
+from tailrace.log.fsck import check
+from tailrace.model.durability import Durability
 from tailrace.model.changes import Append, Changes
 from tailrace.model.errors import OffsetOutOfRangeError, SequencingError, TailraceError, UnknownPartitionError
 from tailrace.model.ids import Cursor, Offset, Partition, TopicId
@@ -214,6 +215,7 @@ class EmbeddedMachine(StoreMachine):
     @rule()
     def reopen(self) -> None:
         self.store.close()
+        assert check(self.folder).findings == []
         self.store = self.open()
 
     @rule(garbage=st.binary(max_size=80))
@@ -226,6 +228,7 @@ class EmbeddedMachine(StoreMachine):
         self.crashes += 1
         with segment_files(self.folder)[-1].open("ab") as active:
             active.write(garbage)
+        assert check(self.folder).findings == []
         self.store = self.open()
 
     def teardown(self) -> None:

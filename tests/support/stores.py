@@ -41,6 +41,8 @@ class Backend(NamedTuple):
     """Make a new, empty home; the folder is free for it to use."""
     durable: bool
     """Whether a store that is opened again holds what was committed before."""
+    takes_bulk: bool = True
+    """Whether it is set up for hundreds of megabytes."""
 
 
 class MemoryHome:
@@ -62,7 +64,10 @@ class EmbeddedHome:
 
 
 def embedded(durability: Durability, options: LogOptions = DEFAULT_OPTIONS, tail_cache_bytes: int | None = None) -> Backend:
-    return Backend(lambda folder: EmbeddedHome(folder / "data", durability, options, tail_cache_bytes), durable=True)
+    def make_home(folder: Path) -> Home:
+        return EmbeddedHome(folder / "data", durability, options, tail_cache_bytes)
+
+    return Backend(make_home, durable=True, takes_bulk=options is DEFAULT_OPTIONS)
 
 
 BACKENDS: Mapping[str, Backend] = {
