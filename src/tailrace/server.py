@@ -6,6 +6,7 @@ because each takes a good part of the start.
 """
 
 import asyncio
+import gc
 import signal
 import socket
 from collections.abc import Callable
@@ -62,6 +63,7 @@ class Server:
 
     async def run(self) -> TailraceError | None:
         """Serve until SIGTERM, SIGINT or a storage failure, which is returned."""
+        collect_seldom()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
@@ -116,6 +118,15 @@ class Server:
         if not self._stopping.is_set():
             self._stopping.set()
             self._on_stop()
+
+
+def collect_seldom() -> None:
+    """Look for reference cycles less often than Python does by default.
+
+    The index and the commits in flight are many small objects that are in no cycle. Looking at them every 700 allocations
+    cost a third of the appends per second.
+    """
+    gc.set_threshold(10_000, 20, 20)
 
 
 class _Opened(NamedTuple):
