@@ -446,3 +446,16 @@ async def test_what_turns_out_to_be_a_duplicate_while_it_waits_is_not_written() 
         answers = [[each.duplicate for each in await future] for future in (first, after_first, waits_for_room)]
         assert answers == [[False], [True, False], [True, False]]
         assert await values_in(broker, "t") == [b"x", b"a", b"b"]
+
+
+@on_loop
+async def test_the_time_of_a_batch_is_that_of_its_new_records() -> None:
+    store = MemoryStore()
+    async with running_broker(store) as broker:
+        await broker.topics.create("t", options=BY_CONTENT)
+        await append(broker, raw("t", 0, b"a"))
+        records = [Record(None, b"b", (), NOW + 1), Record(None, b"a", (), NOW + 9)]
+        await append(broker, RawBatch("t", 0, encode_batch(records)))
+        partition = broker.topics.get("t").partition(0)
+        assert store.batch_for_time(partition, NOW + 1) == 1
+        assert store.batch_for_time(partition, NOW + 2) is None

@@ -257,3 +257,27 @@ async def test_lags_of_many_offsets_are_read_piece_by_piece() -> None:
         await broker.offsets.commit("g", [OffsetCommit("t", number, 0) for number in range(1_500)])
         await append(broker, raw("t", 1_499, b"1", b"2"))
         assert broker.offsets.total_lags() == {("g", "t"): 2}
+
+
+@on_loop
+async def test_a_commit_that_waited_while_its_topic_was_deleted_is_refused_and_leaves_nothing() -> None:
+    store = GatedStore()
+    async with running_broker(store) as broker:
+        await fill(broker)
+        await broker.topics.create("other")
+        topic_id = broker.topics.get("t").topic.id
+        store.close_gate()
+        store.room = 1
+        in_flight = broker.append([raw("other", 0, b"")])
+        await turns()
+        waiting = broker.append([raw("other", 0, b"")])
+        await turns()
+        deleting = asyncio.ensure_future(broker.topics.delete("t"))
+        await turns()
+        committing = asyncio.ensure_future(broker.offsets.commit("g", [OffsetCommit("t", 0, 1)]))
+        await turns()
+        store.open_gate()
+        await asyncio.gather(in_flight, waiting, deleting)
+        with pytest.raises(UnknownTopicError, match="has been deleted"):
+            await committing
+        assert store.range(keys.offsets_of_topic(topic_id)) == []

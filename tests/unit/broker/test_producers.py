@@ -324,3 +324,13 @@ async def test_producers_of_a_partition_are_bounded_by_forgetting_the_longest_si
         await append(broker, sent(producers[-1], 1, b""))
         await broker.topics.delete("t")
         assert broker.producers._counts == {}
+
+
+@on_loop
+async def test_batches_of_an_old_epoch_make_no_duplicates_of_a_new_one() -> None:
+    async with running_broker() as broker:
+        producer = await made(broker)
+        await append(broker, sent(producer, 0, b"a"))
+        await append(broker, sent(producer, 0, b"b", b"c", epoch=1))
+        with pytest.raises(OutOfOrderSequenceError):
+            await append(broker, sent(producer, 0, b"d", epoch=1))
