@@ -93,8 +93,12 @@ class History:
         for event in events:
             self.record(event)
 
-    def threads(self) -> list[tuple[int, int]]:
-        return sorted({(attempt.run, attempt.thread) for attempt in self.attempts})
+    def by_thread(self) -> dict[tuple[int, int], list[CommitId]]:
+        """The commits of each run and thread, in order."""
+        threads: dict[tuple[int, int], list[CommitId]] = {}
+        for id in sorted(self.attempts):
+            threads.setdefault((id.run, id.thread), []).append(id)
+        return threads
 
     def settle(self, last: dict[tuple[int, int], int], places: dict[CommitId, Place]) -> None:
         """A restart has shown which commits took effect and where; no later restart may show anything else."""

@@ -95,10 +95,9 @@ class _Judge:
 
     def _find_survivors(self) -> None:
         history = self._history
-        for run, thread in history.threads():
+        for (run, thread), mine in history.by_thread().items():
             last = int(self._seen.state.get(last_key(run, thread).encode(), b"0"))
             self._last[run, thread] = last
-            mine = sorted(id for id in history.attempts if (id.run, id.thread) == (run, thread))
             acked = max((id.number for id in mine if id in history.acks), default=0)
             settled = history.settled.get((run, thread))
             if settled is not None:

@@ -1,0 +1,224 @@
+"""The writer thread that stands before every durable backend, with a backend that does as it is told."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from queue import SimpleQueue
+
+import pytest
+
+from tailrace.model.changes import Changes
+from tailrace.model.clock import HybridClock, SystemClock
+from tailrace.model.errors import (
+    OverloadedError,
+    SequencingError,
+    StorageFailedError,
+    StorageFullError,
+    StoreClosedError,
+    TailraceError,
+)
+from tailrace.model.ids import Cursor, Offset, Partition, TopicId
+from tailrace.model.limits import Limits
+from tailrace.model.stats import StoreStats
+from tailrace.store.contract import Commit
+from tailrace.store.group_commit import GroupCommit
+from tailrace.store.sequencer import PendingCommit, Sequencer
+from tests.support.batches import append
+
+A0 = Partition(TopicId(1), 0)
+WAIT_SECONDS = 10.0
+ONE = Changes(appends=[append(A0, b"one")])
+
+
+class ObedientBackend:
+    """Waits before each group until the test says what becomes of it."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[PendingCommit]] = []
+        self.reached = threading.Semaphore(0)
+        self._fates: SimpleQueue[Exception | None] = SimpleQueue()
+        self._ends = {A0: Offset(0)}
+        self._cursor = Cursor(0)
+
+    def let_pass(self, groups: int = 1) -> None:
+        for _ in range(groups):
+            self._fates.put(None)
+
+    def fail(self, error: Exception) -> None:
+        self._fates.put(error)
+
+    def persist(self, group: Sequence[PendingCommit]) -> None:
+        self.groups.append(list(group))
+        self.reached.release()
+        fate = self._fates.get(timeout=WAIT_SECONDS)
+        if fate is not None:
+            raise fate
+        for commit in group:
+            records = sum(batch.records for batch in commit.changes.appends)
+            self._ends[A0] = Offset(self._ends[A0] + records)
+            self._cursor = Cursor(self._cursor + records)
+
+    def idle(self) -> None:
+        pass
+
+    def settled_ends(self) -> tuple[Mapping[Partition, Offset], Cursor]:
+        return self._ends, self._cursor
+
+
+class Bench:
+    def __init__(self, limits: Limits) -> None:
+        self.backend = ObedientBackend()
+        self.stats = StoreStats()
+        self.failures: list[TailraceError] = []
+        clock = SystemClock()
+        sequencer = Sequencer(HybridClock(clock), limits, {A0: Offset(0)}, Cursor(0))
+        self.commits = GroupCommit(self.backend, sequencer, limits, clock, self.stats, self.failures.append, 1 << 20)
+        self.answers: list[Commit] = []
+        self.answered = threading.Semaphore(0)
+        self.commits.start()
+
+    def submit(self, changes: Changes = ONE) -> PendingCommit:
+        return self.commits.submit(changes, self._done)
+
+    def wait_for_group(self) -> list[PendingCommit]:
+        assert self.backend.reached.acquire(timeout=WAIT_SECONDS)
+        return self.backend.groups[-1]
+
+    def wait_for_answers(self, count: int) -> list[Commit]:
+        for _ in range(count):
+            assert self.answered.acquire(timeout=WAIT_SECONDS)
+        return self.answers
+
+    def _done(self, commit: Commit) -> None:
+        self.answers.append(commit)
+        self.answered.release()
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench(Limits(pending_commits=10, pending_bytes=100_000))
+
+
+def test_commits_that_come_while_a_group_is_written_form_the_next_group(bench: Bench) -> None:
+    first = bench.submit()
+    assert bench.wait_for_group() == [first]
+    later = [bench.submit() for _ in range(5)]
+    assert bench.answers == []
+    bench.backend.let_pass(2)
+    assert bench.wait_for_answers(6) == [first, *later]
+    assert bench.backend.groups == [[first], later]
+    bench.commits.close()
+
+
+def test_nothing_is_answered_before_its_group_is_durable(bench: Bench) -> None:
+    bench.submit()
+    bench.wait_for_group()
+    assert bench.answers == []
+    bench.backend.let_pass()
+    bench.wait_for_answers(1)
+    bench.commits.close()
+
+
+def test_a_full_disk_fails_all_in_flight_and_the_next_commit_takes_their_place(bench: Bench) -> None:
+    bench.submit()
+    bench.wait_for_group()
+    bench.submit()
+    bench.submit(Changes(puts=[(b"key", b"never")]))
+    bench.backend.fail(StorageFullError("no room"))
+    answers = bench.wait_for_answers(3)
+    assert [type(commit.error) for commit in answers] == [StorageFullError] * 3
+    assert bench.commits.next_offset(A0) == 0
+    assert bench.commits.latest(b"key", lambda _: b"settled") == b"settled"
+    assert (bench.stats.pending_commits, bench.stats.pending_bytes, bench.stats.failed_commits) == (0, 0, 3)
+    bench.backend.let_pass()
+    receipt = bench.submit().receipt
+    assert (receipt.cursor, list(receipt.offsets)) == (0, [0])
+    assert bench.wait_for_answers(1)[-1].error is None
+    assert bench.failures == []
+    bench.commits.close()
+
+
+def test_a_commit_built_on_one_that_failed_must_be_built_again(bench: Bench) -> None:
+    bench.submit()
+    bench.wait_for_group()
+    bench.backend.fail(StorageFullError("no room"))
+    bench.wait_for_answers(1)
+    with pytest.raises(SequencingError):
+        bench.submit(Changes(appends=[append(A0, b"two", base_offset=1)]))
+    bench.commits.close()
+
+
+def test_any_other_failure_is_final_and_told_once(bench: Bench) -> None:
+    bench.submit()
+    bench.wait_for_group()
+    bench.submit()
+    bench.backend.fail(OSError(5, "Input/output error"))
+    answers = bench.wait_for_answers(2)
+    assert all(isinstance(commit.error, StorageFailedError) for commit in answers)
+    assert {commit.error.outcome for commit in answers if commit.error} == {"unknown"}
+    with pytest.raises(StorageFailedError, match="Input/output error"):
+        bench.submit()
+    bench.commits.close()
+    with pytest.raises(StorageFailedError):
+        bench.submit()
+    assert [type(failure) for failure in bench.failures] == [StorageFailedError]
+    assert bench.commits.has_failed
+
+
+def test_a_failure_elsewhere_stops_the_writer(bench: Bench) -> None:
+    bench.commits.abort(OSError(5, "Input/output error"))
+    with pytest.raises(StorageFailedError):
+        bench.submit()
+    assert len(bench.failures) == 1
+    bench.commits.close()
+
+
+def test_what_waits_is_bounded_in_number(bench: Bench) -> None:
+    for _ in range(10):
+        bench.submit()
+    bench.wait_for_group()
+    with pytest.raises(OverloadedError, match="pending_commits") as refusal:
+        bench.submit()
+    assert refusal.value.retriable
+    assert bench.commits.next_offset(A0) == 10
+    bench.backend.let_pass(2)
+    bench.wait_for_answers(10)
+    bench.backend.let_pass()
+    assert list(bench.submit().receipt.offsets) == [10]
+    bench.commits.close()
+
+
+def test_what_waits_is_bounded_in_bytes(bench: Bench) -> None:
+    bench.submit(Changes(appends=[append(A0, b"x" * 60_000)]))
+    bench.wait_for_group()
+    bench.submit(Changes(appends=[append(A0, b"x" * 60_000)]))
+    with pytest.raises(OverloadedError, match="pending_bytes"):
+        bench.submit()
+    bench.backend.let_pass(2)
+    bench.wait_for_answers(2)
+    bench.backend.let_pass()
+    bench.submit()
+    bench.commits.close()
+
+
+def test_close_waits_for_what_is_in_flight_and_takes_nothing_more(bench: Bench) -> None:
+    bench.submit()
+    bench.wait_for_group()
+    bench.submit()
+    closing = threading.Thread(target=bench.commits.close)
+    closing.start()
+    _until_refused(bench)
+    bench.backend.let_pass(2)
+    closing.join(WAIT_SECONDS)
+    assert [commit.error for commit in bench.answers] == [None, None]
+
+
+def _until_refused(bench: Bench) -> None:
+    """The close has begun once a commit is refused; those taken before it must pass as well."""
+    for _ in range(1_000_000):
+        try:
+            bench.commits.submit(Changes(appends=[append(A0, b"x", base_offset=99)]), lambda _: None)
+        except SequencingError:
+            continue
+        except StoreClosedError:
+            return
+    raise AssertionError("the close never began")
