@@ -81,7 +81,7 @@ class Fetcher:
         for batch in answer.batches:
             try:
                 decoded = await self._decode(batch)
-            except TailraceError as error:
+            except InvalidRequestError as error:
                 if records:
                     break
                 header = read_header(batch)

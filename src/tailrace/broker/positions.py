@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from tailrace.broker.reader import Reader
 from tailrace.broker.topics import Topics
-from tailrace.model.errors import CorruptBatchError, OffsetOutOfRangeError
+from tailrace.model.errors import InvalidRequestError, OffsetOutOfRangeError
 from tailrace.model.ids import Offset, Partition
 from tailrace.model.limits import Limits
 from tailrace.model.start import AtOffset, Edge, Start
@@ -58,7 +58,7 @@ class Positions:
         batches, _ = self._store.fetch(partition, first, 1)
         try:
             records = decode_batch(batches[0], self._limits) if batches else []
-        except CorruptBatchError:
+        except InvalidRequestError:
             records = []
         for record in records:
             if record.timestamp >= timestamp_ms and record.offset >= first:

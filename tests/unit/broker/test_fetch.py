@@ -18,8 +18,10 @@ from tailrace.model.errors import (
 from tailrace.model.fetch import PartitionBatches, PartitionFetch
 from tailrace.model.ids import Offset, Partition
 from tailrace.model.limits import Limits
-from tailrace.model.record import Message, RawBatch
+from tailrace.model.record import Message, RawBatch, Record
 from tailrace.store.memory import MemoryStore
+from tailrace.wire.codecs import Codec
+from tailrace.wire.records import encode_batch
 from tests.support.aio import on_loop, turns, until
 from tests.support.batches import values_of
 from tests.support.brokers import CountingStore, GatedStore, append, options, raw, running_broker
@@ -427,3 +429,28 @@ async def test_records_of_one_read_are_limited(max_records: int) -> None:
         await broker.topics.create("t")
         with pytest.raises(LimitExceededError, match="read_records"):
             await broker.read("t", 0, 0, max_records=max_records)
+
+
+@on_loop
+async def test_no_thread_to_decode_in_is_overload_and_not_corruption() -> None:
+    async with running_broker(limits=Limits(queued_reads=1)) as broker:
+        await broker.topics.create("t")
+        await append(broker, raw("t", 0, bytes(100_000)))
+        released = threading.Event()
+        busy = asyncio.create_task(broker._reader.in_thread(released.wait, 20))
+        await until(lambda: broker._reader.queued == 1)
+        with pytest.raises(OverloadedError, match="queued_reads"):
+            await broker.read("t", 0, 0, max_records=1)
+        released.set()
+        await busy
+
+
+@on_loop
+async def test_a_bomb_in_a_topic_is_named_with_the_way_around_it() -> None:
+    async with running_broker(limits=Limits(decompressed_batch_bytes=1_000)) as broker:
+        await broker.topics.create("t")
+        bomb = encode_batch([Record(None, bytes(10_000), (), NOW)], codec=Codec.GZIP)
+        await append(broker, RawBatch("t", 0, bomb))
+        with pytest.raises(CorruptBatchError, match=r"decompressed_batch_bytes.* Go on at 1"):
+            await broker.read("t", 0, 0, max_records=1)
+        assert await broker.positions.at_time("t", 0, NOW) == (0, NOW)
