@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tailrace.model.killpoint import EXIT_CODE, KILLPOINTS
 from tests.support.child import WriterProcess
 from tests.support.history import Event, History
 from tests.support.inquest import hold_inquest
@@ -16,7 +17,7 @@ from tests.support.powercut import cut_power, make_image, mounted, why_no_mounts
 
 pytestmark = pytest.mark.skipif(why_no_mounts() is not None, reason=str(why_no_mounts()))
 
-CUTS = 5
+CUTS = 8
 
 
 class PowerCut(NamedTuple):
@@ -56,6 +57,19 @@ def test_acked_records_survive_power_cuts(tmp_path: Path, chaos_seed: int) -> No
     for cut in cut_while_writing(tmp_path, random.Random(chaos_seed)):
         verdict = judge_cut(tmp_path, cut)
         assert not verdict.violations, f"{cut.image.stem}:\n{verdict}"
+
+
+@pytest.mark.parametrize("name", KILLPOINTS)
+def test_acked_records_survive_a_power_cut_at(name: str, tmp_path: Path) -> None:
+    """The process ends there, and what it had not synced goes with it."""
+    image = make_image(tmp_path / "disk.img")
+    with mounted(image, tmp_path / "disk") as disk:
+        options = ("--segment-bytes", "4096", "--rounds", "60")
+        writer = WriterProcess(disk / "data", *options, environment={"TAILRACE_KILLPOINT": f"{name}:6"})
+        assert writer.wait() == EXIT_CODE, f"{name} was not passed; {writer.errors}"
+        cut = PowerCut(cut_power(image, tmp_path / "cut.img"), writer.events)
+    verdict = judge_cut(tmp_path, cut)
+    assert not verdict.violations, str(verdict)
 
 
 def test_relaxed_durability_loses_only_the_newest_commits_and_those_whole(tmp_path: Path, chaos_seed: int) -> None:

@@ -14,6 +14,7 @@ from tests.support.history import Ack, Attempt, CommitId, last_key
 
 SHARED, PRIVATE, FIRST_SCRATCH = 1, 2, 1000
 SHARED_PARTITIONS = 3
+MOST_THREADS, MOST_SCRATCH_TOPICS = 64, 4096
 KEPT_RECORDS = 30
 """Records of each shared partition that the main thread leaves at a trim."""
 
@@ -59,7 +60,7 @@ class ThreadPlan:
         self._thread = thread
         self._random = Random(f"{seed}/{run}/{thread}")
         self._number = 0
-        self._scratch = FIRST_SCRATCH * (1 + run) + 50 * thread
+        self._scratch = FIRST_SCRATCH + (run * MOST_THREADS + thread) * MOST_SCRATCH_TOPICS
         self._scratch_state: Literal["none", "asked", "there"] = "none"
         self._private_end = 0
 
