@@ -224,7 +224,9 @@ class Committer:
     def _again(self, proposal: Proposal[Any]) -> None:
         if self._closed:
             self._refuse(proposal, _closed())
-        elif not proposal.future.done() and not self._attempt(proposal):
+        elif proposal.future.done():
+            self._refuse(proposal, _given_up())
+        elif not self._attempt(proposal):
             self._wait_for_room(proposal)
 
     def _wait_for_room(self, proposal: Proposal[Any]) -> None:
@@ -254,7 +256,7 @@ class Committer:
         while waiting:
             proposal = waiting[0]
             if proposal.future.done():
-                pass
+                self._refuse(proposal, _given_up())
             elif proposal.deadline <= now:
                 self._refuse(
                     proposal,
@@ -295,6 +297,10 @@ def _answer(proposal: Proposal[Any], receipt: Receipt | None) -> None:
         return
     if not proposal.future.done():
         proposal.future.set_result(answer)
+
+
+def _given_up() -> OverloadedError:
+    return OverloadedError("nobody waits for this any more; it was not written")
 
 
 def _closed() -> StoreClosedError:

@@ -281,3 +281,19 @@ async def test_a_commit_that_waited_while_its_topic_was_deleted_is_refused_and_l
         with pytest.raises(UnknownTopicError, match="has been deleted"):
             await committing
         assert store.range(keys.offsets_of_topic(topic_id)) == []
+
+
+@on_loop
+async def test_a_group_whose_maker_gave_up_waiting_for_room_does_not_count() -> None:
+    store = GatedStore()
+    async with running_broker(store, limits=Limits(groups=1)) as broker:
+        await fill(broker)
+        store.close_gate()
+        store.room = 0
+        impatient = asyncio.ensure_future(broker.offsets.commit("a", [OffsetCommit("t", 0, 1)]))
+        await turns()
+        impatient.cancel()
+        await turns()
+        store.open_gate()
+        await broker.offsets.commit("b", [OffsetCommit("t", 0, 1)])
+        assert broker.offsets.groups == ["b"]
