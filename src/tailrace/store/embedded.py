@@ -161,7 +161,7 @@ class EmbeddedStore:
         self._log.seal()
 
     def settled_ends(self) -> tuple[Mapping[Partition, Offset], Cursor]:
-        ends = {partition: Offset(index.end) for partition, index in self._catalog.partitions.items()}
+        ends = {partition: Offset(index.end) for partition, index in self._catalog.partitions.copy().items()}
         return ends, self._catalog.end.cursor
 
     def _check_open(self) -> None:
