@@ -1,5 +1,8 @@
 """Readers meet the cleaner at its work, at the worst moments: they get their own records or a clear error."""
 
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -8,6 +11,7 @@ import pytest
 from tailrace.log import reader
 from tailrace.log.checkpoint import Checkpoints
 from tailrace.log.frame import Entry
+from tailrace.log.fsck import check
 from tailrace.log.index import IndexReader, PartitionIndex, Place
 from tailrace.log.options import LogOptions
 from tailrace.model.changes import Changes
@@ -15,7 +19,7 @@ from tailrace.model.errors import OffsetOutOfRangeError
 from tailrace.model.ids import Cursor, Offset, Partition, TopicId
 from tailrace.model.limits import KIB, Limits
 from tailrace.store.embedded import EmbeddedStore
-from tests.support.batches import append, values_of
+from tests.support.batches import append, decode_batch, values_of
 from tests.support.folders import frames_of, segment_files
 from tests.support.observed import scan_all
 
@@ -155,3 +159,97 @@ def test_scans_in_pieces_give_each_batch_of_a_cleaned_log_once(store: EmbeddedSt
     assert len(set(whole)) == len(whole) == 3 * ROUNDS
     monkeypatch.setattr(reader, "_SCAN_LIMIT_BYTES", 1)
     assert [batch.cursor for batch in scan_all(store, read_bytes=1 << 20)] == whole
+
+
+class Traffic:
+    """Writers, retention, the cleaner and readers, all at once; every record says where it belongs."""
+
+    PARTITIONS = 4
+    KEPT_RECORDS = 60
+
+    def __init__(self, store: EmbeddedStore) -> None:
+        self._store = store
+        self._stop = threading.Event()
+        self.faults: list[str] = []
+        self.reads = 0
+
+    def run(self, seconds: float) -> None:
+        jobs = [lambda number=number: self._write(number) for number in range(self.PARTITIONS)]
+        jobs += [self._trim, self._store.clean, *[lambda number=number: self._fetch(number) for number in range(2)], self._scan]
+        threads = [threading.Thread(target=self._repeat, args=(job,)) for job in jobs]
+        for thread in threads:
+            thread.start()
+        time.sleep(seconds)
+        self._stop.set()
+        for thread in threads:
+            thread.join()
+
+    def _repeat(self, job: Callable[[], None]) -> None:
+        try:
+            while not self._stop.is_set():
+                job()
+        except Exception as error:  # noqa: BLE001  whatever it is, the test must see it
+            self.faults.append(f"{type(error).__name__}: {error}")
+            self._stop.set()
+
+    def _write(self, number: int) -> None:
+        partition = Partition(TOPIC, number)
+        first = self._store.next_offset(partition)
+        self._store.commit(Changes(appends=[append(partition, *[_label(partition, first + step) for step in range(2)])]))
+
+    def _trim(self) -> None:
+        ends = {partition: self._store.bounds(partition).end for partition in self._store.partitions()}
+        self._store.commit(Changes(trims=[(p, Offset(max(0, end - self.KEPT_RECORDS))) for p, end in ends.items()]))
+
+    def _fetch(self, number: int) -> None:
+        partition = Partition(TOPIC, self.reads % self.PARTITIONS)
+        start, end = self._store.bounds(partition)
+        offset = Offset(start + (self.reads * 7 + number) % (end - start + 1))
+        try:
+            batches = self._store.fetch(partition, offset, 700).batches
+        except OffsetOutOfRangeError as error:
+            if offset >= error.start:
+                self.faults.append(f"{partition}: {error} for offset {offset}")
+            return
+        self.reads += 1
+        expected = offset - offset % 2
+        for record in (record for batch in batches for record in decode_batch(batch)):
+            if record.offset != expected or record.value != _label(partition, record.offset):
+                self.faults.append(f"{partition}: {record} where offset {expected} should be")
+            expected += 1
+
+    def _scan(self) -> None:
+        cursor = max(0, self._store.end_cursor() - self.reads % 300)
+        last = -1
+        for batch in self._store.scan(Cursor(cursor), 5_000).batches:
+            if batch.cursor <= last:
+                self.faults.append(f"cursor {batch.cursor} after {last}")
+            last = batch.cursor + batch.records - 1
+            for record in decode_batch(batch.batch):
+                if record.value != _label(batch.partition, record.offset):
+                    self.faults.append(f"cursor {batch.cursor} of {batch.partition}: {record}")
+
+
+def test_readers_get_their_own_records_while_all_is_in_motion(tmp_path: Path) -> None:
+    options = LogOptions(
+        segment_bytes=4 * KIB, checkpoint_batches=50, clean_dead_ratio=0.01, cursor_stride_bytes=100, index_chunk_batches=4
+    )
+    store = EmbeddedStore.open(tmp_path / "data", durability="relaxed", limits=Limits(tail_cache_bytes=0), options=options)
+    store.commit(Changes(creates=[(TOPIC, Traffic.PARTITIONS)]))
+    traffic = Traffic(store)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        traffic.run(seconds=3.0)
+    finally:
+        sys.setswitchinterval(interval)
+    cleaned = store.stats().segments_rewritten
+    store.close()
+    assert traffic.faults[:5] == []
+    assert traffic.reads > 100
+    assert cleaned > 10
+    assert check(tmp_path / "data").findings == []
+
+
+def _label(partition: Partition, offset: int) -> bytes:
+    return b"%d/%08d" % (partition.number, offset)
