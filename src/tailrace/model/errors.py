@@ -106,6 +106,85 @@ class UnknownTopicError(TailraceError):
     http_status = 404
     retriable = True
 
+class UnknownMemberError(TailraceError):
+    """The consumer group does not know this member: it never joined, was gone for too long, or has left."""
+
+    kafka_code = 25
+    http_status = 409
+
+
+class IllegalGenerationError(TailraceError):
+    """The member speaks for another generation of its group than the one in force."""
+
+    kafka_code = 22
+    http_status = 409
+
+
+class FencedInstanceError(TailraceError):
+    """Another client has taken over the name of this static member."""
+
+    kafka_code = 82
+    http_status = 409
+
+
+class RebalanceInProgressError(TailraceError):
+    """The group shares out its work anew; the member must join again."""
+
+    kafka_code = 27
+    http_status = 409
+    retriable = True
+
+
+class MemberIdRequiredError(TailraceError):
+    """A new member must join again with the id that it is given here."""
+
+    kafka_code = 79
+    http_status = 409
+    retriable = True
+
+    def __init__(self, message: str, member_id: str) -> None:
+        super().__init__(message)
+        self.member_id = member_id
+
+
+class InconsistentProtocolError(InvalidRequestError):
+    """The member has no way to share out the work in common with the other members of its group."""
+
+    kafka_code = 23
+
+
+class InvalidSessionTimeoutError(InvalidRequestError):
+    """The member asks for a session that is shorter or longer than the server allows."""
+
+    kafka_code = 26
+
+
+class GroupFullError(LimitExceededError):
+    """The group has as many members as it may have."""
+
+    kafka_code = 81
+
+
+class GroupNotEmptyError(TailraceError):
+    """The group has members and can't be deleted."""
+
+    kafka_code = 68
+    http_status = 409
+
+
+class GroupSubscribedError(TailraceError):
+    """Offsets of a topic that members of the group read can't be deleted."""
+
+    kafka_code = 86
+    http_status = 409
+
+
+class OffsetMetadataTooLargeError(LimitExceededError):
+    """The note with a committed offset is longer than `offset_metadata_bytes`."""
+
+    kafka_code = 12
+
+
 
 class UnknownPartitionError(UnknownTopicError):
     """The topic is there, the partition is not."""

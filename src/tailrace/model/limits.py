@@ -35,6 +35,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     groups: int = 1_000
     group_members: int = 100
     group_name_length: int = 255
+    group_state_bytes: int = 4 * MIB
+    """What the members of one group say and are assigned."""
+    groups_state_bytes: int = 256 * MIB
+    """The same for all groups together."""
+    rebalance_timeout_ms: int = 3_600_000
+    """How long a rebalance waits for a member; members that ask for more get this."""
     offset_metadata_bytes: int = 4 * KIB
     producers_per_partition: int = 10_000
     """Idempotent producers remembered for one partition; beyond it the longest silent are forgotten early."""
@@ -80,6 +86,24 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of one HTTP body or Kafka request."""
     connections: int = 1_000
     """Connections that one listener serves at the same time."""
+    connections_per_address: int = 800
+    """Kafka connections from one address, so that one machine can't take all."""
+    pipelined_requests: int = 8
+    """Requests of one Kafka connection that are answered or wait for it; beyond it nothing is read from the client."""
+    pipelined_bytes: int = 32 * MIB
+    """Bytes of these requests."""
+    held_request_bytes: int = 256 * MIB
+    """Bytes of the requests of all Kafka connections together; beyond it new ones wait in the network."""
+    request_items: int = 50_000
+    """Elements of all arrays of one Kafka request, batches of records not counted."""
+    request_seconds: int = 30
+    """How long a client may take to send one Kafka request."""
+    unsent_bytes: int = MIB
+    """Bytes of answers that a Kafka client has not taken; beyond it nothing more is done for it."""
+    unsent_seconds: int = 30
+    """How long it may leave so many before its connection is closed."""
+    idle_connection_seconds: int = 600
+    """How long a Kafka connection may be silent."""
 
 
 DEFAULT_LIMITS = Limits()

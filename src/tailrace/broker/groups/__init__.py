@@ -1,0 +1,1 @@
+"""Consumer groups: who is in, who owns what, and whose word counts. The rules only: no sockets, clock injected."""
