@@ -57,7 +57,7 @@ def frames(folder: Path, from_cursor: int = 0) -> Iterator[DumpedFrame]:
                     later = next(frames_behind(data, at, base), None)
                     at = later.position - base if later else len(data)
                     continue
-                if frame.cursor + frame.records >= from_cursor:
+                if frame.end_cursor >= from_cursor:
                     yield _dumped(path.name, frame, data, base)
                 at += frame.size
 

@@ -81,8 +81,9 @@ class Frame(NamedTuple):
     effect_count: int
 
     @property
-    def records(self) -> int:
-        return sum(entry.records for entry in self.entries)
+    def end_cursor(self) -> Cursor:
+        """The cursor after the frame's last record. The cleaner may have taken out records before it."""
+        return Cursor(self.entries[-1].cursor + self.entries[-1].records) if self.entries else self.cursor
 
     @property
     def is_seal(self) -> bool:

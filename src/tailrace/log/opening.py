@@ -194,7 +194,7 @@ def _repeat(frame: Frame, catalog: Catalog) -> Changes | None:
             (partition, base, records, length, position, newest, cursor, None)
             for partition, base, cursor, records, length, _, newest, position in frame.entries
         )
-    catalog.advance(LogEnd(Position(frame.position + frame.size), Cursor(frame.cursor + frame.records), frame.hlc))
+    catalog.advance(LogEnd(Position(frame.position + frame.size), frame.end_cursor, frame.hlc))
     return changes
 
 

@@ -10,9 +10,9 @@ from tailrace.log.frame import BadFrameError, Entry, Frame, batch_fault, frame_s
 from tailrace.log.index import IndexReader, PartitionIndex, Place, holding
 from tailrace.log.options import LogOptions
 from tailrace.log.segment import HEADER_BYTES, SegmentFolder, SegmentHandle
-from tailrace.model.changes import Buffer, LogBatch, Scanned
-from tailrace.model.errors import CorruptionError
-from tailrace.model.ids import Cursor, Partition
+from tailrace.model.changes import Bounds, Buffer, Fetched, LogBatch, Scanned
+from tailrace.model.errors import CorruptionError, OffsetOutOfRangeError
+from tailrace.model.ids import Cursor, Offset, Partition
 from tailrace.model.stats import StoreStats
 
 _SCAN_LIMIT_BYTES = 16 << 20
@@ -49,38 +49,51 @@ class LogReader:
             and recent.data[holding(recent.places, offset)] is not None
         )
 
-    def fetch(self, index: PartitionIndex, offset: int, max_bytes: int) -> Sequence[Buffer]:
-        """Whole batches from the one that holds `offset`, which is not above the partition's end."""
-        if offset == index.end:
-            return ()
-        found = self._from_memory(index, offset, max_bytes)
+    def bounds(self, index: PartitionIndex) -> Bounds:
+        """Where the partition starts and ends. A commit to many partitions moves the ends of all of them at once."""
+        with self._lock:
+            return Bounds(Offset(index.start), Offset(index.end))
+
+    def fetch(self, index: PartitionIndex, offset: int, max_bytes: int) -> Fetched:
+        """Whole batches from the one that holds `offset` on."""
+        bounds = self.bounds(index)
+        _check_range(index, offset, bounds)
+        if offset == bounds.end:
+            return Fetched((), bounds)
+        found = self._from_memory(index, offset, bounds.end, max_bytes)
         if found:
             self._stats.fetches_from_memory += 1
-            return found
+            return Fetched(found, bounds)
         self._stats.fetches_from_disk += 1
-        return self._steadily(lambda: self._from_disk(index, offset, max_bytes))
+        return Fetched(self._steadily(lambda: self._from_disk(index, offset, bounds.end, max_bytes)), bounds)
 
     def scan(self, cursor: int, max_bytes: int) -> Scanned:
         return self._steadily(lambda: self._scan(cursor, max_bytes))
 
     def _steadily(self, read: Callable[[], _Read]) -> _Read:
-        """Read again if it failed while the cleaner moved something; what fails in peace is corrupt."""
+        """Read again if the cleaner moved something meanwhile: then what was read may be wrong, or look corrupt."""
         for _ in range(_RETRIES):
             moves = self._segments.moves
             try:
-                return read()
+                result = read()
             except CorruptionError:
                 if not self._segments.moved_since(moves):
                     raise
-                with self._lock:
-                    pass  # the cleaner holds it until all places are right again
-        return read()
+            else:
+                if not self._segments.moved_since(moves):
+                    return result
+        with self._lock:  # keeps the cleaner from moving anything
+            return read()
 
-    def _from_disk(self, index: PartitionIndex, offset: int, max_bytes: int) -> list[Buffer]:
-        places = _up_to(self._index.walk(index, offset), max_bytes)
+    def _from_disk(self, index: PartitionIndex, offset: int, end: int, max_bytes: int) -> list[Buffer]:
+        places = _up_to(self._index.walk(index, offset), end, max_bytes)
+        # Retention may have passed the offset since the range was checked.
+        _check_range(index, offset, Bounds(Offset(index.start), Offset(index.end)))
+        if not places or places[0].base_offset > offset:
+            raise CorruptionError(f"the index of {index.partition} has no batch for offset {offset}; see `tailrace fsck`")
         return [batch for piece in self._pieces(places) for batch in self._read_piece(index.partition, piece)]
 
-    def _from_memory(self, index: PartitionIndex, offset: int, max_bytes: int) -> list[Buffer]:
+    def _from_memory(self, index: PartitionIndex, offset: int, end: int, max_bytes: int) -> list[Buffer]:
         recent = index.recent
         places, data = recent.places, recent.data
         found: list[Buffer] = []
@@ -89,7 +102,7 @@ class LogReader:
         size = 0
         for at in range(holding(places, offset), len(places)):
             batch = data[at]
-            if batch is None:
+            if batch is None or places[at].base_offset >= end:
                 break
             size += len(batch)
             if found and size > max_bytes:
@@ -150,8 +163,8 @@ class LogReader:
                 body = entry.position - frame.position + at
                 batch = bytes(data[body : body + entry.length])
                 found.append(LogBatch(entry.cursor, entry.partition, entry.base_offset, entry.records, frame.hlc, batch))
-            next_cursor = max(next_cursor, frame.cursor + frame.records)
-            if read > _SCAN_LIMIT_BYTES:
+            next_cursor = max(next_cursor, frame.end_cursor)
+            if read > _SCAN_LIMIT_BYTES and next_cursor > cursor:
                 return Scanned(found, Cursor(next_cursor))
         return Scanned(found, Cursor(max(next_cursor, end.cursor)))
 
@@ -192,12 +205,18 @@ class LogReader:
             position = following
 
 
-def _up_to(places: Iterator[Place], max_bytes: int) -> list[Place]:
+def _check_range(index: PartitionIndex, offset: int, bounds: Bounds) -> None:
+    if not bounds.start <= offset <= bounds.end:
+        raise OffsetOutOfRangeError.of(index.partition, offset, *bounds)
+
+
+def _up_to(places: Iterator[Place], end: int, max_bytes: int) -> list[Place]:
+    """Places below `end`, up to `max_bytes` but at least one."""
     taken: list[Place] = []
     size = 0
     for place in places:
         size += place.length
-        if taken and size > max_bytes:
+        if place.base_offset >= end or (taken and size > max_bytes):
             break
         taken.append(place)
     return taken

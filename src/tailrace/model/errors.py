@@ -7,6 +7,8 @@ it may have.
 
 from typing import ClassVar, Literal
 
+from tailrace.model.ids import Partition
+
 Outcome = Literal["failed", "unknown"]
 
 
@@ -20,7 +22,9 @@ class TailraceError(Exception):
 
     def afresh(self) -> "TailraceError":
         """The same error without its history. One that is kept and raised many times would drag all its tracebacks along."""
-        return type(self)(*self.args)
+        error = type(self).__new__(type(self), *self.args)
+        error.__dict__.update(self.__dict__)
+        return error
 
 
 class InvalidRequestError(TailraceError):
@@ -86,25 +90,21 @@ class UnsupportedCodecError(UnsupportedBatchError):
     kafka_code = 76
 
 
+class MalformedMessageError(InvalidRequestError):
+    """A Kafka message whose lengths and counts do not fit its bytes."""
+
+
+class UnanswerableRequestError(InvalidRequestError):
+    """A Kafka request of a kind or version that has no answer but to close its connection."""
+
+    kafka_code = 35
+
+
 class InvalidTimestampError(InvalidRequestError):
     """A record's timestamp is negative or too far in the future."""
 
     kafka_code = 32
 
-
-class UnknownGroupError(TailraceError):
-    """There is no such consumer group."""
-
-    kafka_code = 69
-    http_status = 404
-
-
-class UnknownTopicError(TailraceError):
-    """There is no such topic or alias."""
-
-    kafka_code = 3
-    http_status = 404
-    retriable = True
 
 class UnknownMemberError(TailraceError):
     """The consumer group does not know this member: it never joined, was gone for too long, or has left."""
@@ -185,9 +185,27 @@ class OffsetMetadataTooLargeError(LimitExceededError):
     kafka_code = 12
 
 
+class UnknownGroupError(TailraceError):
+    """There is no such consumer group."""
+
+    kafka_code = 69
+    http_status = 404
+
+
+class UnknownTopicError(TailraceError):
+    """There is no such topic or alias."""
+
+    kafka_code = 3
+    http_status = 404
+    retriable = True
+
 
 class UnknownPartitionError(UnknownTopicError):
     """The topic is there, the partition is not."""
+
+    @classmethod
+    def of(cls, partition: Partition) -> "UnknownPartitionError":
+        return cls(f"there is no partition {partition.number} of topic {partition.topic_id}")
 
 
 class TopicExistsError(TailraceError):
@@ -207,6 +225,14 @@ class OffsetOutOfRangeError(TailraceError):
         super().__init__(message)
         self.start = start
         self.end = end
+
+    @classmethod
+    def of(cls, partition: Partition, offset: int, start: int, end: int) -> "OffsetOutOfRangeError":
+        return cls(
+            f"partition {partition.number} of topic {partition.topic_id} holds offsets {start} to {end}, not {offset}",
+            start,
+            end,
+        )
 
 
 class OffsetRegressionError(TailraceError):

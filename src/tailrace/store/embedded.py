@@ -12,12 +12,12 @@ from tailrace.log.writer import is_no_room
 from tailrace.model.changes import Bounds, Changes, Fetched, Receipt, Scanned
 from tailrace.model.clock import Clock, HybridClock, SystemClock
 from tailrace.model.durability import Durability
-from tailrace.model.errors import StorageFailedError, StorageFullError, StoreClosedError, TailraceError
+from tailrace.model.errors import StorageFailedError, StorageFullError, StoreClosedError, TailraceError, UnknownPartitionError
 from tailrace.model.ids import Cursor, Offset, Partition
 from tailrace.model.limits import DEFAULT_LIMITS, MIB, Limits
 from tailrace.model.stats import StoreStats
 from tailrace.store.group_commit import GroupCommit
-from tailrace.store.sequencer import Done, PendingCommit, Sequencer, out_of_range, unknown_partition
+from tailrace.store.sequencer import Done, PendingCommit, Sequencer
 
 _ROOM_CHECK_SECONDS = 0.1
 
@@ -81,11 +81,7 @@ class EmbeddedStore:
         return self._commits.commit(changes)
 
     def fetch(self, partition: Partition, offset: Offset, max_bytes: int) -> Fetched:
-        index = self._partition(partition)
-        start, end = index.start, index.end
-        if not start <= offset <= end:
-            raise out_of_range(partition, offset, start, end)
-        return Fetched(self._reader.fetch(index, offset, max_bytes), Bounds(Offset(start), Offset(end)))
+        return self._reader.fetch(self._partition(partition), offset, max_bytes)
 
     def is_hot(self, partition: Partition, offset: Offset) -> bool:
         return self._reader.is_hot(self._partition(partition), offset)
@@ -95,8 +91,7 @@ class EmbeddedStore:
         return self._reader.scan(cursor, max_bytes)
 
     def bounds(self, partition: Partition) -> Bounds:
-        index = self._partition(partition)
-        return Bounds(Offset(index.start), Offset(index.end))
+        return self._reader.bounds(self._partition(partition))
 
     def next_offset(self, partition: Partition) -> Offset:
         return self._commits.next_offset(partition)
@@ -172,7 +167,7 @@ class EmbeddedStore:
         self._check_open()
         index = self._catalog.partitions.get(partition)
         if index is None:
-            raise unknown_partition(partition)
+            raise UnknownPartitionError.of(partition)
         return index
 
     def _check_room(self) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from tailrace.model.changes import Append, Bounds, Buffer, Changes, Fetched, LogBatch, Receipt, Scanned
 from tailrace.model.clock import Clock, HybridClock, SystemClock
-from tailrace.model.errors import StoreClosedError
+from tailrace.model.errors import OffsetOutOfRangeError, StoreClosedError, UnknownPartitionError
 from tailrace.model.ids import Cursor, Offset, Partition
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.stats import StoreStats
-from tailrace.store.sequencer import Done, PendingCommit, Sequencer, out_of_range, unknown_partition
+from tailrace.store.sequencer import Done, PendingCommit, Sequencer
 from tailrace.wire.batch import placed
 
 
@@ -64,7 +64,7 @@ class MemoryStore:
         with self._lock:
             stream = self._stream(partition)
             if not stream.start <= offset <= stream.end:
-                raise out_of_range(partition, offset, stream.start, stream.end)
+                raise OffsetOutOfRangeError.of(partition, offset, stream.start, stream.end)
             found: list[Buffer] = []
             size = 0
             for held in stream.batches[stream.first_holding(offset) :]:
@@ -150,7 +150,7 @@ class MemoryStore:
     def _stream(self, partition: Partition) -> _Stream:
         stream = self._streams.get(partition)
         if stream is None:
-            raise unknown_partition(partition)
+            raise UnknownPartitionError.of(partition)
         return stream
 
     def _apply(self, commit: PendingCommit) -> None:

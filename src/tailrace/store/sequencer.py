@@ -114,7 +114,7 @@ class Sequencer:
     def next_offset(self, partition: Partition) -> Offset:
         end = self._ends.get(partition)
         if end is None:
-            raise unknown_partition(partition)
+            raise UnknownPartitionError.of(partition)
         return end
 
     def latest(self, key: bytes) -> tuple[bool, bytes | None]:
@@ -130,7 +130,7 @@ class Sequencer:
         partition, batch, records, _, wanted = changes.appends[0]
         end = self._ends.get(partition)
         if end is None:
-            raise unknown_partition(partition)
+            raise UnknownPartitionError.of(partition)
         if wanted not in (ASSIGN, end):
             raise _out_of_sequence(partition, end, wanted)
         size = _COMMIT_OVERHEAD_BYTES + len(batch)
@@ -158,7 +158,7 @@ class Sequencer:
                 if end is None and partition.number < dict(changes.creates).get(partition.topic_id, 0):
                     end = Offset(0)
                 if end is None or partition.topic_id in changes.drops:
-                    raise unknown_partition(partition)
+                    raise UnknownPartitionError.of(partition)
             if wanted not in (ASSIGN, end):
                 raise _out_of_sequence(partition, end, wanted)
             placed[partition] = end = Offset(end + records)
@@ -174,11 +174,11 @@ class Sequencer:
             counts[topic_id] = count
         for topic_id in changes.drops:
             if topic_id not in self._counts or topic_id in counts or changes.drops.count(topic_id) > 1:
-                raise unknown_partition(Partition(topic_id, 0))
+                raise UnknownPartitionError.of(Partition(topic_id, 0))
         for partition, start in changes.trims:
             end = self.next_offset(partition)
             if partition.topic_id in changes.drops:
-                raise unknown_partition(partition)
+                raise UnknownPartitionError.of(partition)
             if not 0 <= start <= end:
                 raise OffsetOutOfRangeError(f"{partition} ends at {end} and can't start at {start}", 0, end)
 
@@ -192,15 +192,5 @@ class Sequencer:
                 del self._ends[Partition(topic_id, index)]
 
 
-def unknown_partition(partition: Partition) -> UnknownPartitionError:
-    return UnknownPartitionError(f"there is no partition {partition.number} of topic {partition.topic_id}")
-
-
 def _out_of_sequence(partition: Partition, end: int, wanted: int) -> SequencingError:
     return SequencingError(f"{partition}: the next offset is {end}, the commit was built for {wanted}")
-
-
-def out_of_range(partition: Partition, offset: int, start: int, end: int) -> OffsetOutOfRangeError:
-    return OffsetOutOfRangeError(
-        f"partition {partition.number} of topic {partition.topic_id} holds offsets {start} to {end}, not {offset}", start, end
-    )
