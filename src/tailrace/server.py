@@ -1,6 +1,6 @@
 """One Tailrace process: opens the folder, serves it, and ends cleanly.
 
-Listeners call the broker, the broker calls the store; this is the only place that knows all three. The address is taken
+Listeners call the broker, the broker calls the store; this is the only place that knows all three. The addresses are taken
 first, because that is what fails most often; then the folder is opened in a thread while the HTTP framework is loaded,
 because each takes a good part of the start.
 """
@@ -30,6 +30,7 @@ class Ready(NamedTuple):
     """What a server can say about itself once it takes requests."""
 
     http: Address
+    kafka: Address
     open_seconds: float
     replayed_bytes: int
     """Log bytes that had to be read again, because they were newer than the saved index."""
@@ -43,6 +44,8 @@ class Server:
         *,
         folder: Path,
         http: Address,
+        kafka: Address,
+        advertise: Address | None,
         durability: Durability,
         broker: BrokerSettings,
         limits: Limits,
@@ -52,6 +55,8 @@ class Server:
     ) -> None:
         self._folder = folder
         self._http = http
+        self._kafka = kafka
+        self._advertise = advertise
         self._durability = durability
         self._broker = broker
         self._limits = limits
@@ -67,7 +72,7 @@ class Server:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
-        with _bind(self._http) as bound:
+        with _bind(self._http, "--http") as http, _bind(self._kafka, "--kafka") as kafka:
             opening = loop.run_in_executor(None, self._open_store, loop)
             # Loaded here and not above, because it takes as long as opening the folder and the two overlap.
             import tailrace.http.app  # noqa: F401
@@ -75,30 +80,44 @@ class Server:
             opened = await opening
             try:
                 if not self._stopping.is_set():
-                    await self._serve(opened, bound)
+                    await self._serve(opened, http, kafka)
             finally:
                 await loop.run_in_executor(None, opened.store.close)
         return self._failure
 
-    async def _serve(self, opened: "_Opened", bound: socket.socket) -> None:
+    async def _serve(self, opened: "_Opened", http: socket.socket, kafka: socket.socket) -> None:
         from tailrace.http.app import create_app
         from tailrace.http.health import ServerStatus
         from tailrace.http.listener import HttpListener
+        from tailrace.kafka.apis import create_dispatcher
+        from tailrace.kafka.cluster import Cluster
+        from tailrace.kafka.listener import KafkaListener
+        from tailrace.kafka.traffic import Traffic
 
-        broker = Broker(opened.store, self._clock, self._limits, self._broker)
+        limits = self._limits
+        broker = Broker(opened.store, self._clock, limits, self._broker)
         await broker.start()
         status = ServerStatus(self._durability, self._clock, lambda: self._failure)
-        listener = HttpListener(create_app(broker, status, self._limits), bound, self._limits, _FINISH_REQUESTS_SECONDS)
+        http_address = Address(self._http.host, http.getsockname()[1])
+        kafka_address = Address(self._kafka.host, kafka.getsockname()[1])
+        cluster = Cluster(broker.cluster_id, self._advertise or kafka_address)
+        traffic = Traffic()
+        listeners = (
+            HttpListener(create_app(broker, status, limits), http, limits, _FINISH_REQUESTS_SECONDS),
+            KafkaListener(
+                create_dispatcher(broker, cluster, traffic, limits), kafka, traffic, limits, _FINISH_REQUESTS_SECONDS
+            ),
+        )
         try:
-            await listener.start()
-            address = Address(self._http.host, bound.getsockname()[1])
-            self._on_ready(Ready(address, opened.seconds, opened.store.stats().replayed_bytes))
+            for listener in listeners:
+                await listener.start()
+            self._on_ready(Ready(http_address, kafka_address, opened.seconds, opened.store.stats().replayed_bytes))
             await self._stopping.wait()
         finally:
-            # The broker goes first: that finishes what it was asked to do and wakes those who wait, so that the listener can
-            # send all answers before it closes its connections.
+            # The broker goes first: that finishes what it was asked to do and wakes those who wait, so that the listeners can
+            # send all answers before they close their connections.
             await broker.close()
-            await listener.stop()
+            await asyncio.gather(*(listener.stop() for listener in listeners))
 
     def _open_store(self, loop: asyncio.AbstractEventLoop) -> "_Opened":
         def fail(error: TailraceError) -> None:
@@ -134,11 +153,11 @@ class _Opened(NamedTuple):
     seconds: float
 
 
-def _bind(address: Address) -> socket.socket:
+def _bind(address: Address, flag: str) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
         return socket.create_server(address, family=family, backlog=_BACKLOG)
     except OSError as error:
         # `create_server` adds the address to the text of the operating system, which is said here already.
         why = (error.strerror or str(error)).partition(" (while")[0]
-        raise ConfigurationError(f"can't listen on {address}: {why}; choose another with --http") from error
+        raise ConfigurationError(f"can't listen on {address}: {why}; choose another with {flag}") from error

@@ -21,7 +21,7 @@ def test_the_tour_works_when_pasted(tmp_path: Path) -> None:
     folder, port = tmp_path / "tour", free_port()
     tour = "\n".join(BLOCK.findall((ROOT / "README.md").read_text()))
     tour = tour.replace("/tmp/tailrace-tour", str(folder)).replace(DEFAULT_PORT, port)
-    tour = tour.replace(".venv/bin/tailrace serve", f".venv/bin/tailrace serve --http 127.0.0.1:{port}")
+    tour = tour.replace(".venv/bin/tailrace serve", f".venv/bin/tailrace serve --http 127.0.0.1:{port} --kafka 127.0.0.1:0")
     tour = tour.replace(".venv/bin/tailrace", f"{sys.executable} -m tailrace")
     leaving_nothing_behind = "trap 'kill -9 $SERVER 2>/dev/null || true' EXIT\n"
 

@@ -67,7 +67,7 @@ def test_fsck_names_a_changed_byte_and_exits_with_one(folder: Path) -> None:
 def test_a_server_does_not_start_on_a_damaged_folder(folder: Path) -> None:
     (segment,) = (folder / "log").iterdir()
     segment.write_bytes(segment.read_bytes()[:-200])
-    ended = tailrace("serve", "--data", folder, "--http", "127.0.0.1:0")
+    ended = tailrace("serve", "--data", folder, "--http", "127.0.0.1:0", "--kafka", "127.0.0.1:0")
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr.startswith("tailrace: ")
     assert ended.stderr.count("\n") == 1

@@ -23,7 +23,9 @@ START_SECONDS = 1.5
 
 def refused(*flags: str) -> tuple[int, str]:
     """Exit code and stderr of a server that does not start."""
-    ended = subprocess.run([sys.executable, "-m", "tailrace", "serve", *flags], capture_output=True, text=True, timeout=30)
+    kafka = () if "--kafka" in flags else ("--kafka", "127.0.0.1:0")
+    command = [sys.executable, "-m", "tailrace", "serve", *flags, *kafka]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=30)
     assert ended.stdout == ""
     return ended.returncode, ended.stderr
 
@@ -35,7 +37,10 @@ def wait_for_metric(url: str, name: str, value: float) -> None:
 
 
 def test_one_line_says_address_folder_durability_and_time(server: ServerProcess) -> None:
-    expected = rf"Tailrace \S+ is ready at {server.url}, data in {server.folder}, durability fsync, opened in \d+\.\d\d s\n"
+    expected = (
+        rf"Tailrace \S+ is ready at {server.url}, Kafka at {server.kafka}, data in {server.folder}, durability fsync,"
+        r" opened in \d+\.\d\d s\n"
+    )
     assert re.fullmatch(expected, server.ready_line)
     assert server.terminate() == 0
     assert server.stderr == ""
@@ -54,7 +59,7 @@ def test_health_tells_version_durability_uptime_and_end_of_the_log(server: Serve
 
 def test_nothing_listens_beyond_loopback(server: ServerProcess) -> None:
     sockets = psutil.Process(server.pid).net_connections()
-    assert [held.laddr.ip for held in sockets if held.status == psutil.CONN_LISTEN] == ["127.0.0.1"]
+    assert [held.laddr.ip for held in sockets if held.status == psutil.CONN_LISTEN] == ["127.0.0.1"] * 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -136,9 +141,11 @@ def test_a_folder_that_can_not_be_made_gets_one_clear_line(tmp_path: Path) -> No
     assert re.fullmatch(rf"tailrace: .*{file}.*\n", stderr)
 
 
-def test_a_kafka_address_is_taken_with_a_word_that_nothing_listens_there(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path / "data", "--kafka", "127.0.0.1:9092") as server:
-        assert server.stderr == "tailrace: this version has no Kafka listener yet; nothing will listen on 127.0.0.1:9092\n"
+def test_a_taken_kafka_port_gets_one_clear_line(server: ServerProcess, tmp_path: Path) -> None:
+    code, stderr = refused("--data", str(tmp_path / "other"), "--http", "127.0.0.1:0", "--kafka", server.kafka)
+    assert code == 1
+    assert stderr == f"tailrace: can't listen on {server.kafka}: Address already in use; choose another with --kafka\n"
+    assert not (tmp_path / "other").exists()
 
 
 def test_a_failed_sync_stops_it_with_one_line_and_its_own_exit_code(tmp_path: Path) -> None:

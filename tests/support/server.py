@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-READY_LINE = re.compile(r"Tailrace \S+ is ready at (?P<url>http://\S+),")
+READY_LINE = re.compile(r"Tailrace \S+ is ready at (?P<url>http://\S+), Kafka at (?P<kafka>\S+),")
 READY_SECONDS = 30.0
 EXIT_SECONDS = 15.0
 
@@ -22,7 +22,7 @@ class ServerError(AssertionError):
 
 
 class ServerProcess:
-    """`with ServerProcess(folder) as server:` runs it; `server.url` is where it listens.
+    """`with ServerProcess(folder) as server:` runs it; `server.url` and `server.kafka` are where it listens.
 
     `module` runs something else than `tailrace` that takes the same arguments, such as `tests.support.failing_sync`.
     """
@@ -34,6 +34,7 @@ class ServerProcess:
         self.flags = flags
         self.module = module
         self.url = ""
+        self.kafka = ""
         self.ready_line = ""
         self._environment = {**os.environ, **(environment or {})}
         self._stderr_file = folder.with_name(folder.name + ".stderr")
@@ -48,8 +49,8 @@ class ServerProcess:
 
     @property
     def command(self) -> list[str]:
-        http = () if "--http" in self.flags else ("--http", "127.0.0.1:0")
-        return [sys.executable, "-m", self.module, "serve", "--data", str(self.folder), *http, *self.flags]
+        free = [part for flag in ("--http", "--kafka") if flag not in self.flags for part in (flag, "127.0.0.1:0")]
+        return [sys.executable, "-m", self.module, "serve", "--data", str(self.folder), *free, *self.flags]
 
     @property
     def pid(self) -> int:
@@ -68,6 +69,7 @@ class ServerProcess:
             self.kill()
             raise ServerError(f"the server's first line is {self.ready_line!r}; on stderr: {self.stderr}")
         self.url = match["url"]
+        self.kafka = match["kafka"]
         return self
 
     def launch(self) -> None:

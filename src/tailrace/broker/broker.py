@@ -4,6 +4,7 @@ It runs on one event loop; every method is called there. Surfaces see this class
 """
 
 from collections.abc import Sequence
+from uuid import uuid4
 
 from tailrace.broker import keys
 from tailrace.broker.append import Appender
@@ -11,6 +12,7 @@ from tailrace.broker.bundle import Answer
 from tailrace.broker.commit import Committer
 from tailrace.broker.dedup import Dedup
 from tailrace.broker.fetch import Fetcher
+from tailrace.broker.identity import identity_of
 from tailrace.broker.intake import Intake
 from tailrace.broker.jobs import Job, Jobs
 from tailrace.broker.metrics import BrokerCollector, Sources
@@ -38,6 +40,8 @@ class Broker:
         self, store: Store, clock: Clock, limits: Limits = DEFAULT_LIMITS, settings: BrokerSettings = DEFAULT_BROKER_SETTINGS
     ) -> None:
         self._store = store
+        self.cluster_id = ""
+        """The name of this log, known from the start on."""
         self._committer = Committer(store, limits)
         self._reader = Reader(store, limits)
         self.topics = Topics(store, self._committer, clock, limits, self._partition_gone)
@@ -65,6 +69,7 @@ class Broker:
         self.topics.load()
         self.offsets.load()
         self.producers.load()
+        self.cluster_id = await identity_of(self._store, self._committer, uuid4)
         self._snowflakes.start_after(int.from_bytes(self._store.get(keys.MESSAGE_ID_MARK) or b""))
         self._jobs.start()
 

@@ -14,6 +14,7 @@ OFFSETS = b"offset/"
 PRODUCERS = b"producer/"
 _DEDUP = b"dedup/"
 
+IDENTITY = b"identity"
 LAST_TOPIC_ID = b"counter/topic"
 NEXT_PRODUCER_ID = b"counter/producer"
 MESSAGE_ID_MARK = b"counter/message_id"

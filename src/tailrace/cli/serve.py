@@ -29,7 +29,14 @@ def serve(
         typer.Option("--http", metavar="HOST:PORT", help="HTTP listener, by default 127.0.0.1:8080. Port 0 is any free one."),
     ] = None,
     kafka: Annotated[
-        str | None, typer.Option("--kafka", metavar="HOST:PORT", help="Kafka listener. This version has none yet and says so.")
+        str | None,
+        typer.Option("--kafka", metavar="HOST:PORT", help="Kafka listener, by default 127.0.0.1:9092. Port 0 is any free one."),
+    ] = None,
+    advertise: Annotated[
+        str | None,
+        typer.Option(
+            "--advertise", metavar="HOST:PORT", help="Where Kafka clients are told to connect, if not where it listens."
+        ),
     ] = None,
     durability: Annotated[
         Durability | None,
@@ -60,11 +67,10 @@ def serve(
         data=data,
         http=http,
         kafka=kafka,
+        advertise=advertise,
         durability=durability,
         allow_remote=allow_remote,
     )
-    if settings.kafka is not None:
-        typer.echo(f"tailrace: this version has no Kafka listener yet; nothing will listen on {settings.kafka}", err=True)
     _run(settings)
 
 
@@ -77,13 +83,15 @@ def _run(settings: Settings) -> None:
     def announce(ready: "Ready") -> None:
         replayed = f" with {ready.replayed_bytes:,} bytes read again" if ready.replayed_bytes else ""
         typer.echo(
-            f"Tailrace {__version__} is ready at http://{ready.http}, data in {settings.data},"
+            f"Tailrace {__version__} is ready at http://{ready.http}, Kafka at {ready.kafka}, data in {settings.data},"
             f" durability {settings.durability}, opened in {ready.open_seconds:.2f} s{replayed}"
         )
 
     server = Server(
         folder=settings.data,
         http=settings.http,
+        kafka=settings.kafka,
+        advertise=settings.advertise,
         durability=settings.durability,
         broker=settings.broker,
         limits=settings.limits,

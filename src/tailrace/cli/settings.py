@@ -27,8 +27,10 @@ class ServerSection(msgspec.Struct, frozen=True, kw_only=True):
     """Folder that holds everything; made if it is not there."""
     http: str = "127.0.0.1:8080"
     """Address of the HTTP listener. Port 0 takes any free port; the ready line says which."""
-    kafka: str | None = None
-    """Address of the Kafka listener. This version has none yet and says so."""
+    kafka: str = "127.0.0.1:9092"
+    """Address of the Kafka listener. Port 0 takes any free port."""
+    advertise: str | None = None
+    """Where Kafka clients are told to connect, if that is not the address of the listener."""
     durability: Durability = "fsync"
     """`fsync`: an acknowledged record survives power loss. `relaxed`: it survives a crash of the process only."""
     allow_remote: bool = False
@@ -46,7 +48,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     data: Path
     http: Address
-    kafka: Address | None
+    kafka: Address
+    advertise: Address | None
     durability: Durability
     broker: BrokerSettings
     limits: Limits
@@ -74,6 +77,7 @@ def settle(
     data: Path | None = None,
     http: str | None = None,
     kafka: str | None = None,
+    advertise: str | None = None,
     durability: Durability | None = None,
     allow_remote: bool = False,
 ) -> Settings:
@@ -82,18 +86,19 @@ def settle(
     folder = data or (Path(server.data) if server.data else None)
     if folder is None:
         raise ConfigurationError("no data folder: pass --data DIR, or set data under [server] in the configuration file")
-    kafka_text = kafka or server.kafka
+    advertised = advertise or server.advertise
     settings = Settings(
         data=folder,
         http=parse_address(http or server.http),
-        kafka=parse_address(kafka_text) if kafka_text else None,
+        kafka=parse_address(kafka or server.kafka),
+        advertise=parse_address(advertised) if advertised else None,
         durability=durability or server.durability,
         broker=configuration.broker,
         limits=configuration.limits,
     )
     if not (allow_remote or server.allow_remote):
         for listener in (settings.http, settings.kafka):
-            if listener is not None and not listener.is_loopback:
+            if not listener.is_loopback:
                 raise ConfigurationError(
                     f"{listener} can be reached from other machines, and there is no authentication yet: whoever reaches it"
                     " can read and write everything. Pass --allow-remote if you trust that network"

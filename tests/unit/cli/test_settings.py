@@ -18,7 +18,8 @@ def written(tmp_path: Path, text: str) -> Path:
 def test_defaults_listen_on_loopback_only_and_sync_before_they_answer(tmp_path: Path) -> None:
     settings = settle(Configuration(), data=tmp_path)
     assert settings.http == Address("127.0.0.1", 8080)
-    assert settings.kafka is None
+    assert settings.kafka == Address("127.0.0.1", 9092)
+    assert settings.advertise is None
     assert settings.durability == "fsync"
 
 
@@ -50,7 +51,7 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> N
             "unknown key limits.payload_byte; did you mean payload_bytes? Known here: batch_bytes, ",
         ),
         ("[limit]\n", "unknown key limit; did you mean limits? Known here: broker, limits, server"),
-        ("[server]\nport = 5", "unknown key server.port; Known here: allow_remote, data, durability, http, kafka"),
+        ("[server]\nport = 5", "unknown key server.port; Known here: advertise, allow_remote, data, durability, http, kafka"),
         ("[limits]\npayload_bytes = 0", "limits.payload_bytes is 0; it must be at least 1"),
         ("[broker]\nretention_interval_seconds = 0", "broker.retention_interval_seconds is 0; it must be at least 1"),
         ("[broker]\nnode = 1024", "broker.node is 1024; it must be from 0 to 1023"),

@@ -1,0 +1,339 @@
+"""One client's connection: frames in, answers out, in order and within bounds.
+
+Bytes are received straight into the buffer of the request that they belong to, so that a large produce is copied nowhere on its
+way to the log. Small ones come through a scratch buffer that all connections share: it is filled and emptied in one turn.
+
+A client that sends faster than it is answered is not read from until answers have gone out; one that does not take its answers
+gets nothing more done. Both cost the server a bounded amount of memory, and `inspect` ends those who overdo it.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from struct import Struct
+from typing import NamedTuple, Protocol, cast
+
+from tailrace.kafka.dispatch import Client, Dispatcher, Pending, Reply
+from tailrace.kafka.traffic import Traffic
+from tailrace.model.changes import Buffer
+from tailrace.model.errors import TailraceError
+from tailrace.model.limits import KIB, Limits
+
+_log = logging.getLogger(__name__)
+
+SCRATCH_BYTES = 64 * KIB
+_SIZE = Struct(">i")
+_LEAST_FRAME_BYTES = 8
+
+_HTTP = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"PRI ")
+_TLS = b"\x16\x03"
+
+
+class Surroundings(NamedTuple):
+    """What all connections of a listener share."""
+
+    dispatcher: Dispatcher
+    limits: Limits
+    traffic: Traffic
+    scratch: memoryview
+    lobby: "Lobby"
+
+
+class Lobby(Protocol):
+    """Who keeps the connections."""
+
+    def opened(self, connection: "Connection") -> str:
+        """Why the connection can't stay; nothing if it can."""
+
+    def closed(self, connection: "Connection") -> None: ...
+
+
+class Connection(asyncio.BufferedProtocol):
+    def __init__(self, shared: Surroundings, number: int) -> None:
+        self._shared = shared
+        self._limits = shared.limits
+        self._number = number
+        self._loop = asyncio.get_running_loop()
+        self._frame: bytearray | None = None
+        """The request that is being received."""
+        self._filled = 0
+        self._rest: bytes | bytearray = b""
+        """What was received and could not be dealt with yet."""
+        self._queue: deque[bytearray] = deque()
+        self._slots: deque[_Slot] = deque()
+        self._held_bytes = 0
+        self._is_reading = True
+        self._can_write = True
+        self._is_closing = False
+        self._is_first = True
+        self._has_lone_request = False
+        """Whether a request is being answered that no other may overlap."""
+        self._last_byte_at = self._frame_began_at = self._write_paused_at = self._loop.time()
+        self._drained: asyncio.Future[None] | None = None
+        self.client = Client("", number)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self.client = Client(str(peer[0]) if peer else "", self._number)
+        self._transport.set_write_buffer_limits(high=self._limits.unsent_bytes)
+        refusal = self._shared.lobby.opened(self)
+        if refusal:
+            self._end(refusal, f"{self.client.host} has no place here: {refusal}")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_closing = True
+        for slot in self._slots:
+            if slot.pending is not None and slot.pending.ends_with_connection:
+                slot.pending.future.cancel()
+        self._queue.clear()
+        self._shared.traffic.held_bytes -= self._held_bytes
+        self._held_bytes = 0
+        self._frame = None
+        self._rest = b""
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        self._shared.lobby.closed(self)
+
+    def get_buffer(self, sizehint: int) -> Buffer:
+        if self._frame is not None:
+            return memoryview(self._frame)[self._filled :]
+        return self._shared.scratch
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._shared.traffic.bytes_in += nbytes
+        self._last_byte_at = self._loop.time()
+        if self._is_closing:
+            return
+        frame = self._frame
+        if frame is None:
+            data = self._shared.scratch[:nbytes]
+            if self._rest:
+                data = memoryview(bytes(self._rest) + data)
+                self._rest = b""
+            self._consume(data)
+            return
+        self._filled += nbytes
+        if self._filled == len(frame):
+            self._frame = None
+            self._queue.append(frame)
+            self._work()
+
+    def eof_received(self) -> bool:
+        """Half-closed connections still get their answers."""
+        if self._slots or self._queue:
+            self._is_closing = True
+            return True
+        return False
+
+    def pause_writing(self) -> None:
+        self._can_write = False
+        self._write_paused_at = self._loop.time()
+        self._watch_reading()
+
+    def resume_writing(self) -> None:
+        self._can_write = True
+        self._work()
+
+    def inspect(self, now: float) -> None:
+        """End the connection if it has been silent, slow or deaf for too long."""
+        limits = self._limits
+        if self._frame is not None and self._is_reading and now - self._frame_began_at > limits.request_seconds:
+            self._end("half_frame", f"{self.client.host} did not finish a request within {limits.request_seconds} s")
+        elif not self._can_write and now - self._write_paused_at > limits.unsent_seconds:
+            self._end("slow_reader", f"{self.client.host} did not take its answers for {limits.unsent_seconds} s", now=True)
+        elif not self._slots and not self._queue and now - self._last_byte_at > limits.idle_connection_seconds:
+            self._end("idle", f"{self.client.host} was silent for {limits.idle_connection_seconds} s")
+
+    def finish(self) -> "asyncio.Future[None]":
+        """Take no new request; the future is done when everything in flight is answered and the connection is closed."""
+        self._is_closing = True
+        self._queue.clear()
+        self._drained = self._loop.create_future()
+        if self._slots:
+            self._watch_reading()
+        else:
+            self._transport.close()
+        return self._drained
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def _consume(self, data: memoryview) -> None:
+        """Cut what has been received into requests."""
+        at = 0
+        end = len(data)
+        while end - at >= _SIZE.size:
+            (size,) = _SIZE.unpack_from(data, at)
+            if not _LEAST_FRAME_BYTES <= size <= self._limits.request_bytes:
+                self._refuse_frame(bytes(data[at : at + _SIZE.size]), size)
+                return
+            if self._is_full(size):
+                break
+            self._is_first = False
+            self._hold(size)
+            at += _SIZE.size
+            have = end - at
+            if have < size:
+                frame = bytearray(size)
+                frame[:have] = data[at:]
+                self._frame = frame
+                self._filled = have
+                self._frame_began_at = self._loop.time()
+                at = end
+                break
+            self._queue.append(bytearray(data[at : at + size]))
+            at += size
+        if at < end:
+            self._rest = bytes(data[at:])
+        self._work()
+
+    def _refuse_frame(self, begin: bytes, size: int) -> None:
+        if self._is_first and begin in _HTTP:
+            self._end("wrong_protocol", f"{self.client.host} speaks HTTP to the Kafka listener")
+        elif self._is_first and begin.startswith(_TLS):
+            self._end("wrong_protocol", f"{self.client.host} speaks TLS to the Kafka listener, which is plain text")
+        else:
+            self._end(
+                "frame_size",
+                f"{self.client.host} announced a request of {size} bytes; request_bytes allows {_LEAST_FRAME_BYTES}"
+                f" to {self._limits.request_bytes}",
+            )
+
+    def _is_full(self, size: int = 0) -> bool:
+        """Whether another request has to wait, for this connection's sake or for that of all."""
+        limits = self._limits
+        if self._queue or self._slots:
+            in_flight = len(self._queue) + len(self._slots)
+            if in_flight >= limits.pipelined_requests or self._held_bytes + size > limits.pipelined_bytes:
+                return True
+        held = self._shared.traffic.held_bytes
+        return held > 0 and held + size > limits.held_request_bytes
+
+    def _hold(self, size: int) -> None:
+        self._held_bytes += size
+        self._shared.traffic.held_bytes += size
+
+    def _release(self, size: int) -> None:
+        # After the connection is lost everything has been released already.
+        size = min(size, self._held_bytes)
+        self._held_bytes -= size
+        self._shared.traffic.held_bytes -= size
+
+    def _work(self) -> None:
+        """Start what can be started, send what can be sent, read on if there is room."""
+        while self._queue and self._can_write and not self._transport.is_closing():
+            overlaps = self._shared.dispatcher.overlaps(self._queue[0])
+            if self._slots and (self._has_lone_request or not overlaps):
+                break
+            self._has_lone_request = not overlaps
+            self._start(self._queue.popleft())
+        self._watch_reading()
+
+    def _start(self, frame: bytearray) -> None:
+        slot = _Slot(len(frame))
+        self._slots.append(slot)
+        try:
+            answer = self._shared.dispatcher.dispatch(frame, self.client)
+        except Exception as error:  # noqa: BLE001  the connection pays for what its request does, the listener goes on
+            self._fail(error)
+            return
+        if isinstance(answer, Pending):
+            slot.pending = answer
+            answer.future.add_done_callback(lambda _: self._answered(slot, answer))
+        else:
+            slot.settle(answer)
+            self._send()
+
+    def _answered(self, slot: "_Slot", pending: Pending) -> None:
+        if self._transport.is_closing() or pending.future.cancelled():
+            slot.settle(None)
+            self._release(slot.size)
+            return
+        try:
+            slot.settle(pending.encode(pending.future))
+        except Exception as error:  # noqa: BLE001  as above
+            self._fail(error)
+            return
+        self._send()
+        if not self._transport.is_closing():
+            self._resume()
+
+    def _fail(self, error: Exception) -> None:
+        if isinstance(error, TailraceError):
+            self._end("bad_request", f"{self.client.host} sent something that can't be answered: {error}")
+        else:
+            self._shared.traffic.handler_faults += 1
+            _log.error("a request of %s failed", self.client.host, exc_info=error)
+            self._end("fault", f"a request of {self.client.host} failed in a way that nobody foresaw")
+
+    def _send(self) -> None:
+        """Send the answers whose turn it is."""
+        slots = self._slots
+        parts: list[Buffer] = []
+        while slots and slots[0].is_settled:
+            slot = slots.popleft()
+            self._release(slot.size)
+            if slot.reply is not None:
+                parts += slot.reply
+        if parts:
+            self._shared.traffic.bytes_out += sum(map(len, parts))
+            self._last_byte_at = self._loop.time()
+            self._transport.writelines(parts)
+        if not slots and not self._queue and self._is_closing:
+            self._transport.close()
+
+    def _resume(self) -> None:
+        if self._rest and self._frame is None and not self._is_closing and not self._is_full():
+            rest, self._rest = self._rest, b""
+            self._consume(memoryview(rest))
+        else:
+            self._work()
+
+    def _watch_reading(self) -> None:
+        """Read while there is room for what may come."""
+        if self._transport.is_closing():
+            return
+        receiving = self._frame is not None
+        wanted = receiving or (self._can_write and not self._is_closing and not self._has_backlog() and not self._is_full())
+        if wanted != self._is_reading:
+            self._is_reading = wanted
+            if wanted:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def _has_backlog(self) -> bool:
+        return len(self._rest) >= _SIZE.size
+
+    def poke(self) -> None:
+        """Look again whether there is room; another connection may have made it."""
+        if not self._is_reading and not self._transport.is_closing():
+            self._resume()
+
+    def _end(self, reason: str, message: str, *, now: bool = False) -> None:
+        if self._transport.is_closing():
+            return
+        self._is_closing = True
+        self._shared.traffic.closed[reason] += 1
+        _log.warning("closing a Kafka connection: %s", message)
+        if now:
+            self._transport.abort()
+        else:
+            self._transport.close()
+
+
+class _Slot:
+    """The place of an answer among the others of its connection."""
+
+    __slots__ = ("is_settled", "pending", "reply", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.pending: Pending | None = None
+        self.reply: Reply = None
+        self.is_settled = False
+
+    def settle(self, reply: Reply) -> None:
+        self.reply = reply
+        self.is_settled = True

@@ -1,0 +1,203 @@
+"""From the bytes of a request to the bytes of its answer.
+
+A **handler** answers one API, whatever the version: it gets a `Call` and the request as a class of `wire/messages/`, and
+returns the response as another. Fields that the client's version does not have hold their defaults in the request and are left
+out of the response, so most handlers never look at `call.version`.
+
+    class ClusterHandlers:
+        def __init__(self, cluster: Cluster) -> None: ...
+
+        def routes(self) -> list[Route]:
+            return [Route(describe_cluster.API, self.describe)]
+
+        def describe(self, call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse: ...
+
+- A handler that waits for something is an `async def`; it is cancelled when its connection is lost. One that does not wait is a
+  plain function and is answered at once.
+- Requests of one connection are handled one after another, each when the one before it is answered, as in Kafka. Routes with
+  `overlaps` (Produce) may follow each other before they are answered; the answers keep the order of the requests.
+- What is wrong with a part of the request goes into that part of the response: `error.kafka_code`. A `TailraceError` that is
+  raised becomes the `error_code` of the whole response where the version has one; else the connection is closed, which is what
+  Kafka's clients take for "try again". Other exceptions are faults: logged, counted and answered the same way with code -1.
+- `Route.lowest` and `Route.highest` narrow the versions that are offered to clients.
+- A **raw** handler gets the `Source` behind the header instead of a message, and gives a `Pending` whose `encode` makes the
+  answer's parts after `call.head(size)`; `None` is no answer at all. It is for paths where a message would cost too much.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from struct import Struct
+from struct import error as StructError
+from typing import Any, NamedTuple
+
+from tailrace.kafka.traffic import Traffic
+from tailrace.model.changes import Buffer
+from tailrace.model.errors import MalformedMessageError, TailraceError, UnanswerableRequestError
+from tailrace.model.limits import Limits
+from tailrace.wire.message import Api, Codec, Message, Source, skip_tags, versions_with
+from tailrace.wire.messages import api_versions
+from tailrace.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+
+_log = logging.getLogger(__name__)
+
+API_KEY = Struct(">h")
+_REQUEST_HEAD = Struct(">hhih")
+_RESPONSE_HEAD = Struct(">ii")
+_FLEXIBLE_RESPONSE_HEAD = Struct(">iib")
+_SIZE_BYTES = 4
+_UNKNOWN_SERVER_ERROR = -1
+_UNSUPPORTED_VERSION = 35
+
+Reply = Sequence[Buffer] | None
+"""The parts of an answer with its size before it, or nothing where the client expects no answer."""
+
+
+class Client(NamedTuple):
+    """Who is at the other end of a connection."""
+
+    host: str
+    connection: int
+    """Counts the connections of this server's life."""
+
+
+class Call(NamedTuple):
+    """One request, apart from its content."""
+
+    api: Api
+    version: int
+    correlation_id: int
+    client_id: str | None
+    client: Client
+
+    def head(self, body_bytes: int) -> bytes:
+        """What goes before a body of this size."""
+        # Whoever asks for the versions may not know them yet, so its answer begins as it did in version 0.
+        if self.api.is_flexible(self.version) and self.api.key != api_versions.API.key:
+            return _FLEXIBLE_RESPONSE_HEAD.pack(_FLEXIBLE_RESPONSE_HEAD.size - _SIZE_BYTES + body_bytes, self.correlation_id, 0)
+        return _RESPONSE_HEAD.pack(_RESPONSE_HEAD.size - _SIZE_BYTES + body_bytes, self.correlation_id)
+
+
+class Pending(NamedTuple):
+    """An answer that is to come."""
+
+    future: asyncio.Future[Any]
+    encode: Callable[[asyncio.Future[Any]], Reply]
+    """Makes the answer once the future is done. It raises what the future raised."""
+    ends_with_connection: bool = True
+
+
+Handler = Callable[[Call, Any], Message | Coroutine[Any, Any, Message]]
+RawHandler = Callable[[Call, Source], Pending]
+
+
+class Route(NamedTuple):
+    """An API and who answers it."""
+
+    api: Api
+    handler: Handler
+    lowest: int | None = None
+    highest: int | None = None
+    raw: RawHandler | None = None
+    """Answers instead of `handler`."""
+    overlaps: bool = False
+
+    @property
+    def versions(self) -> range:
+        lowest = self.api.lowest if self.lowest is None else self.lowest
+        highest = self.api.highest if self.highest is None else self.highest
+        return range(lowest, highest + 1)
+
+
+class Dispatcher:
+    """Finds the handler of each request and turns bytes into messages and back for it."""
+
+    def __init__(self, routes: Iterable[Route], traffic: Traffic, limits: Limits) -> None:
+        self._routes = {route.api.key: route for route in routes}
+        self._versions = {key: route.versions for key, route in self._routes.items()}
+        self._traffic = traffic
+        self._limits = limits
+        self._codec = Codec()
+        self._overlapping = frozenset(key for key, route in self._routes.items() if route.overlaps)
+
+    @property
+    def offered(self) -> list[ApiVersion]:
+        """What clients are told that they can ask for."""
+        return [
+            ApiVersion(api_key=key, min_version=versions[0], max_version=versions[-1])
+            for key, versions in sorted(self._versions.items())
+        ]
+
+    def overlaps(self, frame: bytearray) -> bool:
+        """Whether this request may begin before others of its kind are answered."""
+        return API_KEY.unpack_from(frame)[0] in self._overlapping
+
+    def dispatch(self, frame: bytearray, client: Client) -> Reply | Pending:
+        """Begin to answer a request. Raises when it can't be answered but by closing the connection."""
+        call, source = self._read_head(frame, client)
+        route = self._routes[call.api.key]
+        if call.version not in self._versions[call.api.key]:
+            return self._encode(
+                call._replace(version=0), ApiVersionsResponse(error_code=_UNSUPPORTED_VERSION, api_keys=tuple(self.offered))
+            )
+        self._traffic.requests[call.api.name] += 1
+        if route.raw is not None:
+            return route.raw(call, source)
+        request = self._codec.read(call.api.request, call.version, call.api.is_flexible(call.version), source)
+        try:
+            outcome = route.handler(call, request)
+        except Exception as error:  # noqa: BLE001  whatever a handler does wrong is answered, and other requests go on
+            return self._refuse(call, error)
+        if isinstance(outcome, Message):
+            return self._encode(call, outcome)
+        task = asyncio.get_running_loop().create_task(outcome, name=call.api.name)
+        return Pending(task, lambda done: self._finish(call, done))
+
+    def _read_head(self, frame: bytearray, client: Client) -> tuple[Call, Source]:
+        try:
+            key, version, correlation_id, id_length = _REQUEST_HEAD.unpack_from(frame)
+        except StructError:
+            raise MalformedMessageError(f"a request of {len(frame)} bytes has no whole header") from None
+        route = self._routes.get(key)
+        if route is None:
+            raise UnanswerableRequestError(f"there is no answer to requests with the API key {key}")
+        if version not in self._versions[key] and key != api_versions.API.key:
+            raise UnanswerableRequestError(f"{route.api.name} is not spoken in version {version}")
+        source = Source(frame, _REQUEST_HEAD.size, self._limits.request_items)
+        client_id = None
+        if id_length >= 0:
+            end = source.at + id_length
+            if end > source.end:
+                raise MalformedMessageError(f"a client id has {id_length} bytes, and {source.end - source.at} are left")
+            client_id = frame[source.at : end].decode("utf-8", "replace")
+            source.at = end
+        if route.api.is_flexible(version) and version in self._versions[key]:
+            try:
+                skip_tags(source)
+            except IndexError:
+                raise MalformedMessageError("the header of a request ends in the middle") from None
+        return Call(route.api, version, correlation_id, client_id, client), source
+
+    def _finish(self, call: Call, done: asyncio.Future[Message]) -> Reply:
+        error = done.exception()
+        if error is None:
+            return self._encode(call, done.result())
+        if not isinstance(error, Exception):
+            raise error
+        return self._refuse(call, error)
+
+    def _encode(self, call: Call, response: Message) -> Reply:
+        body = bytearray()
+        self._codec.write(response, call.version, call.api.is_flexible(call.version), body)
+        return (call.head(len(body)), body)
+
+    def _refuse(self, call: Call, error: Exception) -> Reply:
+        if isinstance(error, TailraceError):
+            code = error.kafka_code
+        else:
+            code = _UNKNOWN_SERVER_ERROR
+            self._traffic.handler_faults += 1
+            _log.error("%s of version %d failed", call.api.name, call.version, exc_info=error)
+        if call.version not in versions_with(call.api.response, "error_code"):
+            raise UnanswerableRequestError(f"{call.api.name} failed and can't say so: {error}") from error
+        return self._encode(call, call.api.response(error_code=code))

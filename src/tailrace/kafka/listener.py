@@ -1,0 +1,75 @@
+"""Accepts Kafka clients on a socket, keeps their number within bounds, and ends them all on a stop."""
+
+import asyncio
+import logging
+from collections import Counter
+from socket import socket
+
+from tailrace.kafka.connection import SCRATCH_BYTES, Connection, Surroundings
+from tailrace.kafka.dispatch import Dispatcher
+from tailrace.kafka.traffic import Traffic
+from tailrace.model.limits import Limits
+
+_log = logging.getLogger(__name__)
+
+_INSPECTION_SECONDS = 1.0
+
+
+class KafkaListener:
+    def __init__(self, dispatcher: Dispatcher, bound: socket, traffic: Traffic, limits: Limits, stop_seconds: float) -> None:
+        self._bound = bound
+        self._traffic = traffic
+        self._limits = limits
+        self._stop_seconds = stop_seconds
+        self._shared = Surroundings(dispatcher, limits, traffic, memoryview(bytearray(SCRATCH_BYTES)), self)
+        self._connections: set[Connection] = set()
+        self._by_host: Counter[str] = Counter()
+        self._server: asyncio.Server | None = None
+        self._inspection: asyncio.TimerHandle | None = None
+
+    async def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._accept, sock=self._bound)
+        self._inspection = loop.call_later(_INSPECTION_SECONDS, self._inspect, loop)
+
+    async def stop(self) -> None:
+        """Take no new request, send the answers of those in flight, and close; after `stop_seconds` by force."""
+        if self._inspection is not None:
+            self._inspection.cancel()
+        if self._server is not None:
+            self._server.close()
+        drained = [connection.finish() for connection in self._connections]
+        if drained:
+            await asyncio.wait(drained, timeout=self._stop_seconds)
+        for connection in tuple(self._connections):
+            connection.abort()
+
+    def opened(self, connection: Connection) -> str:
+        host = connection.client.host
+        self._connections.add(connection)
+        self._by_host[host] += 1
+        self._traffic.open += 1
+        if len(self._connections) > self._limits.connections:
+            return "connections"
+        if self._by_host[host] > self._limits.connections_per_address:
+            return "connections_per_address"
+        return ""
+
+    def closed(self, connection: Connection) -> None:
+        host = connection.client.host
+        self._connections.discard(connection)
+        self._by_host[host] -= 1
+        if not self._by_host[host]:
+            del self._by_host[host]
+        self._traffic.open -= 1
+
+    def _accept(self) -> Connection:
+        self._traffic.accepted += 1
+        return Connection(self._shared, self._traffic.accepted)
+
+    def _inspect(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = loop.time()
+        for connection in tuple(self._connections):
+            connection.inspect(now)
+            connection.poke()
+        self._inspection = loop.call_later(_INSPECTION_SECONDS, self._inspect, loop)

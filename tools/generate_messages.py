@@ -1,0 +1,289 @@
+"""Writes `src/tailrace/wire/messages/` from the descriptions of Kafka's messages in kio.
+
+kio has one class per message and version; ours have one per message, with the versions of each field. Run it when kio knows
+newer versions: `python -m tools.generate_messages`. `tests/property/test_messages.py` holds the outcome against kio.
+"""
+
+import dataclasses
+import keyword
+import re
+import subprocess
+import sys
+import types
+import typing
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import kio.schema
+
+ROOT = Path(__file__).resolve().parent.parent
+TARGET = ROOT / "src" / "tailrace" / "wire" / "messages"
+
+APIS = (
+    "add_offsets_to_txn",
+    "add_partitions_to_txn",
+    "alter_configs",
+    "api_versions",
+    "create_partitions",
+    "create_topics",
+    "delete_groups",
+    "delete_records",
+    "delete_topics",
+    "describe_cluster",
+    "describe_configs",
+    "describe_groups",
+    "describe_log_dirs",
+    "describe_producers",
+    "describe_topic_partitions",
+    "describe_transactions",
+    "end_txn",
+    "fetch",
+    "find_coordinator",
+    "heartbeat",
+    "incremental_alter_configs",
+    "init_producer_id",
+    "join_group",
+    "leave_group",
+    "list_groups",
+    "list_offsets",
+    "list_transactions",
+    "metadata",
+    "offset_commit",
+    "offset_delete",
+    "offset_fetch",
+    "offset_for_leader_epoch",
+    "produce",
+    "sync_group",
+    "txn_offset_commit",
+)
+
+KINDS = {
+    "bool": "Boolean",
+    "int8": "Int8",
+    "int16": "Int16",
+    "uint16": "Uint16",
+    "int32": "Int32",
+    "int64": "Int64",
+    "float64": "Float64",
+    "uuid": "Uuid",
+    "string": "String",
+    "bytes": "Bytes",
+    "records": "Bytes",
+    "error_code": "Int16",
+    "timedelta_i32": "Int32",
+    "timedelta_i64": "Int64",
+    "datetime_i64": "Int64",
+}
+ZEROS = {"Boolean": "False", "String": '""', "Bytes": 'b""', "Uuid": "NO_UUID", "Float64": "0.0"}
+
+
+@dataclasses.dataclass
+class Field:
+    """One field over all versions."""
+
+    name: str
+    kind: str
+    is_array: bool
+    tag: int | None
+    default: str
+    versions: list[int]
+    nullable: list[int]
+
+
+class Structure(NamedTuple):
+    name: str
+    fields: list[Field]
+
+
+def main() -> None:
+    TARGET.mkdir(exist_ok=True)
+    for old in TARGET.glob("*.py"):
+        old.unlink()
+    (TARGET / "__init__.py").write_text(
+        '"""Kafka\'s messages, one module per API. Made by `tools/generate_messages.py`; not edited by hand."""\n'
+    )
+    for api in APIS:
+        (TARGET / f"{api}.py").write_text(module_text(api))
+    subprocess.run([sys.executable, "-m", "ruff", "check", "--quiet", "--fix", str(TARGET)], check=True)
+    subprocess.run([sys.executable, "-m", "ruff", "format", "--quiet", str(TARGET)], check=True)
+
+
+def versions_of(api: str) -> list[int]:
+    folder = Path(kio.schema.__path__[0]) / api
+    return sorted(int(path.name[1:]) for path in folder.glob("v*"))
+
+
+def top_class(api: str, version: int, side: str) -> Any:
+    module = import_module(f"kio.schema.{api}.v{version}.{side}")
+    name = "".join(part.title() for part in api.split("_")) + side.title()
+    return getattr(module, name)
+
+
+def module_text(api: str) -> str:
+    versions = versions_of(api)
+    request = top_class(api, versions[-1], "request")
+    flexible = [version for version in versions if top_class(api, version, "request").__flexible__]
+    name = request.__name__.removesuffix("Request")
+    structures = []
+    for structure in (*merge(api, versions, "request"), *merge(api, versions, "response")):
+        if structure not in structures:
+            structures.append(structure)
+    names = [structure.name for structure in structures]
+    if len(set(names)) != len(names):
+        raise SystemExit(f"{api}: two different structs have the same name: {names}")
+    body = "\n\n".join(class_text(structure, versions) for structure in structures)
+    constant = (
+        f"API = Api({request.__api_key__}, {name!r}, {versions[0]}, {versions[-1]},"
+        f" {flexible[0] if flexible else versions[-1] + 1}, {name}Request, {name}Response)"
+    )
+    used = sorted({word for word in re.findall(r"[A-Z]\w+", body + constant) if word in IMPORTABLE})
+    lines = [f'"""{name}: request and response."""', "", f"from tailrace.wire.message import {', '.join(used)}"]
+    if "Annotated" in body:
+        lines.insert(2, "from typing import Annotated\n")
+    return "\n".join(lines) + "\n\n" + body + "\n\n" + constant + "\n"
+
+
+IMPORTABLE = {*KINDS.values(), "Api", "Message", "NO_UUID", "NullableSince", "Since", "Tag", "Until"}
+
+
+def merge(api: str, versions: list[int], side: str) -> list[Structure]:
+    """The structs of one message, those inside first, each with its fields of all versions."""
+    structures: dict[str, dict[str, Field]] = {}
+    orders: dict[str, list[str]] = {}
+    for version in reversed(versions):
+        for shape in nested(top_class(api, version, side)):
+            fields = structures.setdefault(shape.__name__, {})
+            order = orders.setdefault(shape.__name__, [])
+            before = -1
+            for field in dataclasses.fields(shape):
+                found = describe(field, shape)
+                known = fields.get(found.name)
+                if known is None:
+                    fields[found.name] = known = found
+                    order.insert(before + 1, found.name)
+                elif (known.kind, known.is_array, known.tag) != (found.kind, found.is_array, found.tag):
+                    raise SystemExit(f"{api} {shape.__name__}.{found.name} changes its type in version {version}")
+                before = order.index(found.name)
+                known.versions.insert(0, version)
+                if is_nullable(field, shape):
+                    known.nullable.insert(0, version)
+    return [Structure(name, [structures[name][field] for field in orders[name]]) for name in in_order(structures)]
+
+
+def in_order(structures: dict[str, dict[str, Field]]) -> list[str]:
+    ordered: list[str] = []
+
+    def visit(name: str) -> None:
+        for field in structures[name].values():
+            if field.kind in structures:
+                visit(field.kind)
+        if name not in ordered:
+            ordered.append(name)
+
+    for name in structures:
+        visit(name)
+    return ordered
+
+
+def nested(shape: Any) -> Iterator[Any]:
+    """The class and all classes inside it."""
+    hints = typing.get_type_hints(shape)
+    for hint in (hints[field.name] for field in dataclasses.fields(shape)):
+        for part in flattened(hint):
+            if dataclasses.is_dataclass(part):
+                yield from nested(part)
+    yield shape
+
+
+def flattened(hint: Any) -> Iterator[Any]:
+    yield hint
+    for part in typing.get_args(hint):
+        yield from flattened(part)
+
+
+def describe(field: Any, shape: Any) -> Field:
+    kafka_type = field.metadata.get("kafka_type")
+    hint = typing.get_type_hints(shape)[field.name]
+    parts = [part for part in typing.get_args(hint) if part is not type(None)] if is_union(hint) else [hint]
+    (inner,) = parts
+    is_array = typing.get_origin(inner) is tuple
+    if is_array:
+        inner = typing.get_args(inner)[0]
+    kind = KINDS[kafka_type] if kafka_type else inner.__name__
+    name = field.name + ("_ms" if kafka_type and kafka_type.startswith(("timedelta", "datetime")) else "")
+    if keyword.iskeyword(name):
+        name += "_"
+    return Field(name, kind, is_array, field.metadata.get("tag"), default_text(field, kind, is_array, shape), [], [])
+
+
+def is_nullable(field: Any, shape: Any) -> bool:
+    kafka_type = field.metadata.get("kafka_type")
+    if kafka_type == "uuid" or (kafka_type or "").startswith("datetime"):
+        return False
+    return is_union(typing.get_type_hints(shape)[field.name]) and type(None) in typing.get_args(
+        typing.get_type_hints(shape)[field.name]
+    )
+
+
+def is_union(hint: Any) -> bool:
+    return typing.get_origin(hint) in (typing.Union, types.UnionType)
+
+
+def default_text(field: Any, kind: str, is_array: bool, shape: Any) -> str:
+    given = field.default
+    if dataclasses.is_dataclass(given):
+        return f"{kind}()"
+    if given is dataclasses.MISSING:
+        if is_array:
+            return "()"
+        if kind in KINDS.values():
+            return ZEROS.get(kind, "0")
+        return "None" if is_nullable(field, shape) else f"{kind}()"
+    if given is None:
+        return {"Uuid": "NO_UUID", "Int64": "-1"}.get(kind, "None")
+    if hasattr(given, "total_seconds"):
+        return str(round(given.total_seconds() * 1000))
+    if hasattr(given, "value"):
+        return str(given.value)
+    if isinstance(given, int) and not isinstance(given, bool):
+        return str(int(given))
+    return repr(given).replace("'", '"')
+
+
+def class_text(structure: Structure, versions: list[int]) -> str:
+    if not structure.name.endswith(("Request", "Response")):
+        # A struct inside another is only there in the versions of its fields.
+        versions = sorted({version for field in structure.fields for version in field.versions})
+    lines = [f"class {structure.name}(Message, frozen=True, kw_only=True):"]
+    lines += [f"    {field_text(field, versions)}" for field in structure.fields] or ["    pass"]
+    return "\n".join(lines) + "\n"
+
+
+def field_text(field: Field, versions: list[int]) -> str:
+    """`versions`: those that have the struct."""
+    kind = f"tuple[{field.kind}, ...]" if field.is_array else field.kind
+    default = field.default
+    marks = []
+    if field.versions[0] > versions[0]:
+        marks.append(f"Since({field.versions[0]})")
+    if field.versions[-1] < versions[-1]:
+        marks.append(f"Until({field.versions[-1]})")
+    if field.nullable:
+        kind += " | None"
+        first = field.nullable[0]
+        marks.append(f"NullableSince({0 if first == field.versions[0] else first})")
+        if field.nullable != [version for version in field.versions if version >= first]:
+            raise SystemExit(f"{field.name} is nullable in {field.nullable} of {field.versions}")
+    elif default == "None":
+        default = "()" if field.is_array else ZEROS.get(field.kind, "0")
+    if field.tag is not None:
+        marks.append(f"Tag({field.tag})")
+    if marks:
+        kind = f"Annotated[{kind}, {', '.join(marks)}]"
+    return f"{field.name}: {kind} = {default}"
+
+
+if __name__ == "__main__":
+    main()
