@@ -12,6 +12,8 @@ from tailrace.broker.bundle import Answer
 from tailrace.broker.commit import Committer
 from tailrace.broker.dedup import Dedup
 from tailrace.broker.fetch import Fetcher
+from tailrace.broker.groups.coordinator import GroupCoordinator
+from tailrace.broker.groups.names import GroupNames
 from tailrace.broker.identity import identity_of
 from tailrace.broker.intake import Intake
 from tailrace.broker.jobs import Job, Jobs
@@ -47,7 +49,9 @@ class Broker:
         self.topics = Topics(store, self._committer, clock, limits, self._partition_gone)
         self._fetcher = Fetcher(store, self._reader, self.topics, limits)
         self.producers = Producers(store, self._committer, clock, limits)
-        self.offsets = Offsets(store, self._committer, self.topics, clock, limits)
+        group_names = GroupNames(limits)
+        self.offsets = Offsets(store, self._committer, self.topics, group_names, clock, limits)
+        self.groups = GroupCoordinator(store, self._committer, self.offsets, group_names, clock, limits, settings)
         self.positions = Positions(store, self._reader, self.topics, limits)
         self._dedup = Dedup(store, self._committer, self.topics, clock, limits)
         self._snowflakes = Snowflakes(clock, settings.node)
@@ -60,6 +64,7 @@ class Broker:
                 Job("retention", settings.retention_interval_seconds, self.retention.run_once),
                 Job("dedup", settings.dedup_interval_seconds, self._dedup.clean),
                 Job("producers", settings.producer_interval_seconds, self.producers.expire),
+                Job("groups", settings.group_interval_seconds, self.groups.expire),
             )
         )
 
@@ -68,6 +73,7 @@ class Broker:
         self._committer.start()
         self.topics.load()
         self.offsets.load()
+        self.groups.start()
         self.producers.load()
         self.cluster_id = await identity_of(self._store, self._committer, uuid4)
         self._snowflakes.start_after(int.from_bytes(self._store.get(keys.MESSAGE_ID_MARK) or b""))
@@ -77,6 +83,7 @@ class Broker:
         """Take nothing new, tell those who wait, and return when everything in flight is answered."""
         await self._jobs.close()
         self._fetcher.close()
+        self.groups.close()
         await self._committer.close()
         self._reader.close()
 
@@ -123,6 +130,7 @@ class Broker:
                 self._fetcher,
                 self._reader,
                 self.offsets,
+                self.groups,
                 self.producers,
                 self._dedup,
                 self._jobs,
