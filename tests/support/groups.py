@@ -71,6 +71,7 @@ class GroupUnderTest:
         self.answers: dict[int, Joined | Synced | TailraceError] = {}
         self.holds_saves = False
         self.held: list[Save] = []
+        self.last_save_failed = False
         self.records: list[GroupRecord] = []
         self._limits = limits
         self._settings = settings
@@ -149,6 +150,7 @@ class GroupUnderTest:
         return members
 
     def _finish(self, save: Save, error: TailraceError | None) -> None:
+        self.last_save_failed = error is not None
         if error is None:
             self.records.append(save.record)
         self.do(self.group.saved(save, error))
