@@ -57,6 +57,11 @@ class Offsets:
     def groups(self) -> Sequence[str]:
         return list(self._names)
 
+    def names_of(self, topic: str) -> tuple[str, ...]:
+        """All names under which members may know the topic."""
+        known = self._topics.get(topic).topic
+        return (known.name,) if known.alias is None else (known.name, known.alias)
+
     def refusal(self, commit: OffsetCommit) -> TailraceError | None:
         """Why this can't be committed, for those who commit what they can of many."""
         try:

@@ -9,6 +9,8 @@ from tailrace.kafka.fetch_sessions import FetchSessions
 from tailrace.kafka.handlers.cluster import ClusterHandlers
 from tailrace.kafka.handlers.configs import ConfigHandlers
 from tailrace.kafka.handlers.fetch import FetchHandlers
+from tailrace.kafka.handlers.group_offsets import GroupOffsetHandlers
+from tailrace.kafka.handlers.groups import GroupHandlers
 from tailrace.kafka.handlers.metadata import MetadataHandlers
 from tailrace.kafka.handlers.positions import PositionHandlers
 from tailrace.kafka.handlers.produce import ProduceHandlers
@@ -40,6 +42,8 @@ def create_dispatcher(
         *ProducerHandlers(broker).routes(),
         *FetchHandlers(broker, sessions).routes(),
         *PositionHandlers(broker).routes(),
+        *GroupHandlers(broker).routes(),
+        *GroupOffsetHandlers(broker).routes(),
         *TopicHandlers(broker, settings, limits).routes(),
         *ConfigHandlers(broker, cluster, settings, limits).routes(),
     ]

@@ -184,10 +184,11 @@ class GroupCoordinator:
 
         def check() -> None:
             group = self._groups.get(name)
-            if group is not None and group.subscribes_to(topic):
+            if group is not None and any(map(group.subscribes_to, names)):
                 raise GroupSubscribedError(f"group {name!r} has members that read topic {topic!r}; stop them first")
 
         self._find(name)
+        names = self._offsets.names_of(topic)
         await self._offsets.delete_offsets(name, topic, partitions, check=check)
 
     async def delete(self, name: str) -> None:
