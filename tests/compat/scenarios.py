@@ -337,43 +337,30 @@ def two_members(stage: Stage) -> None:
     one.leave()
 
 
-def committed(member: ClientProcess) -> bool:
-    """Not if the group has moved on since the poll; then the records come again."""
-    try:
-        member.commit()
-    except Refused as refused:
-        assert refused.code in (UNKNOWN_MEMBER, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS), refused
-        return False
-    return True
-
-
 def crowd(stage: Stage) -> None:
-    """Members come and go while records are produced. What a member has committed, no other member may commit again."""
-    stage.create(PARTITIONS * 3)
+    """Members come and go while records are produced, and commit before they give partitions away: each record comes once."""
+    partitions, records = PARTITIONS * 3, 1_200
+    stage.create(partitions)
     read: list[tuple[int, int]] = []
-    total = 1_200
 
-    def member(number: int) -> None:
+    def member(number: int) -> int:
         client = stage.another()
-        client.join(group=stage.group, topic=stage.topic)
-        for round_ in range(1_000):
-            if len(read) >= total or (number % 2 and round_ == 15):
-                break
-            records = client.poll(count=20, seconds=0.1)
-            if records and committed(client):
-                read.extend((each.partition, each.offset) for each in records)
+        client.join(group=stage.group, topic=stage.topic, hand_over=True)
+        before = len(read)
+        while len(read) < records and not (number % 2 and len(read) > before + 100):
+            read.extend((each.partition, each.offset) for each in client.poll(count=20, seconds=0.1))
         client.leave()
         client.kill()
+        return number
 
     with ThreadPoolExecutor(stage.members) as pool:
         playing = [pool.submit(member, number) for number in range(stage.members)]
-        for _ in range(total // 60):
-            stage.referee.produce(stage.topic, [Outgoing(value=b"x", partition=each % (PARTITIONS * 3)) for each in range(60)])
+        for _ in range(records // 60):
+            stage.referee.produce(stage.topic, [Outgoing(value=b"x", partition=each % partitions) for each in range(60)])
         for each in playing:
             each.result(90)
-    assert sorted(read) == sorted(
-        (partition, offset) for partition in range(PARTITIONS * 3) for offset in range(total // (PARTITIONS * 3))
-    )
+    expected = [(partition, offset) for partition in range(partitions) for offset in range(records // partitions)]
+    assert sorted(read) == expected
 
 
 def topics(stage: Stage) -> None:
