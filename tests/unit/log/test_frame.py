@@ -1,7 +1,7 @@
 """Frames: what is written is what is read, and nothing else passes for one."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.log.frame import (
@@ -50,7 +50,6 @@ def test_no_flipped_bit_passes(at: int) -> None:
         read_frame(memoryview(damaged), 0, 1000)
 
 
-@settings(deadline=None)
 @given(
     creates=st.lists(st.tuples(st.integers(0, 2**32 - 1), st.integers(1, 2**32 - 1))),
     drops=st.lists(st.integers(0, 2**32 - 1)),
