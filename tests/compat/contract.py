@@ -133,6 +133,12 @@ class Client:
     def leave(self) -> None:
         raise Unsupported("it has no consumer groups")
 
+    # Streams
+
+    def stream(self, source: str, target: str, checkpoint: str) -> None:
+        """Copy what the source has gained since the last run, in capitals, and stop. `checkpoint` is a folder."""
+        raise Unsupported("it has no streaming queries")
+
     # Topics
 
     def topics(self) -> list[str]:

@@ -5,6 +5,7 @@ A scenario prepares its topic by the referee, a client that is known to work, so
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from tests.compat.contract import ILLEGAL_GENERATION, MISSING, Bounds, Client, Codec, Incoming, Outgoing, Refused, Start
@@ -363,6 +364,18 @@ def crowd(stage: Stage) -> None:
     assert sorted(read) == expected
 
 
+def stream(stage: Stage) -> None:
+    stage.create()
+    target = f"{stage.topic}.copy"
+    stage.referee.create_topic(target, 1, {})
+    with TemporaryDirectory() as checkpoint:
+        for values_ in (["a", "b", "c"], ["d", "e"]):
+            stage.fill(*values_)
+            stage.client.stream(source=stage.topic, target=target, checkpoint=checkpoint)
+    assert values(stage.referee.read(target, 0, BEGINNING, 5)) == ["A", "B", "C", "D", "E"]
+    assert stage.referee.bounds(target, 0).latest == 5
+
+
 def topics(stage: Stage) -> None:
     stage.client.create_topic(topic=stage.topic, partitions=3, configs={"retention.ms": "3600000"})
     assert stage.topic in stage.client.topics()
@@ -526,6 +539,7 @@ SCENARIOS = (
     Scenario("fenced", "A member that comes back too late can not commit", "OffsetCommit", fenced),
     Scenario("back-to-a-time", "A group moved back to a time", "ListOffsets, OffsetCommit", back_to_a_time),
     Scenario("recreated", "A topic re-created under a running consumer", "Metadata, Fetch, ListOffsets", recreated),
+    Scenario("stream", "A streaming query goes on from its checkpoint", "ListOffsets, Fetch, Produce", stream),
     Scenario("list-topics", "List topics and their partitions", "Metadata", list_topics),
     Scenario("topics", "Create and delete topics", "CreateTopics, DeleteTopics", topics),
     Scenario("add-partitions", "Add partitions", "CreatePartitions", add_partitions),

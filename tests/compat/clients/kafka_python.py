@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Any
 
 import kafka
-from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition, errors
+from kafka import AsyncConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition, errors
 from kafka.admin import ConfigFilterType, ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.errors import CommitFailedError, KafkaError
 from kafka.structs import OffsetAndMetadata
@@ -219,15 +219,15 @@ class Adapter(Client):
             consumer.seek(where, consumer.offsets_for_times({where: start.value})[where].offset)
 
 
-class _HandOver(ConsumerRebalanceListener):
+class _HandOver(AsyncConsumerRebalanceListener):
     def __init__(self, consumer: KafkaConsumer) -> None:
         self._consumer = consumer
 
-    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
         if revoked:
-            self._consumer.commit()
+            await self._consumer.commit_async()
 
-    def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
         pass
 
 
