@@ -1,7 +1,5 @@
 """Requests that a client sends without waiting for answers are taken in the order in which they came."""
 
-import pytest
-
 from tailrace.model.record import Record
 from tailrace.wire.messages import produce
 from tailrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -13,9 +11,6 @@ from tests.support.server import ServerProcess
 VERSION = 11
 
 
-@pytest.mark.xfail(
-    reason="a request of one batch is held for its turn's bundle; one of several batches overtakes it", strict=True
-)
 def test_a_request_of_several_batches_does_not_overtake_one_of_a_single_batch(server: ServerProcess, referee: Client) -> None:
     topic = "pipelined-order"
     referee.create_topic(topic, 2, {})
