@@ -13,7 +13,8 @@ _HEAD = """\
 What each client does with a real `tailrace serve`. This page is written by `make compat`, which plays every scenario of
 `tests/compat/scenarios.py` with every client; nothing on it is written by hand.
 
-"✓" works. "n/a" the client has no such call. "**fails**" does not work today. "?" was not tried. The notes say why.
+"✓" works. "n/a" the client can not express it. "**fails**" does not work today. "?" was not tried.
+The notes say why; there "it" is the client.
 """
 
 
@@ -68,7 +69,10 @@ class Grid:
             cell = self._cells.get((column.name, scenario.name), Cell("not run", "Not tried in this run."))
             sign = {"works": "✓", "fails": "**fails**", "n/a": "n/a", "not run": "?"}[cell.outcome]
             if cell.reason:
-                reason = f"{column.title}: {cell.reason}" if cell.outcome in ("n/a", "fails") else cell.reason
-                sign += f" ({notes.setdefault(reason, len(notes) + 1)})"
+                sign += f" ({notes.setdefault(_sentence(cell.reason), len(notes) + 1)})"
             cells.append(sign)
         return f"| {scenario.title} | {scenario.apis} | " + " | ".join(cells) + " |"
+
+
+def _sentence(reason: str) -> str:
+    return reason[:1].upper() + reason[1:].rstrip(".") + "."
