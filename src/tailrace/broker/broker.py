@@ -25,8 +25,11 @@ from tailrace.broker.retention import Retention
 from tailrace.broker.settings import DEFAULT_BROKER_SETTINGS, BrokerSettings
 from tailrace.broker.snowflake import Snowflakes
 from tailrace.broker.topics import Topics
+from tailrace.broker.transactions.aborted import AbortedTransactions
+from tailrace.broker.transactions.stable import StableOffsets
+from tailrace.broker.transactions.transactions import Transactions
 from tailrace.model.clock import Clock
-from tailrace.model.fetch import PartitionBatches, PartitionFetch, PartitionRecords
+from tailrace.model.fetch import Isolation, PartitionBatches, PartitionFetch, PartitionRecords
 from tailrace.model.ids import Cursor, Offset, Partition
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.record import Message, Published, RawBatch
@@ -45,21 +48,42 @@ class Broker:
         self._committer = Committer(store, limits)
         self._reader = Reader(store, limits)
         self.topics = Topics(store, self._committer, clock, limits, self._partition_gone)
-        self._fetcher = Fetcher(store, self._reader, self.topics, limits)
+        stable = StableOffsets()
+        aborted = AbortedTransactions(store)
+        self._fetcher = Fetcher(store, self._reader, self.topics, stable, aborted, limits)
         self.producers = Producers(store, self._committer, clock, limits)
         self.offsets = Offsets(store, self._committer, self.topics, clock, limits)
-        self.positions = Positions(store, self._reader, self.topics, limits)
+        self.positions = Positions(store, self._reader, self.topics, stable, limits)
+        self._transactions = Transactions(
+            store,
+            self._committer,
+            self.topics,
+            self.producers,
+            self.offsets,
+            stable,
+            aborted,
+            clock,
+            limits,
+            self._fetcher.stabilized,
+        )
+        self.transactions = self._transactions.coordinator
+        self.transaction_queries = self._transactions.queries
         self._dedup = Dedup(store, self._committer, self.topics, clock, limits)
         self._snowflakes = Snowflakes(clock, settings.node)
-        intake = Intake(store, self.topics, self.producers, self._dedup, clock, limits, self._fetcher.arrived)
+        joiner = self._transactions.joiner
+        intake = Intake(store, self.topics, self.producers, self._dedup, joiner, clock, limits, self._fetcher.arrived)
         self._appender = Appender(intake, self._committer)
         self._publisher = Publisher(intake, self._committer, self._snowflakes)
-        self.retention = Retention(store, self._committer, self.topics, self._reader, clock, self._fetcher.disturbed)
+        self.retention = Retention(
+            store, self._committer, self.topics, self._reader, stable, aborted, clock, self._fetcher.disturbed
+        )
         self._jobs = Jobs(
             (
                 Job("retention", settings.retention_interval_seconds, self.retention.run_once),
                 Job("dedup", settings.dedup_interval_seconds, self._dedup.clean),
                 Job("producers", settings.producer_interval_seconds, self.producers.expire),
+                Job("transactions", settings.transaction_interval_seconds, self.transactions.abort_overdue),
+                Job("transactional_ids", settings.producer_interval_seconds, self.transactions.forget_silent),
             )
         )
 
@@ -69,6 +93,7 @@ class Broker:
         self.topics.load()
         self.offsets.load()
         self.producers.load()
+        self._transactions.load()
         self.cluster_id = await identity_of(self._store, self._committer, uuid4)
         self._snowflakes.start_after(int.from_bytes(self._store.get(keys.MESSAGE_ID_MARK) or b""))
         self._jobs.start()
@@ -80,19 +105,27 @@ class Broker:
         await self._committer.close()
         self._reader.close()
 
-    def append(self, batches: Sequence[RawBatch]) -> Answer:
+    def append(self, batches: Sequence[RawBatch], *, adds_partitions: bool = False) -> Answer:
         """Append Kafka batches, each judged for itself. See `Appender.append`."""
-        return self._appender.append(batches)
+        return self._appender.append(batches, adds_partitions=adds_partitions)
 
     async def publish(self, messages: Sequence[Message]) -> list[Published]:
         """Publish messages to any number of topics, all or nothing. See `Publisher.publish`."""
         return await self._publisher.publish(messages)
 
     async def fetch(
-        self, wanted: Sequence[PartitionFetch], *, min_bytes: int = 1, max_bytes: int | None = None, max_wait_ms: int = 0
+        self,
+        wanted: Sequence[PartitionFetch],
+        *,
+        min_bytes: int = 1,
+        max_bytes: int | None = None,
+        max_wait_ms: int = 0,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> list[PartitionBatches]:
         """Batches as they are stored. See `Fetcher.fetch`."""
-        return await self._fetcher.fetch(wanted, min_bytes=min_bytes, max_bytes=max_bytes, max_wait_ms=max_wait_ms)
+        return await self._fetcher.fetch(
+            wanted, min_bytes=min_bytes, max_bytes=max_bytes, max_wait_ms=max_wait_ms, isolation=isolation
+        )
 
     async def read(
         self,
@@ -124,6 +157,7 @@ class Broker:
                 self._reader,
                 self.offsets,
                 self.producers,
+                self._transactions,
                 self._dedup,
                 self._jobs,
             )
@@ -132,3 +166,4 @@ class Broker:
     def _partition_gone(self, partition: Partition) -> None:
         self._fetcher.disturbed(partition)
         self.producers.forget_partition(partition)
+        self._transactions.forget_partition(partition)

@@ -143,6 +143,33 @@ class Offsets:
         prefix = keys.offsets_of_group(self._topics.get(topic).topic.id, group)
         await self._committer.submit(Change(lambda: Changes(drop_prefixes=(prefix,)), lambda _: None))
 
+    def check(self, commit: OffsetCommit) -> Partition:
+        """Where the commit goes. Raises if it can't be made."""
+        return self._checked(commit)[1]
+
+    def make_group(self, draft: Draft, group: str) -> bool:
+        """Make the group if it is not there. True when room was taken for it, until it is made or given up."""
+        key = keys.group_key(group)
+        if draft.latest(key) is not None:
+            return False
+        draft.put(key, b"")
+        if group in self._new_groups:
+            return False
+        self._check_room(group)
+        self._new_groups.add(group)
+        return True
+
+    def group_made(self, group: str) -> None:
+        self._groups.add(group)
+        self._new_groups.discard(group)
+
+    def group_given_up(self, group: str) -> None:
+        self._new_groups.discard(group)
+
+    def write(self, draft: Draft, group: str, partition: Partition, commit: OffsetCommit) -> None:
+        """Put the offset into a draft, whatever it was before."""
+        draft.put(keys.offset_key(partition, group), self._encode(commit))
+
     def _checked(self, commit: OffsetCommit) -> tuple[LiveTopic, Partition, OffsetCommit]:
         live = self._topics.get(commit.topic)
         partition = live.partition(commit.partition)
