@@ -70,13 +70,13 @@ KINDS = {
     "uuid": "Uuid",
     "string": "String",
     "bytes": "Bytes",
-    "records": "Bytes",
+    "records": "Records",
     "error_code": "Int16",
     "timedelta_i32": "Int32",
     "timedelta_i64": "Int64",
     "datetime_i64": "Int64",
 }
-ZEROS = {"Boolean": "False", "String": '""', "Bytes": 'b""', "Uuid": "NO_UUID", "Float64": "0.0"}
+ZEROS = {"Boolean": "False", "String": '""', "Bytes": 'b""', "Records": 'b""', "Uuid": "NO_UUID", "Float64": "0.0"}
 
 
 @dataclasses.dataclass

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.settings import BrokerSettings
+from tailrace.kafka.settings import KafkaSettings
 from tailrace.model.address import Address
 from tailrace.model.clock import Clock
 from tailrace.model.durability import Durability
@@ -48,6 +49,7 @@ class Server:
         advertise: Address | None,
         durability: Durability,
         broker: BrokerSettings,
+        kafka_settings: KafkaSettings,
         limits: Limits,
         clock: Clock,
         on_ready: Callable[[Ready], None],
@@ -59,6 +61,7 @@ class Server:
         self._advertise = advertise
         self._durability = durability
         self._broker = broker
+        self._kafka_settings = kafka_settings
         self._limits = limits
         self._clock = clock
         self._on_ready = on_ready
@@ -102,11 +105,10 @@ class Server:
         kafka_address = Address(self._kafka.host, kafka.getsockname()[1])
         cluster = Cluster(broker.cluster_id, self._advertise or kafka_address)
         traffic = Traffic()
+        dispatcher = create_dispatcher(broker, cluster, self._kafka_settings, traffic, self._clock, limits)
         listeners = (
             HttpListener(create_app(broker, status, limits), http, limits, _FINISH_REQUESTS_SECONDS),
-            KafkaListener(
-                create_dispatcher(broker, cluster, traffic, limits), kafka, traffic, limits, _FINISH_REQUESTS_SECONDS
-            ),
+            KafkaListener(dispatcher, kafka, traffic, limits, _FINISH_REQUESTS_SECONDS),
         )
         try:
             for listener in listeners:

@@ -15,7 +15,7 @@ from tailrace.log.fsck import check
 from tailrace.log.index import IndexReader, PartitionIndex, Place
 from tailrace.log.options import LogOptions
 from tailrace.model.changes import Changes
-from tailrace.model.errors import OffsetOutOfRangeError
+from tailrace.model.errors import OffsetOutOfRangeError, UnknownPartitionError
 from tailrace.model.ids import Cursor, Offset, Partition, TopicId
 from tailrace.model.limits import KIB, Limits
 from tailrace.store.embedded import EmbeddedStore
@@ -170,12 +170,14 @@ class Traffic:
     def __init__(self, store: EmbeddedStore) -> None:
         self._store = store
         self._stop = threading.Event()
+        self._topics = 0
         self.faults: list[str] = []
         self.reads = 0
 
     def run(self, seconds: float) -> None:
         jobs = [lambda number=number: self._write(number) for number in range(self.PARTITIONS)]
-        jobs += [self._trim, self._store.clean, *[lambda number=number: self._fetch(number) for number in range(2)], self._scan]
+        jobs += [self._trim, self._store.clean, self._make_and_drop, self._scan]
+        jobs += [lambda number=number: self._fetch(number) for number in range(2)]
         threads = [threading.Thread(target=self._repeat, args=(job,)) for job in jobs]
         for thread in threads:
             thread.start()
@@ -197,21 +199,37 @@ class Traffic:
         first = self._store.next_offset(partition)
         self._store.commit(Changes(appends=[append(partition, *[_label(partition, first + step) for step in range(2)])]))
 
+    def _make_and_drop(self) -> None:
+        self._topics += 1
+        topic = TopicId(TOPIC + self._topics)
+        first, second = Partition(topic, 0), Partition(topic, 1)
+        self._store.commit(Changes(creates=[(topic, 2)]))
+        for offset in range(0, 10, 2):
+            labels = {partition: [_label(partition, offset), _label(partition, offset + 1)] for partition in (first, second)}
+            self._store.commit(Changes(appends=[append(partition, *values) for partition, values in labels.items()]))
+        self._store.commit(Changes(drops=[topic]))
+
     def _trim(self) -> None:
-        ends = {partition: self._store.bounds(partition).end for partition in self._store.partitions()}
+        ends = {Partition(TOPIC, number): self._store.bounds(Partition(TOPIC, number)).end for number in range(self.PARTITIONS)}
         self._store.commit(Changes(trims=[(p, Offset(max(0, end - self.KEPT_RECORDS))) for p, end in ends.items()]))
 
     def _fetch(self, number: int) -> None:
-        partition = Partition(TOPIC, self.reads % self.PARTITIONS)
-        start, end = self._store.bounds(partition)
-        offset = Offset(start + (self.reads * 7 + number) % (end - start + 1))
+        self.reads += 1
+        partitions = self._store.partitions()
+        partition = partitions[self.reads % len(partitions)]
+        offset = Offset(-1)
         try:
+            start, end = self._store.bounds(partition)
+            offset = Offset(start + (self.reads * 7 + number) % (end - start + 1))
             batches = self._store.fetch(partition, offset, 700).batches
         except OffsetOutOfRangeError as error:
             if offset >= error.start:
                 self.faults.append(f"{partition}: {error} for offset {offset}")
             return
-        self.reads += 1
+        except UnknownPartitionError:
+            if partition.topic_id == TOPIC:
+                self.faults.append(f"{partition} is gone")
+            return
         expected = offset - offset % 2
         for record in (record for batch in batches for record in decode_batch(batch)):
             if record.offset != expected or record.value != _label(partition, record.offset):
@@ -252,4 +270,4 @@ def test_readers_get_their_own_records_while_all_is_in_motion(tmp_path: Path) ->
 
 
 def _label(partition: Partition, offset: int) -> bytes:
-    return b"%d/%08d" % (partition.number, offset)
+    return b"%06d/%d/%08d" % (partition.topic_id, partition.number, offset)

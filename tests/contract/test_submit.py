@@ -1,7 +1,8 @@
 """Many commits in flight: answered once each, in the order of the log, whoever sends them."""
 
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 import pytest
@@ -143,6 +144,16 @@ def test_done_keeps_the_order_of_the_log_when_many_threads_submit(store: Store) 
     assert [commit.receipt.offsets[0] for commit in answers.wait()] == list(range(400))
 
 
+@pytest.fixture
+def restless_threads() -> Iterator[None]:
+    """Threads take turns a thousand times more often, so that they meet at every moment."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(5e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.usefixtures("restless_threads")
 def test_readers_see_whole_commits_only_while_others_write(store: Store) -> None:
     store.commit(Changes(creates=[(A, 2)]))
     stop = threading.Event()

@@ -17,6 +17,7 @@ from tailrace.cli.settings import Configuration, ServerSection
 from tailrace.http.app import create_app
 from tailrace.http.health import ServerStatus
 from tailrace.http.messages import Consume, CreateTopic, Publish, SentHeader, SentMessage, StartTime
+from tailrace.kafka.settings import KafkaSettings
 from tailrace.model.clock import SystemClock
 from tailrace.model.errors import TailraceError
 from tailrace.model.limits import DEFAULT_LIMITS
@@ -50,7 +51,7 @@ def test_every_setting_is_documented_with_its_default() -> None:
     documented = {name: cells[0] for name, cells in named_rows(REFERENCE / "configuration.md").items()}
     assert documented == {
         f"{section}.{field.name}": "none" if field.default is None else f"`{json.dumps(field.default)}`"
-        for section, shape in (("server", ServerSection), ("broker", BrokerSettings))
+        for section, shape in (("server", ServerSection), ("broker", BrokerSettings), ("kafka", KafkaSettings))
         for field in msgspec.structs.fields(shape)
     }
 

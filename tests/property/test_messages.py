@@ -32,6 +32,7 @@ PRIMITIVES: dict[Kind, st.SearchStrategy[Any]] = {
     Kind.UUID: st.uuids() | st.just(UUID(int=0)),
     Kind.STRING: st.text(max_size=200),
     Kind.BYTES: st.binary(max_size=200),
+    Kind.RECORDS: st.binary(max_size=200),
 }
 
 

@@ -71,6 +71,7 @@ class GroupUnderTest:
         self.answers: dict[int, Joined | Synced | TailraceError] = {}
         self.holds_saves = False
         self.held: list[Save] = []
+        self.last_save_failed = False
         self.records: list[GroupRecord] = []
         self._limits = limits
         self._settings = settings
@@ -110,8 +111,9 @@ class GroupUnderTest:
         for save in held:
             self._finish(save, error)
 
-    def restart(self) -> None:
-        """The server is killed and comes back; all that is left is the last record."""
+    def restart(self, saves_on_disk: int = 0) -> None:
+        """The server is killed and comes back. All that is left is the last record; some that were held may have made it."""
+        self.records += [save.record for save in self.held[:saves_on_disk]]
         self.group = self._new_group()
         self.held = []
         if self.records:
@@ -148,6 +150,7 @@ class GroupUnderTest:
         return members
 
     def _finish(self, save: Save, error: TailraceError | None) -> None:
+        self.last_save_failed = error is not None
         if error is None:
             self.records.append(save.record)
         self.do(self.group.saved(save, error))

@@ -12,6 +12,8 @@ from tailrace.broker.bundle import Answer
 from tailrace.broker.commit import Committer
 from tailrace.broker.dedup import Dedup
 from tailrace.broker.fetch import Fetcher
+from tailrace.broker.groups.coordinator import GroupCoordinator
+from tailrace.broker.groups.names import GroupNames
 from tailrace.broker.identity import identity_of
 from tailrace.broker.intake import Intake
 from tailrace.broker.jobs import Job, Jobs
@@ -52,7 +54,9 @@ class Broker:
         aborted = AbortedTransactions(store)
         self._fetcher = Fetcher(store, self._reader, self.topics, stable, aborted, limits)
         self.producers = Producers(store, self._committer, clock, limits)
-        self.offsets = Offsets(store, self._committer, self.topics, clock, limits)
+        group_names = GroupNames(limits)
+        self.offsets = Offsets(store, self._committer, self.topics, group_names, clock, limits)
+        self.groups = GroupCoordinator(store, self._committer, self.offsets, group_names, clock, limits, settings)
         self.positions = Positions(store, self._reader, self.topics, stable, limits)
         self._transactions = Transactions(
             store,
@@ -60,6 +64,7 @@ class Broker:
             self.topics,
             self.producers,
             self.offsets,
+            group_names,
             stable,
             aborted,
             clock,
@@ -84,6 +89,7 @@ class Broker:
                 Job("producers", settings.producer_interval_seconds, self.producers.expire),
                 Job("transactions", settings.transaction_interval_seconds, self.transactions.abort_overdue),
                 Job("transactional_ids", settings.producer_interval_seconds, self.transactions.forget_silent),
+                Job("groups", settings.group_interval_seconds, self.groups.expire),
             )
         )
 
@@ -92,6 +98,7 @@ class Broker:
         self._committer.start()
         self.topics.load()
         self.offsets.load()
+        self.groups.start()
         self.producers.load()
         self._transactions.load()
         self.cluster_id = await identity_of(self._store, self._committer, uuid4)
@@ -102,6 +109,7 @@ class Broker:
         """Take nothing new, tell those who wait, and return when everything in flight is answered."""
         await self._jobs.close()
         self._fetcher.close()
+        self.groups.close()
         await self._committer.close()
         self._reader.close()
 
@@ -156,6 +164,7 @@ class Broker:
                 self._fetcher,
                 self._reader,
                 self.offsets,
+                self.groups,
                 self.producers,
                 self._transactions,
                 self._dedup,

@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 from tailrace.broker.commit import Committer
 from tailrace.broker.dedup import Dedup
 from tailrace.broker.fetch import Fetcher
+from tailrace.broker.groups.coordinator import GroupCoordinator
 from tailrace.broker.jobs import Jobs
 from tailrace.broker.live_topic import LiveTopic
 from tailrace.broker.offsets import Offsets
@@ -34,6 +35,7 @@ class Sources(NamedTuple):
     fetcher: Fetcher
     reader: Reader
     offsets: Offsets
+    groups: GroupCoordinator
     producers: Producers
     transactions: Transactions
     dedup: Dedup
@@ -84,6 +86,8 @@ BY_TOPIC = (
 BY_JOB = (("job_runs", "Background jobs that ended well."), ("job_failures", "Background jobs that failed."))
 
 GROUP_LAG = ("group_lag", "Messages that a group has not dealt with yet, by group and topic.")
+GROUP_STATES = ("group_states", "Consumer groups, by state.")
+GROUP_GENERATIONS = ("group_generation", "The generation of each group that has or had members.")
 
 HISTOGRAMS = (
     Measured("commit_seconds", "From the submission of a commit to its answer.", lambda stats: stats.commit_seconds),
@@ -104,7 +108,10 @@ def _now(name: str, text: str, read: Callable[[Sources], float]) -> Counted:
 NUMBERS = (
     _now("topics", "Topics that there are.", lambda sources: len(sources.topics)),
     _now("partitions", "Partitions of all topics.", lambda sources: sources.topics.partition_count),
-    _now("groups", "Consumer groups that have committed an offset.", lambda sources: len(sources.offsets.groups)),
+    _now("groups", "Consumer groups that are stored.", lambda sources: len(sources.offsets.groups)),
+    _now("group_members", "Members of all groups.", lambda sources: sources.groups.members),
+    Counted("group_rebalances", "Rebalances of all groups.", lambda sources: sources.groups.rebalances),
+    Counted("groups_expired", "Groups forgotten after long silence.", lambda sources: sources.groups.expired),
     _now("end_cursor", "The cursor that the next record of the log will get.", lambda sources: sources.store.end_cursor()),
     _now("fetch_waiters", "Fetches that wait for records.", lambda sources: sources.fetcher.waiters),
     _now("queued_reads", "Reads that wait for the disk.", lambda sources: sources.reader.queued),
@@ -179,6 +186,8 @@ class BrokerCollector(Collector):
         for labels, lag in sorted(sources.offsets.total_lags().items()):
             lags.add_metric(labels, lag)
         yield lags
+        yield _by_label(GROUP_STATES, "state", sources.groups.states.items())
+        yield _by_label(GROUP_GENERATIONS, "group", sorted(sources.groups.generations.items()))
         for counted in NUMBERS:
             family = CounterMetricFamily if counted.rises_only else GaugeMetricFamily
             yield family(_PREFIX + counted.name, counted.text, value=counted.read(sources))
@@ -192,12 +201,20 @@ def metric_names() -> list[str]:
     rising = (
         [each.name for each in BY_TOPIC] + [name for name, _ in BY_JOB] + [each.name for each in NUMBERS if each.rises_only]
     )
-    others = [GROUP_LAG[0]] + [each.name for each in NUMBERS if not each.rises_only] + [each.name for each in HISTOGRAMS]
+    others = [name for name, _ in (GROUP_LAG, GROUP_STATES, GROUP_GENERATIONS)]
+    others += [each.name for each in NUMBERS if not each.rises_only] + [each.name for each in HISTOGRAMS]
     return sorted([f"{_PREFIX}{name}_total" for name in rising] + [_PREFIX + name for name in others])
 
 
 def _labelled(name: str, text: str, label: str, values: Iterable[tuple[str, float]]) -> CounterMetricFamily:
     family = CounterMetricFamily(_PREFIX + name, text, labels=(label,))
+    for key, value in values:
+        family.add_metric((key,), value)
+    return family
+
+
+def _by_label(named: tuple[str, str], label: str, values: Iterable[tuple[str, float]]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(_PREFIX + named[0], named[1], labels=(label,))
     for key, value in values:
         family.add_metric((key,), value)
     return family

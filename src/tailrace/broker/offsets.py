@@ -1,22 +1,25 @@
 """How far consumer groups have come: one offset per group, topic and partition, committed in frames.
 
-An offset never moves back by itself; a reset says so on purpose. Groups are counted, because naming one is enough to make it.
+An offset never moves back by itself; a reset says so on purpose. Whether a member of a group may speak for it is for the
+coordinator to say; it is asked again when the commit gets its place in the log.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from struct import Struct
 
 from tailrace.broker import keys
 from tailrace.broker.commit import Change, Committer
 from tailrace.broker.draft import Draft
+from tailrace.broker.groups.names import GroupNames
 from tailrace.broker.live_topic import LiveTopic
 from tailrace.broker.topics import Topics
 from tailrace.model.changes import Changes, Receipt
 from tailrace.model.clock import Clock
 from tailrace.model.errors import (
-    LimitExceededError,
+    OffsetMetadataTooLargeError,
     OffsetOutOfRangeError,
     OffsetRegressionError,
+    TailraceError,
     UnknownGroupError,
     UnknownTopicError,
 )
@@ -29,41 +32,64 @@ from tailrace.store.contract import Store
 _VALUE = Struct(">qiQ")
 _SCAN_KEYS = 1_000
 
+Check = Callable[[], None]
+"""Raises if the change may not be made after all. Called when it gets its place in the log."""
+
 
 class Offsets:
-    def __init__(self, store: Store, committer: Committer, topics: Topics, clock: Clock, limits: Limits) -> None:
+    def __init__(
+        self, store: Store, committer: Committer, topics: Topics, names: GroupNames, clock: Clock, limits: Limits
+    ) -> None:
         self._store = store
         self._committer = committer
         self._topics = topics
         self._clock = clock
+        self._names = names
         self._limits = limits
-        self._groups: set[str] = set()
-        self._new_groups: set[str] = set()
-        """Groups that commits in flight are about to make."""
 
     def load(self) -> None:
-        self._groups = {keys.group_of(key) for key, _ in self._store.range(keys.GROUPS)}
+        for key, _ in self._scan(keys.GROUPS):
+            self._names.store(keys.group_of(key))
+        for key, value in self._scan(keys.OFFSETS):
+            self._names.commits(keys.read_offset_key(key)[1], _VALUE.unpack_from(value)[2])
 
     @property
     def groups(self) -> Sequence[str]:
-        return sorted(self._groups)
+        return list(self._names)
 
-    async def commit(self, group: str, commits: Sequence[OffsetCommit], *, reset: bool = False) -> None:
+    def names_of(self, topic: str) -> tuple[str, ...]:
+        """All names under which members may know the topic."""
+        known = self._topics.get(topic).topic
+        return (known.name,) if known.alias is None else (known.name, known.alias)
+
+    def refusal(self, commit: OffsetCommit) -> TailraceError | None:
+        """Why this can't be committed, for those who commit what they can of many."""
+        try:
+            self._checked(commit)
+        except TailraceError as error:
+            return error
+        return None
+
+    async def commit(
+        self, group: str, commits: Sequence[OffsetCommit], *, reset: bool = False, check: Check | None = None
+    ) -> None:
         """Commit them all, or none if one is refused. Without `reset` none may be lower than before."""
         check_group_name(group, self._limits)
         targets = [self._checked(commit) for commit in commits]
         if not targets:
             return
-        made_here = False
+        is_held = False
 
         def decide() -> Changes:
-            nonlocal made_here
+            nonlocal is_held
+            if check is not None:
+                check()
+            if not is_held:
+                self._names.hold(group)
+                is_held = True
+            now_ms = self._clock.now_ms()
             draft = Draft(self._store)
             if self._store.latest(keys.group_key(group)) is None:
-                if group not in self._new_groups:
-                    self._check_room(group)
-                    self._new_groups.add(group)
-                    made_here = True
                 draft.put(keys.group_key(group), b"")
             for live, partition, commit in targets:
                 if self._topics.by_id(partition.topic_id) is not live:
@@ -72,16 +98,17 @@ class Offsets:
                 before = draft.latest(key)
                 if before is not None and not reset:
                     _check_forward(group, commit, _VALUE.unpack_from(before)[0])
-                draft.put(key, self._encode(commit))
+                draft.put(key, _encode(commit, now_ms))
+            self._names.commits(group, now_ms)
             return draft.changes()
 
         def settled(_: Receipt | None) -> None:
-            self._groups.add(group)
-            self._new_groups.discard(group)
+            self._names.store(group)
+            self._names.release(group)
 
         def failed() -> None:
-            if made_here:
-                self._new_groups.discard(group)
+            if is_held:
+                self._names.release(group)
 
         await self._committer.submit(Change(decide, settled, failed))
 
@@ -125,50 +152,50 @@ class Offsets:
             totals[name] = totals.get(name, 0) + max(0, end - _VALUE.unpack_from(value)[0])
         return totals
 
-    async def delete_group(self, group: str) -> None:
+    async def delete_group(self, group: str, *, check: Check | None = None) -> None:
         """Forget the group and all its offsets."""
-        if group not in self._groups:
+        if group not in self._names:
             raise UnknownGroupError(f"there is no group {group!r}")
 
         def decide() -> Changes:
+            if check is not None:
+                check()
             return Changes(
                 drop_prefixes=tuple(keys.offsets_of_group(live.topic.id, group) for live in self._topics),
                 puts=((keys.group_key(group), None),),
             )
 
-        await self._committer.submit(Change(decide, lambda _: self._groups.discard(group)))
+        await self._committer.submit(Change(decide, lambda _: self._names.remove(group)))
 
-    async def delete_offsets(self, group: str, topic: str) -> None:
-        """Forget the group's offsets in one topic."""
-        prefix = keys.offsets_of_group(self._topics.get(topic).topic.id, group)
-        await self._committer.submit(Change(lambda: Changes(drop_prefixes=(prefix,)), lambda _: None))
+    async def delete_offsets(
+        self, group: str, topic: str, partitions: Sequence[int] | None = None, *, check: Check | None = None
+    ) -> None:
+        """Forget the group's offsets in these partitions of a topic, or in all of them."""
+        live = self._topics.get(topic)
+        if partitions is None:
+            changes = Changes(drop_prefixes=(keys.offsets_of_group(live.topic.id, group),))
+        else:
+            gone = [keys.offset_key(live.partition(number), group) for number in partitions]
+            changes = Changes(puts=tuple((key, None) for key in gone))
+
+        def decide() -> Changes:
+            if check is not None:
+                check()
+            return changes
+
+        await self._committer.submit(Change(decide, lambda _: None))
 
     def check(self, commit: OffsetCommit) -> Partition:
         """Where the commit goes. Raises if it can't be made."""
         return self._checked(commit)[1]
 
-    def make_group(self, draft: Draft, group: str) -> bool:
-        """Make the group if it is not there. True when room was taken for it, until it is made or given up."""
-        key = keys.group_key(group)
-        if draft.latest(key) is not None:
-            return False
-        draft.put(key, b"")
-        if group in self._new_groups:
-            return False
-        self._check_room(group)
-        self._new_groups.add(group)
-        return True
-
-    def group_made(self, group: str) -> None:
-        self._groups.add(group)
-        self._new_groups.discard(group)
-
-    def group_given_up(self, group: str) -> None:
-        self._new_groups.discard(group)
-
     def write(self, draft: Draft, group: str, partition: Partition, commit: OffsetCommit) -> None:
-        """Put the offset into a draft, whatever it was before."""
-        draft.put(keys.offset_key(partition, group), self._encode(commit))
+        """Put an offset into a draft, whatever it was before, and the group if it is not there."""
+        now_ms = self._clock.now_ms()
+        if draft.latest(keys.group_key(group)) is None:
+            draft.put(keys.group_key(group), b"")
+        draft.put(keys.offset_key(partition, group), _encode(commit, now_ms))
+        self._names.commits(group, now_ms)
 
     def _checked(self, commit: OffsetCommit) -> tuple[LiveTopic, Partition, OffsetCommit]:
         live = self._topics.get(commit.topic)
@@ -183,19 +210,11 @@ class Offsets:
             )
         size = len(commit.metadata.encode())
         if size > self._limits.offset_metadata_bytes:
-            raise LimitExceededError(
+            raise OffsetMetadataTooLargeError(
                 f"the metadata of the offset has {size} bytes, more than offset_metadata_bytes allows"
                 f" ({self._limits.offset_metadata_bytes})"
             )
         return live, partition, commit
-
-    def _check_room(self, group: str) -> None:
-        there = len(self._groups | self._new_groups)
-        if there >= self._limits.groups:
-            raise LimitExceededError(f"there are {there} groups, as many as groups allows; delete one before {group!r} is made")
-
-    def _encode(self, commit: OffsetCommit) -> bytes:
-        return _VALUE.pack(commit.offset, commit.leader_epoch, self._clock.now_ms()) + commit.metadata.encode()
 
     def _scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         start = b""
@@ -213,6 +232,10 @@ def _check_forward(group: str, commit: OffsetCommit, before: int) -> None:
             f"group {group!r} has committed {before} for partition {commit.partition} of {commit.topic!r} and can't go back to"
             f" {commit.offset} unless the commit is a reset"
         )
+
+
+def _encode(commit: OffsetCommit, now_ms: int) -> bytes:
+    return _VALUE.pack(commit.offset, commit.leader_epoch, now_ms) + commit.metadata.encode()
 
 
 def _decode(live: LiveTopic, partition: int, value: bytes) -> CommittedOffset:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from tailrace.broker.reader import Reader
 from tailrace.broker.topics import Topics
 from tailrace.broker.transactions.stable import StableOffsets
+from tailrace.model.changes import Bounds
 from tailrace.model.errors import InvalidRequestError, OffsetOutOfRangeError
 from tailrace.model.fetch import Isolation
 from tailrace.model.ids import Offset, Partition
@@ -12,6 +13,8 @@ from tailrace.model.limits import Limits
 from tailrace.model.start import AtOffset, Edge, Start
 from tailrace.store.contract import Store
 from tailrace.wire.records import decode_batch
+
+_MAX_TIMESTAMP = (1 << 63) - 1
 
 
 class TimedOffset(NamedTuple):
@@ -62,8 +65,31 @@ class Positions:
             return None
         return found
 
+    async def newest(self, topic: str, partition: int) -> TimedOffset | None:
+        """The first record with the highest timestamp of the partition."""
+        target = self._topics.get(topic).partition(partition)
+        return await self._reader.in_thread(self._look_up_newest, target)
+
+    def bounds(self, topic: str, partition: int) -> Bounds:
+        return self._store.bounds(self._topics.get(topic).partition(partition))
+
+    def size(self, topic: str, partition: int) -> int:
+        """Bytes of the partition's batches."""
+        return self._store.size(self._topics.get(topic).partition(partition))
+
     async def _first_at(self, partition: Partition, timestamp_ms: int) -> TimedOffset | None:
         return await self._reader.in_thread(self._look_up, partition, timestamp_ms)
+
+    def _look_up_newest(self, partition: Partition) -> TimedOffset | None:
+        # The index tells which batch has a time or a later one, so the highest time is found by halving.
+        low, high = -1, _MAX_TIMESTAMP
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._store.batch_for_time(partition, middle) is None:
+                high = middle - 1
+            else:
+                low = middle
+        return None if low < 0 else self._look_up(partition, low)
 
     def _look_up(self, partition: Partition, timestamp_ms: int) -> TimedOffset | None:
         base = self._store.batch_for_time(partition, timestamp_ms)

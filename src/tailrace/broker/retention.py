@@ -1,6 +1,7 @@
 """Old records go: a background job moves the start of partitions whose topic keeps only so many seconds or bytes.
 
-Whole batches go, never a part of one. The moved start is logged and counted, and readers below it are told.
+By itself it takes whole batches, never a part of one; on demand any offset can become the start. The moved start is logged and
+counted, and readers below it are told.
 """
 
 import logging
@@ -15,7 +16,7 @@ from tailrace.broker.transactions.aborted import AbortedTransactions
 from tailrace.broker.transactions.stable import StableOffsets
 from tailrace.model.changes import Changes, Receipt
 from tailrace.model.clock import Clock
-from tailrace.model.errors import TailraceError
+from tailrace.model.errors import OffsetOutOfRangeError, TailraceError
 from tailrace.model.ids import Offset, Partition
 from tailrace.store.contract import Store
 
@@ -59,6 +60,20 @@ class Retention:
                 if due:
                     gone += await self._trim(live, due)
         return gone
+
+    async def delete_before(self, topic: str, partition: int, offset: Offset | None) -> Offset:
+        """Take away the records below `offset`, all that there are if it is `None`, and give the new start."""
+        live = self._topics.get(topic)
+        target = live.partition(partition)
+        start, end = self._store.bounds(target)
+        new_start = end if offset is None else offset
+        if not 0 <= new_start <= end:
+            raise OffsetOutOfRangeError(
+                f"records before {new_start} can't be deleted: partition {partition} of {topic!r} ends at {end}", start, end
+            )
+        if new_start > start:
+            await self._trim(live, [Trim(target, start, new_start)])
+        return self._store.bounds(target).start
 
     def _due(self, live: LiveTopic) -> list[Trim]:
         due = []

@@ -22,6 +22,7 @@ from tailrace.model.errors import (
     LimitExceededError,
     TopicExistsError,
     UnknownTopicError,
+    UnknownTopicIdError,
 )
 from tailrace.model.ids import Partition, TopicId
 from tailrace.model.invariant import invariant
@@ -93,17 +94,44 @@ class Topics:
     def by_uuid(self, uuid: UUID) -> LiveTopic:
         live = self._by_uuid.get(uuid)
         if live is None:
-            raise UnknownTopicError(f"there is no topic with the id {uuid}")
+            raise UnknownTopicIdError(f"there is no topic with the id {uuid}")
         return live
 
     async def create(
-        self, name: str, partitions: int = 1, *, alias: str | None = None, options: TopicOptions = NO_OPTIONS
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        alias: str | None = None,
+        options: TopicOptions = NO_OPTIONS,
+        must_be_new: bool = False,
     ) -> Topic:
         """Make a topic, or grow the one of that name. The same count again changes nothing; fewer partitions are refused.
 
         What is asked for besides must be as it is: a setting that differs is refused, for `alter` is there to change it.
+        With `must_be_new` a topic that is there is refused.
         """
-        return await self._in_turn(self._create(name, partitions, alias, options))
+        return await self._in_turn(self._create(name, partitions, alias, options, must_be_new))
+
+    def check_new(
+        self, name: str, partitions: int, *, alias: str | None = None, options: TopicOptions = NO_OPTIONS
+    ) -> TopicSettings:
+        """The settings that such a new topic would have. Raises what `create` would raise for it."""
+        if partitions < 1:
+            raise InvalidPartitionsError(f"a topic has at least 1 partition, not {partitions}")
+        if name in self._by_name:
+            raise TopicExistsError(f"{name!r} is the name or alias of a topic that exists")
+        check_topic_name(name, self._limits)
+        settings = with_options(TopicSettings(), options)
+        check_settings(settings, self._limits)
+        if alias == name:
+            raise TopicExistsError(f"the alias {alias!r} is the topic's own name; leave it out")
+        if alias is not None:
+            self._check_free(alias)
+        if len(self._by_id) >= self._limits.topics:
+            raise LimitExceededError(f"there are {len(self._by_id)} topics, as many as topics allows; delete one first")
+        self.check_room(partitions)
+        return settings
 
     async def alter(self, name: str, options: TopicOptions = NO_OPTIONS, *, alias: str | UnsetType | None = UNSET) -> Topic:
         """Change the settings that are given, and the alias if one is given; `None` takes the alias away."""
@@ -125,11 +153,11 @@ class Topics:
         task.add_done_callback(self._turns.discard)
         return await asyncio.shield(task)
 
-    async def _create(self, name: str, partitions: int, alias: str | None, options: TopicOptions) -> Topic:
+    async def _create(self, name: str, partitions: int, alias: str | None, options: TopicOptions, must_be_new: bool) -> Topic:
         if partitions < 1:
             raise InvalidPartitionsError(f"a topic has at least 1 partition, not {partitions}")
         live = self._by_name.get(name)
-        if live is None:
+        if live is None or must_be_new:
             return await self._make(name, partitions, alias, options)
         topic = live.topic
         if topic.name != name:
@@ -146,20 +174,11 @@ class Topics:
             )
         if partitions == topic.partitions:
             return topic
-        self._check_room(partitions - topic.partitions)
+        self.check_room(partitions - topic.partitions)
         return await self._replace(live, msgspec.structs.replace(topic, partitions=partitions))
 
     async def _make(self, name: str, partitions: int, alias: str | None, options: TopicOptions) -> Topic:
-        check_topic_name(name, self._limits)
-        settings = with_options(TopicSettings(), options)
-        check_settings(settings, self._limits)
-        if alias == name:
-            raise TopicExistsError(f"the alias {alias!r} is the topic's own name; leave it out")
-        if alias is not None:
-            self._check_free(alias)
-        if len(self._by_id) >= self._limits.topics:
-            raise LimitExceededError(f"there are {len(self._by_id)} topics, as many as topics allows; delete one first")
-        self._check_room(partitions)
+        settings = self.check_new(name, partitions, alias=alias, options=options)
         topic = Topic(
             id=TopicId(int.from_bytes(self._store.latest(keys.LAST_TOPIC_ID) or b"") + 1),
             uuid=self._new_uuid(),
@@ -179,17 +198,21 @@ class Topics:
         await self._committer.submit(Change(lambda: changes, lambda _: self._enter(LiveTopic(topic, self._limits))))
         return topic
 
-    async def _alter(self, name: str, options: TopicOptions, alias: str | UnsetType | None) -> Topic:
-        live = self.get(name)
-        topic = live.topic
+    def check_altered(self, name: str, options: TopicOptions, *, alias: str | UnsetType | None = UNSET) -> Topic:
+        """The topic as `alter` would leave it. Raises what `alter` would raise."""
+        topic = self.get(name).topic
         settings = with_options(topic.settings, options)
         check_settings(settings, self._limits)
         if alias is UNSET:
             alias = topic.alias
         if alias is not None and alias != topic.alias:
             self._check_free(alias)
-        altered = msgspec.structs.replace(topic, settings=settings, alias=alias)
-        return topic if altered == topic else await self._replace(live, altered)
+        return msgspec.structs.replace(topic, settings=settings, alias=alias)
+
+    async def _alter(self, name: str, options: TopicOptions, alias: str | UnsetType | None) -> Topic:
+        live = self.get(name)
+        altered = self.check_altered(name, options, alias=alias)
+        return altered if altered == live.topic else await self._replace(live, altered)
 
     async def _replace(self, live: LiveTopic, topic: Topic) -> Topic:
         grown = topic.partitions > live.topic.partitions
@@ -233,7 +256,8 @@ class Topics:
         await self._committer.submit(Change(decide, settled, failed=lambda: self._enter(live)))
         return topic
 
-    def _check_room(self, more: int) -> None:
+    def check_room(self, more: int) -> None:
+        """Whether so many partitions more are allowed."""
         there = self.partition_count
         if there + more > self._limits.partitions:
             raise LimitExceededError(

@@ -94,6 +94,7 @@ def _run(settings: Settings) -> None:
         advertise=settings.advertise,
         durability=settings.durability,
         broker=settings.broker,
+        kafka_settings=settings.kafka_settings,
         limits=settings.limits,
         clock=SystemClock(),
         on_ready=announce,

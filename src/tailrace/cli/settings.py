@@ -14,6 +14,7 @@ import msgspec
 
 from tailrace.broker.settings import BrokerSettings
 from tailrace.broker.snowflake import MAX_NODE
+from tailrace.kafka.settings import KafkaSettings
 from tailrace.model.address import Address, parse_address
 from tailrace.model.durability import Durability
 from tailrace.model.errors import ConfigurationError
@@ -40,6 +41,7 @@ class ServerSection(msgspec.Struct, frozen=True, kw_only=True):
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     server: ServerSection = ServerSection()
     broker: BrokerSettings = BrokerSettings()
+    kafka: KafkaSettings = KafkaSettings()
     limits: Limits = Limits()
 
 
@@ -52,6 +54,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     advertise: Address | None
     durability: Durability
     broker: BrokerSettings
+    kafka_settings: KafkaSettings
     limits: Limits
 
 
@@ -94,6 +97,7 @@ def settle(
         advertise=parse_address(advertised) if advertised else None,
         durability=durability or server.durability,
         broker=configuration.broker,
+        kafka_settings=configuration.kafka,
         limits=configuration.limits,
     )
     if not (allow_remote or server.allow_remote):
@@ -118,10 +122,10 @@ def _refuse_unknown(raw: Mapping[str, Any], known: type[msgspec.Struct], path: s
 
 
 def _refuse_out_of_range(configuration: Configuration) -> None:
-    sections = {"limits": configuration.limits, "broker": configuration.broker}
+    sections = {"limits": configuration.limits, "broker": configuration.broker, "kafka": configuration.kafka}
     for section, values in sections.items():
         for name, value in msgspec.structs.asdict(values).items():
-            if value < 1 and name != "node":
+            if not isinstance(value, bool) and value < 1 and name != "node":
                 raise ConfigurationError(f"{section}.{name} is {value}; it must be at least 1")
     node = configuration.broker.node
     if not 0 <= node <= MAX_NODE:

@@ -1,20 +1,51 @@
 """Everything that the server answers: the table of APIs, their versions and their handlers."""
 
+from random import SystemRandom
+
 from tailrace.broker.broker import Broker
 from tailrace.kafka.cluster import Cluster
 from tailrace.kafka.dispatch import Dispatcher, Route
+from tailrace.kafka.fetch_sessions import FetchSessions
+from tailrace.kafka.handlers.cluster import ClusterHandlers
+from tailrace.kafka.handlers.configs import ConfigHandlers
+from tailrace.kafka.handlers.fetch import FetchHandlers
+from tailrace.kafka.handlers.group_offsets import GroupOffsetHandlers
+from tailrace.kafka.handlers.groups import GroupHandlers
+from tailrace.kafka.handlers.metadata import MetadataHandlers
+from tailrace.kafka.handlers.positions import PositionHandlers
+from tailrace.kafka.handlers.produce import ProduceHandlers
+from tailrace.kafka.handlers.producers import ProducerHandlers
+from tailrace.kafka.handlers.topics import TopicHandlers
 from tailrace.kafka.handlers.versions import VersionHandlers
+from tailrace.kafka.settings import KafkaSettings
 from tailrace.kafka.traffic import Traffic
+from tailrace.model.clock import Clock
 from tailrace.model.limits import Limits
 from tailrace.wire.messages.api_versions import ApiVersion
 
+_SESSION_BITS = 31
 
-def create_dispatcher(broker: Broker, cluster: Cluster, traffic: Traffic, limits: Limits) -> Dispatcher:
+
+def create_dispatcher(
+    broker: Broker, cluster: Cluster, settings: KafkaSettings, traffic: Traffic, clock: Clock, limits: Limits
+) -> Dispatcher:
     def offered() -> list[ApiVersion]:
         return dispatcher.offered
 
+    random = SystemRandom()
+    sessions = FetchSessions(clock, limits, lambda: random.getrandbits(_SESSION_BITS))
     routes: list[Route] = [
         *VersionHandlers(offered).routes(),
+        *ClusterHandlers(cluster).routes(),
+        *MetadataHandlers(broker, cluster, settings, limits).routes(),
+        *ProduceHandlers(broker).routes(),
+        *ProducerHandlers(broker).routes(),
+        *FetchHandlers(broker, sessions).routes(),
+        *PositionHandlers(broker).routes(),
+        *GroupHandlers(broker).routes(),
+        *GroupOffsetHandlers(broker).routes(),
+        *TopicHandlers(broker, settings, limits).routes(),
+        *ConfigHandlers(broker, cluster, settings, limits).routes(),
     ]
     dispatcher = Dispatcher(routes, traffic, limits)
     return dispatcher

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from tailrace.model.address import Address
 
 NODE_ID = 0
+REPLICAS = (NODE_ID,)
 
 
 class Cluster(NamedTuple):

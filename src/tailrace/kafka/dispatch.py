@@ -20,8 +20,8 @@ out of the response, so most handlers never look at `call.version`.
   raised becomes the `error_code` of the whole response where the version has one; else the connection is closed, which is what
   Kafka's clients take for "try again". Other exceptions are faults: logged, counted and answered the same way with code -1.
 - `Route.lowest` and `Route.highest` narrow the versions that are offered to clients.
-- A **raw** handler gets the `Source` behind the header instead of a message, and gives a `Pending` whose `encode` makes the
-  answer's parts after `call.head(size)`; `None` is no answer at all. It is for paths where a message would cost too much.
+- Where it must be fast, a handler may give `Later` instead of being a coroutine, and `Body`, the bytes of a response, instead
+  of a message. `None` is no answer at all.
 """
 
 import asyncio
@@ -78,17 +78,31 @@ class Call(NamedTuple):
         return _RESPONSE_HEAD.pack(_RESPONSE_HEAD.size - _SIZE_BYTES + body_bytes, self.correlation_id)
 
 
+class Body(NamedTuple):
+    """A response as bytes, in parts that need not be joined."""
+
+    parts: Sequence[Buffer]
+
+
+Outcome = Message | Body | None
+
+
+class Later(NamedTuple):
+    """A response that is made when something is done. It is not cancelled when the connection is lost."""
+
+    future: asyncio.Future[Any]
+    respond: Callable[[asyncio.Future[Any]], Outcome]
+
+
+Handler = Callable[[Call, Any], Outcome | Later | Coroutine[Any, Any, Outcome]]
+
+
 class Pending(NamedTuple):
-    """An answer that is to come."""
+    """A reply that is to come."""
 
     future: asyncio.Future[Any]
     encode: Callable[[asyncio.Future[Any]], Reply]
-    """Makes the answer once the future is done. It raises what the future raised."""
-    ends_with_connection: bool = True
-
-
-Handler = Callable[[Call, Any], Message | Coroutine[Any, Any, Message]]
-RawHandler = Callable[[Call, Source], Pending]
+    ends_with_connection: bool
 
 
 class Route(NamedTuple):
@@ -98,9 +112,9 @@ class Route(NamedTuple):
     handler: Handler
     lowest: int | None = None
     highest: int | None = None
-    raw: RawHandler | None = None
-    """Answers instead of `handler`."""
     overlaps: bool = False
+    claimed_lowest: int | None = None
+    """What clients are told is the lowest version, where they draw wrong conclusions from the truth."""
 
     @property
     def versions(self) -> range:
@@ -124,8 +138,13 @@ class Dispatcher:
     def offered(self) -> list[ApiVersion]:
         """What clients are told that they can ask for."""
         return [
-            ApiVersion(api_key=key, min_version=versions[0], max_version=versions[-1])
-            for key, versions in sorted(self._versions.items())
+            ApiVersion(
+                api_key=key,
+                min_version=versions[0] if route.claimed_lowest is None else route.claimed_lowest,
+                max_version=versions[-1],
+            )
+            for key, route in sorted(self._routes.items())
+            for versions in (route.versions,)
         ]
 
     def overlaps(self, frame: bytearray) -> bool:
@@ -141,17 +160,18 @@ class Dispatcher:
                 call._replace(version=0), ApiVersionsResponse(error_code=_UNSUPPORTED_VERSION, api_keys=tuple(self.offered))
             )
         self._traffic.requests[call.api.name] += 1
-        if route.raw is not None:
-            return route.raw(call, source)
         request = self._codec.read(call.api.request, call.version, call.api.is_flexible(call.version), source)
         try:
             outcome = route.handler(call, request)
         except Exception as error:  # noqa: BLE001  whatever a handler does wrong is answered, and other requests go on
             return self._refuse(call, error)
-        if isinstance(outcome, Message):
-            return self._encode(call, outcome)
-        task = asyncio.get_running_loop().create_task(outcome, name=call.api.name)
-        return Pending(task, lambda done: self._finish(call, done))
+        if isinstance(outcome, Later):
+            respond = outcome.respond
+            return Pending(outcome.future, lambda done: self._respond(call, respond, done), False)
+        if isinstance(outcome, Coroutine):
+            task = asyncio.get_running_loop().create_task(outcome, name=call.api.name)
+            return Pending(task, lambda done: self._respond(call, asyncio.Future.result, done), True)
+        return self._encode(call, outcome)
 
     def _read_head(self, frame: bytearray, client: Client) -> tuple[Call, Source]:
         try:
@@ -163,7 +183,7 @@ class Dispatcher:
             raise UnanswerableRequestError(f"there is no answer to requests with the API key {key}")
         if version not in self._versions[key] and key != api_versions.API.key:
             raise UnanswerableRequestError(f"{route.api.name} is not spoken in version {version}")
-        source = Source(frame, _REQUEST_HEAD.size, self._limits.request_items)
+        source = Source(memoryview(frame), _REQUEST_HEAD.size, self._limits.request_items)
         client_id = None
         if id_length >= 0:
             end = source.at + id_length
@@ -178,15 +198,18 @@ class Dispatcher:
                 raise MalformedMessageError("the header of a request ends in the middle") from None
         return Call(route.api, version, correlation_id, client_id, client), source
 
-    def _finish(self, call: Call, done: asyncio.Future[Message]) -> Reply:
-        error = done.exception()
-        if error is None:
-            return self._encode(call, done.result())
-        if not isinstance(error, Exception):
-            raise error
-        return self._refuse(call, error)
+    def _respond(self, call: Call, respond: Callable[[asyncio.Future[Any]], Outcome], done: asyncio.Future[Any]) -> Reply:
+        try:
+            outcome = respond(done)
+        except Exception as error:  # noqa: BLE001  as above
+            return self._refuse(call, error)
+        return self._encode(call, outcome)
 
-    def _encode(self, call: Call, response: Message) -> Reply:
+    def _encode(self, call: Call, response: Outcome) -> Reply:
+        if response is None:
+            return None
+        if isinstance(response, Body):
+            return (call.head(sum(map(len, response.parts))), *response.parts)
         body = bytearray()
         self._codec.write(response, call.version, call.api.is_flexible(call.version), body)
         return (call.head(len(body)), body)

@@ -304,9 +304,10 @@ class Log:
         next_clean = self._clock.monotonic() + self._options.clean_interval_seconds
         while True:
             self._checkpoint_due.wait(timeout=max(0.0, next_clean - self._clock.monotonic()))
+            # Cleared before the look at `_stopping`, which `close` sets first: so its wake-up is never lost.
+            self._checkpoint_due.clear()
             if self._stopping.is_set():
                 return
-            self._checkpoint_due.clear()
             try:
                 if self._unsaved(1):
                     self.checkpoint()
@@ -326,9 +327,10 @@ class Log:
     def _sync_soon(self) -> None:
         while True:
             self._unsynced.wait()
-            if self._stopping.wait(timeout=self._options.relaxed_sync_seconds):
-                return
+            self._stopping.wait(timeout=self._options.relaxed_sync_seconds)
             self._unsynced.clear()
+            if self._stopping.is_set():
+                return
             try:
                 self._sync()
             except BaseException as error:  # noqa: BLE001  the top of the thread: a failed sync ends the store

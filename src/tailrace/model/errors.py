@@ -40,6 +40,12 @@ class ConfigurationError(InvalidRequestError):
     kafka_code = 40
 
 
+class InvalidReplicationError(InvalidRequestError):
+    """More copies of a partition were asked for than there are servers."""
+
+    kafka_code = 38
+
+
 class InvalidTopicNameError(InvalidRequestError):
     """The topic's or alias's name is not legal."""
 
@@ -78,10 +84,16 @@ class CorruptBatchError(InvalidRequestError):
     retriable = True
 
 
+class InvalidRecordsError(InvalidRequestError):
+    """The records of a produce request are not exactly one batch for each partition."""
+
+    kafka_code = 87
+
+
 class UnsupportedBatchError(InvalidRequestError):
     """A record batch in a format that Tailrace does not store."""
 
-    kafka_code = 43
+    kafka_code = 87
 
 
 class UnsupportedCodecError(UnsupportedBatchError):
@@ -200,6 +212,12 @@ class UnknownTopicError(TailraceError):
     retriable = True
 
 
+class UnknownTopicIdError(UnknownTopicError):
+    """There is no topic with this id: it was deleted, and perhaps made anew."""
+
+    kafka_code = 100
+
+
 class UnknownPartitionError(UnknownTopicError):
     """The topic is there, the partition is not."""
 
@@ -233,6 +251,38 @@ class OffsetOutOfRangeError(TailraceError):
             start,
             end,
         )
+
+
+class UnknownLeaderEpochError(TailraceError):
+    """The client knows a newer leader of the partition than there is."""
+
+    kafka_code = 75
+    http_status = 409
+    retriable = True
+
+
+class UnknownFetchSessionError(TailraceError):
+    """There is no such fetch session, or no more."""
+
+    kafka_code = 70
+    http_status = 409
+    retriable = True
+
+
+class FetchSessionEpochError(TailraceError):
+    """A request of a fetch session came out of turn."""
+
+    kafka_code = 71
+    http_status = 409
+    retriable = True
+
+
+class FetchSessionTopicIdError(TailraceError):
+    """A fetch session names topics by id in one request and by name in another."""
+
+    kafka_code = 106
+    http_status = 409
+    retriable = True
 
 
 class OffsetRegressionError(TailraceError):

@@ -113,6 +113,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of answers that a Kafka client has not taken; beyond it nothing more is done for it."""
     unsent_seconds: int = 30
     """How long it may leave so many before its connection is closed."""
+    fetch_sessions: int = 1_000
+    """Fetch sessions of Kafka consumers; beyond it consumers name all their partitions in every request."""
+    fetch_session_partitions: int = 100_000
+    """Partitions of all these sessions together."""
     idle_connection_seconds: int = 600
     """How long a Kafka connection may be silent."""
 

@@ -66,6 +66,7 @@ class GroupCommit:
         self._lock = threading.Lock()
         self._queue: SimpleQueue[PendingCommit | None] = SimpleQueue()
         self._refusal: TailraceError | None = None
+        self._is_told = False
         self._thread = threading.Thread(target=self._run, name="tailrace-writer", daemon=True)
 
     def start(self) -> None:
@@ -110,11 +111,14 @@ class GroupCommit:
         return isinstance(self._refusal, StorageFailedError)
 
     def abort(self, error: BaseException) -> None:
-        """Storage failed outside the writer thread: fail everything in flight and stop."""
+        """Storage failed: fail everything in flight, stop, and say so once."""
         failure = _failure(error)
+        with self._lock:
+            is_told, self._is_told = self._is_told, True
         self._fail([], failure, final=True)
         self._queue.put(None)
-        self._on_failure(failure)
+        if not is_told:
+            self._on_failure(failure)
 
     def close(self) -> None:
         """Take nothing new, finish what is in flight, end the thread."""
@@ -189,9 +193,7 @@ class GroupCommit:
         try:
             step()
         except BaseException as error:  # noqa: BLE001  the top of the writer thread: whatever it is, the store stops
-            failure = _failure(error)
-            self._fail([], failure, final=True)
-            self._on_failure(failure)
+            self.abort(error)
             return False
         return True
 

@@ -33,6 +33,8 @@ _HEADER = Struct(">qiibIhiqqqhii")
 _BASE_OFFSET = Struct(">q")
 _LEADER_EPOCH = Struct(">i")
 _LEADER_EPOCH_AT = 12
+_LENGTH = Struct(">i")
+_LENGTH_AT = 8
 _MAGIC_AT = 16
 
 
@@ -73,6 +75,12 @@ class BatchHeader(NamedTuple):
 def read_header(batch: Buffer) -> BatchHeader:
     """Read the head of a batch whose length is known to suffice."""
     return BatchHeader._make(_HEADER.unpack_from(batch))
+
+
+def batch_length(batch: Buffer) -> int:
+    """What a batch says about the bytes after its length field. At least `LENGTH_FROM` bytes must be there."""
+    length: int = _LENGTH.unpack_from(batch, _LENGTH_AT)[0]
+    return length
 
 
 def check_batch(batch: Buffer) -> BatchHeader:

@@ -44,6 +44,7 @@ class Kind(Enum):
     UUID = "uuid"
     STRING = "string"
     BYTES = "bytes"
+    RECORDS = "records"
 
 
 Boolean = Annotated[bool, Kind.BOOLEAN]
@@ -56,6 +57,8 @@ Float64 = Annotated[float, Kind.FLOAT64]
 Uuid = Annotated[UUID, Kind.UUID]
 String = Annotated[str, Kind.STRING]
 Bytes = Annotated[bytes, Kind.BYTES]
+Records = Annotated[Buffer, Kind.RECORDS]
+"""Batches of records. They are not copied: what is read is a view of the source."""
 
 
 class Since(NamedTuple):
@@ -344,7 +347,7 @@ def _primitive_reader(kind: Kind, flexible: bool, nullable: bool) -> Read:
     if kind is Kind.UUID:
         return lambda source: UUID(bytes=bytes(_take(source, _UUID_BYTES)))
     length_field = _INT16 if kind is Kind.STRING else _INT32
-    make: Callable[[Buffer], Any] = _decode if kind is Kind.STRING else bytes
+    make = _MAKE[kind]
 
     def read_sized(source: Source) -> Any:
         length = read_unsigned_varint(source) - 1 if flexible else _read_length(source, length_field)
@@ -359,6 +362,13 @@ def _primitive_reader(kind: Kind, flexible: bool, nullable: bool) -> Read:
 
 def _decode(data: Buffer) -> str:
     return str(data, "utf-8")
+
+
+def _as_it_is(data: Buffer) -> Buffer:
+    return data
+
+
+_MAKE: dict[Kind, Callable[[Buffer], Any]] = {Kind.STRING: _decode, Kind.BYTES: bytes, Kind.RECORDS: _as_it_is}
 
 
 def _primitive_writer(kind: Kind, flexible: bool, nullable: bool) -> Write:

@@ -1,7 +1,9 @@
+import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.metrics import metric_names
+from tailrace.model.errors import MemberIdRequiredError
 from tailrace.model.fetch import PartitionFetch
 from tailrace.model.offset import OffsetCommit
 from tailrace.model.record import Message
@@ -9,6 +11,7 @@ from tailrace.store.memory import MemoryStore
 from tests.support.aio import on_loop
 from tests.support.brokers import append, options, raw, running_broker
 from tests.support.clocks import ManualClock
+from tests.support.groups import joining
 
 
 def scrape(broker: Broker) -> dict[str, float]:
@@ -75,6 +78,8 @@ async def test_every_family_is_listed() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
         await broker.offsets.commit("g", [OffsetCommit("t", 0, 0)])
+        with pytest.raises(MemberIdRequiredError):
+            await broker.groups.join(joining(asks_for_id_first=True))
         shown = {name.partition("{")[0] for name in scrape(broker)}
         histograms = {
             "tailrace_commit_seconds",

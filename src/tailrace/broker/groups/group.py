@@ -93,7 +93,12 @@ class Group:
     @property
     def is_blank(self) -> bool:
         """Nothing would be lost if it were forgotten."""
-        return self.state == "Empty" and self.generation == 0 and not self._pending
+        return self.is_deserted and self.generation == 0
+
+    @property
+    def is_deserted(self) -> bool:
+        """Nobody is in it or about to join."""
+        return self.state == "Empty" and not self._pending
 
     @property
     def held_bytes(self) -> int:
@@ -225,6 +230,7 @@ class Group:
         for member in self.members:
             self._answer_join(member, error)
             self._answer_sync(member, error)
+        self._saving = None
         self.state = "Dead"
         return self._take_effects()
 

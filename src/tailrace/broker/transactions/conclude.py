@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from tailrace.broker import keys
 from tailrace.broker.draft import Draft
+from tailrace.broker.groups.names import GroupNames
 from tailrace.broker.offsets import Offsets
 from tailrace.broker.topics import Topics
 from tailrace.broker.transactions.aborted import AbortedTransactions
@@ -42,6 +43,7 @@ class Concluder:
         store: Store,
         topics: Topics,
         offsets: Offsets,
+        group_names: GroupNames,
         clock: Clock,
         registry: Registry,
         stable: StableOffsets,
@@ -51,6 +53,7 @@ class Concluder:
         self._store = store
         self._topics = topics
         self._offsets = offsets
+        self._group_names = group_names
         self._clock = clock
         self._registry = registry
         self._stable = stable
@@ -93,7 +96,7 @@ class Concluder:
         for group, pending in offsets:
             self._registry.offsets_decided(transactional_id, group, pending)
             if committed and pending:
-                self._offsets.group_made(group)
+                self._group_names.store(group)
         for partition, first_offset, _ in markers:
             self._stable.release(partition, first_offset)
         for partition, _, size in markers:

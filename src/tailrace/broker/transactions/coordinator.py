@@ -11,6 +11,7 @@ import msgspec
 from tailrace.broker import keys
 from tailrace.broker.commit import Change, Committer, StillInFlight
 from tailrace.broker.draft import Draft
+from tailrace.broker.groups.names import GroupNames
 from tailrace.broker.offsets import Offsets
 from tailrace.broker.producers import Producers
 from tailrace.broker.topics import Topics
@@ -50,6 +51,7 @@ class Coordinator:
         topics: Topics,
         producers: Producers,
         offsets: Offsets,
+        group_names: GroupNames,
         clock: Clock,
         limits: Limits,
         registry: Registry,
@@ -60,6 +62,7 @@ class Coordinator:
         self._topics = topics
         self._producers = producers
         self._offsets = offsets
+        self._group_names = group_names
         self._clock = clock
         self._limits = limits
         self._registry = registry
@@ -143,7 +146,7 @@ class Coordinator:
         """
         check_group_name(group, self._limits)
         outcomes: list[TailraceError | None] = []
-        made_group = False
+        is_held = False
         offsets: list[PendingOffset] = []
         for commit in commits:
             try:
@@ -159,8 +162,12 @@ class Coordinator:
                 raise InvalidTransactionStateError(
                     f"group {group!r} is not in an open transaction of {transactional_id!r}; add it first"
                 )
-            nonlocal made_group
-            made_group = self._offsets.make_group(draft, group) or made_group
+            nonlocal is_held
+            if not is_held:
+                self._group_names.hold(group)
+                is_held = True
+            if draft.latest(keys.group_key(group)) is None:
+                draft.put(keys.group_key(group), b"")
             before = read_offsets(draft.latest(keys.pending_offsets_key(transactional_id, group)))
             merged = {offset.target: offset for offset in (*before, *offsets)}
             put_offsets(draft, transactional_id, group, list(merged.values()))
@@ -168,12 +175,13 @@ class Coordinator:
             return msgspec.structs.replace(_with_group(transaction, group), offsets=count)
 
         def settled() -> None:
-            self._offsets.group_made(group)
+            self._group_names.store(group)
+            self._group_names.release(group)
             self._registry.offsets_pending(transactional_id, group, offsets)
 
         def failed() -> None:
-            if made_group:
-                self._offsets.group_given_up(group)
+            if is_held:
+                self._group_names.release(group)
 
         await self._extend(transactional_id, producer, change, settled, failed)
         return outcomes

@@ -2,6 +2,7 @@
 
 from tailrace.broker import keys
 from tailrace.broker.commit import Committer
+from tailrace.broker.groups.names import GroupNames
 from tailrace.broker.offsets import Offsets
 from tailrace.broker.producers import Producers
 from tailrace.broker.topics import Topics
@@ -27,6 +28,7 @@ class Transactions:
         topics: Topics,
         producers: Producers,
         offsets: Offsets,
+        group_names: GroupNames,
         stable: StableOffsets,
         aborted: AbortedTransactions,
         clock: Clock,
@@ -36,10 +38,10 @@ class Transactions:
         self._store = store
         self._stable = stable
         self._registry = Registry(limits)
-        self._concluder = Concluder(store, topics, offsets, clock, self._registry, stable, aborted, on_marker)
+        self._concluder = Concluder(store, topics, offsets, group_names, clock, self._registry, stable, aborted, on_marker)
         self.joiner = Joiner(store, clock, limits, self._registry, stable)
         self.coordinator = Coordinator(
-            store, committer, topics, producers, offsets, clock, limits, self._registry, self._concluder
+            store, committer, topics, producers, offsets, group_names, clock, limits, self._registry, self._concluder
         )
         self.queries = TransactionQueries(store, topics, clock, self._registry)
 

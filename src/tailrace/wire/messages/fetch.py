@@ -5,13 +5,13 @@ from typing import Annotated
 from tailrace.wire.message import (
     NO_UUID,
     Api,
-    Bytes,
     Int8,
     Int16,
     Int32,
     Int64,
     Message,
     NullableSince,
+    Records,
     Since,
     String,
     Tag,
@@ -94,7 +94,7 @@ class PartitionData(Message, frozen=True, kw_only=True):
     snapshot_id: Annotated[SnapshotId, Since(12), Tag(2)] = SnapshotId()
     aborted_transactions: Annotated[tuple[AbortedTransaction, ...] | None, NullableSince(0)] = ()
     preferred_read_replica: Annotated[Int32, Since(11)] = -1
-    records: Annotated[Bytes | None, NullableSince(0)] = b""
+    records: Annotated[Records | None, NullableSince(0)] = b""
 
 
 class FetchableTopicResponse(Message, frozen=True, kw_only=True):

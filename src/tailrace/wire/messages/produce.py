@@ -5,12 +5,12 @@ from typing import Annotated
 from tailrace.wire.message import (
     NO_UUID,
     Api,
-    Bytes,
     Int16,
     Int32,
     Int64,
     Message,
     NullableSince,
+    Records,
     Since,
     String,
     Tag,
@@ -21,7 +21,7 @@ from tailrace.wire.message import (
 
 class PartitionProduceData(Message, frozen=True, kw_only=True):
     index: Int32 = 0
-    records: Annotated[Bytes | None, NullableSince(0)] = b""
+    records: Annotated[Records | None, NullableSince(0)] = b""
 
 
 class TopicProduceData(Message, frozen=True, kw_only=True):

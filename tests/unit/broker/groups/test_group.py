@@ -229,7 +229,7 @@ def test_a_long_rebalance_time_out_is_cut_and_a_missing_one_is_the_session(it: G
     assert it.group.members.rebalance_timeout_ms == SESSION_MS
 
 
-def test_a_full_group_takes_nobody(it: GroupUnderTest) -> None:
+def test_a_full_group_takes_nobody() -> None:
     it = GroupUnderTest(Limits(group_members=2))
     it.stable(None, None)
     assert isinstance(it.answers[it.join()], GroupFullError)
@@ -296,13 +296,40 @@ def test_a_static_member_that_wants_something_else_starts_a_rebalance(it: GroupU
 
 
 def test_a_static_member_that_is_away_keeps_its_place_until_its_session_ends(it: GroupUnderTest) -> None:
-    it = GroupUnderTest()
-    leader, _ = it.stable("a", "b")
-    it.advance(SESSION_MS - 1_000)
-    again = it.join(leader.member_id, instance="a", rebalance_ms=500)
+    leader, _ = (it.join(instance=instance, rebalance_ms=500) for instance in "ab")
+    it.advance(DELAY_MS)
+    it.sync(it.joined(leader), "a")
+    again = it.join("m1", instance="a", rebalance_ms=500)
     assert again not in it.answers
-    it.advance(SESSION_MS)
-    assert [member.instance_id for member in it.joined(again).members] == ["a"]
+    it.advance(500)
+    assert [member.instance_id for member in it.joined(again).members] == ["a", "b"]
+    it.sync(it.joined(again), "a")
+    it.advance(SESSION_MS - 500 - 1)
+    it.group.heartbeat(who(it.joined(again), "a"))
+    assert it.group.state == "Stable"
+    it.advance(1)
+    assert [member.instance_id for member in it.group.members] == ["a"]
+
+
+def test_a_sync_that_is_sent_again_answers_the_first_one_and_saves_once(it: GroupUnderTest) -> None:
+    joined = it.join()
+    it.advance(DELAY_MS)
+    it.holds_saves = True
+    first = it.sync(it.joined(joined), m1=b"one")
+    second = it.sync(it.joined(joined), m1=b"other")
+    assert isinstance(it.answers[first], RebalanceInProgressError)
+    assert len(it.held) == 1
+    it.settle()
+    assert it.synced(second).assignment == b"one"
+
+
+def test_who_waits_for_its_share_under_a_static_name_that_is_taken_over_is_fenced(it: GroupUnderTest) -> None:
+    tickets = [it.join(instance=instance) for instance in "ab"]
+    it.advance(DELAY_MS)
+    waiting = it.sync(it.joined(tickets[1]), "b")
+    it.join(instance="b")
+    assert isinstance(it.answers[waiting], FencedInstanceError)
+    assert it.group.state == "PreparingRebalance"
 
 
 def test_a_static_member_can_be_removed_by_its_name(it: GroupUnderTest) -> None:

@@ -1,0 +1,77 @@
+"""When which group wants to be looked at: one queue and one timer for all groups.
+
+Each name has one time. An entry of the queue whose name has another time by now is skipped when it comes up; when most of the
+queue is such entries it is built anew, so it stays as small as the number of names.
+"""
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from typing import Protocol
+
+from tailrace.model.clock import Clock
+
+_SLACK = 64
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Deadlines:
+    """`call_later(seconds, callback)` is the event loop's; `on_due` is called there with each name whose time has come."""
+
+    def __init__(
+        self, clock: Clock, call_later: Callable[[float, Callable[[], None]], Timer], on_due: Callable[[str], None]
+    ) -> None:
+        self._clock = clock
+        self._call_later = call_later
+        self._on_due = on_due
+        self._due_ms: dict[str, int] = {}
+        self._queue: list[tuple[int, str]] = []
+        self._timer: Timer | None = None
+        self._timer_ms = 0
+
+    def set(self, name: str, due_ms: int | None) -> None:
+        if due_ms is None:
+            self._due_ms.pop(name, None)
+        elif self._due_ms.get(name) != due_ms:
+            self._due_ms[name] = due_ms
+            heappush(self._queue, (due_ms, name))
+            if len(self._queue) > 2 * len(self._due_ms) + _SLACK:
+                self._queue = [(at, each) for each, at in self._due_ms.items()]
+                heapify(self._queue)
+        self._arm()
+
+    def run_due(self) -> None:
+        """Called by the timer, and by tests that move the clock."""
+        self._disarm()
+        now = round(self._clock.monotonic() * 1000)
+        while self._queue and self._queue[0][0] <= now:
+            due_ms, name = heappop(self._queue)
+            if self._due_ms.get(name) == due_ms:
+                del self._due_ms[name]
+                self._on_due(name)
+        self._arm()
+
+    def close(self) -> None:
+        self._due_ms.clear()
+        self._queue.clear()
+        self._disarm()
+
+    def _arm(self) -> None:
+        while self._queue and self._due_ms.get(self._queue[0][1]) != self._queue[0][0]:
+            heappop(self._queue)
+        if not self._queue:
+            self._disarm()
+            return
+        first_ms = self._queue[0][0]
+        if self._timer is None or self._timer_ms != first_ms:
+            self._disarm()
+            self._timer_ms = first_ms
+            # One millisecond late rather than early: a timer that fires early would find nothing to do and start over.
+            self._timer = self._call_later(max(0.0, (first_ms + 1) / 1000 - self._clock.monotonic()), self.run_due)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

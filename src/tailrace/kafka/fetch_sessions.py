@@ -1,0 +1,182 @@
+"""Fetch sessions (KIP-227): a consumer names its partitions once, and afterwards only what has changed.
+
+A session belongs to whoever knows its number and sends the next epoch. Sessions are bounded in number and in partitions; beyond
+that, one that has been silent for a while gives way, or the newcomer does without, which every client can.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from tailrace.model.clock import Clock
+from tailrace.model.errors import FetchSessionEpochError, FetchSessionTopicIdError, UnknownFetchSessionError
+from tailrace.model.limits import Limits
+from tailrace.wire.fetch_response import FetchedPartition
+from tailrace.wire.messages.fetch import FetchRequest
+
+NO_SESSION = 0
+_FIRST_EPOCH = 0
+_FINAL_EPOCH = -1
+_LAST_EPOCH = (1 << 31) - 1
+_IDLE_SECONDS = 120.0
+_UNSEEN = -1
+
+Key = tuple[str, UUID, int]
+"""Topic by name or by id, and the partition."""
+
+
+class WantedPartition:
+    """Where a consumer reads, and what it has been told about it last."""
+
+    __slots__ = ("high_watermark", "key", "leader_epoch", "log_start_offset", "max_bytes", "offset")
+
+    def __init__(self, key: Key, offset: int, max_bytes: int, leader_epoch: int) -> None:
+        self.key = key
+        self.offset = offset
+        self.max_bytes = max_bytes
+        self.leader_epoch = leader_epoch
+        self.high_watermark = _UNSEEN
+        self.log_start_offset = _UNSEEN
+
+
+class FetchSession:
+    def __init__(self, number: int, by_id: bool, now: float) -> None:
+        self.number = number
+        self.by_id = by_id
+        self.epoch = _FIRST_EPOCH
+        self.partitions: dict[Key, WantedPartition] = {}
+        self.used_at = now
+
+    def keep_news(self, fetched: Sequence[tuple[WantedPartition, FetchedPartition]]) -> Iterator[int]:
+        """The places of those that the consumer must be told of. Those with records go to the end of the queue."""
+        for place, (wanted, partition) in enumerate(fetched):
+            is_news = bool(
+                partition.batches
+                or partition.error_code
+                or partition.high_watermark != wanted.high_watermark
+                or partition.log_start_offset != wanted.log_start_offset
+            )
+            if partition.error_code:
+                wanted.high_watermark = wanted.log_start_offset = _UNSEEN
+            else:
+                wanted.high_watermark = partition.high_watermark
+                wanted.log_start_offset = partition.log_start_offset
+            if partition.batches and self.partitions.pop(wanted.key, None) is not None:
+                self.partitions[wanted.key] = wanted
+            if is_news:
+                yield place
+
+
+class Fetching(NamedTuple):
+    """One fetch: what is wanted, and the session that it belongs to, if any."""
+
+    wanted: Sequence[WantedPartition]
+    session: FetchSession | None
+    is_incremental: bool
+
+    @property
+    def session_id(self) -> int:
+        return self.session.number if self.session is not None else NO_SESSION
+
+
+class FetchSessions:
+    def __init__(self, clock: Clock, limits: Limits, new_number: Callable[[], int]) -> None:
+        self._clock = clock
+        self._limits = limits
+        self._new_number = new_number
+        self._sessions: dict[int, FetchSession] = {}
+        """The one that was used last comes last."""
+        self._partitions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partitions(self) -> int:
+        """Partitions of all sessions."""
+        return self._partitions
+
+    def begin(self, request: FetchRequest, by_id: bool) -> Fetching:
+        """Find or make the session of a request and bring it up to date."""
+        epoch = request.session_epoch
+        if epoch in (_FIRST_EPOCH, _FINAL_EPOCH):
+            if request.session_id != NO_SESSION:
+                self._forget(request.session_id)
+            wanted = list(_named_in(request))
+            session = self._make(wanted, by_id) if epoch == _FIRST_EPOCH else None
+            return Fetching(wanted, session, False)
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise UnknownFetchSessionError(f"there is no fetch session {request.session_id}; begin a new one")
+        if epoch != session.epoch:
+            raise FetchSessionEpochError(
+                f"fetch session {session.number} is at epoch {session.epoch}, not {epoch}; begin a new one"
+            )
+        if by_id != session.by_id:
+            raise FetchSessionTopicIdError(
+                f"fetch session {session.number} names topics by {'id' if session.by_id else 'name'}; begin a new one"
+            )
+        self._update(session, request)
+        self._use(session)
+        return Fetching(tuple(session.partitions.values()), session, True)
+
+    def _make(self, wanted: Sequence[WantedPartition], by_id: bool) -> FetchSession | None:
+        now = self._clock.monotonic()
+        limits = self._limits
+        while self._sessions and (
+            len(self._sessions) >= limits.fetch_sessions or self._partitions + len(wanted) > limits.fetch_session_partitions
+        ):
+            oldest = next(iter(self._sessions.values()))
+            if now - oldest.used_at < _IDLE_SECONDS:
+                return None
+            self._forget(oldest.number)
+        if len(wanted) > limits.fetch_session_partitions:
+            return None
+        number = self._new_number()
+        while number in self._sessions or number == NO_SESSION:
+            number = self._new_number()
+        session = FetchSession(number, by_id, now)
+        session.partitions = {partition.key: partition for partition in wanted}
+        self._sessions[number] = session
+        self._partitions += len(session.partitions)
+        self._use(session)
+        return session
+
+    def _update(self, session: FetchSession, request: FetchRequest) -> None:
+        before = len(session.partitions)
+        for new in _named_in(request):
+            known = session.partitions.get(new.key)
+            if known is None:
+                session.partitions[new.key] = new
+            else:
+                known.offset, known.max_bytes, known.leader_epoch = new.offset, new.max_bytes, new.leader_epoch
+        for topic in request.forgotten_topics_data:
+            for number in topic.partitions:
+                session.partitions.pop((topic.topic, topic.topic_id, number), None)
+        self._partitions += len(session.partitions) - before
+        if self._partitions > self._limits.fetch_session_partitions:
+            self._forget(session.number)
+            raise UnknownFetchSessionError("the fetch session has more partitions than there is room for; begin a new one")
+
+    def _use(self, session: FetchSession) -> None:
+        session.epoch = 1 if session.epoch == _LAST_EPOCH else session.epoch + 1
+        session.used_at = self._clock.monotonic()
+        self._sessions[session.number] = self._sessions.pop(session.number)
+
+    def _forget(self, number: int) -> None:
+        session = self._sessions.pop(number, None)
+        if session is not None:
+            self._partitions -= len(session.partitions)
+
+
+def _named_in(request: FetchRequest) -> Iterable[WantedPartition]:
+    return (
+        WantedPartition(
+            (topic.topic, topic.topic_id, partition.partition),
+            partition.fetch_offset,
+            partition.partition_max_bytes,
+            partition.current_leader_epoch,
+        )
+        for topic in request.topics
+        for partition in topic.partitions
+    )

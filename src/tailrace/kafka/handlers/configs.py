@@ -1,0 +1,176 @@
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs, of topics; the server's own can be looked at."""
+
+from collections.abc import Sequence
+
+from tailrace.broker.broker import Broker
+from tailrace.kafka.cluster import NODE_ID, Cluster
+from tailrace.kafka.configs import (
+    Config,
+    ConfigSource,
+    ConfigType,
+    TopicChange,
+    from_defaults,
+    parse_configs,
+    show_configs,
+)
+from tailrace.kafka.dispatch import Call, Route
+from tailrace.kafka.settings import KafkaSettings
+from tailrace.model.errors import ConfigurationError, InvalidRequestError, TailraceError
+from tailrace.model.limits import Limits
+from tailrace.wire.messages import alter_configs, describe_configs, incremental_alter_configs
+from tailrace.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from tailrace.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from tailrace.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+_TOPIC = 2
+_BROKER = 4
+_SET = 0
+_DELETE = 1
+
+
+class ConfigHandlers:
+    def __init__(self, broker: Broker, cluster: Cluster, settings: KafkaSettings, limits: Limits) -> None:
+        self._topics = broker.topics
+        self._cluster = cluster
+        self._settings = settings
+        self._limits = limits
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(describe_configs.API, self.describe),
+            Route(alter_configs.API, self.alter),
+            Route(incremental_alter_configs.API, self.alter_some),
+        ]
+
+    def describe(self, call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+        return DescribeConfigsResponse(results=tuple(self._describe(resource, request) for resource in request.resources))
+
+    def _describe(self, resource: DescribeConfigsResource, request: DescribeConfigsRequest) -> DescribeConfigsResult:
+        try:
+            configs = self._configs_of(resource.resource_type, resource.resource_name)
+        except TailraceError as error:
+            return DescribeConfigsResult(
+                error_code=error.kafka_code,
+                error_message=str(error),
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+        wanted = resource.configuration_keys
+        return DescribeConfigsResult(
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=tuple(_shown(config, request) for config in configs if wanted is None or config.name in wanted),
+        )
+
+    def _configs_of(self, resource_type: int, name: str) -> Sequence[Config]:
+        if resource_type == _TOPIC:
+            topic = self._topics.get(name).topic
+            return show_configs(topic, topic.settings, self._limits)
+        if resource_type == _BROKER:
+            if name not in ("", str(NODE_ID)):
+                raise InvalidRequestError(f"there is no server {name!r}; the only one is {NODE_ID}")
+            return self._server_configs() if name else ()
+        raise InvalidRequestError(f"resources of type {resource_type} have no configs here")
+
+    def _server_configs(self) -> list[Config]:
+        auto_create = "true" if self._settings.auto_create_topics else "false"
+        values = (
+            ("advertised.listeners", f"PLAINTEXT://{self._cluster.address}", ConfigType.STRING),
+            ("auto.create.topics.enable", auto_create, ConfigType.BOOLEAN),
+            ("broker.id", str(NODE_ID), ConfigType.INT),
+            ("compression.type", "producer", ConfigType.STRING),
+            ("default.replication.factor", "1", ConfigType.INT),
+            ("log.cleanup.policy", "delete", ConfigType.LIST),
+            ("message.max.bytes", str(self._limits.batch_bytes), ConfigType.INT),
+            ("min.insync.replicas", "1", ConfigType.INT),
+            ("num.partitions", str(self._settings.default_partitions), ConfigType.INT),
+            ("socket.request.max.bytes", str(self._limits.request_bytes), ConfigType.INT),
+        )
+        return [
+            Config(name, value, kind, ConfigSource.STATIC_BROKER, "Set in the configuration file.", read_only=True)
+            for name, value, kind in values
+        ]
+
+    async def alter(self, call: Call, request: AlterConfigsRequest) -> AlterConfigsResponse:
+        responses = []
+        for resource in request.resources:
+            error = None
+            try:
+                _check_is_topic(resource.resource_type)
+                change = from_defaults(parse_configs((config.name, config.value) for config in resource.configs))
+                await self._apply(resource.resource_name, change, request.validate_only)
+            except TailraceError as caught:
+                error = caught
+            responses.append(
+                alter_configs.AlterConfigsResourceResponse(
+                    error_code=error.kafka_code if error else 0,
+                    error_message=str(error) if error else None,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+            )
+        return AlterConfigsResponse(responses=tuple(responses))
+
+    async def alter_some(self, call: Call, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+        responses = []
+        for resource in request.resources:
+            error = None
+            try:
+                _check_is_topic(resource.resource_type)
+                change = parse_configs((config.name, _wanted(config)) for config in resource.configs)
+                await self._apply(resource.resource_name, change, request.validate_only)
+            except TailraceError as caught:
+                error = caught
+            responses.append(
+                incremental_alter_configs.AlterConfigsResourceResponse(
+                    error_code=error.kafka_code if error else 0,
+                    error_message=str(error) if error else None,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+            )
+        return IncrementalAlterConfigsResponse(responses=tuple(responses))
+
+    async def _apply(self, topic: str, change: TopicChange, validate_only: bool) -> None:
+        if validate_only:
+            self._topics.check_altered(topic, change.options, alias=change.alias)
+        else:
+            await self._topics.alter(topic, change.options, alias=change.alias)
+
+
+def _check_is_topic(resource_type: int) -> None:
+    if resource_type != _TOPIC:
+        raise ConfigurationError("only the configs of topics can be altered here; the server's are in its configuration file")
+
+
+def _wanted(config: AlterableConfig) -> str | None:
+    if config.config_operation == _DELETE:
+        return None
+    if config.config_operation != _SET or config.value is None:
+        raise ConfigurationError(f"{config.name} can be set to a value or deleted, not appended to or subtracted from")
+    return config.value
+
+
+def _shown(config: Config, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    synonym = DescribeConfigsSynonym(name=config.name, value=config.value, source=config.source)
+    return DescribeConfigsResourceResult(
+        name=config.name,
+        value=config.value,
+        read_only=config.read_only,
+        config_source=config.source,
+        synonyms=(synonym,) if request.include_synonyms else (),
+        config_type=config.type,
+        documentation=config.documentation if request.include_documentation else None,
+    )

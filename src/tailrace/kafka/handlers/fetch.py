@@ -1,0 +1,86 @@
+"""Fetch: stored batches to readers, as they are."""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from tailrace.broker.broker import Broker
+from tailrace.kafka.dispatch import Body, Call, Route
+from tailrace.kafka.fetch_sessions import FetchSessions, WantedPartition
+from tailrace.model.errors import TailraceError, UnknownLeaderEpochError
+from tailrace.model.fetch import NO_BOUNDS, PartitionBatches, PartitionFetch
+from tailrace.model.ids import Offset
+from tailrace.wire.batch import LEADER_EPOCH
+from tailrace.wire.fetch_response import (
+    IDS_SINCE,
+    SESSIONS_SINCE,
+    FetchedPartition,
+    FetchedTopic,
+    write_fetch_response,
+)
+from tailrace.wire.messages import fetch
+from tailrace.wire.messages.fetch import FetchRequest
+
+_READ_COMMITTED = 1
+
+
+class FetchHandlers:
+    def __init__(self, broker: Broker, sessions: FetchSessions) -> None:
+        self._broker = broker
+        self._sessions = sessions
+
+    def routes(self) -> list[Route]:
+        return [Route(fetch.API, self.fetch)]
+
+    async def fetch(self, call: Call, request: FetchRequest) -> Body:
+        try:
+            fetching = self._sessions.begin(request, by_id=call.version >= IDS_SINCE)
+        except TailraceError as error:
+            if call.version < SESSIONS_SINCE:
+                raise
+            return Body(write_fetch_response(call.version, (), error.kafka_code))
+        answers = await self._read(fetching.wanted, request)
+        aborted: Sequence[tuple[int, int]] | None = () if request.isolation_level == _READ_COMMITTED else None
+        fetched = [(wanted, _fetched(wanted, answer, aborted)) for wanted, answer in zip(fetching.wanted, answers, strict=True)]
+        session = fetching.session
+        if session is not None:
+            news = list(session.keep_news(fetched))
+            if fetching.is_incremental:
+                fetched = [fetched[place] for place in news]
+        topics = [
+            FetchedTopic(name, topic_id, [partition for _, partition in group])
+            for (name, topic_id), group in groupby(fetched, lambda pair: pair[0].key[:2])
+        ]
+        return Body(write_fetch_response(call.version, topics, 0, fetching.session_id))
+
+    async def _read(self, wanted: Sequence[WantedPartition], request: FetchRequest) -> list[PartitionBatches]:
+        asked = [self._resolve(partition) for partition in wanted]
+        known = [each for each in asked if isinstance(each, PartitionFetch)]
+        may_wait = known and len(known) == len(asked)
+        try:
+            found = await self._broker.fetch(
+                known,
+                min_bytes=max(0, request.min_bytes),
+                max_bytes=max(0, request.max_bytes),
+                max_wait_ms=max(0, request.max_wait_ms) if may_wait else 0,
+            )
+        except TailraceError as error:
+            found = [PartitionBatches(each.topic, each.partition, (), NO_BOUNDS, error) for each in known]
+        answers = iter(found)
+        return [next(answers) if isinstance(each, PartitionFetch) else each for each in asked]
+
+    def _resolve(self, wanted: WantedPartition) -> PartitionFetch | PartitionBatches:
+        name, topic_id, number = wanted.key
+        try:
+            if wanted.leader_epoch > LEADER_EPOCH:
+                raise UnknownLeaderEpochError(f"leader epoch {wanted.leader_epoch} is not known here; ask for the metadata")
+            if not name:
+                name = self._broker.topics.by_uuid(topic_id).topic.name
+        except TailraceError as error:
+            return PartitionBatches(name, number, (), NO_BOUNDS, error)
+        return PartitionFetch(name, number, Offset(wanted.offset), max(0, wanted.max_bytes))
+
+
+def _fetched(wanted: WantedPartition, answer: PartitionBatches, aborted: Sequence[tuple[int, int]] | None) -> FetchedPartition:
+    start, end = answer.bounds
+    code = 0 if answer.error is None else answer.error.kafka_code
+    return FetchedPartition(wanted.key[2], code, end, end, start, answer.batches, aborted)

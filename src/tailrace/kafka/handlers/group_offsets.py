@@ -1,0 +1,210 @@
+"""How far groups have come: OffsetCommit, OffsetFetch and OffsetDelete."""
+
+from collections.abc import Iterable
+from itertools import groupby
+from uuid import UUID
+
+from tailrace.broker.broker import Broker
+from tailrace.kafka.dispatch import Call, Route
+from tailrace.kafka.handlers.groups import group_error_code
+from tailrace.model.errors import TailraceError, UnknownTopicError
+from tailrace.model.group import MemberIdentity
+from tailrace.model.ids import Offset
+from tailrace.model.offset import CommittedOffset, OffsetCommit
+from tailrace.wire.messages import offset_commit, offset_delete, offset_fetch
+from tailrace.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from tailrace.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from tailrace.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+_UNKNOWN_TOPIC_ID = 100
+_BY_TOPIC_ID = 10
+"""The first version of OffsetCommit and OffsetFetch that names topics by their ids."""
+_MANY_GROUPS = 8
+_NOTHING_COMMITTED = -1
+
+
+class GroupOffsetHandlers:
+    def __init__(self, broker: Broker) -> None:
+        self._topics = broker.topics
+        self._offsets = broker.offsets
+        self._groups = broker.groups
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(offset_commit.API, self.commit),
+            Route(offset_fetch.API, self.fetch),
+            Route(offset_delete.API, self.delete),
+        ]
+
+    async def commit(self, call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse:
+        speaker = MemberIdentity(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id)
+        by_id = call.version >= _BY_TOPIC_ID
+        names = [self._name_by_id(topic.topic_id) if by_id else topic.name for topic in request.topics]
+        commits = [
+            OffsetCommit(
+                name,
+                partition.partition_index,
+                Offset(partition.committed_offset),
+                partition.committed_leader_epoch,
+                partition.committed_metadata or "",
+            )
+            for name, topic in zip(names, request.topics, strict=True)
+            if name is not None
+            for partition in topic.partitions
+        ]
+        try:
+            outcomes = iter(await self._groups.commit(request.group_id, speaker, commits))
+        except TailraceError as error:
+            code = group_error_code(error)
+            return OffsetCommitResponse(topics=tuple(_all_refused(topic, code) for topic in request.topics))
+        return OffsetCommitResponse(
+            topics=tuple(
+                _all_refused(topic, _UNKNOWN_TOPIC_ID)
+                if name is None
+                else OffsetCommitResponseTopic(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partitions=tuple(
+                        OffsetCommitResponsePartition(
+                            partition_index=partition.partition_index, error_code=group_error_code(next(outcomes))
+                        )
+                        for partition in topic.partitions
+                    ),
+                )
+                for name, topic in zip(names, request.topics, strict=True)
+            )
+        )
+
+    def fetch(self, call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse:
+        if call.version >= _MANY_GROUPS:
+            by_id = call.version >= _BY_TOPIC_ID
+            return OffsetFetchResponse(groups=tuple(self._fetched(group, by_id) for group in request.groups))
+        wanted = None
+        if request.topics is not None:
+            wanted = tuple(
+                OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes) for topic in request.topics
+            )
+        group = self._fetched(OffsetFetchRequestGroup(group_id=request.group_id, topics=wanted), by_id=False)
+        return OffsetFetchResponse(
+            error_code=group.error_code,
+            topics=tuple(
+                OffsetFetchResponseTopic(
+                    name=topic.name,
+                    partitions=tuple(
+                        OffsetFetchResponsePartition(
+                            partition_index=partition.partition_index,
+                            committed_offset=partition.committed_offset,
+                            committed_leader_epoch=partition.committed_leader_epoch,
+                            metadata=partition.metadata,
+                            error_code=partition.error_code,
+                        )
+                        for partition in topic.partitions
+                    ),
+                )
+                for topic in group.topics
+            ),
+        )
+
+    async def delete(self, call: Call, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+        try:
+            self._groups.describe(request.group_id)
+        except TailraceError as error:
+            return OffsetDeleteResponse(error_code=group_error_code(error))
+        return OffsetDeleteResponse(topics=tuple([await self._delete_in(request.group_id, topic) for topic in request.topics]))
+
+    def _fetched(self, wanted: OffsetFetchRequestGroup, by_id: bool) -> OffsetFetchResponseGroup:
+        group = wanted.group_id
+        if wanted.topics is None:
+            by_topic = groupby(self._offsets.committed_by(group), lambda committed: committed.topic)
+            topics = [self._all_in(topic, committed) for topic, committed in by_topic]
+        else:
+            topics = [self._fetched_in(group, topic, by_id) for topic in wanted.topics]
+        return OffsetFetchResponseGroup(group_id=group, topics=tuple(topics))
+
+    def _fetched_in(self, group: str, wanted: OffsetFetchRequestTopics, by_id: bool) -> OffsetFetchResponseTopics:
+        name = self._name_by_id(wanted.topic_id) if by_id else wanted.name
+        return OffsetFetchResponseTopics(
+            name=wanted.name,
+            topic_id=wanted.topic_id,
+            partitions=tuple(self._committed(group, name, number) for number in wanted.partition_indexes),
+        )
+
+    def _committed(self, group: str, topic: str | None, partition: int) -> OffsetFetchResponsePartitions:
+        if topic is None:
+            return _nothing(partition, _UNKNOWN_TOPIC_ID)
+        try:
+            committed = self._offsets.committed(group, topic, partition)
+        except UnknownTopicError:
+            # Kafka keeps no list of topics in its coordinator, so clients expect no error for one that is not there.
+            return _nothing(partition)
+        except TailraceError as error:
+            return _nothing(partition, group_error_code(error))
+        return _nothing(partition) if committed is None else _something(committed)
+
+    def _all_in(self, topic: str, committed: Iterable[CommittedOffset]) -> OffsetFetchResponseTopics:
+        return OffsetFetchResponseTopics(
+            name=topic, topic_id=self._topics.get(topic).topic.uuid, partitions=tuple(map(_something, committed))
+        )
+
+    async def _delete_in(self, group: str, topic: OffsetDeleteRequestTopic) -> OffsetDeleteResponseTopic:
+        results = []
+        for number in (partition.partition_index for partition in topic.partitions):
+            code = 0
+            try:
+                await self._groups.delete_offsets(group, topic.name, [number])
+            except TailraceError as error:
+                code = group_error_code(error)
+            results.append(OffsetDeleteResponsePartition(partition_index=number, error_code=code))
+        return OffsetDeleteResponseTopic(name=topic.name, partitions=tuple(results))
+
+    def _name_by_id(self, topic_id: UUID) -> str | None:
+        try:
+            return self._topics.by_uuid(topic_id).topic.name
+        except UnknownTopicError:
+            return None
+
+
+def _all_refused(topic: OffsetCommitRequestTopic, code: int) -> OffsetCommitResponseTopic:
+    return OffsetCommitResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=tuple(
+            OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
+            for partition in topic.partitions
+        ),
+    )
+
+
+def _something(committed: CommittedOffset) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=committed.partition,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )
+
+
+def _nothing(partition: int, code: int = 0) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(partition_index=partition, committed_offset=_NOTHING_COMMITTED, error_code=code)

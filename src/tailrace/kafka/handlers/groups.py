@@ -1,0 +1,191 @@
+"""Consumer groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups, ListGroups and DeleteGroups."""
+
+from tailrace.broker.broker import Broker
+from tailrace.kafka.dispatch import Call, Route
+from tailrace.model.errors import MemberIdRequiredError, TailraceError, UnknownGroupError
+from tailrace.model.group import JoinRequest, MemberIdentity, MemberProtocol, SyncRequest
+from tailrace.wire.messages import (
+    delete_groups,
+    describe_groups,
+    heartbeat,
+    join_group,
+    leave_group,
+    list_groups,
+    sync_group,
+)
+from tailrace.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from tailrace.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from tailrace.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tailrace.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from tailrace.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from tailrace.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from tailrace.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+COORDINATOR_NOT_AVAILABLE = 15
+_CLASSIC = "classic"
+_ASKS_FOR_ID_FIRST = 4
+"""The first version of JoinGroup in which a new member is told its id before it is let in."""
+_CAN_SKIP_ASSIGNMENT = 9
+_NULLABLE_PROTOCOL = 7
+_BATCHED_LEAVE = 3
+_SAYS_NOT_FOUND = 6
+
+
+def group_error_code(error: TailraceError | None) -> int:
+    """What clients are told of an error. Trouble of ours sends them to look for the coordinator again."""
+    if error is None:
+        return 0
+    if error.http_status >= 500:
+        return COORDINATOR_NOT_AVAILABLE
+    return error.kafka_code
+
+
+class GroupHandlers:
+    def __init__(self, broker: Broker) -> None:
+        self._groups = broker.groups
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(join_group.API, self.join),
+            Route(sync_group.API, self.sync),
+            Route(heartbeat.API, self.heartbeat),
+            Route(leave_group.API, self.leave),
+            Route(describe_groups.API, self.describe),
+            Route(list_groups.API, self.list_groups),
+            Route(delete_groups.API, self.delete),
+        ]
+
+    async def join(self, call: Call, request: JoinGroupRequest) -> JoinGroupResponse:
+        try:
+            joined = await self._groups.join(
+                JoinRequest(
+                    request.group_id,
+                    request.member_id,
+                    request.group_instance_id,
+                    call.client_id or "",
+                    f"/{call.client.host}",
+                    request.session_timeout_ms,
+                    request.rebalance_timeout_ms,
+                    request.protocol_type,
+                    tuple(MemberProtocol(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols),
+                    asks_for_id_first=call.version >= _ASKS_FOR_ID_FIRST,
+                    can_skip_assignment=call.version >= _CAN_SKIP_ASSIGNMENT,
+                )
+            )
+        except TailraceError as error:
+            return JoinGroupResponse(
+                error_code=group_error_code(error),
+                protocol_name=None if call.version >= _NULLABLE_PROTOCOL else "",
+                member_id=error.member_id if isinstance(error, MemberIdRequiredError) else request.member_id,
+            )
+        return JoinGroupResponse(
+            generation_id=joined.generation,
+            protocol_type=joined.protocol_type,
+            protocol_name=joined.protocol,
+            leader=joined.leader,
+            skip_assignment=joined.skip_assignment,
+            member_id=joined.member_id,
+            members=tuple(
+                JoinGroupResponseMember(member_id=member_id, group_instance_id=instance_id, metadata=metadata)
+                for member_id, instance_id, metadata in joined.members
+            ),
+        )
+
+    async def sync(self, call: Call, request: SyncGroupRequest) -> SyncGroupResponse:
+        try:
+            synced = await self._groups.sync(
+                SyncRequest(
+                    request.group_id,
+                    MemberIdentity(request.member_id, request.generation_id, request.group_instance_id),
+                    request.protocol_type,
+                    request.protocol_name,
+                    tuple((each.member_id, bytes(each.assignment)) for each in request.assignments),
+                )
+            )
+        except TailraceError as error:
+            return SyncGroupResponse(error_code=group_error_code(error))
+        return SyncGroupResponse(
+            protocol_type=synced.protocol_type, protocol_name=synced.protocol, assignment=synced.assignment
+        )
+
+    def heartbeat(self, call: Call, request: HeartbeatRequest) -> HeartbeatResponse:
+        speaker = MemberIdentity(request.member_id, request.generation_id, request.group_instance_id)
+        try:
+            self._groups.heartbeat(request.group_id, speaker)
+        except TailraceError as error:
+            return HeartbeatResponse(error_code=group_error_code(error))
+        return HeartbeatResponse()
+
+    def leave(self, call: Call, request: LeaveGroupRequest) -> LeaveGroupResponse:
+        leavers: list[tuple[str, str | None]] = [(each.member_id, each.group_instance_id) for each in request.members]
+        if call.version < _BATCHED_LEAVE:
+            leavers = [(request.member_id, None)]
+        try:
+            outcomes = self._groups.leave(request.group_id, leavers)
+        except TailraceError as error:
+            return LeaveGroupResponse(error_code=group_error_code(error))
+        if call.version < _BATCHED_LEAVE:
+            return LeaveGroupResponse(error_code=group_error_code(outcomes[0]))
+        return LeaveGroupResponse(
+            members=tuple(
+                MemberResponse(member_id=member_id, group_instance_id=instance_id, error_code=group_error_code(outcome))
+                for (member_id, instance_id), outcome in zip(leavers, outcomes, strict=True)
+            )
+        )
+
+    def describe(self, call: Call, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+        return DescribeGroupsResponse(groups=tuple(self._described(call, name) for name in request.groups))
+
+    def list_groups(self, call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
+        states = {state.lower() for state in request.states_filter}
+        types = {kind.lower() for kind in request.types_filter}
+        return ListGroupsResponse(
+            groups=tuple(
+                ListedGroup(group_id=name, protocol_type=protocol_type, group_state=state, group_type=_CLASSIC)
+                for name, state, protocol_type in self._groups.all()
+                if (not states or state.lower() in states) and (not types or _CLASSIC in types)
+            )
+        )
+
+    async def delete(self, call: Call, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+        results = []
+        for name in dict.fromkeys(request.groups_names):
+            try:
+                await self._groups.delete(name)
+            except TailraceError as error:
+                results.append(DeletableGroupResult(group_id=name, error_code=group_error_code(error)))
+            else:
+                results.append(DeletableGroupResult(group_id=name))
+        return DeleteGroupsResponse(results=tuple(results))
+
+    def _described(self, call: Call, name: str) -> DescribedGroup:
+        try:
+            group = self._groups.describe(name)
+        except UnknownGroupError as error:
+            if call.version >= _SAYS_NOT_FOUND:
+                return DescribedGroup(group_id=name, error_code=error.kafka_code, error_message=str(error), group_state="Dead")
+            return DescribedGroup(group_id=name, group_state="Dead")
+        except TailraceError as error:
+            return DescribedGroup(group_id=name, error_code=group_error_code(error))
+        return DescribedGroup(
+            group_id=name,
+            group_state=group.state,
+            protocol_type=group.protocol_type,
+            protocol_data=group.protocol,
+            members=tuple(
+                DescribedGroupMember(
+                    member_id=member.member_id,
+                    group_instance_id=member.instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    member_metadata=member.metadata,
+                    member_assignment=member.assignment,
+                )
+                for member in group.members
+            ),
+        )

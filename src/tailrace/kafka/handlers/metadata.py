@@ -1,0 +1,145 @@
+"""Which topics there are and where: Metadata and DescribeTopicPartitions."""
+
+from collections.abc import Iterable
+from itertools import islice
+
+from tailrace.broker.broker import Broker
+from tailrace.broker.live_topic import LiveTopic
+from tailrace.kafka.cluster import NODE_ID, REPLICAS, Cluster
+from tailrace.kafka.dispatch import Call, Route
+from tailrace.kafka.settings import KafkaSettings
+from tailrace.model.errors import InvalidRequestError, TailraceError, UnknownTopicError
+from tailrace.model.limits import Limits
+from tailrace.model.names import check_topic_name
+from tailrace.wire.batch import LEADER_EPOCH
+from tailrace.wire.message import NO_UUID
+from tailrace.wire.messages import describe_topic_partitions, metadata
+from tailrace.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from tailrace.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+_MOST_PARTITIONS = 2_000
+"""Of one answer to DescribeTopicPartitions, as in Kafka."""
+
+
+class MetadataHandlers:
+    def __init__(self, broker: Broker, cluster: Cluster, settings: KafkaSettings, limits: Limits) -> None:
+        self._topics = broker.topics
+        self._cluster = cluster
+        self._settings = settings
+        self._limits = limits
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(metadata.API, self.metadata),
+            Route(describe_topic_partitions.API, self.describe_partitions),
+        ]
+
+    async def metadata(self, call: Call, request: MetadataRequest) -> MetadataResponse:
+        host, port = self._cluster.address
+        # In the first version an empty list means all topics; later ones say null for that.
+        if request.topics is None or (call.version == 0 and not request.topics):
+            topics = [_described(live, live.topic.name) for live in self._topics]
+        else:
+            may_create = request.allow_auto_topic_creation and self._settings.auto_create_topics
+            topics = [await self._find(wanted, may_create) for wanted in request.topics]
+        return MetadataResponse(
+            brokers=(MetadataResponseBroker(node_id=NODE_ID, host=host, port=port),),
+            cluster_id=self._cluster.cluster_id,
+            controller_id=NODE_ID,
+            topics=tuple(topics),
+        )
+
+    async def _find(self, wanted: MetadataRequestTopic, may_create: bool) -> MetadataResponseTopic:
+        name = wanted.name
+        try:
+            if name is None:
+                live = self._topics.by_uuid(wanted.topic_id)
+                return _described(live, live.topic.name)
+            if wanted.topic_id != NO_UUID:
+                raise InvalidRequestError("a topic is asked for by its name or by its id, not by both")
+            found = self._topics.find(name)
+            if found is None:
+                check_topic_name(name, self._limits)
+                if may_create:
+                    await self._topics.create(name, self._settings.default_partitions)
+                found = self._topics.get(name)
+            return _described(found, name)
+        except TailraceError as error:
+            return MetadataResponseTopic(error_code=error.kafka_code, name=name, topic_id=wanted.topic_id)
+
+    def describe_partitions(self, call: Call, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+        limit = min(max(1, request.response_partition_limit), _MOST_PARTITIONS)
+        names: Iterable[str] = sorted({topic.name for topic in request.topics})
+        if not request.topics:
+            names = [live.topic.name for live in self._topics]
+        cursor = request.cursor or Cursor()
+        topics = []
+        for name in names:
+            if name < cursor.topic_name:
+                continue
+            try:
+                live = self._topics.get(name)
+            except UnknownTopicError as error:
+                topics.append(DescribeTopicPartitionsResponseTopic(error_code=error.kafka_code, name=name))
+                continue
+            first = cursor.partition_index if name == cursor.topic_name else 0
+            if first < 0:
+                raise InvalidRequestError(f"a cursor can't point to partition {first}")
+            if limit == 0:
+                return DescribeTopicPartitionsResponse(topics=tuple(topics), next_cursor=Cursor(topic_name=name))
+            numbers = list(islice(range(first, len(live.partitions)), limit))
+            limit -= len(numbers)
+            topics.append(
+                DescribeTopicPartitionsResponseTopic(
+                    name=name, topic_id=live.topic.uuid, partitions=tuple(_partition_in_full(number) for number in numbers)
+                )
+            )
+            end = first + len(numbers)
+            if end < len(live.partitions):
+                return DescribeTopicPartitionsResponse(
+                    topics=tuple(topics), next_cursor=Cursor(topic_name=name, partition_index=end)
+                )
+        return DescribeTopicPartitionsResponse(topics=tuple(topics))
+
+
+def _described(live: LiveTopic, name: str) -> MetadataResponseTopic:
+    """`name` is the one that the client knows, which may be the alias."""
+    return MetadataResponseTopic(
+        name=name,
+        topic_id=live.topic.uuid,
+        partitions=tuple(
+            MetadataResponsePartition(
+                partition_index=number,
+                leader_id=NODE_ID,
+                leader_epoch=LEADER_EPOCH,
+                replica_nodes=REPLICAS,
+                isr_nodes=REPLICAS,
+            )
+            for number in range(len(live.partitions))
+        ),
+    )
+
+
+def _partition_in_full(number: int) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
+        partition_index=number,
+        leader_id=NODE_ID,
+        leader_epoch=LEADER_EPOCH,
+        replica_nodes=REPLICAS,
+        isr_nodes=REPLICAS,
+        eligible_leader_replicas=(),
+        last_known_elr=(),
+    )

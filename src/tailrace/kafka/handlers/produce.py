@@ -1,0 +1,157 @@
+"""Produce: batches of records into the log, each partition judged for itself."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tailrace.broker.broker import Broker
+from tailrace.kafka.dispatch import Call, Later, Route
+from tailrace.model.errors import InvalidRecordsError, InvalidRequestError, TailraceError, UnsupportedBatchError
+from tailrace.model.record import Appended, RawBatch
+from tailrace.wire.batch import LENGTH_FROM, batch_length
+from tailrace.wire.messages import produce
+from tailrace.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+_NO_ACKS = 0
+_ACKS = (-1, _NO_ACKS, 1)
+_INVALID_REQUIRED_ACKS = 21
+_IDS_SINCE = 13
+_NO_OFFSET = -1
+
+Outcomes = Sequence[Appended | TailraceError]
+
+
+class ProduceHandlers:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def routes(self) -> list[Route]:
+        # librdkafka takes a broker that does not know version 0 for one that can't do compression.
+        return [Route(produce.API, self.produce, overlaps=True, claimed_lowest=0)]
+
+    def produce(self, call: Call, request: ProduceRequest) -> ProduceResponse | Later:
+        if request.acks not in _ACKS:
+            return _all_refused(request, _INVALID_REQUIRED_ACKS, f"acks is {request.acks}; it must be -1, 0 or 1")
+        if request.transactional_id is not None:
+            error = UnsupportedBatchError("transactions are not taken yet")
+            return _all_refused(request, error.kafka_code, str(error))
+        by_id = call.version >= _IDS_SINCE
+        names = [self._name_of(topic, by_id) for topic in request.topic_data]
+        placed: list[int | TailraceError] = []
+        batches: list[RawBatch] = []
+        for topic, name in zip(request.topic_data, names, strict=True):
+            for partition in topic.partition_data:
+                checked = name if isinstance(name, TailraceError) else _checked(name, partition)
+                if isinstance(checked, TailraceError):
+                    placed.append(checked)
+                else:
+                    placed.append(len(batches))
+                    batches.append(checked)
+        asked = _Asked(request, placed)
+        if request.acks == _NO_ACKS:
+            return Later(self._append(batches), lambda done: _unanswered(asked, done))
+        return Later(self._append(batches), lambda done: self._answer(asked, names, done))
+
+    def _append(self, batches: Sequence[RawBatch]) -> "asyncio.Future[Outcomes]":
+        if batches:
+            return self._broker.append(batches)  # type: ignore[return-value]
+        nothing: asyncio.Future[Outcomes] = asyncio.get_running_loop().create_future()
+        nothing.set_result(())
+        return nothing
+
+    def _name_of(self, topic: TopicProduceData, by_id: bool) -> str | TailraceError:
+        if not by_id:
+            return topic.name
+        try:
+            return self._broker.topics.by_uuid(topic.topic_id).topic.name
+        except TailraceError as error:
+            return error
+
+    def _answer(
+        self, asked: "_Asked", names: Sequence[str | TailraceError], done: "asyncio.Future[Outcomes]"
+    ) -> ProduceResponse:
+        outcomes = iter(asked.outcomes(done))
+        return ProduceResponse(
+            responses=tuple(
+                TopicProduceResponse(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partition_responses=tuple(
+                        self._partition_response(name, partition.index, next(outcomes)) for partition in topic.partition_data
+                    ),
+                )
+                for topic, name in zip(asked.request.topic_data, names, strict=True)
+            )
+        )
+
+    def _partition_response(
+        self, name: str | TailraceError, index: int, outcome: Appended | TailraceError
+    ) -> PartitionProduceResponse:
+        if isinstance(outcome, TailraceError):
+            return PartitionProduceResponse(
+                index=index, error_code=outcome.kafka_code, base_offset=_NO_OFFSET, error_message=str(outcome)
+            )
+        try:
+            start = _NO_OFFSET if isinstance(name, TailraceError) else self._broker.positions.bounds(name, index).start
+        except TailraceError:
+            # Deleted since. The records were taken, and that is what the client must hear.
+            start = _NO_OFFSET
+        return PartitionProduceResponse(
+            index=index, base_offset=outcome.base_offset, log_append_time_ms=outcome.append_time, log_start_offset=start
+        )
+
+
+class _Asked(NamedTuple):
+    request: ProduceRequest
+    placed: Sequence[int | TailraceError]
+    """For each partition in order: its place among the batches, or why it has none."""
+
+    def outcomes(self, done: "asyncio.Future[Outcomes]") -> list[Appended | TailraceError]:
+        error = done.exception()
+        if error is not None and not isinstance(error, TailraceError):
+            raise error
+        appended = () if error is not None else done.result()
+        return [
+            place if isinstance(place, TailraceError) else error if error is not None else appended[place]
+            for place in self.placed
+        ]
+
+
+def _checked(name: str, partition: PartitionProduceData) -> RawBatch | TailraceError:
+    """Kafka takes exactly one batch for each partition of a request."""
+    records = partition.records
+    if not records:
+        return InvalidRecordsError("there is no record batch for this partition; send exactly one")
+    if len(records) >= LENGTH_FROM and LENGTH_FROM < batch_length(records) + LENGTH_FROM < len(records):
+        return InvalidRecordsError("there is more than one record batch for this partition; send exactly one")
+    return RawBatch(name, partition.index, records)
+
+
+def _unanswered(asked: _Asked, done: "asyncio.Future[Outcomes]") -> None:
+    """A client that wants no answer learns of a failure by losing its connection, as with Kafka."""
+    for outcome in asked.outcomes(done):
+        if isinstance(outcome, TailraceError):
+            raise InvalidRequestError(f"a produce without acknowledgement failed: {outcome}")
+
+
+def _all_refused(request: ProduceRequest, code: int, why: str) -> ProduceResponse:
+    return ProduceResponse(
+        responses=tuple(
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=tuple(
+                    PartitionProduceResponse(index=partition.index, error_code=code, base_offset=_NO_OFFSET, error_message=why)
+                    for partition in topic.partition_data
+                ),
+            )
+            for topic in request.topic_data
+        )
+    )

@@ -1,0 +1,217 @@
+"""Topics made, grown, emptied and deleted: CreateTopics, CreatePartitions, DeleteRecords, DeleteTopics, DescribeLogDirs."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from tailrace.broker.broker import Broker
+from tailrace.kafka.cluster import REPLICAS
+from tailrace.kafka.configs import parse_configs, show_configs
+from tailrace.kafka.dispatch import Call, Route
+from tailrace.kafka.settings import KafkaSettings
+from tailrace.model.errors import (
+    InvalidPartitionsError,
+    InvalidReplicationError,
+    InvalidRequestError,
+    TailraceError,
+    UnknownTopicError,
+)
+from tailrace.model.ids import Offset
+from tailrace.model.limits import Limits
+from tailrace.model.topic import Topic, TopicSettings
+from tailrace.wire.message import NO_UUID
+from tailrace.wire.messages import create_partitions, create_topics, delete_records, delete_topics, describe_log_dirs
+from tailrace.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from tailrace.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from tailrace.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from tailrace.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from tailrace.wire.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+_HIGH_WATERMARK = -1
+_BROKERS_DEFAULT = -1
+_LOG_DIR = "log"
+
+
+class TopicHandlers:
+    def __init__(self, broker: Broker, settings: KafkaSettings, limits: Limits) -> None:
+        self._broker = broker
+        self._topics = broker.topics
+        self._settings = settings
+        self._limits = limits
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(create_topics.API, self.create),
+            Route(create_partitions.API, self.create_partitions),
+            Route(delete_records.API, self.delete_records),
+            Route(delete_topics.API, self.delete),
+            Route(describe_log_dirs.API, self.describe_log_dirs),
+        ]
+
+    async def create(self, call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        named = Counter(topic.name for topic in request.topics)
+        wanted = {topic.name: topic for topic in request.topics}
+        return CreateTopicsResponse(
+            topics=tuple([await self._create(topic, named[name], request.validate_only) for name, topic in wanted.items()])
+        )
+
+    async def _create(self, wanted: CreatableTopic, named: int, validate_only: bool) -> CreatableTopicResult:
+        name = wanted.name
+        try:
+            if named > 1:
+                raise InvalidRequestError(f"the request names topic {name!r} {named} times")
+            partitions = self._partitions_of(wanted)
+            change = parse_configs((config.name, config.value) for config in wanted.configs)
+            alias = change.alias if isinstance(change.alias, str) else None
+            topic = None
+            settings = self._topics.check_new(name, partitions, alias=alias, options=change.options)
+            if not validate_only:
+                topic = await self._topics.create(name, partitions, alias=alias, options=change.options, must_be_new=True)
+        except TailraceError as error:
+            return CreatableTopicResult(name=name, error_code=error.kafka_code, error_message=str(error))
+        return CreatableTopicResult(
+            name=name,
+            topic_id=topic.uuid if topic else NO_UUID,
+            error_message=None,
+            num_partitions=partitions,
+            replication_factor=len(REPLICAS),
+            configs=self._shown(topic, settings),
+        )
+
+    def _partitions_of(self, wanted: CreatableTopic) -> int:
+        if wanted.assignments:
+            if wanted.num_partitions != -1 or wanted.replication_factor != -1:
+                raise InvalidRequestError("partitions are assigned to servers one by one or counted, not both")
+            if sorted(each.partition_index for each in wanted.assignments) != list(range(len(wanted.assignments))):
+                raise InvalidPartitionsError("the assigned partitions are not numbered from 0 without a gap")
+            _check_assignments([each.broker_ids for each in wanted.assignments])
+            return len(wanted.assignments)
+        if wanted.replication_factor not in (_BROKERS_DEFAULT, len(REPLICAS)):
+            raise InvalidReplicationError(
+                f"replication factor {wanted.replication_factor} is not possible; there is one server, so it is 1"
+            )
+        return self._settings.default_partitions if wanted.num_partitions == -1 else wanted.num_partitions
+
+    def _shown(self, topic: Topic | None, settings: TopicSettings) -> tuple[CreatableTopicConfigs, ...]:
+        return tuple(
+            CreatableTopicConfigs(name=config.name, value=config.value, read_only=config.read_only, config_source=config.source)
+            for config in show_configs(topic, settings, self._limits)
+        )
+
+    async def create_partitions(self, call: Call, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+        return CreatePartitionsResponse(
+            results=tuple([await self._grow(topic, request.validate_only) for topic in request.topics])
+        )
+
+    async def _grow(self, wanted: CreatePartitionsTopic, validate_only: bool) -> CreatePartitionsTopicResult:
+        try:
+            topic = self._topics.get(wanted.name).topic
+            more = wanted.count - topic.partitions
+            if more <= 0:
+                raise InvalidPartitionsError(
+                    f"topic {wanted.name!r} has {topic.partitions} partitions already; {wanted.count} are not more"
+                )
+            if wanted.assignments is not None:
+                _check_assignments([each.broker_ids for each in wanted.assignments])
+                if len(wanted.assignments) != more:
+                    raise InvalidRequestError(f"{len(wanted.assignments)} partitions are assigned and {more} are new")
+            if validate_only:
+                self._topics.check_room(more)
+            else:
+                await self._topics.create(topic.name, wanted.count)
+        except TailraceError as error:
+            return CreatePartitionsTopicResult(name=wanted.name, error_code=error.kafka_code, error_message=str(error))
+        return CreatePartitionsTopicResult(name=wanted.name)
+
+    async def delete_records(self, call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+        return DeleteRecordsResponse(
+            topics=tuple(
+                [
+                    DeleteRecordsTopicResult(
+                        name=topic.name,
+                        partitions=tuple([await self._delete_records(topic.name, wanted) for wanted in topic.partitions]),
+                    )
+                    for topic in request.topics
+                ]
+            )
+        )
+
+    async def _delete_records(self, topic: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+        index = wanted.partition_index
+        before = None if wanted.offset == _HIGH_WATERMARK else Offset(wanted.offset)
+        try:
+            start = await self._broker.retention.delete_before(topic, index, before)
+        except TailraceError as error:
+            return DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1, error_code=error.kafka_code)
+        return DeleteRecordsPartitionResult(partition_index=index, low_watermark=start)
+
+    async def delete(self, call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        wanted = request.topics or tuple(DeleteTopicState(name=name) for name in request.topic_names)
+        return DeleteTopicsResponse(responses=tuple([await self._delete(topic) for topic in wanted]))
+
+    async def _delete(self, wanted: DeleteTopicState) -> DeletableTopicResult:
+        try:
+            live = self._topics.get(wanted.name) if wanted.name is not None else self._topics.by_uuid(wanted.topic_id)
+            topic = await self._topics.delete(live.topic.name)
+        except TailraceError as error:
+            return DeletableTopicResult(
+                name=wanted.name, topic_id=wanted.topic_id, error_code=error.kafka_code, error_message=str(error)
+            )
+        return DeletableTopicResult(name=wanted.name or topic.name, topic_id=topic.uuid)
+
+    def describe_log_dirs(self, call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+        wanted = request.topics
+        if wanted is None:
+            wanted = tuple(
+                DescribableLogDirTopic(topic=live.topic.name, partitions=tuple(range(len(live.partitions))))
+                for live in self._topics
+            )
+        topics = (DescribeLogDirsTopic(name=topic.topic, partitions=tuple(self._sizes(topic))) for topic in wanted)
+        return DescribeLogDirsResponse(
+            results=(DescribeLogDirsResult(log_dir=_LOG_DIR, topics=tuple(topic for topic in topics if topic.partitions)),)
+        )
+
+    def _sizes(self, wanted: DescribableLogDirTopic) -> list[DescribeLogDirsPartition]:
+        sizes = []
+        for number in wanted.partitions:
+            try:
+                size = self._broker.positions.size(wanted.topic, number)
+            except UnknownTopicError:
+                # What is not there lies in no directory; Kafka leaves it out as well.
+                continue
+            sizes.append(DescribeLogDirsPartition(partition_index=number, partition_size=size))
+        return sizes
+
+
+def _check_assignments(assignments: Sequence[Sequence[int]]) -> None:
+    for servers in assignments:
+        if tuple(servers) != REPLICAS:
+            raise InvalidReplicationError(f"a partition can't be on the servers {list(servers)}; there is only {REPLICAS[0]}")

@@ -1,0 +1,363 @@
+"""All groups of a broker: futures, saves in the store, timers, offsets."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from tailrace.broker import keys
+from tailrace.broker.broker import Broker
+from tailrace.model.errors import (
+    FencedInstanceError,
+    GroupNotEmptyError,
+    GroupSubscribedError,
+    IllegalGenerationError,
+    InvalidGroupNameError,
+    InvalidSessionTimeoutError,
+    LimitExceededError,
+    OffsetMetadataTooLargeError,
+    RebalanceInProgressError,
+    StorageFullError,
+    StoreClosedError,
+    UnknownGroupError,
+    UnknownMemberError,
+    UnknownTopicError,
+)
+from tailrace.model.group import GroupListing, GroupRecord, Joined, MemberIdentity
+from tailrace.model.limits import Limits
+from tailrace.model.offset import OffsetCommit
+from tailrace.store.memory import MemoryStore
+from tests.support.aio import on_loop, turns
+from tests.support.brokers import GatedStore, append, raw, running_broker
+from tests.support.clocks import ManualClock
+from tests.support.groups import DELAY_MS, SESSION_MS, joining, subscription, syncing
+
+WEEK_MS = 7 * 24 * 3600 * 1000
+
+
+def identity(joined: Joined, instance: str | None = None) -> MemberIdentity:
+    return MemberIdentity(joined.member_id, joined.generation, instance)
+
+
+async def stable(broker: Broker, clock: ManualClock, *instances: str | None, group: str = "g") -> list[Joined]:
+    """Bring members into one generation."""
+    joins = [asyncio.ensure_future(broker.groups.join(joining(group=group, instance=each))) for each in instances]
+    await turns()
+    clock.advance(DELAY_MS)
+    broker.groups.run_due()
+    members = list(await asyncio.gather(*joins))
+    shares = {member.member_id: member.member_id.encode() for member in members}
+    await asyncio.gather(
+        *(
+            broker.groups.sync(
+                syncing(member, group=group, instance=instance, **(shares if member.leader == member.member_id else {}))
+            )
+            for member, instance in zip(members, instances, strict=True)
+        )
+    )
+    return members
+
+
+@on_loop
+async def test_members_get_their_shares() -> None:
+    clock = ManualClock()
+    async with running_broker(clock=clock) as broker:
+        members = await stable(broker, clock, None, None)
+        described = broker.groups.describe("g")
+        assert described.state == "Stable"
+        assert {member.assignment for member in described.members} == {member.member_id.encode() for member in members}
+        assert members[0].member_id.startswith("client-")
+
+
+@on_loop
+async def test_the_event_loop_drives_the_first_rebalance() -> None:
+    class LoopClock(ManualClock):
+        def monotonic(self) -> float:
+            return asyncio.get_running_loop().time()
+
+    async with running_broker(clock=LoopClock()) as broker:
+        assert (await broker.groups.join(joining())).generation == 1
+
+
+@on_loop
+async def test_a_group_goes_on_after_a_restart() -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock)
+    async with running_broker(store, clock) as broker:
+        await broker.topics.create("t", 1)
+        await append(broker, raw("t", 0, b"1"))
+        first, second = await stable(broker, clock, None, "b")
+    async with running_broker(store, clock) as broker:
+        broker.groups.heartbeat("g", identity(first))
+        assert await broker.groups.commit("g", identity(second, "b"), [OffsetCommit("t", 0, 1)]) == [None]
+        assert broker.groups.describe("g").generation == 1
+        clock.advance(SESSION_MS)
+        broker.groups.run_due()
+        with pytest.raises(UnknownMemberError):
+            broker.groups.heartbeat("g", identity(first))
+        assert broker.groups.describe("g").state == "Empty"
+
+
+@on_loop
+async def test_a_new_instance_of_a_static_member_is_known_after_a_restart() -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock)
+    async with running_broker(store, clock) as broker:
+        (before,) = await stable(broker, clock, "a")
+        after = await broker.groups.join(joining(instance="a"))
+    async with running_broker(store, clock) as broker:
+        broker.groups.heartbeat("g", identity(after, "a"))
+        with pytest.raises(FencedInstanceError):
+            broker.groups.heartbeat("g", identity(before, "a"))
+
+
+@on_loop
+async def test_shares_that_can_not_be_stored_are_not_handed_out() -> None:
+    clock = ManualClock()
+    store = GatedStore(clock)
+    async with running_broker(store, clock) as broker:
+        joining_now = asyncio.ensure_future(broker.groups.join(joining()))
+        await turns()
+        clock.advance(DELAY_MS)
+        broker.groups.run_due()
+        joined = await joining_now
+        store.close_gate()
+        sync = asyncio.ensure_future(broker.groups.sync(syncing(joined)))
+        await turns()
+        assert not sync.done()
+        store.fail()
+        with pytest.raises(StorageFullError):
+            await sync
+        assert broker.groups.describe("g").state == "PreparingRebalance"
+
+
+@on_loop
+async def test_a_commit_that_waited_for_room_is_refused_if_its_member_was_fenced_meanwhile() -> None:
+    clock = ManualClock()
+    store = GatedStore(clock)
+    async with running_broker(store, clock) as broker:
+        await broker.topics.create("t", 1)
+        await append(broker, raw("t", 0, b"1", b"2"))
+        (member,) = await stable(broker, clock, None)
+        store.close_gate()
+        store.room = 0
+        commit = asyncio.ensure_future(broker.groups.commit("g", identity(member), [OffsetCommit("t", 0, 2)]))
+        await turns()
+        assert not commit.done()
+        broker.groups.leave("g", [(member.member_id, None)])
+        store.open_gate()
+        with pytest.raises(UnknownMemberError):
+            await commit
+        assert broker.offsets.committed("g", "t", 0) is None
+
+
+@on_loop
+async def test_members_may_go_back_and_others_may_not_commit() -> None:
+    clock = ManualClock()
+    async with running_broker(clock=clock) as broker:
+        await broker.topics.create("t", 1)
+        await append(broker, raw("t", 0, b"1", b"2"))
+        (member,) = await stable(broker, clock, None)
+        for offset in (2, 1):
+            await broker.groups.commit("g", identity(member), [OffsetCommit("t", 0, offset, 7, "note")])
+        committed = broker.offsets.committed("g", "t", 0)
+        assert committed is not None
+        assert (committed.offset, committed.leader_epoch, committed.metadata) == (1, 7, "note")
+        with pytest.raises(UnknownMemberError):
+            await broker.groups.commit("g", MemberIdentity(), [OffsetCommit("t", 0, 2)])
+        with pytest.raises(IllegalGenerationError):
+            await broker.groups.commit("g", MemberIdentity(member.member_id, 0), [OffsetCommit("t", 0, 2)])
+        with pytest.raises(IllegalGenerationError):
+            await broker.groups.commit("unknown", identity(member), [OffsetCommit("t", 0, 2)])
+
+
+@on_loop
+async def test_what_can_be_committed_is_and_the_rest_is_refused_one_by_one() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("t", 1)
+        commits = [OffsetCommit("t", 0, 0), OffsetCommit("gone", 0, 0), OffsetCommit("t", 0, 0, -1, "x" * 4097)]
+        outcomes = await broker.groups.commit("g", MemberIdentity(), commits)
+        assert [type(outcome) for outcome in outcomes] == [type(None), UnknownTopicError, OffsetMetadataTooLargeError]
+        assert len(broker.offsets.committed_by("g")) == 1
+        assert broker.groups.all() == [GroupListing("g", "Empty", "")]
+
+
+@on_loop
+async def test_a_group_with_members_can_not_be_deleted() -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock)
+    async with running_broker(store, clock) as broker:
+        await broker.topics.create("t", 1)
+        (member,) = await stable(broker, clock, None)
+        await broker.groups.commit("g", identity(member), [OffsetCommit("t", 0, 0)])
+        with pytest.raises(GroupNotEmptyError):
+            await broker.groups.delete("g")
+        assert broker.groups.leave("g", [(member.member_id, None)]) == [None]
+        await broker.groups.delete("g")
+        assert broker.groups.all() == []
+        assert broker.offsets.committed_by("g") == []
+        assert list(store.range(keys.GROUPS)) == []
+        with pytest.raises(UnknownGroupError):
+            await broker.groups.delete("g")
+
+
+@on_loop
+async def test_who_joins_while_its_group_is_deleted_stays() -> None:
+    clock = ManualClock()
+    store = GatedStore(clock)
+    async with running_broker(store, clock) as broker:
+        (member,) = await stable(broker, clock, None)
+        broker.groups.leave("g", [(member.member_id, None)])
+        await turns()
+        store.close_gate()
+        deletion = asyncio.ensure_future(broker.groups.delete("g"))
+        await turns()
+        joined = asyncio.ensure_future(broker.groups.join(joining()))
+        await turns()
+        store.open_gate()
+        await deletion
+        clock.advance(DELAY_MS)
+        broker.groups.run_due()
+        await broker.groups.sync(syncing(await joined))
+        assert [(each.name, each.state) for each in broker.groups.all()] == [("g", "Stable")]
+        assert msgspec.msgpack.decode(store.get(keys.group_key("g")) or b"", type=GroupRecord).members != ()
+
+
+@on_loop
+async def test_offsets_of_a_topic_that_is_read_can_not_be_deleted() -> None:
+    clock = ManualClock()
+    async with running_broker(clock=clock) as broker:
+        await broker.topics.create("t", 2)
+        await broker.topics.create("u", 1)
+        both = [OffsetCommit("t", 0, 0), OffsetCommit("t", 1, 0), OffsetCommit("u", 0, 0)]
+        await broker.groups.commit("g", MemberIdentity(), both)
+        (member,) = await stable(broker, clock, None)
+        with pytest.raises(GroupSubscribedError):
+            await broker.groups.delete_offsets("g", "t", [0])
+        await broker.groups.delete_offsets("g", "u", [0])
+        broker.groups.leave("g", [(member.member_id, None)])
+        await broker.groups.delete_offsets("g", "t", [1])
+        assert [(each.topic, each.partition) for each in broker.offsets.committed_by("g")] == [("t", 0)]
+        with pytest.raises(UnknownGroupError):
+            await broker.groups.delete_offsets("other", "t", [0])
+
+
+@on_loop
+async def test_a_silent_group_is_forgotten_and_a_busy_one_is_not() -> None:
+    clock = ManualClock()
+    async with running_broker(clock=clock) as broker:
+        await broker.topics.create("t", 1)
+        for group in ("left", "simple", "busy"):
+            await broker.groups.commit(group, MemberIdentity(), [OffsetCommit("t", 0, 0)])
+        clock.advance(WEEK_MS - SESSION_MS)
+        (busy,) = await stable(broker, clock, None, group="busy")
+        (left,) = await stable(broker, clock, None, group="left")
+        broker.groups.leave("left", [(left.member_id, None)])
+        assert await broker.groups.expire() == 0
+        clock.advance(SESSION_MS - 1)
+        broker.groups.heartbeat("busy", identity(busy))
+        assert await broker.groups.expire() == 1
+        assert broker.groups.expired == 1
+        assert [each.name for each in broker.groups.all()] == ["busy", "left"]
+        clock.advance(WEEK_MS)
+        broker.groups.heartbeat("busy", identity(busy))
+        await broker.groups.expire()
+        assert [each.name for each in broker.groups.all()] == ["busy"]
+
+
+@on_loop
+async def test_the_last_commit_of_a_group_is_known_after_a_restart() -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock)
+    async with running_broker(store, clock) as broker:
+        await broker.topics.create("t", 1)
+        await broker.groups.commit("g", MemberIdentity(), [OffsetCommit("t", 0, 0)])
+    async with running_broker(store, clock) as broker:
+        clock.advance(WEEK_MS - 1)
+        assert await broker.groups.expire() == 0
+        clock.advance(1)
+        assert await broker.groups.expire() == 1
+
+
+@on_loop
+async def test_a_group_that_never_committed_goes_with_its_last_member() -> None:
+    clock = ManualClock()
+    async with running_broker(clock=clock) as broker:
+        (member,) = await stable(broker, clock, None)
+        assert await broker.groups.expire() == 0
+        broker.groups.leave("g", [(member.member_id, None)])
+        await turns()
+        assert await broker.groups.expire() == 1
+        assert broker.groups.all() == []
+
+
+@on_loop
+async def test_groups_are_counted_whether_they_join_or_commit() -> None:
+    clock = ManualClock()
+    async with running_broker(clock=clock, limits=Limits(groups=2)) as broker:
+        await broker.topics.create("t", 1)
+        await stable(broker, clock, None, group="a")
+        await broker.groups.commit("b", MemberIdentity(), [OffsetCommit("t", 0, 0)])
+        with pytest.raises(LimitExceededError, match="groups"):
+            await broker.groups.join(joining(group="c"))
+        with pytest.raises(LimitExceededError, match="groups"):
+            await broker.groups.commit("c", MemberIdentity(), [OffsetCommit("t", 0, 0)])
+        assert [each.name for each in broker.groups.all()] == ["a", "b"]
+
+
+@on_loop
+async def test_a_join_that_is_refused_makes_no_group() -> None:
+    async with running_broker(limits=Limits(groups=1)) as broker:
+        with pytest.raises(InvalidSessionTimeoutError):
+            await broker.groups.join(joining(session_ms=1))
+        with pytest.raises(InvalidGroupNameError):
+            await broker.groups.join(joining(group=""))
+        with pytest.raises(UnknownMemberError):
+            await broker.groups.join(joining("m"))
+        assert broker.groups.all() == []
+
+
+@on_loop
+async def test_what_all_groups_hold_is_bounded() -> None:
+    clock = ManualClock()
+    async with running_broker(clock=clock, limits=Limits(groups_state_bytes=200)) as broker:
+        await stable(broker, clock, None)
+        with pytest.raises(LimitExceededError, match="groups_state_bytes"):
+            await broker.groups.join(joining(group="h", protocols=[("range", subscription("t", tail=bytes(200)))]))
+
+
+@on_loop
+async def test_a_stop_tells_all_who_wait_to_come_again() -> None:
+    async with running_broker() as broker:
+        waiting = asyncio.ensure_future(broker.groups.join(joining()))
+        await turns()
+    with pytest.raises(StoreClosedError):
+        await waiting
+
+
+@on_loop
+async def test_who_went_away_while_it_waited_is_not_in_the_way() -> None:
+    clock = ManualClock()
+    async with running_broker(clock=clock) as broker:
+        gone = asyncio.ensure_future(broker.groups.join(joining()))
+        await turns()
+        gone.cancel()
+        waiting = asyncio.ensure_future(broker.groups.join(joining()))
+        await turns()
+        clock.advance(DELAY_MS)
+        broker.groups.run_due()
+        assert (await waiting).generation == 1
+
+
+@on_loop
+async def test_what_is_counted() -> None:
+    clock = ManualClock()
+    async with running_broker(clock=clock) as broker:
+        (member, _) = await stable(broker, clock, None, None)
+        assert broker.groups.members == 2
+        assert broker.groups.states["Stable"] == 1
+        assert broker.groups.generations == {"g": 1}
+        with pytest.raises(RebalanceInProgressError):
+            broker.groups.leave("g", [("", None), (member.member_id, None)])
+            broker.groups.heartbeat("g", MemberIdentity(broker.groups.describe("g").members[0].member_id, 1))
+        assert broker.groups.rebalances == 2

@@ -1,0 +1,72 @@
+"""One queue and one timer for all groups."""
+
+from collections.abc import Callable
+
+from tailrace.broker.groups.deadlines import Deadlines
+from tests.support.clocks import ManualClock
+
+
+class FakeTimer:
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.timers: list[FakeTimer] = []
+        self.woken: list[str] = []
+        self.deadlines = Deadlines(self.clock, self._call_later, self.woken.append)
+
+    @property
+    def armed(self) -> list[float]:
+        return [timer.seconds for timer in self.timers if not timer.cancelled]
+
+    def _call_later(self, seconds: float, _: Callable[[], None]) -> FakeTimer:
+        self.timers.append(FakeTimer(seconds))
+        return self.timers[-1]
+
+
+def test_names_come_up_in_the_order_of_their_times() -> None:
+    bench = Bench()
+    for name, due in (("c", 300), ("a", 100), ("b", 200)):
+        bench.deadlines.set(name, due)
+    bench.clock.advance(250)
+    bench.deadlines.run_due()
+    assert bench.woken == ["a", "b"]
+
+
+def test_one_timer_is_set_for_the_first_of_all() -> None:
+    bench = Bench()
+    for name, due in (("c", 300), ("a", 100), ("b", 200)):
+        bench.deadlines.set(name, due)
+    assert bench.armed == [0.101]
+    bench.deadlines.set("a", None)
+    assert bench.armed == [0.201]
+    bench.deadlines.close()
+    assert bench.armed == []
+
+
+def test_a_time_that_was_changed_or_taken_back_does_not_come_up() -> None:
+    bench = Bench()
+    bench.deadlines.set("a", 100)
+    bench.deadlines.set("a", 500)
+    bench.deadlines.set("b", 100)
+    bench.deadlines.set("b", None)
+    bench.clock.advance(200)
+    bench.deadlines.run_due()
+    assert bench.woken == []
+    bench.clock.advance(300)
+    bench.deadlines.run_due()
+    assert bench.woken == ["a"]
+
+
+def test_the_queue_stays_as_small_as_the_number_of_names() -> None:
+    bench = Bench()
+    for due in range(10_000, 0, -1):
+        bench.deadlines.set("a", due)
+    assert len(bench.deadlines._queue) < 100
