@@ -32,8 +32,8 @@ format: $(READY) ## let ruff format and sort
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: $(READY) ## measure against plain writes on this machine; writes docs/benchmarks.md
-	@$(BIN)/python bench/run.py $(ARGS)
+bench: $(READY) ## measure against plain writes on this machine; writes docs/benchmarks.md. ARGS=--quick takes a minute
+	@$(BIN)/python -m bench.run $(ARGS)
 
 lock: $(READY) ## renew uv.lock and requirements.lock from pyproject.toml
 	@$(BIN)/pip install --quiet uv

@@ -95,6 +95,7 @@ class Server:
         from tailrace.kafka.apis import create_dispatcher
         from tailrace.kafka.cluster import Cluster
         from tailrace.kafka.listener import KafkaListener
+        from tailrace.kafka.metrics import KafkaCollector
         from tailrace.kafka.traffic import Traffic
 
         limits = self._limits
@@ -107,7 +108,7 @@ class Server:
         traffic = Traffic()
         dispatcher = create_dispatcher(broker, cluster, self._kafka_settings, traffic, self._clock, limits)
         listeners = (
-            HttpListener(create_app(broker, status, limits), http, limits, _FINISH_REQUESTS_SECONDS),
+            HttpListener(create_app(broker, status, limits, [KafkaCollector(traffic)]), http, limits, _FINISH_REQUESTS_SECONDS),
             KafkaListener(dispatcher, kafka, traffic, limits, _FINISH_REQUESTS_SECONDS),
         )
         try:

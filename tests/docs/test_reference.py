@@ -17,7 +17,9 @@ from tailrace.cli.settings import Configuration, ServerSection
 from tailrace.http.app import create_app
 from tailrace.http.health import ServerStatus
 from tailrace.http.messages import Consume, CreateTopic, Publish, SentHeader, SentMessage, StartTime
+from tailrace.kafka.metrics import KafkaCollector
 from tailrace.kafka.settings import KafkaSettings
+from tailrace.kafka.traffic import Traffic
 from tailrace.model.clock import SystemClock
 from tailrace.model.errors import TailraceError
 from tailrace.model.limits import DEFAULT_LIMITS
@@ -31,7 +33,9 @@ COMMANDS = typer.main.get_command(build_app()).commands  # type: ignore[attr-def
 
 @pytest.fixture
 def app() -> Litestar:
-    return create_app(Broker(MemoryStore(), CLOCK), ServerStatus("fsync", CLOCK, lambda: None), DEFAULT_LIMITS)
+    return create_app(
+        Broker(MemoryStore(), CLOCK), ServerStatus("fsync", CLOCK, lambda: None), DEFAULT_LIMITS, [KafkaCollector(Traffic())]
+    )
 
 
 def test_every_limit_is_documented_with_its_default() -> None:

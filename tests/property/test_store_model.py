@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tailrace.log.fsck import check
-from tailrace.model.durability import Durability
 from tailrace.model.changes import Append, Changes
+from tailrace.model.durability import Durability
 from tailrace.model.errors import OffsetOutOfRangeError, SequencingError, TailraceError, UnknownPartitionError
 from tailrace.model.ids import Cursor, Offset, Partition, TopicId
 from tailrace.model.limits import Limits

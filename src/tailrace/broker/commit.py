@@ -208,6 +208,8 @@ class Committer:
             if proposal is self._last:
                 self._last = None
             commit = proposal.commit
+            # The commit holds on to the proposal. Held both ways, their batches would stay until the garbage collector looks.
+            del proposal.commit
             if commit.error is None:
                 _answer(proposal, commit.receipt)
             else:

@@ -1,7 +1,10 @@
 """The HTTP surface as one application: its endpoints, its errors, its bounds."""
 
+from collections.abc import Sequence
+
 from litestar import Litestar
 from litestar.di import Provide
+from prometheus_client.registry import Collector
 
 from tailrace.broker.broker import Broker
 from tailrace.http.health import ServerStatus, health
@@ -11,9 +14,10 @@ from tailrace.http.topics import TopicEndpoints
 from tailrace.model.limits import Limits
 
 
-def create_app(broker: Broker, status: ServerStatus, limits: Limits) -> Litestar:
+def create_app(broker: Broker, status: ServerStatus, limits: Limits, collectors: Sequence[Collector] = ()) -> Litestar:
+    """`collectors`: what else is shown on the metrics page."""
     unexpected = UnexpectedErrors()
-    registry = registry_of(broker.collector(), ServerCollector(status, unexpected))
+    registry = registry_of(broker.collector(), ServerCollector(status, unexpected), *collectors)
     return Litestar(
         [health, metrics, TopicEndpoints],
         dependencies={

@@ -47,6 +47,9 @@ class Lobby(Protocol):
 
     def closed(self, connection: "Connection") -> None: ...
 
+    def report(self, message: str) -> None:
+        """The server closes a connection, and this is why."""
+
 
 class Connection(asyncio.BufferedProtocol):
     def __init__(self, shared: Surroundings, number: int) -> None:
@@ -316,7 +319,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._is_closing = True
         self._shared.traffic.closed[reason] += 1
-        _log.warning("closing a Kafka connection: %s", message)
+        self._shared.lobby.report(message)
         if now:
             self._transport.abort()
         else:

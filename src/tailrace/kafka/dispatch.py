@@ -135,6 +135,10 @@ class Dispatcher:
         self._overlapping = frozenset(key for key, route in self._routes.items() if route.overlaps)
 
     @property
+    def routes(self) -> list[Route]:
+        return list(self._routes.values())
+
+    @property
     def offered(self) -> list[ApiVersion]:
         """What clients are told that they can ask for."""
         return [

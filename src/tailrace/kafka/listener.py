@@ -13,6 +13,7 @@ from tailrace.model.limits import Limits
 _log = logging.getLogger(__name__)
 
 _INSPECTION_SECONDS = 1.0
+_LINES_PER_INSPECTION = 20
 
 
 class KafkaListener:
@@ -24,6 +25,7 @@ class KafkaListener:
         self._shared = Surroundings(dispatcher, limits, traffic, memoryview(bytearray(SCRATCH_BYTES)), self)
         self._connections: set[Connection] = set()
         self._by_host: Counter[str] = Counter()
+        self._lines_left = _LINES_PER_INSPECTION
         self._server: asyncio.Server | None = None
         self._inspection: asyncio.TimerHandle | None = None
 
@@ -63,12 +65,19 @@ class KafkaListener:
             del self._by_host[host]
         self._traffic.open -= 1
 
+    def report(self, message: str) -> None:
+        # A client that is closed again and again must not fill the disk with log lines; the metrics count them all.
+        if self._lines_left > 0:
+            self._lines_left -= 1
+            _log.warning("closing a Kafka connection: %s", message)
+
     def _accept(self) -> Connection:
         self._traffic.accepted += 1
         return Connection(self._shared, self._traffic.accepted)
 
     def _inspect(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
+        self._lines_left = _LINES_PER_INSPECTION
         for connection in tuple(self._connections):
             connection.inspect(now)
             connection.poke()

@@ -1,4 +1,6 @@
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -385,3 +387,27 @@ async def test_commits_settled_by_another_thread_are_answered_on_the_loop() -> N
     await until(lambda: all(answer.done() for answer in answers))
     await settling
     assert committer.in_flight == 0
+
+
+@on_loop
+async def test_an_answered_commit_leaves_nothing_to_the_garbage_collector() -> None:
+    """A commit may hold megabytes; if they waited for the collector, memory would grow with every commit."""
+
+    class Held:
+        pass
+
+    held = Held()
+    seen = weakref.ref(held)
+
+    def settled(_: object, held: Held = held) -> bytes:
+        return b"k"
+
+    committer = committer_on(GatedStore())
+    gc.disable()
+    try:
+        await committer.submit(Change(lambda: Changes(puts=((b"k", b"v"),)), settled))
+        await turns(1)
+        del held, settled
+        assert seen() is None
+    finally:
+        gc.enable()

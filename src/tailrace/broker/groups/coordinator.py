@@ -18,6 +18,7 @@ from tailrace.broker.groups.deadlines import Deadlines
 from tailrace.broker.groups.effects import Effect, Reply, Save
 from tailrace.broker.groups.group import Group
 from tailrace.broker.groups.names import GroupNames
+from tailrace.broker.groups.views import describe, subscribes_to
 from tailrace.broker.offsets import Offsets
 from tailrace.broker.settings import BrokerSettings
 from tailrace.model.changes import Changes
@@ -184,7 +185,7 @@ class GroupCoordinator:
 
         def check() -> None:
             group = self._groups.get(name)
-            if group is not None and any(map(group.subscribes_to, names)):
+            if group is not None and any(subscribes_to(group, known) for known in names):
                 raise GroupSubscribedError(f"group {name!r} has members that read topic {topic!r}; stop them first")
 
         self._find(name)
@@ -198,7 +199,7 @@ class GroupCoordinator:
 
     def describe(self, name: str) -> GroupDescription:
         group = self._find(name)
-        return GroupDescription(name, "Empty", "", "", 0, NO_MEMBER, ()) if group is None else group.describe()
+        return GroupDescription(name, "Empty", "", "", 0, NO_MEMBER, ()) if group is None else describe(group)
 
     def all(self) -> list[GroupListing]:
         """All groups by name. Those that only commit offsets are empty and of no type."""

@@ -12,34 +12,28 @@ An assignment is answered only once it is durable, so a server that comes back k
 
 from collections.abc import Callable, Sequence
 
+from tailrace.broker.groups.admission import Admission, wants_the_same
 from tailrace.broker.groups.effects import Effect, Reply, Save, Ticket
-from tailrace.broker.groups.member import Member, bytes_of
+from tailrace.broker.groups.member import Member
 from tailrace.broker.groups.members import Members
-from tailrace.broker.groups.subscription import subscribed_topics
 from tailrace.broker.settings import BrokerSettings
 from tailrace.model.clock import Clock
 from tailrace.model.errors import (
     FencedInstanceError,
-    GroupFullError,
     IllegalGenerationError,
     InconsistentProtocolError,
-    InvalidSessionTimeoutError,
-    LimitExceededError,
     MemberIdRequiredError,
     RebalanceInProgressError,
     TailraceError,
     UnknownMemberError,
 )
 from tailrace.model.group import (
-    CONSUMER,
     NO_MEMBER,
-    GroupDescription,
     GroupRecord,
     GroupState,
     Joined,
     JoinedMember,
     JoinRequest,
-    MemberDescription,
     MemberIdentity,
     Synced,
     SyncRequest,
@@ -65,7 +59,7 @@ class Group:
         """When the generation in force began, or the last member left."""
         self._clock = clock
         self._settings = settings
-        self._limits = limits
+        self._admission = Admission(name, self.members, settings, limits)
         self._new_member_id = new_member_id
         self._effects: list[Effect] = []
         self._pending: dict[str, int] = {}
@@ -106,16 +100,16 @@ class Group:
 
     def join(self, request: JoinRequest, ticket: Ticket) -> Sequence[Effect]:
         """Come in, or come again. Answered with `Joined` when the next generation begins."""
-        self._check_join(request)
+        self._admission.check_request(request)
         static = self.members.find_instance(request.instance_id)
         if request.member_id != NO_MEMBER:
             self._join_known(request, ticket)
         elif static is not None:
-            self._check_protocols(request, static)
+            self._admission.check_protocols(request, self.protocol_type, static)
             self._replace_static(static, request, ticket)
         else:
-            self._check_room()
-            self._check_protocols(request, None)
+            self._admission.check_room(len(self._pending))
+            self._admission.check_protocols(request, self.protocol_type)
             member_id = self._new_member_id(request)
             if request.asks_for_id_first and request.instance_id is None:
                 self._promise_id(member_id, request, ticket)
@@ -135,7 +129,7 @@ class Group:
         if self.state == "CompletingRebalance":
             assignments = dict(request.assignments)
             if leads:
-                self._check_bytes(self.members.held_bytes + sum(map(len, assignments.values())))
+                self._admission.check_bytes(sum(map(len, assignments.values())))
             self._answer_sync(member, self._rebalancing())
             member.syncing = ticket
             member.owes_sync = False
@@ -234,79 +228,6 @@ class Group:
         self.state = "Dead"
         return self._take_effects()
 
-    def subscribes_to(self, topic: str) -> bool:
-        """Whether a member reads the topic. One whose subscription can't be read may read anything."""
-        if self.protocol_type != CONSUMER:
-            return len(self.members) > 0
-        for member in self.members:
-            for protocol in member.protocols:
-                topics = subscribed_topics(protocol.metadata)
-                if topics is None or topic in topics:
-                    return True
-        return False
-
-    def describe(self) -> GroupDescription:
-        in_force = self.state == "Stable"
-        return GroupDescription(
-            self.name,
-            self.state,
-            self.protocol_type,
-            self.protocol if in_force else "",
-            self.generation,
-            self.members.leader,
-            tuple(
-                MemberDescription(
-                    member.member_id,
-                    member.instance_id,
-                    member.client_id,
-                    member.client_host,
-                    member.metadata(self.protocol) if in_force else b"",
-                    member.assignment if in_force else b"",
-                )
-                for member in self.members
-            ),
-        )
-
-    def _check_join(self, request: JoinRequest) -> None:
-        low, high = self._settings.group_min_session_ms, self._settings.group_max_session_ms
-        if not low <= request.session_timeout_ms <= high:
-            raise InvalidSessionTimeoutError(
-                f"the session time-out is {request.session_timeout_ms} ms; group_min_session_ms and group_max_session_ms allow"
-                f" {low} to {high}"
-            )
-        if not request.protocol_type or not request.protocols:
-            raise InconsistentProtocolError("a member must name a protocol type and at least one protocol")
-
-    def _check_protocols(self, request: JoinRequest, besides: Member | None) -> None:
-        others = len(self.members) - (besides is not None)
-        if others and request.protocol_type != self.protocol_type:
-            raise InconsistentProtocolError(
-                f"the members of group {self.name!r} are of the type {self.protocol_type!r}, not {request.protocol_type!r}"
-            )
-        if not self.members.agree_with(request.protocols, besides):
-            offered = ", ".join(protocol.name for protocol in request.protocols)
-            raise InconsistentProtocolError(
-                f"the other members of group {self.name!r} do not all support one of: {offered}. Give all members of a group a"
-                " common partition.assignment.strategy"
-            )
-        replaced = besides.held_bytes if besides is not None else 0
-        self._check_bytes(self.members.held_bytes - replaced + bytes_of(request.protocols))
-
-    def _check_bytes(self, size: int) -> None:
-        if size > self._limits.group_state_bytes:
-            raise LimitExceededError(
-                f"the members of group {self.name!r} would hold {size} bytes, more than group_state_bytes allows"
-                f" ({self._limits.group_state_bytes})"
-            )
-
-    def _check_room(self) -> None:
-        limit = self._limits.group_members
-        if len(self.members) >= limit or len(self._pending) >= limit:
-            raise GroupFullError(
-                f"group {self.name!r} has {len(self.members)} members and {len(self._pending)} that are about to join;"
-                f" group_members allows {limit}"
-            )
-
     def _speaker(self, speaker: MemberIdentity) -> Member:
         member = self.members.get(speaker.member_id, speaker.instance_id)
         if speaker.generation != self.generation:
@@ -318,15 +239,13 @@ class Group:
 
     def _join_known(self, request: JoinRequest, ticket: Ticket) -> None:
         if request.member_id in self._pending and request.instance_id is None:
-            # Its own promise is no reason to refuse it.
-            if len(self.members) >= self._limits.group_members:
-                self._check_room()
-            self._check_protocols(request, None)
+            self._admission.check_room(len(self._pending) - 1)
+            self._admission.check_protocols(request, self.protocol_type)
             del self._pending[request.member_id]
             self._add(request.member_id, request, ticket)
             return
         member = self.members.get(request.member_id, request.instance_id)
-        self._check_protocols(request, member)
+        self._admission.check_protocols(request, self.protocol_type, member)
         says_the_same = request.protocols == member.protocols
         leads_stable = self.state == "Stable" and member.member_id == self.members.leader
         if self.state == "PreparingRebalance" or leads_stable or not says_the_same:
@@ -342,7 +261,7 @@ class Group:
         self._reply(ticket, MemberIdRequiredError(f"join group {self.name!r} again as member {member_id!r}", member_id))
 
     def _add(self, member_id: str, request: JoinRequest, ticket: Ticket) -> None:
-        member = Member(member_id, self._bounded(request))
+        member = Member(member_id, self._admission.bounded(request))
         member.joining = ticket
         self._hear(member)
         if not len(self.members):
@@ -356,14 +275,9 @@ class Group:
         self._answer_join(member, self._rebalancing())
         if len(self.members) == 1:
             self.protocol_type = request.protocol_type
-        member.take(self._bounded(request))
+        member.take(self._admission.bounded(request))
         member.joining = ticket
         self._hear(member)
-
-    def _bounded(self, request: JoinRequest) -> JoinRequest:
-        asked = request.rebalance_timeout_ms
-        patience = request.session_timeout_ms if asked <= 0 else min(asked, self._limits.rebalance_timeout_ms)
-        return request._replace(rebalance_timeout_ms=patience)
 
     def _replace_static(self, member: Member, request: JoinRequest, ticket: Ticket) -> None:
         """The client of a static member has restarted. If it wants the same as before, it gets it without a rebalance."""
@@ -371,12 +285,12 @@ class Group:
         fenced = FencedInstanceError(f"another client took over static member {member.instance_id!r} of group {self.name!r}")
         self._answer_join(member, fenced)
         self._answer_sync(member, fenced)
-        wants_the_same = self._wants_the_same(member, request)
+        goes_on = self.state == "Stable" and wants_the_same(member, request, self.protocol_type, self.protocol)
         self.members.rename(member, self._new_member_id(request))
-        member.take(self._bounded(request))
+        member.take(self._admission.bounded(request))
         member.owes_sync = False
         self._hear(member)
-        if self.state == "Stable" and wants_the_same and self.members.elected_protocol() == self.protocol:
+        if goes_on and self.members.elected_protocol() == self.protocol:
             joined = self._joined(member)
             leads = member.member_id == self.members.leader
             if not request.can_skip_assignment:
@@ -389,21 +303,6 @@ class Group:
         else:
             member.joining = ticket
             self._rebalance()
-
-    def _wants_the_same(self, member: Member, request: JoinRequest) -> bool:
-        if request.protocol_type != self.protocol_type:
-            return False
-        before = member.metadata(self.protocol)
-        now = next((each.metadata for each in request.protocols if each.name == self.protocol), None)
-        if before == now:
-            return True
-        # What else a consumer says, such as the partitions it owned, differs after every restart.
-        return (
-            now is not None
-            and self.protocol_type == CONSUMER
-            and (topics := subscribed_topics(now)) is not None
-            and topics == subscribed_topics(before)
-        )
 
     def _remove(self, *members: Member) -> None:
         for member in members:

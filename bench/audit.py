@@ -1,0 +1,56 @@
+"""The gate: a figure counts only if everything that was written is there, once and in its place."""
+
+from pathlib import Path
+
+from bench.stream import Stream
+from tailrace.log.fsck import check
+from tailrace.model.changes import Bounds
+from tailrace.model.ids import Offset
+from tailrace.store.contract import Store
+from tailrace.wire.batch import check_batch
+
+_SAMPLE_BYTES = 32 << 20
+_SAMPLE_BATCHES = 8_000
+_FETCH_BYTES = 1 << 20
+
+
+class AuditFailure(Exception):
+    """A record is lost, doubled or out of place: the run counts for nothing."""
+
+
+def check_streams(store: Store, *streams: Stream) -> None:
+    """The store holds all batches of these streams and nothing else.
+
+    The counts are checked of all partitions, the bytes of the first and the last batches of each.
+    """
+    records = sum(stream.records for stream in streams)
+    if store.end_cursor() != records:
+        raise AuditFailure(f"the log ends at cursor {store.end_cursor()}, and {records} records were acknowledged")
+    for stream in streams:
+        sample = max(1, min(_SAMPLE_BATCHES, _SAMPLE_BYTES // stream.ring.batch_bytes) // len(stream.partitions))
+        for nth, partition in enumerate(stream.partitions):
+            batches = stream.batches_in(nth)
+            bounds = store.bounds(partition)
+            if bounds != Bounds(Offset(0), stream.offset_of(batches)):
+                raise AuditFailure(f"{partition} has {bounds}, and {batches * stream.ring.records} records were acknowledged")
+            _check_places(store, stream, nth, 0, min(sample, batches))
+            _check_places(store, stream, nth, max(0, batches - sample), batches)
+
+
+def check_folder(folder: Path) -> None:
+    """`tailrace fsck` finds nothing wrong with a folder that is closed."""
+    report = check(folder)
+    if report.findings:
+        first = report.findings[0]
+        raise AuditFailure(f"fsck has {len(report.findings)} findings, the first: {first.where}: {first.what}")
+
+
+def _check_places(store: Store, stream: Stream, nth: int, place: int, end: int) -> None:
+    partition = stream.partitions[nth]
+    while place < end:
+        for batch in store.fetch(partition, stream.offset_of(place), _FETCH_BYTES).batches:
+            found = (check_batch(batch).base_offset, stream.ring.number_of(batch))
+            expected = (stream.offset_of(place), stream.number_at(nth, place))
+            if found != expected:
+                raise AuditFailure(f"{partition}: found (offset, batch) {found} where {expected} was acknowledged")
+            place += 1

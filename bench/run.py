@@ -1,0 +1,86 @@
+"""`make bench`: every benchmark in turn, one page at the end.
+
+Exits with 1 if a record was lost or doubled. A bar that is missed stands in the page and on the screen; it is no
+failure of the run.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench import append, fetch, growth, laggard, machine, opening, partitions, tiny_appends
+from bench.audit import AuditFailure
+from bench.figures import Section
+from bench.ground import Ground
+from bench.report import render, summary
+from bench.scale import FULL, QUICK, Scale
+
+ROOT = Path(__file__).resolve().parents[1]
+NOTES = Path(__file__).with_name("notes.md")
+PAGE = ROOT / "docs" / "benchmarks.md"
+
+SUBJECTS: Mapping[str, Callable[[Ground], Section]] = {
+    "append": append.run_relaxed,
+    "append-synced": append.run_synced,
+    "tiny-appends": tiny_appends.run,
+    "fetch": fetch.run,
+    "opening": opening.run,
+    "partitions": partitions.run,
+    "growth": growth.run,
+    "laggard": laggard.run,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parse(arguments)
+    scale = QUICK if options.quick else FULL
+    options.dir.mkdir(parents=True, exist_ok=True)
+    facts = machine.facts(options.dir)
+    began = time.monotonic()
+    try:
+        sections = measure(options.dir, scale, options.only or list(SUBJECTS), lambda line: _say(began, line))
+    except AuditFailure as failure:
+        print(f"The run counts for nothing: {failure}", file=sys.stderr)
+        return 1
+    page = render(sections, facts, is_full=scale is FULL, notes=NOTES.read_text())
+    if options.out is None:
+        print(page)
+    else:
+        options.out.write_text(page)
+    _say(began, summary(sections))
+    return 0
+
+
+def measure(folder: Path, scale: Scale, names: Sequence[str], say: Callable[[str], None]) -> list[Section]:
+    with TemporaryDirectory(prefix="bench-", dir=folder) as root:
+        ground = Ground(Path(root), scale, say)
+        return [SUBJECTS[name](ground) for name in names]
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make bench", description="Measure Tailrace against plain writes on this machine.")
+    parser.add_argument("--quick", action="store_true", help="less data and fewer rounds: minutes become seconds")
+    parser.add_argument(
+        "--only", action="append", choices=list(SUBJECTS), metavar="NAME", help=f"one of {', '.join(SUBJECTS)}; can be repeated"
+    )
+    parser.add_argument("--dir", type=Path, default=ROOT / "build", help="where to write the data; it is removed afterwards")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="where to write the page; by default docs/benchmarks.md after a whole full run, else the screen",
+    )
+    options = parser.parse_args(arguments)
+    if options.out is None and not options.quick and not options.only:
+        options.out = PAGE
+    return options
+
+
+def _say(began: float, line: str) -> None:
+    print(f"{time.monotonic() - began:6.1f} s  {line}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""How much each benchmark does: enough to mean something, little enough to wait for."""
+
+import msgspec
+
+from tailrace.model.limits import MIB
+
+GIB = 1024 * MIB
+
+
+class Scale(msgspec.Struct, frozen=True, kw_only=True):
+    rounds: int
+    ring_bytes: int
+    """Memory that batches are taken from, round and round. More than the tail cache and all commits in flight hold together,
+    so that no batch is used again while the store still has it."""
+    append_bytes: int
+    """Written by each side in each round, without syncs."""
+    synced_bytes: int
+    """Written by each side in each round, with syncs."""
+    callers: int
+    """Callers of tiny appends."""
+    tiny_appends: int
+    cached_bytes: int
+    """Filled into the tail cache and read over and over."""
+    fetched_bytes: int
+    """Read in each round."""
+    interleaved_batches: int
+    """Tiny batches, over a hundred partitions in turn."""
+    killed_bytes: int
+    """Log of 16 KB batches that a killed process leaves behind."""
+    killed_small_bytes: int
+    """The same of 100 B batches."""
+    killed_again_bytes: int
+    """Written between two kills of the same folder of 16 KB batches."""
+    killed_small_again_bytes: int
+    topics: int
+    partitions_per_topic: int
+    growth_appends: int
+    """Appends whose cost is taken."""
+    partition_counts: tuple[int, ...]
+    log_sizes: tuple[int, ...]
+    """Sizes that a log is grown to, rising."""
+    behind_bytes: int
+    """What a reader far behind has still to read."""
+
+
+FULL = Scale(
+    rounds=7,
+    ring_bytes=256 * MIB,
+    append_bytes=GIB,
+    synced_bytes=256 * MIB,
+    callers=1_000,
+    tiny_appends=300_000,
+    cached_bytes=48 * MIB,
+    fetched_bytes=2 * GIB,
+    interleaved_batches=200_000,
+    killed_bytes=GIB,
+    killed_small_bytes=200_000_000,
+    killed_again_bytes=100 * MIB,
+    killed_small_again_bytes=15_000_000,
+    topics=10,
+    partitions_per_topic=1_000,
+    growth_appends=120_000,
+    partition_counts=(1, 100, 10_000),
+    log_sizes=(GIB, 10 * GIB),
+    behind_bytes=512 * MIB,
+)
+
+QUICK = msgspec.structs.replace(
+    FULL,
+    rounds=3,
+    append_bytes=256 * MIB,
+    synced_bytes=64 * MIB,
+    tiny_appends=60_000,
+    fetched_bytes=256 * MIB,
+    interleaved_batches=50_000,
+    killed_bytes=256 * MIB,
+    killed_small_bytes=10_000_000,
+    killed_again_bytes=20 * MIB,
+    killed_small_again_bytes=2_000_000,
+    growth_appends=30_000,
+    log_sizes=(256 * MIB,),
+    behind_bytes=192 * MIB,
+)

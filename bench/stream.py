@@ -1,0 +1,53 @@
+"""A sequence of batches that is known beforehand: the n-th goes to a known partition and is a known batch of the ring."""
+
+from collections.abc import Sequence
+
+from bench.batches import TIMESTAMP, Ring
+from tailrace.model.changes import Append, Buffer, Changes
+from tailrace.model.ids import Offset, Partition
+from tailrace.model.record import RawBatch
+
+
+class Stream:
+    """Batches for some partitions in turn. Whoever appends them keeps to the order, so that all can be checked later."""
+
+    def __init__(self, partitions: Sequence[Partition], ring: Ring, appended: int = 0) -> None:
+        self.partitions = partitions
+        self.ring = ring
+        self.appended = appended
+        """Batches handed out so far."""
+
+    def next(self) -> Changes:
+        number = self.appended
+        self.appended = number + 1
+        partition = self.partitions[number % len(self.partitions)]
+        return Changes(appends=(Append(partition, self._batch(number), self.ring.records, TIMESTAMP),))
+
+    def next_raw(self, topic: str) -> RawBatch:
+        """The same for the broker, which knows topics by name."""
+        number = self.appended
+        self.appended = number + 1
+        return RawBatch(topic, self.partitions[number % len(self.partitions)].number, self._batch(number))
+
+    @property
+    def records(self) -> int:
+        return self.appended * self.ring.records
+
+    @property
+    def bytes(self) -> int:
+        return self.appended * self.ring.batch_bytes
+
+    def batches_in(self, nth: int) -> int:
+        """How many batches the nth partition has got."""
+        return (self.appended - nth + len(self.partitions) - 1) // len(self.partitions)
+
+    def offset_of(self, place: int) -> Offset:
+        """Base offset of the batch at this place in its partition."""
+        return Offset(place * self.ring.records)
+
+    def number_at(self, nth: int, place: int) -> int:
+        """Which batch of the ring is at this place in the nth partition."""
+        return (nth + place * len(self.partitions)) % len(self.ring.batches)
+
+    def _batch(self, number: int) -> Buffer:
+        return self.ring.batches[number % len(self.ring.batches)]

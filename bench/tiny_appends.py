@@ -1,0 +1,97 @@
+"""Tiny appends from many callers, which group commit makes cheap."""
+
+from collections.abc import Callable
+
+from bench.audit import check_streams
+from bench.batches import BYTES_200, Ring, ring_of_copies
+from bench.callers import StoreCalls, Took, call_in_turn, run_on_loop
+from bench.figures import Bar, Figure, Section
+from bench.ground import Ground, settle_disk
+from bench.measure import Samples, Side, alternate
+from bench.stores import new_store, new_stream
+from bench.stream import Stream
+from tailrace.broker.broker import Broker
+from tailrace.model.clock import SystemClock
+from tailrace.model.errors import TailraceError
+from tailrace.model.ids import Partition
+
+PARTITIONS = 8
+TOPIC = "tiny"
+
+_DISTINCT = 65_536
+_BAR = Bar("at least", 100_000)
+
+
+def run(ground: Ground) -> Section:
+    scale = ground.scale
+    ring = ring_of_copies(BYTES_200, _DISTINCT)
+    store_cpu: list[float] = []
+    broker_cpu: list[float] = []
+    ground.say("tiny appends")
+    rates = alternate(
+        {"store": _side(_at_store, ground, ring, store_cpu), "broker": _side(_through_broker, ground, ring, broker_cpu)},
+        scale.tiny_appends,
+        scale.rounds,
+    )
+    return Section(
+        title="Tiny appends, `fsync`",
+        text=f"{scale.callers:,} tasks on one event loop append batches of one record, {BYTES_200.name}, to {PARTITIONS}"
+        " partitions; each waits for its answer, which comes after the sync, before it appends again. At the store:"
+        " `Store.submit`, one commit a batch. Through the broker: `Broker.append`, which checks every batch and lets those of"
+        " one turn of the loop share a commit. CPU is what the whole process uses for one append, its callers included; other"
+        " work on the machine lowers the rate, but hardly changes this.",
+        figures=[
+            Figure(name="at the store", ours=rates["store"], unit="appends/s", bar=_BAR),
+            Figure(name="through the broker", ours=rates["broker"], unit="appends/s", bar=_BAR),
+            Figure(name="CPU, at the store", ours=Samples(store_cpu[-scale.rounds :]), unit="µs"),
+            Figure(name="CPU, through the broker", ours=Samples(broker_cpu[-scale.rounds :]), unit="µs"),
+        ],
+    )
+
+
+def _side(append: Callable[[Ground, Ring, int], Took], ground: Ground, ring: Ring, cpu_costs: list[float]) -> Side:
+    """Gives the rate and takes down the microseconds of CPU."""
+
+    def measure(appends: int) -> float:
+        took = append(ground, ring, appends)
+        cpu_costs.append(took.cpu_seconds / appends * 1e6)
+        return appends / took.seconds
+
+    return measure
+
+
+def _at_store(ground: Ground, ring: Ring, appends: int) -> Took:
+    with ground.folder() as folder, new_store(folder, "fsync") as store:
+        stream = new_stream(store, 1, PARTITIONS, ring)
+        settle_disk()
+
+        async def write() -> Took:
+            return await call_in_turn(StoreCalls(store, stream).append, ground.scale.callers, appends)
+
+        took = run_on_loop(write)
+        check_streams(store, stream)
+        return took
+
+
+def _through_broker(ground: Ground, ring: Ring, appends: int) -> Took:
+    with ground.folder() as folder, new_store(folder, "fsync") as store:
+
+        async def write() -> tuple[Took, Stream]:
+            broker = Broker(store, SystemClock())
+            await broker.start()
+            topic = await broker.topics.create(TOPIC, PARTITIONS)
+            stream = Stream([Partition(topic.id, number) for number in range(PARTITIONS)], ring)
+            settle_disk()
+
+            async def append() -> None:
+                (outcome,) = await broker.append([stream.next_raw(TOPIC)])
+                if isinstance(outcome, TailraceError):
+                    raise outcome
+
+            took = await call_in_turn(append, ground.scale.callers, appends)
+            await broker.close()
+            return took, stream
+
+        took, stream = run_on_loop(write)
+        check_streams(store, stream)
+        return took

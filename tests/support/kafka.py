@@ -1,0 +1,127 @@
+"""Kafka requests without a client library: to handlers in the same process, and over a socket to a real server."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from struct import Struct
+from typing import Any, NamedTuple
+
+from tailrace.broker.broker import Broker
+from tailrace.kafka.apis import create_dispatcher
+from tailrace.kafka.cluster import Cluster
+from tailrace.kafka.dispatch import Client, Dispatcher, Pending
+from tailrace.kafka.settings import KafkaSettings
+from tailrace.kafka.traffic import Traffic
+from tailrace.model.address import Address
+from tailrace.model.clock import Clock
+from tailrace.model.limits import DEFAULT_LIMITS, Limits
+from tailrace.wire.message import Api, Codec, Message, Source
+from tests.support.brokers import running_broker
+from tests.support.clocks import ManualClock
+
+CLUSTER = Cluster("the-cluster", Address("tailrace.example", 9092))
+CLIENT = Client("192.0.2.1", 1)
+
+_HEAD = Struct(">hhih")
+_SIZE = Struct(">i")
+_CODEC = Codec()
+_API_VERSIONS = 18
+
+
+def frame(api: Api, version: int, request: Message, correlation_id: int = 7) -> bytearray:
+    """A request as it stands on the wire, without its size."""
+    flexible = api.is_flexible(version)
+    out = bytearray(_HEAD.pack(api.key, version, correlation_id, 4) + b"test")
+    if flexible:
+        out.append(0)
+    _CODEC.write(request, version, flexible, out)
+    return out
+
+
+def sized(body: bytes | bytearray) -> bytes:
+    return _SIZE.pack(len(body)) + body
+
+
+def read_response(api: Api, version: int, data: bytes) -> tuple[int, Any]:
+    """Correlation id and response. Nothing may be left over."""
+    source = Source(data, 4)
+    flexible = api.is_flexible(version)
+    if flexible and api.key != _API_VERSIONS:
+        assert data[source.at] == 0
+        source.at += 1
+    response = _CODEC.read(api.response, version, flexible, source)
+    assert source.at == len(data), f"{len(data) - source.at} bytes too many"
+    return _SIZE.unpack_from(data)[0], response
+
+
+class Asker(NamedTuple):
+    """Asks the handlers of a broker, bytes in and bytes out, as a connection would."""
+
+    broker: Broker
+    dispatcher: Dispatcher
+    traffic: Traffic
+
+    async def ask(self, api: Api, request: Message, version: int | None = None) -> Any:
+        version = api.highest if version is None else version
+        reply = self.dispatcher.dispatch(frame(api, version, request), CLIENT)
+        if isinstance(reply, Pending):
+            await asyncio.wait([reply.future])
+            reply = reply.encode(reply.future)
+        if reply is None:
+            return None
+        data = b"".join(reply)
+        assert _SIZE.unpack_from(data)[0] == len(data) - _SIZE.size
+        correlation_id, response = read_response(api, version, data[_SIZE.size :])
+        assert correlation_id == 7
+        return response
+
+
+@asynccontextmanager
+async def running_asker(
+    settings: KafkaSettings | None = None, clock: Clock | None = None, limits: Limits = DEFAULT_LIMITS
+) -> AsyncIterator[Asker]:
+    clock = clock or ManualClock()
+    async with running_broker(clock=clock, limits=limits) as broker:
+        traffic = Traffic()
+        dispatcher = create_dispatcher(broker, CLUSTER, settings or KafkaSettings(), traffic, clock, limits)
+        yield Asker(broker, dispatcher, traffic)
+
+
+class RawClient:
+    """A blocking socket to a real server."""
+
+    def __init__(self, address: str, timeout: float = 10) -> None:
+        host, _, port = address.rpartition(":")
+        self.socket = socket.create_connection((host, int(port)), timeout)
+
+    def __enter__(self) -> "RawClient":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def ask(self, api: Api, request: Message, version: int | None = None) -> Any:
+        version = api.highest if version is None else version
+        self.socket.sendall(sized(frame(api, version, request)))
+        return read_response(api, version, self.receive())[1]
+
+    def receive(self) -> bytes:
+        (size,) = _SIZE.unpack(self._exactly(_SIZE.size))
+        return self._exactly(size)
+
+    def is_closed_by_server(self) -> bool:
+        """Waits for the end of the connection. Anything else that comes is a failure."""
+        try:
+            return self.socket.recv(1) == b""
+        except ConnectionResetError:
+            return True
+
+    def _exactly(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            more = self.socket.recv(size - len(data))
+            if not more:
+                raise ConnectionError(f"closed after {len(data)} of {size} bytes")
+            data += more
+        return bytes(data)
