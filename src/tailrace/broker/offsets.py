@@ -6,6 +6,7 @@ coordinator to say; it is asked again when the commit gets its place in the log.
 
 from collections.abc import Callable, Iterator, Sequence
 from struct import Struct
+from typing import NamedTuple
 
 from tailrace.broker import keys
 from tailrace.broker.commit import Change, Committer
@@ -62,55 +63,27 @@ class Offsets:
         known = self._topics.get(topic).topic
         return (known.name,) if known.alias is None else (known.name, known.alias)
 
-    def refusal(self, commit: OffsetCommit) -> TailraceError | None:
-        """Why this can't be committed, for those who commit what they can of many."""
-        try:
-            self._checked(commit)
-        except TailraceError as error:
-            return error
-        return None
-
-    async def commit(
-        self, group: str, commits: Sequence[OffsetCommit], *, reset: bool = False, check: Check | None = None
-    ) -> None:
+    async def commit(self, group: str, commits: Sequence[OffsetCommit], *, reset: bool = False) -> None:
         """Commit them all, or none if one is refused. Without `reset` none may be lower than before."""
         check_group_name(group, self._limits)
-        targets = [self._checked(commit) for commit in commits]
-        if not targets:
-            return
-        is_held = False
+        await self._commit(group, [self._checked(commit) for commit in commits], reset, check=None)
 
-        def decide() -> Changes:
-            nonlocal is_held
-            if check is not None:
-                check()
-            if not is_held:
-                self._names.hold(group)
-                is_held = True
-            now_ms = self._clock.now_ms()
-            draft = Draft(self._store)
-            if self._store.latest(keys.group_key(group)) is None:
-                draft.put(keys.group_key(group), b"")
-            for live, partition, commit in targets:
-                if self._topics.by_id(partition.topic_id) is not live:
-                    raise UnknownTopicError(f"topic {commit.topic!r} has been deleted")
-                key = keys.offset_key(partition, group)
-                before = draft.latest(key)
-                if before is not None and not reset:
-                    _check_forward(group, commit, _VALUE.unpack_from(before)[0])
-                draft.put(key, _encode(commit, now_ms))
-            self._names.commits(group, now_ms)
-            return draft.changes()
-
-        def settled(_: Receipt | None) -> None:
-            self._names.store(group)
-            self._names.release(group)
-
-        def failed() -> None:
-            if is_held:
-                self._names.release(group)
-
-        await self._committer.submit(Change(decide, settled, failed))
+    async def commit_each(
+        self, group: str, commits: Sequence[OffsetCommit], *, reset: bool = False, check: Check | None = None
+    ) -> list[TailraceError | None]:
+        """Commit what can be, and say for each what was wrong."""
+        check_group_name(group, self._limits)
+        targets: list[_Target] = []
+        refusals: list[TailraceError | None] = []
+        for commit in commits:
+            try:
+                targets.append(self._checked(commit))
+            except TailraceError as error:
+                refusals.append(error)
+            else:
+                refusals.append(None)
+        await self._commit(group, targets, reset, check)
+        return refusals
 
     def committed(self, group: str, topic: str, partition: int) -> CommittedOffset | None:
         """What the group has committed; `None` if nothing yet."""
@@ -187,7 +160,7 @@ class Offsets:
 
     def check(self, commit: OffsetCommit) -> Partition:
         """Where the commit goes. Raises if it can't be made."""
-        return self._checked(commit)[1]
+        return self._checked(commit).partition
 
     def write(self, draft: Draft, group: str, partition: Partition, commit: OffsetCommit) -> None:
         """Put an offset into a draft, whatever it was before, and the group if it is not there."""
@@ -197,7 +170,45 @@ class Offsets:
         draft.put(keys.offset_key(partition, group), _encode(commit, now_ms))
         self._names.commits(group, now_ms)
 
-    def _checked(self, commit: OffsetCommit) -> tuple[LiveTopic, Partition, OffsetCommit]:
+    async def _commit(self, group: str, targets: "list[_Target]", reset: bool, check: Check | None) -> None:
+        if not targets:
+            return
+        is_held = False
+        now_ms = self._clock.now_ms()
+
+        def decide() -> Changes:
+            nonlocal is_held
+            if check is not None:
+                check()
+            if not is_held:
+                self._names.hold(group)
+                is_held = True
+            draft = Draft(self._store)
+            if self._store.latest(keys.group_key(group)) is None:
+                draft.put(keys.group_key(group), b"")
+            for live, partition, commit in targets:
+                if self._topics.by_id(partition.topic_id) is not live:
+                    raise UnknownTopicError(f"topic {commit.topic!r} has been deleted")
+                key = keys.offset_key(partition, group)
+                if not reset and (before := draft.latest(key)) is not None:
+                    _check_forward(group, commit, _VALUE.unpack_from(before)[0])
+                draft.put(key, _encode(commit, now_ms))
+            self._names.commits(group, now_ms)
+            return draft.changes()
+
+        def settled(_: Receipt | None) -> None:
+            self._names.store(group)
+            # Once more, for a deletion that settled in between has forgotten it.
+            self._names.commits(group, now_ms)
+            self._names.release(group)
+
+        def failed() -> None:
+            if is_held:
+                self._names.release(group)
+
+        await self._committer.submit(Change(decide, settled, failed))
+
+    def _checked(self, commit: OffsetCommit) -> "_Target":
         live = self._topics.get(commit.topic)
         partition = live.partition(commit.partition)
         bounds = self._store.bounds(partition)
@@ -214,7 +225,7 @@ class Offsets:
                 f"the metadata of the offset has {size} bytes, more than offset_metadata_bytes allows"
                 f" ({self._limits.offset_metadata_bytes})"
             )
-        return live, partition, commit
+        return _Target(live, partition, commit)
 
     def _scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         start = b""
@@ -224,6 +235,12 @@ class Offsets:
             if len(found) < _SCAN_KEYS:
                 return
             start = found[-1][0][len(prefix) :] + b"\0"
+
+
+class _Target(NamedTuple):
+    live: LiveTopic
+    partition: Partition
+    commit: OffsetCommit
 
 
 def _check_forward(group: str, commit: OffsetCommit, before: int) -> None:

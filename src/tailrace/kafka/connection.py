@@ -47,6 +47,11 @@ class Lobby(Protocol):
 
     def closed(self, connection: "Connection") -> None: ...
 
+    def wait_for_room(self, connection: "Connection") -> None:
+        """All connections together hold too much; `poke` this one when that has changed."""
+
+    def room_was_made(self) -> None: ...
+
     def report(self, message: str) -> None:
         """The server closes a connection, and this is why."""
 
@@ -90,8 +95,7 @@ class Connection(asyncio.BufferedProtocol):
             if slot.pending is not None and slot.pending.ends_with_connection:
                 slot.pending.future.cancel()
         self._queue.clear()
-        self._shared.traffic.held_bytes -= self._held_bytes
-        self._held_bytes = 0
+        self._release(self._held_bytes)
         self._frame = None
         self._rest = b""
         if self._drained is not None and not self._drained.done():
@@ -114,20 +118,14 @@ class Connection(asyncio.BufferedProtocol):
             if self._rest:
                 data = memoryview(bytes(self._rest) + data)
                 self._rest = b""
-            self._consume(data)
+            self._cut(data)
+            self._work()
             return
         self._filled += nbytes
         if self._filled == len(frame):
             self._frame = None
             self._queue.append(frame)
             self._work()
-
-    def eof_received(self) -> bool:
-        """Half-closed connections still get their answers."""
-        if self._slots or self._queue:
-            self._is_closing = True
-            return True
-        return False
 
     def pause_writing(self) -> None:
         self._can_write = False
@@ -162,8 +160,8 @@ class Connection(asyncio.BufferedProtocol):
     def abort(self) -> None:
         self._transport.abort()
 
-    def _consume(self, data: memoryview) -> None:
-        """Cut what has been received into requests."""
+    def _cut(self, data: memoryview) -> None:
+        """Cut what has been received into requests, as far as there is room for them."""
         at = 0
         end = len(data)
         while end - at >= _SIZE.size:
@@ -189,7 +187,6 @@ class Connection(asyncio.BufferedProtocol):
             at += size
         if at < end:
             self._rest = bytes(data[at:])
-        self._work()
 
     def _refuse_frame(self, begin: bytes, size: int) -> None:
         if self._is_first and begin in _HTTP:
@@ -211,7 +208,10 @@ class Connection(asyncio.BufferedProtocol):
             if in_flight >= limits.pipelined_requests or self._held_bytes + size > limits.pipelined_bytes:
                 return True
         held = self._shared.traffic.held_bytes
-        return held > 0 and held + size > limits.held_request_bytes
+        if held > 0 and held + size > limits.held_request_bytes:
+            self._shared.lobby.wait_for_room(self)
+            return True
+        return False
 
     def _hold(self, size: int) -> None:
         self._held_bytes += size
@@ -222,15 +222,23 @@ class Connection(asyncio.BufferedProtocol):
         size = min(size, self._held_bytes)
         self._held_bytes -= size
         self._shared.traffic.held_bytes -= size
+        self._shared.lobby.room_was_made()
 
     def _work(self) -> None:
-        """Start what can be started, send what can be sent, read on if there is room."""
-        while self._queue and self._can_write and not self._transport.is_closing():
-            overlaps = self._shared.dispatcher.overlaps(self._queue[0])
-            if self._slots and (self._has_lone_request or not overlaps):
+        """Start what can be started, and go on with what is there until that is nothing more."""
+        while True:
+            while self._queue and self._can_write and not self._transport.is_closing():
+                overlaps = self._shared.dispatcher.overlaps(self._queue[0])
+                if self._slots and (self._has_lone_request or not overlaps):
+                    break
+                self._has_lone_request = not overlaps
+                self._start(self._queue.popleft())
+            if self._queue or self._frame is not None or not self._has_backlog() or self._is_closing or self._is_full():
                 break
-            self._has_lone_request = not overlaps
-            self._start(self._queue.popleft())
+            rest, self._rest = self._rest, b""
+            self._cut(memoryview(rest))
+            if not self._queue:
+                break
         self._watch_reading()
 
     def _start(self, frame: bytearray) -> None:
@@ -260,7 +268,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._send()
         if not self._transport.is_closing():
-            self._resume()
+            self._work()
 
     def _fail(self, error: Exception) -> None:
         if isinstance(error, TailraceError):
@@ -286,13 +294,6 @@ class Connection(asyncio.BufferedProtocol):
         if not slots and not self._queue and self._is_closing:
             self._transport.close()
 
-    def _resume(self) -> None:
-        if self._rest and self._frame is None and not self._is_closing and not self._is_full():
-            rest, self._rest = self._rest, b""
-            self._consume(memoryview(rest))
-        else:
-            self._work()
-
     def _watch_reading(self) -> None:
         """Read while there is room for what may come."""
         if self._transport.is_closing():
@@ -311,8 +312,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def poke(self) -> None:
         """Look again whether there is room; another connection may have made it."""
-        if not self._is_reading and not self._transport.is_closing():
-            self._resume()
+        if not self._transport.is_closing():
+            self._work()
 
     def _end(self, reason: str, message: str, *, now: bool = False) -> None:
         if self._transport.is_closing():

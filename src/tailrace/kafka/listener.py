@@ -25,6 +25,8 @@ class KafkaListener:
         self._shared = Surroundings(dispatcher, limits, traffic, memoryview(bytearray(SCRATCH_BYTES)), self)
         self._connections: set[Connection] = set()
         self._by_host: Counter[str] = Counter()
+        self._crowded: set[Connection] = set()
+        self._making_way = False
         self._lines_left = _LINES_PER_INSPECTION
         self._server: asyncio.Server | None = None
         self._inspection: asyncio.TimerHandle | None = None
@@ -60,10 +62,25 @@ class KafkaListener:
     def closed(self, connection: Connection) -> None:
         host = connection.client.host
         self._connections.discard(connection)
+        self._crowded.discard(connection)
         self._by_host[host] -= 1
         if not self._by_host[host]:
             del self._by_host[host]
         self._traffic.open -= 1
+
+    def wait_for_room(self, connection: Connection) -> None:
+        self._crowded.add(connection)
+
+    def room_was_made(self) -> None:
+        if self._crowded and not self._making_way:
+            self._making_way = True
+            asyncio.get_running_loop().call_soon(self._make_way)
+
+    def _make_way(self) -> None:
+        self._making_way = False
+        crowded, self._crowded = self._crowded, set()
+        for connection in crowded:
+            connection.poke()
 
     def report(self, message: str) -> None:
         # A client that is closed again and again must not fill the disk with log lines; the metrics count them all.
@@ -80,5 +97,4 @@ class KafkaListener:
         self._lines_left = _LINES_PER_INSPECTION
         for connection in tuple(self._connections):
             connection.inspect(now)
-            connection.poke()
         self._inspection = loop.call_later(_INSPECTION_SECONDS, self._inspect, loop)

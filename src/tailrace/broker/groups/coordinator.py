@@ -173,12 +173,8 @@ class GroupCoordinator:
 
         Raises, with nothing committed, if the speaker may not speak for the group.
         """
-        check_group_name(name, self._limits)
         self.check_commit(name, speaker)
-        refusals = [self._offsets.refusal(commit) for commit in commits]
-        taken = [commit for commit, refusal in zip(commits, refusals, strict=True) if refusal is None]
-        await self._offsets.commit(name, taken, reset=True, check=lambda: self.check_commit(name, speaker))
-        return refusals
+        return await self._offsets.commit_each(name, commits, reset=True, check=lambda: self.check_commit(name, speaker))
 
     async def delete_offsets(self, name: str, topic: str, partitions: Sequence[int]) -> None:
         """Forget how far the group has come in these partitions. Refused while a member reads the topic."""

@@ -266,6 +266,24 @@ async def test_a_silent_group_is_forgotten_and_a_busy_one_is_not() -> None:
 
 
 @on_loop
+async def test_a_group_that_commits_while_it_is_deleted_is_not_forgotten() -> None:
+    clock = ManualClock()
+    store = GatedStore(clock)
+    async with running_broker(store, clock) as broker:
+        await broker.topics.create("t", 1)
+        await broker.groups.commit("g", MemberIdentity(), [OffsetCommit("t", 0, 0)])
+        store.close_gate()
+        deletion = asyncio.ensure_future(broker.groups.delete("g"))
+        await turns()
+        commit = asyncio.ensure_future(broker.groups.commit("g", MemberIdentity(), [OffsetCommit("t", 0, 0)]))
+        await turns()
+        store.open_gate()
+        await asyncio.gather(deletion, commit)
+        assert await broker.groups.expire() == 0
+        assert len(broker.offsets.committed_by("g")) == 1
+
+
+@on_loop
 async def test_the_last_commit_of_a_group_is_known_after_a_restart() -> None:
     clock = ManualClock()
     store = MemoryStore(clock)
