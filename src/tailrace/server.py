@@ -77,8 +77,9 @@ class Server:
             loop.add_signal_handler(number, self._stop)
         with _bind(self._http, "--http") as http, _bind(self._kafka, "--kafka") as kafka:
             opening = loop.run_in_executor(None, self._open_store, loop)
-            # Loaded here and not above, because it takes as long as opening the folder and the two overlap.
-            import tailrace.http.app  # noqa: F401
+            # Loaded here and not above, because that takes as long as opening the folder and the two overlap.
+            import tailrace.http.app
+            import tailrace.kafka.apis  # noqa: F401
 
             opened = await opening
             try:

@@ -1,5 +1,6 @@
 """Every limit, error, setting, metric, command-line flag and endpoint is in `docs/reference/`, and nothing else is."""
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
@@ -17,15 +18,18 @@ from tailrace.cli.settings import Configuration, ServerSection
 from tailrace.http.app import create_app
 from tailrace.http.health import ServerStatus
 from tailrace.http.messages import Consume, CreateTopic, Publish, SentHeader, SentMessage, StartTime
+from tailrace.kafka.configs import show_configs
+from tailrace.kafka.dispatch import Route
 from tailrace.kafka.metrics import KafkaCollector
 from tailrace.kafka.settings import KafkaSettings
 from tailrace.kafka.traffic import Traffic
 from tailrace.model.clock import SystemClock
 from tailrace.model.errors import TailraceError
 from tailrace.model.limits import DEFAULT_LIMITS
-from tailrace.model.topic import TopicOptions
+from tailrace.model.topic import TopicOptions, TopicSettings
 from tailrace.store.memory import MemoryStore
 from tests.docs.tables import REFERENCE, named_rows
+from tests.support.kafka import running_asker
 
 CLOCK = SystemClock()
 COMMANDS = typer.main.get_command(build_app()).commands  # type: ignore[attr-defined]
@@ -96,6 +100,24 @@ def test_every_metric_is_documented_with_its_type(app: Litestar) -> None:
         if family.name.startswith("tailrace_")
     }
     assert {name: cells[0] for name, cells in named_rows(REFERENCE / "metrics.md").items()} == shown
+
+
+def test_every_kafka_api_is_documented_with_its_versions() -> None:
+    async def routes() -> list[Route]:
+        async with running_asker() as asker:
+            return asker.dispatcher.routes
+
+    served = {
+        route.api.name: [str(route.api.key), f"{route.versions[0]} to {route.versions[-1]}"] for route in asyncio.run(routes())
+    }
+    documented = named_rows(REFERENCE / "kafka.md")
+    assert {name: cells[:2] for name, cells in documented.items() if name[0].isupper()} == served
+
+
+def test_every_topic_config_is_documented_with_its_default() -> None:
+    documented = {name: cells[0] for name, cells in named_rows(REFERENCE / "kafka.md").items() if name[0].islower()}
+    shown = {config.name: config.value for config in show_configs(None, TopicSettings(), DEFAULT_LIMITS)}
+    assert documented == {name: f"`{value}`" if value else "none" for name, value in shown.items()}
 
 
 def test_every_exit_code_is_documented() -> None:

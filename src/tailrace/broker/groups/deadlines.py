@@ -2,6 +2,9 @@
 
 Each name has one time. An entry of the queue whose name has another time by now is skipped when it comes up; when most of the
 queue is such entries it is built anew, so it stays as small as the number of names.
+
+A timer that fires late says that this process was not listening: it was suspended, or busy. Then heartbeats wait to be read,
+and nobody must be put out for our own silence before they are. So whatever is due waits a little longer.
 """
 
 from collections.abc import Callable
@@ -11,6 +14,8 @@ from typing import Protocol
 from tailrace.model.clock import Clock
 
 _SLACK = 64
+_LATE_MS = 250
+_HEAR_FIRST_SECONDS = 0.1
 
 
 class Timer(Protocol):
@@ -42,10 +47,17 @@ class Deadlines:
                 heapify(self._queue)
         self._arm()
 
+    def fire(self) -> None:
+        """Called by the timer."""
+        self._timer = None
+        if self._now_ms() - self._timer_ms > _LATE_MS:
+            self._timer = self._call_later(_HEAR_FIRST_SECONDS, self.run_due)
+        else:
+            self.run_due()
+
     def run_due(self) -> None:
-        """Called by the timer, and by tests that move the clock."""
         self._disarm()
-        now = round(self._clock.monotonic() * 1000)
+        now = self._now_ms()
         while self._queue and self._queue[0][0] <= now:
             due_ms, name = heappop(self._queue)
             if self._due_ms.get(name) == due_ms:
@@ -69,7 +81,10 @@ class Deadlines:
             self._disarm()
             self._timer_ms = first_ms
             # One millisecond late rather than early: a timer that fires early would find nothing to do and start over.
-            self._timer = self._call_later(max(0.0, (first_ms + 1) / 1000 - self._clock.monotonic()), self.run_due)
+            self._timer = self._call_later(max(0.0, (first_ms + 1) / 1000 - self._clock.monotonic()), self.fire)
+
+    def _now_ms(self) -> int:
+        return round(self._clock.monotonic() * 1000)
 
     def _disarm(self) -> None:
         if self._timer is not None:

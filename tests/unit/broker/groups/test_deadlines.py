@@ -7,8 +7,9 @@ from tests.support.clocks import ManualClock
 
 
 class FakeTimer:
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, callback: Callable[[], None]) -> None:
         self.seconds = seconds
+        self.callback = callback
         self.cancelled = False
 
     def cancel(self) -> None:
@@ -26,8 +27,14 @@ class Bench:
     def armed(self) -> list[float]:
         return [timer.seconds for timer in self.timers if not timer.cancelled]
 
-    def _call_later(self, seconds: float, _: Callable[[], None]) -> FakeTimer:
-        self.timers.append(FakeTimer(seconds))
+    def fire(self) -> None:
+        """As the event loop does it: a timer that has fired is no longer set."""
+        (timer,) = (timer for timer in self.timers if not timer.cancelled)
+        timer.cancelled = True
+        timer.callback()
+
+    def _call_later(self, seconds: float, callback: Callable[[], None]) -> FakeTimer:
+        self.timers.append(FakeTimer(seconds, callback))
         return self.timers[-1]
 
 
@@ -63,6 +70,25 @@ def test_a_time_that_was_changed_or_taken_back_does_not_come_up() -> None:
     bench.clock.advance(300)
     bench.deadlines.run_due()
     assert bench.woken == ["a"]
+
+
+def test_a_timer_that_fires_late_waits_a_little_before_it_wakes_anybody() -> None:
+    bench = Bench()
+    bench.deadlines.set("a", 100)
+    bench.clock.advance(1_000)
+    bench.fire()
+    assert bench.woken == []
+    bench.fire()
+    assert bench.woken == ["a"]
+
+
+def test_a_timer_that_fires_in_time_wakes_at_once() -> None:
+    bench = Bench()
+    bench.deadlines.set("a", 100)
+    bench.clock.advance(101)
+    bench.fire()
+    assert bench.woken == ["a"]
+    assert bench.armed == []
 
 
 def test_the_queue_stays_as_small_as_the_number_of_names() -> None:

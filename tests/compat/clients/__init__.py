@@ -1,0 +1,1 @@
+"""One module a client: what the scenarios ask for, said in that client's own calls."""

@@ -1,0 +1,124 @@
+"""One server and one process a client for the whole run; `pytest tests/compat --everything` plays all and writes the grid."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tailrace import __version__
+from tailrace.wire.messages.api_versions import API, ApiVersionsRequest
+from tests.compat.clients.confluent import Adapter as Confluent
+from tests.compat.contract import Client
+from tests.compat.grid import Cell, Column, Grid
+from tests.compat.kinds import KINDS, ClientKind
+from tests.compat.process import ClientProcess
+from tests.compat.scenarios import SCENARIOS, Scenario
+from tests.support.kafka import RawClient
+from tests.support.server import ServerProcess
+
+PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "reference" / "kafka-clients.md"
+END_TXN = 26
+"""The API without which there are no transactions."""
+FEW_RECORDS, MANY_RECORDS = 2_000, 100_000
+FEW_MEMBERS, MANY_MEMBERS = 4, 10
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--everything", action="store_true", help="all clients and full volumes; writes the grid")
+
+
+@pytest.fixture(scope="session")
+def everything(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--everything", default=False))
+
+
+@pytest.fixture(scope="session")
+def volume(everything: bool) -> int:
+    return MANY_RECORDS if everything else FEW_RECORDS
+
+
+@pytest.fixture(scope="session")
+def members(everything: bool) -> int:
+    return MANY_MEMBERS if everything else FEW_MEMBERS
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    folder = tmp_path_factory.mktemp("compat")
+    config = folder / "tailrace.toml"
+    config.write_text("[broker]\ngroup_min_session_ms = 500\n")
+    with ServerProcess(folder / "data", "--config", str(config)) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def offers_transactions(server: ServerProcess) -> bool:
+    with RawClient(server.kafka) as raw:
+        answer = raw.ask(API, ApiVersionsRequest(client_software_name="compat", client_software_version="1"), 3)
+    return any(each.api_key == END_TXN for each in answer.api_keys)
+
+
+@pytest.fixture(scope="session")
+def referee(server: ServerProcess) -> Client:
+    return Confluent(server.kafka)
+
+
+@pytest.fixture(scope="session")
+def start(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[ClientKind], ClientProcess]]:
+    """Starts a process of a client; all are killed at the end of the run."""
+    logs = tmp_path_factory.mktemp("clients")
+    numbers = itertools.count()
+    started: list[ClientProcess] = []
+
+    def start(kind: ClientKind) -> ClientProcess:
+        started.append(ClientProcess(kind.command(server.kafka), logs / f"{kind.name}-{next(numbers)}.log"))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+
+
+@pytest.fixture(scope="session")
+def main_process(start: Callable[[ClientKind], ClientProcess]) -> Callable[[ClientKind], ClientProcess]:
+    """The one process of a client that its scenarios share."""
+    running: dict[str, ClientProcess] = {}
+
+    def get(kind: ClientKind) -> ClientProcess:
+        if kind.name not in running:
+            running[kind.name] = start(kind)
+        return running[kind.name]
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def grid(everything: bool, volume: int) -> Iterator[Grid]:
+    grid = Grid(SCENARIOS)
+    yield grid
+    if everything:
+        columns = [Column(kind.name, kind.title, "not installed" if kind.missing() else kind.version()) for kind in KINDS]
+        PAGE.write_text(grid.render(columns, {"Tailrace": __version__, "Records through each codec": f"{volume:,}"}))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    report = yield
+    played = getattr(item, "callspec", None) and item.callspec.params  # type: ignore[attr-defined]
+    if call.when == "call" and played and "scenario" in played:
+        _enter(item.funcargs["grid"], played["kind"], played["scenario"], report)  # type: ignore[attr-defined]
+    return report
+
+
+def _enter(grid: Grid, kind: ClientKind, scenario: Scenario, report: pytest.TestReport) -> None:
+    properties = dict(report.user_properties)
+    if "unsupported" in properties:
+        cell = Cell("n/a", str(properties["unsupported"]))
+    elif "not tried" in properties:
+        cell = Cell("not run", str(properties["not tried"]))
+    elif report.outcome == "passed":
+        cell = Cell("works")
+    else:
+        cell = Cell("fails", str(properties.get("known", "found by this run")))
+    grid.enter(kind.name, scenario.name, cell)

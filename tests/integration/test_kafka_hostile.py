@@ -1,0 +1,147 @@
+"""Hostile clients on the Kafka port: each is answered or closed, memory stays flat, and the others notice nothing."""
+
+import random
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psutil
+import pytest
+
+from tailrace.wire.messages import api_versions, metadata, produce
+from tailrace.wire.messages.api_versions import ApiVersionsRequest
+from tailrace.wire.messages.metadata import MetadataRequest
+from tailrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.integration.topics import create, metric
+from tests.support.batches import encode_batch
+from tests.support.kafka import RawClient, frame, sized
+from tests.support.server import ServerProcess
+
+MIB = 1024 * 1024
+GROWTH_BYTES = 40 * MIB
+
+
+def is_well(server: ServerProcess) -> bool:
+    """A client that behaves is served, and soon."""
+    began = time.monotonic()
+    with RawClient(server.kafka) as client:
+        assert client.ask(api_versions.API, ApiVersionsRequest(), 0).error_code == 0
+        records = encode_batch([(int(time.time() * 1000), b"well")])
+        data = TopicProduceData(name="well", partition_data=(PartitionProduceData(records=records),))
+        answer = client.ask(produce.API, ProduceRequest(acks=-1, topic_data=(data,)), 9)
+        assert answer.responses[0].partition_responses[0].error_code == 0
+    return time.monotonic() - began < 5
+
+
+@contextmanager
+def flat_memory(server: ServerProcess) -> Iterator[None]:
+    process = psutil.Process(server.pid)
+    assert is_well(server)
+    before = process.memory_info().rss
+    yield
+    assert is_well(server)
+    assert process.memory_info().rss - before < GROWTH_BYTES
+    assert metric(server.url, "tailrace_kafka_unexpected_errors_total") == 0
+
+
+@pytest.fixture(autouse=True)
+def _topic(server: ServerProcess) -> None:
+    create(server.url, "well")
+
+
+def test_garbage_closes_its_own_connection_only(server: ServerProcess) -> None:
+    noise = random.Random(7)
+    with flat_memory(server):
+        for _ in range(200):
+            with RawClient(server.kafka) as client:
+                client.socket.sendall(noise.randbytes(noise.randrange(8, 5000)))
+                client.socket.shutdown(socket.SHUT_WR)
+                assert client.is_closed_by_server()
+
+
+def test_requests_with_a_flipped_byte_are_answered_or_closed(server: ServerProcess) -> None:
+    noise = random.Random(11)
+    with flat_memory(server):
+        for _ in range(300):
+            request = frame(metadata.API, noise.randrange(14), MetadataRequest())
+            request[noise.randrange(len(request))] = noise.randrange(256)
+            with RawClient(server.kafka) as client:
+                client.socket.sendall(sized(request))
+                client.socket.shutdown(socket.SHUT_WR)
+                while client.socket.recv(65536):
+                    pass
+
+
+@pytest.mark.parametrize("count", [2**31 - 1, 2**28, 16 * MIB])
+def test_counts_without_content_cost_nothing(server: ServerProcess, count: int) -> None:
+    """A decoder that allocates before it looks would ask for gigabytes here."""
+    legacy = frame(metadata.API, 1, MetadataRequest())[:-4] + struct.pack(">i", count)
+    with flat_memory(server):
+        for _ in range(20):
+            with RawClient(server.kafka) as client:
+                client.socket.sendall(sized(legacy))
+                assert client.is_closed_by_server()
+
+
+def test_announced_giants_that_never_come_hold_no_memory(server: ServerProcess) -> None:
+    held = []
+    process = psutil.Process(server.pid)
+    assert is_well(server)
+    before = process.memory_info().rss
+    for _ in range(100):
+        client = RawClient(server.kafka)
+        client.socket.sendall(struct.pack(">i", 16 * MIB) + b"\0" * 100)
+        held.append(client)
+    time.sleep(0.5)
+    assert process.memory_info().rss - before < 256 * MIB + GROWTH_BYTES
+    assert metric(server.url, "tailrace_kafka_held_request_bytes") <= 256 * MIB
+    for client in held:
+        client.socket.close()
+    deadline = time.monotonic() + 10
+    while metric(server.url, "tailrace_kafka_connections") > 0:
+        assert time.monotonic() < deadline
+    assert is_well(server)
+
+
+@pytest.mark.parametrize(
+    ("hello", "words"), [(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP"), (b"\x16\x03\x01\x00\xf4\x01", "TLS")]
+)
+def test_another_protocol_is_closed_with_a_line_that_says_so(server: ServerProcess, hello: bytes, words: str) -> None:
+    with RawClient(server.kafka) as client:
+        client.socket.sendall(hello)
+        assert client.is_closed_by_server()
+    assert f"127.0.0.1 speaks {words} to the Kafka listener" in server.stderr
+    assert is_well(server)
+
+
+def test_five_hundred_idle_connections_harm_nobody(server: ServerProcess) -> None:
+    with flat_memory(server):
+        held = [RawClient(server.kafka) for _ in range(500)]
+        for client in held[::2]:
+            client.socket.sendall(b"\0\0")
+        assert is_well(server)
+        assert metric(server.url, "tailrace_kafka_connections") >= 500
+        for client in held:
+            client.socket.close()
+
+
+def test_a_client_that_never_reads_is_held_back(server: ServerProcess) -> None:
+    records = encode_batch([(int(time.time() * 1000), b"x" * 100_000)])
+    data = TopicProduceData(name="well", partition_data=(PartitionProduceData(records=records),))
+    with RawClient(server.kafka) as client:
+        for _ in range(40):
+            client.ask(produce.API, ProduceRequest(acks=-1, topic_data=(data,)), 9)
+    wanted = metadata.MetadataRequestTopic
+    topics = tuple(wanted(name=f"none-{number}-{'x' * 200}") for number in range(1000))
+    request = sized(frame(metadata.API, 9, MetadataRequest(topics=topics, allow_auto_topic_creation=False)))
+    with flat_memory(server), RawClient(server.kafka, timeout=1) as client:
+        sent = 0
+        try:
+            while sent < 200 * MIB:
+                sent += client.socket.send(request)
+        except TimeoutError:
+            pass
+        assert sent < 100 * MIB
+        assert is_well(server)
