@@ -206,10 +206,10 @@ class Fetcher:
         partition = target.partition
         left = budget - found
         try:
-            bounds = self._store.bounds(partition)
-            stable = self._stable.of(partition, bounds)
-            if (found and left <= 0) or (isolation and stable <= offset <= bounds.end):
-                return PartitionBatches(topic, number, (), bounds, None, stable)
+            if isolation or (found and left <= 0):
+                bounds, stable = self._look(partition)
+                if (found and left <= 0) or stable <= offset <= bounds.end:
+                    return PartitionBatches(topic, number, (), bounds, None, stable)
             batches, bounds = await self._reader.fetch(partition, offset, max(0, min(max_bytes, left)))
             # After the reading: what lies below this offset was decided before, and the index of the aborted ones knows it.
             stable = self._stable.of(partition, bounds)

@@ -54,13 +54,14 @@ class Joiner:
 class Joining:
     """What one decision does to open transactions. It is kept when the decision is durable, else taken back."""
 
-    __slots__ = ("_adds_partitions", "_began", "_held", "_joiner")
+    __slots__ = ("_adds_partitions", "_began", "_held", "_joiner", "_written")
 
     def __init__(self, joiner: Joiner, adds_partitions: bool) -> None:
         self._joiner = joiner
         self._adds_partitions = adds_partitions
         self._held: list[tuple[Partition, Offset]] = []
-        self._began: dict[str, Transaction] = {}
+        self._began: set[str] = set()
+        self._written: dict[str, Transaction] = {}
 
     def join(self, draft: Draft, partition: Partition, header: BatchHeader, offset: Offset) -> None:
         """Take the batch, which will be at this offset, into its producer's transaction. Raises if there is none."""
@@ -79,7 +80,8 @@ class Joining:
             self._hold(draft, partition, header, offset)
 
     def settled(self) -> None:
-        for transactional_id, transaction in self._began.items():
+        # Not only those that began here: the commit that began one may have failed after it was built upon.
+        for transactional_id, transaction in self._written.items():
             self._joiner.registry.began(transactional_id, transaction)
 
     def failed(self) -> None:
@@ -115,8 +117,9 @@ class Joining:
             rules.check_size(transactional_id, transaction, self._joiner.limits)
         if begins:
             self._joiner.registry.reserve_transaction(transactional_id)
-            self._began[transactional_id] = transaction
+            self._began.add(transactional_id)
         put_transaction(draft, transactional_id, transaction)
+        self._written[transactional_id] = transaction
         self._hold(draft, partition, header, offset)
 
     def _hold(self, draft: Draft, partition: Partition, header: BatchHeader, offset: Offset) -> None:
