@@ -74,6 +74,7 @@ class Connection(asyncio.BufferedProtocol):
         self._can_write = True
         self._is_closing = False
         self._is_first = True
+        self._is_about_to_send = False
         self._has_lone_request = False
         """Whether a request is being answered that no other may overlap."""
         self._last_byte_at = self._frame_began_at = self._write_paused_at = self._loop.time()
@@ -257,17 +258,29 @@ class Connection(asyncio.BufferedProtocol):
             self._send()
 
     def _answered(self, slot: "_Slot", pending: Pending) -> None:
-        if self._transport.is_closing() or pending.future.cancelled():
-            slot.settle(None)
-            self._release(slot.size)
+        future = pending.future
+        if self._transport.is_closing():
+            if not future.cancelled():
+                # Looked at, so that nobody complains of a failure that nobody looked at.
+                future.exception()
+            return
+        if future.cancelled():
+            self._end("fault", f"a request of {self.client.host} was given up before it was answered")
             return
         try:
-            slot.settle(pending.encode(pending.future))
+            slot.settle(pending.encode(future))
         except Exception as error:  # noqa: BLE001  as above
             self._fail(error)
             return
-        self._send()
+        if not self._is_about_to_send:
+            # Answers that come in the same turn of the loop, as those of one commit do, leave in one write.
+            self._is_about_to_send = True
+            self._loop.call_soon(self._send_and_go_on)
+
+    def _send_and_go_on(self) -> None:
+        self._is_about_to_send = False
         if not self._transport.is_closing():
+            self._send()
             self._work()
 
     def _fail(self, error: Exception) -> None:

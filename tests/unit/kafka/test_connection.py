@@ -316,6 +316,17 @@ async def test_what_waits_for_a_lost_client_is_given_up() -> None:
 
 
 @on_loop
+async def test_a_request_that_is_given_up_inside_closes_the_connection_instead_of_leaving_it_without_an_answer() -> None:
+    async with served() as server:
+        side = await server.connect()
+        await side.send(sends(1))
+        await until(lambda: len(server.handlers.waiting) == 1)
+        server.handlers.waiting[0].cancel()
+        assert await side.is_closed()
+        assert server.traffic.closed == {"fault": 1}
+
+
+@on_loop
 async def test_a_produce_of_a_lost_client_goes_on() -> None:
     async with served() as server:
         side = await server.connect()
