@@ -23,6 +23,7 @@ from tailrace.broker.broker import Broker
 from tailrace.model.changes import Changes
 from tailrace.model.clock import SystemClock
 from tailrace.model.ids import Partition, TopicId
+from tailrace.server import collect_seldom
 from tailrace.store.embedded import EmbeddedStore
 
 PARTITIONS = 8
@@ -151,4 +152,5 @@ def _say(said: msgspec.Struct) -> None:
 
 
 if __name__ == "__main__":
+    collect_seldom()  # as the server does
     _main()

@@ -33,7 +33,7 @@ def run(ground: Ground) -> Section:
     return Section(
         title="Many partitions",
         text=f"{scale.topics} topics of {scale.partitions_per_topic:,} partitions with {BATCHES_EACH} batches each, made"
-        " through the broker and closed. A new process opens the store, starts a broker on it, and says how much memory it has.",
+        " through the broker and closed. A new process opens the store, starts a broker on it and says how much memory it has.",
         figures=[
             Figure(
                 name=f"{count:,} partitions, open",

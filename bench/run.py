@@ -17,6 +17,7 @@ from bench.figures import Section
 from bench.ground import Ground
 from bench.report import render, summary
 from bench.scale import FULL, QUICK, Scale
+from tailrace.server import collect_seldom
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTES = Path(__file__).with_name("notes.md")
@@ -83,4 +84,5 @@ def _say(began: float, line: str) -> None:
 
 
 if __name__ == "__main__":
+    collect_seldom()  # as the server does
     sys.exit(main())

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from bench.batches import TIMESTAMP, Ring
-from tailrace.model.changes import Append, Buffer, Changes
+from tailrace.model.changes import Append, Changes
 from tailrace.model.ids import Offset, Partition
 from tailrace.model.record import RawBatch
 
@@ -14,6 +14,7 @@ class Stream:
     def __init__(self, partitions: Sequence[Partition], ring: Ring, appended: int = 0) -> None:
         self.partitions = partitions
         self.ring = ring
+        self._batches = ring.batches
         self.appended = appended
         """Batches handed out so far."""
 
@@ -21,13 +22,15 @@ class Stream:
         number = self.appended
         self.appended = number + 1
         partition = self.partitions[number % len(self.partitions)]
-        return Changes(appends=(Append(partition, self._batch(number), self.ring.records, TIMESTAMP),))
+        batch = self._batches[number % len(self._batches)]
+        return Changes(appends=(Append(partition, batch, self.ring.records, TIMESTAMP),))
 
     def next_raw(self, topic: str) -> RawBatch:
         """The same for the broker, which knows topics by name."""
         number = self.appended
         self.appended = number + 1
-        return RawBatch(topic, self.partitions[number % len(self.partitions)].number, self._batch(number))
+        partition = self.partitions[number % len(self.partitions)]
+        return RawBatch(topic, partition.number, self._batches[number % len(self._batches)])
 
     @property
     def records(self) -> int:
@@ -48,6 +51,3 @@ class Stream:
     def number_at(self, nth: int, place: int) -> int:
         """Which batch of the ring is at this place in the nth partition."""
         return (nth + place * len(self.partitions)) % len(self.ring.batches)
-
-    def _batch(self, number: int) -> Buffer:
-        return self.ring.batches[number % len(self.ring.batches)]
