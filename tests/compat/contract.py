@@ -112,8 +112,11 @@ class Client:
 
     # A member of a group
 
-    def join(self, group: str, topic: str, session_ms: int = 10_000) -> None:
-        """Subscribe, from the beginning where nothing is committed. Commits happen only when asked for."""
+    def join(self, group: str, topic: str, session_ms: int = 10_000, hand_over: bool = False) -> None:
+        """Subscribe, from the beginning where nothing is committed. Commits happen only when asked for.
+
+        With `hand_over` the member also commits what was polled before it gives partitions away.
+        """
         raise Unsupported("it has no consumer groups")
 
     def poll(self, count: int, seconds: float) -> list[Incoming]:
@@ -129,6 +132,12 @@ class Client:
 
     def leave(self) -> None:
         raise Unsupported("it has no consumer groups")
+
+    # Streams
+
+    def stream(self, source: str, target: str, checkpoint: str) -> None:
+        """Copy what the source has gained since the last run, in capitals, and stop. `checkpoint` is a folder."""
+        raise Unsupported("it has no streaming queries")
 
     # Topics
 

@@ -38,6 +38,10 @@ class Grid:
     def enter(self, client: str, scenario: str, cell: Cell) -> None:
         self._cells[client, scenario] = cell
 
+    def is_complete(self, columns: Sequence[Column]) -> bool:
+        """Whether the run has been through all of it: then the page may be written."""
+        return len(self._cells) == len(columns) * len(self._scenarios)
+
     def render(self, columns: Sequence[Column], facts: Mapping[str, str]) -> str:
         notes: dict[str, int] = {}
         rows = [self._row(columns, scenario, notes) for scenario in self._scenarios]

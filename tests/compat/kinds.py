@@ -1,7 +1,5 @@
 """The clients that are tried: what they are called, how each is started, and whether it can be started here."""
 
-import importlib
-import importlib.util
 import shutil
 import subprocess
 import sys
@@ -9,7 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-JAVA_FOLDER = Path(__file__).parent / "java"
+ROOT = Path(__file__).resolve().parent.parent.parent
+SPARK_FOLDER = ROOT / "build" / "compat" / "spark"
+SPARK_PYTHON = SPARK_FOLDER / "bin" / "python"
+JAVA_FOLDER = Path(__file__).resolve().parent / "java"
 JAVA_JAR = JAVA_FOLDER / "target" / "compat.jar"
 
 
@@ -25,14 +26,12 @@ class ClientKind(NamedTuple):
     version: Callable[[], str]
 
 
-def _python(name: str, title: str, module: str, *, always: bool = True, missing: Callable[[], str | None]) -> ClientKind:
+def _python(
+    name: str, title: str, module: str, missing: Callable[[], str | None], *, always: bool = True, python: str = sys.executable
+) -> ClientKind:
+    command = [python, "-m", "tests.compat.serve_client", module]
     return ClientKind(
-        name,
-        title,
-        always,
-        lambda bootstrap: [sys.executable, "-m", "tests.compat.serve_client", module, bootstrap],
-        missing,
-        lambda: importlib.import_module(f"tests.compat.clients.{module}").Adapter.version(),
+        name, title, always, lambda bootstrap: [*command, bootstrap], missing, lambda: _output([*command, "version"])
     )
 
 
@@ -49,27 +48,25 @@ def _no_java() -> str | None:
 
 
 def _no_spark() -> str | None:
-    if importlib.util.find_spec("pyspark") is None:
-        return "pyspark is not installed (`make compat` does)"
-    return None if shutil.which("java") else "Spark needs Java"
+    return None if SPARK_PYTHON.exists() and shutil.which("java") else "Spark or Java is not installed (`make compat` does)"
 
 
-def _java_version() -> str:
-    return subprocess.run(["java", "-jar", str(JAVA_JAR), "version"], capture_output=True, text=True, check=True).stdout.strip()
+def _output(command: list[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout.strip()
 
 
 KINDS = (
-    _python("confluent-kafka", "confluent-kafka", "confluent", missing=_nothing_missing),
-    _python("kafka-python", "kafka-python", "kafka_python", missing=_nothing_missing),
-    _python("aiokafka", "aiokafka", "aiokafka", missing=_nothing_missing),
-    _python("kcat", "kcat", "kcat", missing=_no_kcat),
+    _python("confluent-kafka", "confluent-kafka", "confluent", _nothing_missing),
+    _python("kafka-python", "kafka-python", "kafka_python", _nothing_missing),
+    _python("aiokafka", "aiokafka", "aiokafka", _nothing_missing),
+    _python("kcat", "kcat", "kcat", _no_kcat),
     ClientKind(
         "java",
         "Java (kafka-clients)",
         False,
         lambda bootstrap: ["java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-jar", str(JAVA_JAR), "serve", bootstrap],
         _no_java,
-        _java_version,
+        lambda: _output(["java", "-jar", str(JAVA_JAR), "version"]),
     ),
-    _python("spark", 'Spark\'s `format("kafka")`', "spark", always=False, missing=_no_spark),
+    _python("spark", 'Spark\'s `format("kafka")`', "spark", _no_spark, always=False, python=str(SPARK_PYTHON)),
 )

@@ -10,6 +10,7 @@ import subprocess
 import threading
 import typing
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -70,15 +71,17 @@ class ClientProcess:
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
-            pipe.close()
+            with suppress(BrokenPipeError):
+                pipe.close()
 
     def _ask(self, verb: str, args: dict[str, Any]) -> Answer:
         asking, answering = self._process.stdin, self._process.stdout
         assert asking is not None
         assert answering is not None
         with self._one_call:
-            asking.write(msgspec.json.encode({"verb": verb, "args": args}) + b"\n")
-            asking.flush()
+            with suppress(BrokenPipeError):
+                asking.write(msgspec.json.encode({"verb": verb, "args": args}) + b"\n")
+                asking.flush()
             line = answering.readline()
         if not line:
             raise AssertionError(f"the client died in {verb}: {self._log.read_text()[-2000:]}")

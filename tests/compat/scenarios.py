@@ -5,6 +5,7 @@ A scenario prepares its topic by the referee, a client that is known to work, so
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from tests.compat.contract import ILLEGAL_GENERATION, MISSING, Bounds, Client, Codec, Incoming, Outgoing, Refused, Start
@@ -337,43 +338,42 @@ def two_members(stage: Stage) -> None:
     one.leave()
 
 
-def committed(member: ClientProcess) -> bool:
-    """Not if the group has moved on since the poll; then the records come again."""
-    try:
-        member.commit()
-    except Refused as refused:
-        assert refused.code in (UNKNOWN_MEMBER, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS), refused
-        return False
-    return True
-
-
 def crowd(stage: Stage) -> None:
-    """Members come and go while records are produced. What a member has committed, no other member may commit again."""
-    stage.create(PARTITIONS * 3)
+    """Members come and go while records are produced, and commit before they give partitions away: each record comes once."""
+    partitions, records = PARTITIONS * 3, 1_200
+    stage.create(partitions)
     read: list[tuple[int, int]] = []
-    total = 1_200
 
-    def member(number: int) -> None:
+    def member(number: int) -> int:
         client = stage.another()
-        client.join(group=stage.group, topic=stage.topic)
-        for round_ in range(1_000):
-            if len(read) >= total or (number % 2 and round_ == 15):
-                break
-            records = client.poll(count=20, seconds=0.1)
-            if records and committed(client):
-                read.extend((each.partition, each.offset) for each in records)
+        client.join(group=stage.group, topic=stage.topic, hand_over=True)
+        before = len(read)
+        while len(read) < records and not (number % 2 and len(read) > before + 100):
+            read.extend((each.partition, each.offset) for each in client.poll(count=20, seconds=0.1))
         client.leave()
         client.kill()
+        return number
 
     with ThreadPoolExecutor(stage.members) as pool:
         playing = [pool.submit(member, number) for number in range(stage.members)]
-        for _ in range(total // 60):
-            stage.referee.produce(stage.topic, [Outgoing(value=b"x", partition=each % (PARTITIONS * 3)) for each in range(60)])
+        for _ in range(records // 60):
+            stage.referee.produce(stage.topic, [Outgoing(value=b"x", partition=each % partitions) for each in range(60)])
         for each in playing:
             each.result(90)
-    assert sorted(read) == sorted(
-        (partition, offset) for partition in range(PARTITIONS * 3) for offset in range(total // (PARTITIONS * 3))
-    )
+    expected = [(partition, offset) for partition in range(partitions) for offset in range(records // partitions)]
+    assert sorted(read) == expected
+
+
+def stream(stage: Stage) -> None:
+    stage.create()
+    target = f"{stage.topic}.copy"
+    stage.referee.create_topic(target, 1, {})
+    with TemporaryDirectory() as checkpoint:
+        for values_ in (["a", "b", "c"], ["d", "e"]):
+            stage.fill(*values_)
+            stage.client.stream(source=stage.topic, target=target, checkpoint=checkpoint)
+    assert values(stage.referee.read(target, 0, BEGINNING, 5)) == ["A", "B", "C", "D", "E"]
+    assert stage.referee.bounds(target, 0).latest == 5
 
 
 def topics(stage: Stage) -> None:
@@ -539,6 +539,7 @@ SCENARIOS = (
     Scenario("fenced", "A member that comes back too late can not commit", "OffsetCommit", fenced),
     Scenario("back-to-a-time", "A group moved back to a time", "ListOffsets, OffsetCommit", back_to_a_time),
     Scenario("recreated", "A topic re-created under a running consumer", "Metadata, Fetch, ListOffsets", recreated),
+    Scenario("stream", "A streaming query goes on from its checkpoint", "ListOffsets, Fetch, Produce", stream),
     Scenario("list-topics", "List topics and their partitions", "Metadata", list_topics),
     Scenario("topics", "Create and delete topics", "CreateTopics, DeleteTopics", topics),
     Scenario("add-partitions", "Add partitions", "CreatePartitions", add_partitions),

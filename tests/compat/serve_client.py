@@ -1,4 +1,7 @@
-"""Answers calls on standard input by an adapter written in Python: `python -m tests.compat.serve_client MODULE BOOTSTRAP`."""
+"""Answers calls on standard input by an adapter written in Python: `python -m tests.compat.serve_client MODULE BOOTSTRAP`.
+
+With `version` for the address it only says which version the client has.
+"""
 
 import importlib
 import os
@@ -14,10 +17,14 @@ from tests.compat.process import Answer, Call
 
 def main() -> None:
     module, bootstrap = sys.argv[1:]
-    adapter: Client = importlib.import_module(f"tests.compat.clients.{module}").Adapter(bootstrap)
+    kind: type[Client] = importlib.import_module(f"tests.compat.clients.{module}").Adapter
+    if bootstrap == "version":
+        print(kind.version())
+        return
     answers = os.fdopen(os.dup(1), "wb")
     # What a client prints must not end up between the answers.
     os.dup2(2, 1)
+    adapter = kind(bootstrap)
     for line in sys.stdin.buffer:
         answers.write(msgspec.json.encode(_answer(adapter, msgspec.json.decode(line, type=Call))) + b"\n")
         answers.flush()

@@ -88,12 +88,16 @@ class Offsets:
     def committed(self, group: str, topic: str, partition: int) -> CommittedOffset | None:
         """What the group has committed; `None` if nothing yet."""
         live = self._topics.get(topic)
-        value = self._store.get(keys.offset_key(live.partition(partition), group))
+        at = live.partition(partition)
+        # A name that no group has may be one that no key can hold.
+        value = self._store.get(keys.offset_key(at, group)) if group in self._names else None
         return None if value is None else _decode(live, partition, value)
 
     def committed_by(self, group: str) -> list[CommittedOffset]:
         """All offsets of a group, by topic and partition."""
-        found = []
+        found: list[CommittedOffset] = []
+        if group not in self._names:
+            return found
         for live in self._topics:
             prefix = keys.offsets_of_group(live.topic.id, group)
             for key, value in self._store.range(prefix):

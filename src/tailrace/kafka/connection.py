@@ -17,11 +17,17 @@ from tailrace.kafka.dispatch import Client, Dispatcher, Pending, Reply
 from tailrace.kafka.traffic import Traffic
 from tailrace.model.changes import Buffer
 from tailrace.model.errors import TailraceError
-from tailrace.model.limits import KIB, Limits
+from tailrace.model.limits import KIB, MIB, Limits
 
 _log = logging.getLogger(__name__)
 
 SCRATCH_BYTES = 64 * KIB
+_SMALL_BYTES = 16 * KIB
+"""Requests that are taken however much is held already, so that large ones of some do not silence the others."""
+_FIRST_BYTES = 64 * KIB
+_SECOND_BYTES = MIB
+_PRESSED_SECONDS = 5
+"""How long a client may take to send a request while memory is short."""
 _SIZE = Struct(">i")
 _LEAST_FRAME_BYTES = 8
 
@@ -65,6 +71,10 @@ class Connection(asyncio.BufferedProtocol):
         self._frame: bytearray | None = None
         """The request that is being received."""
         self._filled = 0
+        self._frame_bytes = 0
+        """What it will have in the end."""
+        self._room = 0
+        """What it may have by now."""
         self._rest: bytes | bytearray = b""
         """What was received and could not be dealt with yet."""
         self._queue: deque[bytearray] = deque()
@@ -104,9 +114,13 @@ class Connection(asyncio.BufferedProtocol):
         self._shared.lobby.closed(self)
 
     def get_buffer(self, sizehint: int) -> Buffer:
-        if self._frame is not None:
-            return memoryview(self._frame)[self._filled :]
-        return self._shared.scratch
+        frame = self._frame
+        if frame is None:
+            return self._shared.scratch
+        if len(frame) < self._room:
+            # Here and not when room was made, because the event loop still holds the buffer then.
+            frame.extend(bytes(self._room - len(frame)))
+        return memoryview(frame)[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
         self._shared.traffic.bytes_in += nbytes
@@ -123,10 +137,12 @@ class Connection(asyncio.BufferedProtocol):
             self._work()
             return
         self._filled += nbytes
-        if self._filled == len(frame):
+        if self._filled == self._frame_bytes:
             self._frame = None
             self._queue.append(frame)
             self._work()
+        elif self._filled == self._room:
+            self._watch_reading()
 
     def pause_writing(self) -> None:
         self._can_write = False
@@ -140,8 +156,10 @@ class Connection(asyncio.BufferedProtocol):
     def inspect(self, now: float) -> None:
         """End the connection if it has been silent, slow or deaf for too long."""
         limits = self._limits
-        if self._frame is not None and self._is_reading and now - self._frame_began_at > limits.request_seconds:
-            self._end("half_frame", f"{self.client.host} did not finish a request within {limits.request_seconds} s")
+        is_pressed = self._shared.traffic.held_bytes > limits.held_request_bytes // 2
+        patience = min(_PRESSED_SECONDS, limits.request_seconds) if is_pressed else limits.request_seconds
+        if self._frame is not None and now - self._frame_began_at > patience:
+            self._end("half_frame", f"{self.client.host} did not finish a request within {patience} s")
         elif not self._can_write and now - self._write_paused_at > limits.unsent_seconds:
             self._end("slow_reader", f"{self.client.host} did not take its answers for {limits.unsent_seconds} s", now=True)
         elif not self._slots and not self._queue and now - self._last_byte_at > limits.idle_connection_seconds:
@@ -173,17 +191,21 @@ class Connection(asyncio.BufferedProtocol):
             if self._is_full(size):
                 break
             self._is_first = False
-            self._hold(size)
             at += _SIZE.size
             have = end - at
             if have < size:
-                frame = bytearray(size)
+                room = _room_for(size, have)
+                self._hold(room)
+                frame = bytearray(room)
                 frame[:have] = data[at:]
                 self._frame = frame
                 self._filled = have
+                self._frame_bytes = size
+                self._room = room
                 self._frame_began_at = self._loop.time()
                 at = end
                 break
+            self._hold(size)
             self._queue.append(bytearray(data[at : at + size]))
             at += size
         if at < end:
@@ -208,11 +230,26 @@ class Connection(asyncio.BufferedProtocol):
             in_flight = len(self._queue) + len(self._slots)
             if in_flight >= limits.pipelined_requests or self._held_bytes + size > limits.pipelined_bytes:
                 return True
+        return size > _SMALL_BYTES and not self._has_room_for(size)
+
+    def _has_room_for(self, more: int) -> bool:
+        """Whether all connections together may hold so much more."""
         held = self._shared.traffic.held_bytes
-        if held > 0 and held + size > limits.held_request_bytes:
+        if held > 0 and held + more > self._limits.held_request_bytes:
             self._shared.lobby.wait_for_room(self)
+            return False
+        return True
+
+    def _can_receive(self) -> bool:
+        """Whether the request that is being received can go on. A large one gets its room by and by, as its bytes come."""
+        if self._filled < self._room:
             return True
-        return False
+        room = _room_for(self._frame_bytes, self._filled)
+        if not self._has_room_for(room - self._room):
+            return False
+        self._hold(room - self._room)
+        self._room = room
+        return True
 
     def _hold(self, size: int) -> None:
         self._held_bytes += size
@@ -311,8 +348,10 @@ class Connection(asyncio.BufferedProtocol):
         """Read while there is room for what may come."""
         if self._transport.is_closing():
             return
-        receiving = self._frame is not None
-        wanted = receiving or (self._can_write and not self._is_closing and not self._has_backlog() and not self._is_full())
+        if self._frame is not None:
+            wanted = self._can_receive()
+        else:
+            wanted = self._can_write and not self._is_closing and not self._has_backlog() and not self._is_full()
         if wanted != self._is_reading:
             self._is_reading = wanted
             if wanted:
@@ -338,6 +377,13 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
         else:
             self._transport.close()
+
+
+def _room_for(size: int, have: int) -> int:
+    """How much of a request to make room for when so much of it is there. Whoever announces a lot must send it first."""
+    if have < _FIRST_BYTES // 2:
+        return min(size, _FIRST_BYTES)
+    return min(size, max(_SECOND_BYTES, 2 * have))
 
 
 class _Slot:

@@ -41,6 +41,7 @@ def frames(folder: Path, from_cursor: int = 0) -> Iterator[DumpedFrame]:
     """Every frame in order, beginning with the one that holds `from_cursor`."""
     if not (folder / LOG_FOLDER).is_dir():
         raise TailraceError(f"{folder} is not a data folder: it has no {LOG_FOLDER!r} in it")
+    has_begun = not from_cursor
     for path, base, generation in SegmentFolder(folder / LOG_FOLDER, 1).list_files():
         with mapped(path) as data:
             try:
@@ -57,7 +58,8 @@ def frames(folder: Path, from_cursor: int = 0) -> Iterator[DumpedFrame]:
                     later = next(frames_behind(data, at, base), None)
                     at = later.position - base if later else len(data)
                     continue
-                if frame.end_cursor >= from_cursor:
+                has_begun = has_begun or frame.end_cursor > from_cursor
+                if has_begun:
                     yield _dumped(path.name, frame, data, base)
                 at += frame.size
 

@@ -7,8 +7,8 @@ places. `log.opening` builds it.
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Protocol
 
@@ -189,12 +189,12 @@ class Log:
 
     def checkpoint(self) -> None:
         """Save the catalog, so that a start reads only what comes after."""
-        with self._maintenance_lock:
+        with self._upkeep():
             self._checkpoint()
 
     def clean(self) -> None:
         """One pass of the cleaner: give back the room of what is no longer needed."""
-        with self._maintenance_lock:
+        with self._upkeep():
             active = self._catalog.active
             with self._write_lock:
                 size = self._writer.position - active.base
@@ -300,6 +300,17 @@ class Log:
         self._stats.checkpoint_seconds.observe(self._clock.monotonic() - started)
         self._checkpoint_done.set()
 
+    @contextmanager
+    def _upkeep(self) -> Iterator[None]:
+        """One at a time. Where it fails for another reason than want of room, the log must not go on."""
+        with self._maintenance_lock:
+            try:
+                yield
+            except BaseException as error:
+                if not is_no_room(error):
+                    self._on_failure(error)
+                raise
+
     def _maintain(self) -> None:
         next_clean = self._clock.monotonic() + self._options.clean_interval_seconds
         while True:
@@ -315,9 +326,8 @@ class Log:
                     self.clean()
                     next_clean = self._clock.monotonic() + self._options.clean_interval_seconds
                 self._no_room = None
-            except BaseException as error:  # noqa: BLE001  the top of the thread: the log must not go on without upkeep
+            except BaseException as error:  # noqa: BLE001  the top of the thread; `_upkeep` has told of the failure
                 if not is_no_room(error):
-                    self._on_failure(error)
                     return
                 self._no_room = StorageFullError(f"{error}. Until there is room, nothing more can be taken")
                 _logger.warning("no room to save the index or to clean up, trying again soon: %s", error)

@@ -12,7 +12,7 @@ from itertools import islice
 
 from tailrace.log.state import STATE, StateDb, after_prefix
 from tailrace.model.changes import Changes
-from tailrace.model.errors import StorageFailedError, StorageFullError
+from tailrace.model.errors import StorageFullError
 
 
 class SettledState:
@@ -29,6 +29,9 @@ class SettledState:
         """These changes are in the log but not durable: show their keys, keep them out of RocksDB."""
         with self._lock:
             for change in changes:
+                for prefix in change.drop_prefixes:
+                    self._held.update(dict.fromkeys(key[1:] for key, _ in self._db.items(STATE + prefix)))
+                    self._held.update(dict.fromkeys(self._above(prefix, b"")))
                 self._held.update(change.puts)
 
     @contextmanager
@@ -54,9 +57,7 @@ class SettledState:
                 with self.releasing():
                     pass
             self._write(changes)
-        except StorageFullError as error:
-            if any(change.drop_prefixes for change in changes):
-                raise StorageFailedError(str(error)) from error
+        except StorageFullError:
             self.hold(changes)
 
     def _write(self, changes: Iterable[Changes]) -> None:
@@ -81,10 +82,14 @@ class SettledState:
 
     def range(self, prefix: bytes, start: bytes, limit: int | None) -> list[tuple[bytes, bytes]]:
         with self._lock:
-            above = {**self._releasing, **self._held}
-        above = {key: value for key, value in above.items() if key.startswith(prefix) and key >= prefix + start}
+            above = self._above(prefix, start)
         stored = ((key[1:], value) for key, value in self._db.items(STATE + prefix, start))
         if not above:
             return list(islice(stored, limit))
         merged: dict[bytes, bytes | None] = {**dict(stored), **above}
         return [(key, value) for key, value in sorted(merged.items()) if value is not None][:limit]
+
+    def _above(self, prefix: bytes, start: bytes) -> dict[bytes, bytes | None]:
+        """What is not in RocksDB yet."""
+        held = {**self._releasing, **self._held}
+        return {key: value for key, value in held.items() if key.startswith(prefix) and key >= prefix + start}

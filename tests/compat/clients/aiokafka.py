@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import aiokafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import BrokerResponseError, KafkaError, for_code
@@ -71,10 +72,9 @@ class Adapter(Client):
 
         return self._run(look_up())
 
-    def join(self, group: str, topic: str, session_ms: int = 10_000) -> None:
+    def join(self, group: str, topic: str, session_ms: int = 10_000, hand_over: bool = False) -> None:
         async def join() -> None:
             self._member = AIOKafkaConsumer(
-                topic,
                 bootstrap_servers=self.bootstrap,
                 group_id=group,
                 session_timeout_ms=session_ms,
@@ -83,6 +83,7 @@ class Adapter(Client):
                 enable_auto_commit=False,
                 metadata_max_age_ms=1_000,
             )
+            self._member.subscribe([topic], listener=_HandOver(self._member) if hand_over else None)
             await self._member.start()
 
         self._run(join())
@@ -203,6 +204,18 @@ class Adapter(Client):
             isolation_level="read_committed" if committed_only else "read_uncommitted",
         ) as consumer:
             yield consumer
+
+
+class _HandOver(ConsumerRebalanceListener):
+    def __init__(self, consumer: AIOKafkaConsumer) -> None:
+        self._consumer = consumer
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        if revoked:
+            await self._consumer.commit()
+
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        pass
 
 
 async def _seek(consumer: AIOKafkaConsumer, where: TopicPartition, start: Start) -> None:

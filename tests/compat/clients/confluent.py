@@ -92,7 +92,7 @@ class Adapter(Client):
         consumer.close()
         return found.offset if found.offset >= 0 else MISSING
 
-    def join(self, group: str, topic: str, session_ms: int = 10_000) -> None:
+    def join(self, group: str, topic: str, session_ms: int = 10_000, hand_over: bool = False) -> None:
         self._member = Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
@@ -104,7 +104,10 @@ class Adapter(Client):
                 "topic.metadata.refresh.interval.ms": 1_000,
             }
         )
-        self._member.subscribe([topic])
+        if hand_over:
+            self._member.subscribe([topic], on_revoke=_commit_reached)
+        else:
+            self._member.subscribe([topic])
 
     def poll(self, count: int, seconds: float) -> list[Incoming]:
         return _poll(self._member, count, seconds)
@@ -186,7 +189,7 @@ class Adapter(Client):
         _send(self._transactional, topic, records)
 
     def send_offsets(self) -> None:
-        reached = [each for each in self._member.position(self._member.assignment()) if each.offset >= 0]
+        reached = _reached(self._member, self._member.assignment())
         self._transactional.send_offsets_to_transaction(reached, self._member.consumer_group_metadata(), SECONDS)
 
     def end(self, commit: bool) -> None:
@@ -213,6 +216,15 @@ class Adapter(Client):
             (found,) = consumer.offsets_for_times([TopicPartition(topic, partition, start.value)], SECONDS)
             return found.offset
         return {"beginning": confluent_kafka.OFFSET_BEGINNING, "end": confluent_kafka.OFFSET_END}.get(start.at, start.value)
+
+
+def _reached(consumer: Consumer, partitions: list[TopicPartition]) -> list[TopicPartition]:
+    return [each for each in consumer.position(partitions) if each.offset >= 0]
+
+
+def _commit_reached(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    if reached := _reached(consumer, partitions):
+        consumer.commit(offsets=reached, asynchronous=False)
 
 
 def _send(producer: Producer, topic: str, records: Iterable[Outgoing]) -> None:

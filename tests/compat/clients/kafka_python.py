@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Any
 
 import kafka
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition, errors
+from kafka import AsyncConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition, errors
 from kafka.admin import ConfigFilterType, ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.errors import CommitFailedError, KafkaError
 from kafka.structs import OffsetAndMetadata
@@ -72,9 +72,8 @@ class Adapter(Client):
         consumer.close()
         return MISSING if found is None else found.offset
 
-    def join(self, group: str, topic: str, session_ms: int = 10_000) -> None:
+    def join(self, group: str, topic: str, session_ms: int = 10_000, hand_over: bool = False) -> None:
         self._member = KafkaConsumer(
-            topic,
             bootstrap_servers=self.bootstrap,
             group_id=group,
             session_timeout_ms=session_ms,
@@ -84,6 +83,7 @@ class Adapter(Client):
             enable_auto_commit=False,
             metadata_max_age_ms=1_000,
         )
+        self._member.subscribe([topic], listener=_HandOver(self._member) if hand_over else None)
 
     def poll(self, count: int, seconds: float) -> list[Incoming]:
         return _poll(self._member, count, seconds)
@@ -217,6 +217,18 @@ class Adapter(Client):
             consumer.seek(where, start.value)
         else:
             consumer.seek(where, consumer.offsets_for_times({where: start.value})[where].offset)
+
+
+class _HandOver(AsyncConsumerRebalanceListener):
+    def __init__(self, consumer: KafkaConsumer) -> None:
+        self._consumer = consumer
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        if revoked:
+            await self._consumer.commit_async()
+
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        pass
 
 
 def _send(producer: KafkaProducer, topic: str, records: list[Outgoing]) -> None:

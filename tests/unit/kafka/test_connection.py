@@ -244,6 +244,53 @@ async def test_only_so_many_bytes_of_all_connections_are_held() -> None:
             assert await side.correlation_id() == 0
 
 
+@on_loop
+async def test_a_request_of_many_megabytes_arrives_whole() -> None:
+    async with served() as server:
+        side = await server.connect()
+        await side.send(sends(2, records=7_000_000))
+        await until(lambda: len(server.handlers.waiting) == 2)
+        assert server.traffic.held_bytes > 14_000_000
+        for done in server.handlers.waiting:
+            done.set_result(None)
+        assert [await side.correlation_id() for _ in range(2)] == [0, 1]
+
+
+@on_loop
+async def test_memory_is_given_to_bytes_that_came_not_to_those_that_were_announced() -> None:
+    async with served() as server:
+        sides = [await server.connect() for _ in range(20)]
+        for side in sides:
+            await side.send(SIZE.pack(16_000_000) + bytes(100))
+        await until(lambda: server.traffic.bytes_in == 20 * 104)
+        assert server.traffic.held_bytes < 20 * 100_000
+
+
+@on_loop
+async def test_small_requests_pass_while_large_ones_hold_all_the_memory_there_is() -> None:
+    async with served(held_request_bytes=500_000) as server:
+        large, small = await server.connect(), await server.connect()
+        await large.send(sends(1, records=499_000))
+        await until(lambda: len(server.handlers.waiting) == 1)
+        await small.send(BEAT)
+        assert await small.correlation_id() == 7
+        server.handlers.waiting[0].set_result(None)
+
+
+@on_loop
+async def test_half_requests_are_given_up_sooner_when_memory_is_short() -> None:
+    async with served(held_request_bytes=100_000, request_seconds=600) as server:
+        side = await server.connect()
+        await side.send(SIZE.pack(90_000) + bytes(60_000))
+        await until(lambda: server.traffic.held_bytes == 90_000)
+        (connection,) = server.listener._connections
+        now = asyncio.get_running_loop().time()
+        connection.inspect(now + 4)
+        assert server.traffic.closed == {}
+        connection.inspect(now + 6)
+        assert server.traffic.closed == {"half_frame": 1}
+
+
 @pytest.mark.parametrize(
     ("data", "reason", "words"),
     [

@@ -279,6 +279,29 @@ async def test_topics_by_an_unknown_id_are_refused_one_by_one() -> None:
 
 
 @on_loop
+async def test_names_that_no_group_can_have_are_refused_or_found_empty() -> None:
+    async with running_asker() as asker:
+        await asker.broker.topics.create("t", 1)
+        for name in ("", "g" * 70_000):
+            topics = (OffsetFetchRequestTopics(name="t", partition_indexes=(0,)),)
+            groups = (
+                OffsetFetchRequestGroup(group_id=name, topics=topics),
+                OffsetFetchRequestGroup(group_id=name, topics=None),
+            )
+            some, everything = (await asker.ask(offset_fetch.API, OffsetFetchRequest(groups=groups), 9)).groups
+            assert some.topics[0].partitions[0].committed_offset == -1
+            assert everything.topics == ()
+            deleted = await asker.ask(delete_groups.API, DeleteGroupsRequest(groups_names=(name,)))
+            assert deleted.results[0].error_code == 69
+            commit = OffsetCommitRequestTopic(name="t", partitions=(OffsetCommitRequestPartition(),))
+            refused = await asker.ask(offset_commit.API, OffsetCommitRequest(group_id=name, topics=(commit,)), 9)
+            assert refused.topics[0].partitions[0].error_code == 24
+            joined = await asker.ask(join_group.API, JoinGroupRequest(group_id=name))
+            assert joined.error_code == 24
+        assert asker.traffic.handler_faults == 0
+
+
+@on_loop
 async def test_offsets_of_a_topic_that_is_read_are_not_deleted() -> None:
     clock = ManualClock()
     async with running_asker(clock=clock) as asker:

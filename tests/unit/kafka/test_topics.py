@@ -100,6 +100,14 @@ async def test_a_topic_is_found_by_name_by_alias_and_by_id() -> None:
         assert (await find(asker, name=None, topic_id=uuid4())).error_code == 100
 
 
+@pytest.mark.parametrize("version", [10, 11, 12, 13])
+@on_loop
+async def test_an_unknown_id_is_answered_also_in_versions_whose_answers_must_have_a_name(version: int) -> None:
+    async with running_asker() as asker:
+        topic = await find(asker, version, name=None, topic_id=uuid4())
+        assert (topic.error_code, topic.name) == (100, None if version >= 12 else "")
+
+
 @on_loop
 async def test_no_topics_and_all_topics_are_said_differently_from_version_1_on() -> None:
     async with running_asker() as asker:

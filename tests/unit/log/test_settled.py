@@ -54,3 +54,14 @@ def test_later_changes_go_behind_what_is_held(db: StateDb) -> None:
     settled.hold([Changes(puts=[(b"a", b"1")])])
     settled.apply([Changes(puts=[(b"a", b"2")])])
     assert settled.get(b"a") == db.get(STATE + b"a") == b"2"
+
+
+def test_a_dropped_prefix_can_be_held_too(db: StateDb) -> None:
+    settled = SettledState(db)
+    settled.apply([Changes(puts=[(b"a/1", b"1"), (b"b", b"1")])])
+    settled.hold([Changes(puts=[(b"a/2", b"2")])])
+    settled.hold([Changes(drop_prefixes=[b"a/"], puts=[(b"a/3", b"3")])])
+    assert settled.range(b"", b"", None) == [(b"a/3", b"3"), (b"b", b"1")]
+    with settled.releasing():
+        pass
+    assert [key for key, _ in db.items(STATE)] == [STATE + b"a/3", STATE + b"b"]

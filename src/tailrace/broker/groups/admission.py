@@ -41,7 +41,7 @@ class Admission:
                 " group a common partition.assignment.strategy"
             )
         replaced = 0 if besides is None else besides.held_bytes
-        self.check_bytes(bytes_of(request.protocols) - replaced)
+        self.check_bytes(asked_bytes(request) - replaced)
 
     def check_bytes(self, more: int) -> None:
         size = self._members.held_bytes + more
@@ -65,6 +65,12 @@ class Admission:
         asked = request.rebalance_timeout_ms
         patience = request.session_timeout_ms if asked <= 0 else min(asked, self._limits.rebalance_timeout_ms)
         return request._replace(rebalance_timeout_ms=patience)
+
+
+def asked_bytes(request: JoinRequest) -> int:
+    """What the group would have to keep of it."""
+    names = len(request.instance_id or "") + len(request.client_id) + len(request.protocol_type)
+    return names + bytes_of(request.protocols)
 
 
 def wants_the_same(before: Member, request: JoinRequest, protocol_type: str, protocol: str) -> bool:

@@ -14,6 +14,7 @@ import msgspec
 
 from tailrace.broker import keys
 from tailrace.broker.commit import Change, Committer
+from tailrace.broker.groups.admission import asked_bytes
 from tailrace.broker.groups.deadlines import Deadlines
 from tailrace.broker.groups.effects import Effect, Reply, Save
 from tailrace.broker.groups.group import Group
@@ -52,6 +53,8 @@ from tailrace.model.offset import OffsetCommit
 from tailrace.store.contract import Store
 
 _log = logging.getLogger(__name__)
+
+_NAME_IN_ID = 64
 
 
 class GroupCoordinator:
@@ -265,7 +268,9 @@ class GroupCoordinator:
         return group
 
     def _new_member_id(self, request: JoinRequest) -> str:
-        return f"{request.instance_id or request.client_id}-{self._new_uuid()}"
+        # The name is for people; what makes the id unique comes after it.
+        name = request.instance_id or request.client_id
+        return f"{name[:_NAME_IN_ID]}-{self._new_uuid()}"
 
     async def _delete(self, name: str, check: Callable[[], None]) -> None:
         def may_go() -> None:
@@ -334,7 +339,7 @@ class GroupCoordinator:
 
     def _check_bytes(self, request: JoinRequest) -> None:
         held = sum(self._held_bytes.values())
-        asked = sum(len(protocol.metadata) for protocol in request.protocols)
+        asked = asked_bytes(request)
         if held + asked > self._limits.groups_state_bytes:
             raise LimitExceededError(
                 f"the members of all groups hold {held} bytes and {asked} more would be over groups_state_bytes"

@@ -30,6 +30,7 @@ from tailrace.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 
+_NULL_NAMES_SINCE = 12
 _MOST_PARTITIONS = 2_000
 """Of one answer to DescribeTopicPartitions, as in Kafka."""
 
@@ -54,7 +55,7 @@ class MetadataHandlers:
             topics = [_described(live, live.topic.name) for live in self._topics]
         else:
             may_create = request.allow_auto_topic_creation and self._settings.auto_create_topics
-            topics = [await self._find(wanted, may_create) for wanted in request.topics]
+            topics = [await self._find(wanted, may_create, call.version) for wanted in request.topics]
         return MetadataResponse(
             brokers=(MetadataResponseBroker(node_id=NODE_ID, host=host, port=port),),
             cluster_id=self._cluster.cluster_id,
@@ -62,7 +63,7 @@ class MetadataHandlers:
             topics=tuple(topics),
         )
 
-    async def _find(self, wanted: MetadataRequestTopic, may_create: bool) -> MetadataResponseTopic:
+    async def _find(self, wanted: MetadataRequestTopic, may_create: bool, version: int) -> MetadataResponseTopic:
         name = wanted.name
         try:
             if name is None:
@@ -78,7 +79,8 @@ class MetadataHandlers:
                 found = self._topics.get(name)
             return _described(found, name)
         except TailraceError as error:
-            return MetadataResponseTopic(error_code=error.kafka_code, name=name, topic_id=wanted.topic_id)
+            known_name = "" if name is None and version < _NULL_NAMES_SINCE else name
+            return MetadataResponseTopic(error_code=error.kafka_code, name=known_name, topic_id=wanted.topic_id)
 
     def describe_partitions(self, call: Call, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
         limit = min(max(1, request.response_partition_limit), _MOST_PARTITIONS)

@@ -246,6 +246,8 @@ def test_ids_that_are_given_out_are_bounded_too() -> None:
 def test_what_members_say_is_bounded() -> None:
     it = GroupUnderTest(Limits(group_state_bytes=1_000))
     assert isinstance(it.answers[it.join(protocols=[("range", bytes(1_001))])], LimitExceededError)
+    assert isinstance(it.answers[it.join(instance="a" * 1_001)], LimitExceededError)
+    assert isinstance(it.answers[it.join(protocol_type="a" * 1_001)], LimitExceededError)
     (member,) = [it.join()]
     it.advance(DELAY_MS)
     assert isinstance(it.answers[it.sync(it.joined(member), m1=bytes(1_001))], LimitExceededError)

@@ -1,0 +1,59 @@
+"""Gets what `make compat` needs beyond the development environment, each by its ordinary package manager.
+
+kcat by apt-get, the Java client by Maven, Spark by pip into an environment of its own: it is large, and only tried here.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+from tests.compat.kinds import JAVA_FOLDER, JAVA_JAR, SPARK_FOLDER, SPARK_PYTHON
+
+SPARK = "4.2.0"
+"""The newest version whose Kafka connector is in Maven Central."""
+
+
+def main() -> None:
+    if shutil.which("kcat") is None:
+        _install("kcat")
+    if shutil.which("java") is None:
+        _install("default-jdk-headless")
+    if shutil.which("mvn") is None:
+        _install("maven")
+    if shutil.which("mvn") is not None and _is_outdated():
+        _run("mvn", "--quiet", "--batch-mode", "--file", str(JAVA_FOLDER / "pom.xml"), "package")
+    if not SPARK_PYTHON.exists():
+        venv.create(SPARK_FOLDER, with_pip=True, clear=True)
+    _run(str(SPARK_PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"pyspark=={SPARK}", "msgspec")
+
+
+def _is_outdated() -> bool:
+    sources = [JAVA_FOLDER / "pom.xml", *(path for path in (JAVA_FOLDER / "src").rglob("*") if path.is_file())]
+    return not JAVA_JAR.exists() or max(map(_modified, sources)) > _modified(JAVA_JAR)
+
+
+def _modified(path: Path) -> float:
+    return path.stat().st_mtime
+
+
+def _install(package: str) -> None:
+    """By apt-get, where there is one. A client that is still missing is shown as not tried."""
+    if shutil.which("apt-get") is None:
+        print(f"{package} is not installed, and there is no apt-get to install it", file=sys.stderr)
+        return
+    rights = [] if os.geteuid() == 0 else ["sudo"]
+    _run(*rights, "apt-get", "update", "--quiet=2")
+    _run(*rights, "apt-get", "install", "--quiet=2", "--yes", "--no-install-recommends", package)
+
+
+def _run(*command: str) -> None:
+    print("+", *command, file=sys.stderr)
+    if subprocess.run(command).returncode != 0:
+        print(f"{command[0]} failed; what it was for will be shown as not tried", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
