@@ -108,4 +108,4 @@ async def stable_offset(broker: Broker, partition: int = 0) -> int:
 
 
 def bounds(broker: Broker, partition: int = 0) -> Bounds:
-    return broker.positions._store.bounds(broker.topics.get(TOPIC).partition(partition))
+    return broker.positions.bounds(TOPIC, partition)
