@@ -490,8 +490,10 @@ def fenced_producer(stage: Stage) -> None:
 
 
 def exactly_once(stage: Stage) -> None:
-    """Read from one partition, write to another, and the offsets go with the output. The first try is aborted."""
-    stage.create(2)
+    """Read from one topic, write to another, and the offsets go with the output. The first try is aborted."""
+    stage.create()
+    output = f"{stage.topic}-output"
+    stage.referee.create_topic(output, 1, {})
     stage.fill(*"abc")
     for commit in (False, True):
         worker = stage.another()
@@ -500,12 +502,12 @@ def exactly_once(stage: Stage) -> None:
         worker.begin()
         taken = worker.poll(count=3, seconds=20)
         assert values(taken) == ["a", "b", "c"]
-        worker.send(topic=stage.topic, records=[Outgoing(value=each.upper().encode(), partition=1) for each in values(taken)])
+        worker.send(topic=output, records=[Outgoing(value=each.upper().encode(), partition=0) for each in values(taken)])
         worker.send_offsets()
         worker.end(commit=commit)
         assert stage.referee.group_offsets(stage.group, stage.topic)[:1] == ([(0, 3)] if commit else [])
         worker.leave()
-    read = stage.client.read(topic=stage.topic, partition=1, start=BEGINNING, count=3, committed_only=True)
+    read = stage.client.read(topic=output, partition=0, start=BEGINNING, count=3, committed_only=True)
     assert values(read) == ["A", "B", "C"]
 
 
