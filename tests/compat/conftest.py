@@ -6,16 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from tailrace import __version__
-from tailrace.wire.messages.api_versions import API, ApiVersionsRequest
-from tests.compat.clients.confluent import Adapter as Confluent
-from tests.compat.contract import Client
-from tests.compat.grid import Cell, Column, Grid
-from tests.compat.kinds import KINDS, ClientKind
-from tests.compat.process import ClientProcess
-from tests.compat.scenarios import SCENARIOS, Scenario
-from tests.support.kafka import RawClient
-from tests.support.server import ServerProcess
+# Before anything imports them, so that a failed assertion shows its values.
+pytest.register_assert_rewrite("tests.compat.scenarios")
+
+from tailrace import __version__  # noqa: E402
+from tailrace.wire.messages.api_versions import API, ApiVersionsRequest  # noqa: E402
+from tests.compat.clients.confluent import Adapter as Confluent  # noqa: E402
+from tests.compat.contract import Client  # noqa: E402
+from tests.compat.grid import Cell, Column, Grid  # noqa: E402
+from tests.compat.kinds import KINDS, ClientKind  # noqa: E402
+from tests.compat.process import ClientProcess  # noqa: E402
+from tests.compat.scenarios import SCENARIOS, Scenario  # noqa: E402
+from tests.support.kafka import RawClient  # noqa: E402
+from tests.support.server import ServerProcess  # noqa: E402
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "reference" / "kafka-clients.md"
 END_TXN = 26

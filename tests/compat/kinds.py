@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SPARK_FOLDER = ROOT / "build" / "compat" / "spark"
-SPARK_PYTHON = SPARK_FOLDER / "bin" / "python"
+SPARK_FOLDER = Path(__file__).resolve().parent / "spark"
+SPARK_JARS = SPARK_FOLDER / "target" / "dependency"
+SPARK_PYTHON = SPARK_FOLDER / "target" / "python" / "bin" / "python"
 JAVA_FOLDER = Path(__file__).resolve().parent / "java"
 JAVA_JAR = JAVA_FOLDER / "target" / "compat.jar"
 
@@ -48,7 +49,11 @@ def _no_java() -> str | None:
 
 
 def _no_spark() -> str | None:
-    return None if SPARK_PYTHON.exists() and shutil.which("java") else "Spark or Java is not installed (`make compat` does)"
+    return (
+        None
+        if SPARK_PYTHON.exists() and SPARK_JARS.exists() and shutil.which("java")
+        else "Spark or Java is not installed (`make compat` does)"
+    )
 
 
 def _output(command: list[str]) -> str:

@@ -10,10 +10,10 @@ import sys
 import venv
 from pathlib import Path
 
-from tests.compat.kinds import JAVA_FOLDER, JAVA_JAR, SPARK_FOLDER, SPARK_PYTHON
+from tests.compat.kinds import JAVA_FOLDER, JAVA_JAR, SPARK_FOLDER, SPARK_JARS, SPARK_PYTHON
 
-SPARK = "4.2.0"
-"""The newest version whose Kafka connector is in Maven Central."""
+SPARK = "4.0.0"
+"""Its Kafka connector comes from Maven Central in the same version."""
 
 
 def main() -> None:
@@ -24,10 +24,12 @@ def main() -> None:
     if shutil.which("mvn") is None:
         _install("maven")
     if shutil.which("mvn") is not None and _is_outdated():
-        _run("mvn", "--quiet", "--batch-mode", "--file", str(JAVA_FOLDER / "pom.xml"), "package")
+        _maven(JAVA_FOLDER, "package")
     if not SPARK_PYTHON.exists():
-        venv.create(SPARK_FOLDER, with_pip=True, clear=True)
+        venv.create(SPARK_PYTHON.parent.parent, with_pip=True, clear=True)
     _run(str(SPARK_PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"pyspark=={SPARK}", "msgspec")
+    if not SPARK_JARS.exists():
+        _maven(SPARK_FOLDER, f"-Dspark.version={SPARK}", "dependency:copy-dependencies")
 
 
 def _is_outdated() -> bool:
@@ -47,6 +49,10 @@ def _install(package: str) -> None:
     rights = [] if os.geteuid() == 0 else ["sudo"]
     _run(*rights, "apt-get", "update", "--quiet=2")
     _run(*rights, "apt-get", "install", "--quiet=2", "--yes", "--no-install-recommends", package)
+
+
+def _maven(folder: Path, *goals: str) -> None:
+    _run("mvn", "--quiet", "--batch-mode", "--file", str(folder / "pom.xml"), *goals)
 
 
 def _run(*command: str) -> None:

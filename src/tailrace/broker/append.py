@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from tailrace.broker.admission import CheckedBatch, check_batch_for
 from tailrace.broker.append_batches import AppendBatches
@@ -53,6 +54,7 @@ class Appender:
         if bundle is None:
             bundle = self._bundle = Bundle(self._intake)
             loop.call_soon(self._submit, bundle)
+            self._committer.let_first(partial(self._submit, bundle))
         if bundle.add(checked, answer):
             self._submit(bundle)
         return answer

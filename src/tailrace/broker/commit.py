@@ -100,6 +100,7 @@ class Committer:
         self._waiting_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._quiet: asyncio.Future[None] | None = None
+        self._ahead: Callable[[], None] | None = None
         self._closed = False
         self.in_flight = 0
         self.overloads = 0
@@ -123,6 +124,9 @@ class Committer:
 
     def submit(self, proposal: Proposal[T]) -> asyncio.Future[T]:
         """Start it. Whatever becomes of it, refusal included, is in the future."""
+        if self._ahead is not None:
+            ahead, self._ahead = self._ahead, None
+            ahead()
         proposal.committer = self
         future = proposal.future = self._loop.create_future()
         if self._closed:
@@ -130,6 +134,10 @@ class Committer:
         elif self._waiting or not self._attempt(proposal):
             self._wait_for_room(proposal)
         return future
+
+    def let_first(self, ahead: Callable[[], None]) -> None:
+        """Before anything else is submitted, call this: it submits what came earlier and is still being gathered."""
+        self._ahead = ahead
 
     def wake(self, proposal: Proposal[Any]) -> None:
         """Called by the store's thread. One wake-up of the loop answers all commits that are done by then."""

@@ -5,6 +5,7 @@ Runs in an environment of its own, so it imports nothing but pyspark and the con
 
 import json
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import pyspark
@@ -13,7 +14,7 @@ from pyspark.sql.types import ArrayType, BinaryType, IntegerType, StringType, St
 
 from tests.compat.contract import NOT_KAFKA, Client, Codec, Incoming, Outgoing, Start, Unsupported
 
-CONNECTOR = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+JARS = Path(__file__).resolve().parent.parent / "spark" / "target" / "dependency"
 HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 ROW = StructType(
     [
@@ -32,7 +33,7 @@ class Adapter(Client):
         """Starts at the first verb that needs it: it takes seconds."""
         return (
             SparkSession.builder.master("local[1]")
-            .config("spark.jars.packages", CONNECTOR)
+            .config("spark.jars", ",".join(map(str, sorted(JARS.glob("*.jar")))))
             .config("spark.ui.enabled", "false")
             .config("spark.sql.shuffle.partitions", "1")
             .config("spark.task.maxFailures", "1")

@@ -74,6 +74,17 @@ async def test_appends_of_one_turn_of_the_loop_share_a_commit_and_keep_their_ord
 
 
 @on_loop
+async def test_nothing_overtakes_an_append_that_waits_for_the_end_of_the_turn() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("t", 2)
+        alone = broker.append([raw("t", 0, b"first")])
+        several = broker.append([raw("t", 0, b"second"), raw("t", 1, b"second")])
+        later = broker.append([raw("t", 0, b"third")])
+        await asyncio.gather(alone, several, later)
+        assert await values_in(broker, "t", 0) == [b"first", b"second", b"third"]
+
+
+@on_loop
 async def test_a_shared_commit_is_bounded_in_bytes_and_batches() -> None:
     store = MemoryStore()
     async with running_broker(store) as broker:
