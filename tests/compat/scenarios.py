@@ -8,7 +8,18 @@ from concurrent.futures import ThreadPoolExecutor
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from tests.compat.contract import ILLEGAL_GENERATION, MISSING, Bounds, Client, Codec, Incoming, Outgoing, Refused, Start
+from tests.compat.contract import (
+    ILLEGAL_GENERATION,
+    MISSING,
+    PRODUCER_FENCED,
+    Bounds,
+    Client,
+    Codec,
+    Incoming,
+    Outgoing,
+    Refused,
+    Start,
+)
 from tests.compat.process import ClientProcess
 from tests.compat.waiting import eventually
 
@@ -23,7 +34,6 @@ UNKNOWN_MEMBER = 25
 REBALANCE_IN_PROGRESS = 27
 TOPIC_EXISTS = 36
 INVALID_CONFIG = 40
-PRODUCER_FENCED = 90
 INVALID_PRODUCER_EPOCH = 47
 NON_EMPTY_GROUP = 68
 
