@@ -22,8 +22,12 @@ def facts(folder: Path) -> Mapping[str, str]:
         "kernel": _numbers(f"{platform.system()} {platform.release()}"),
         "Python": platform.python_version(),
         "file system": _file_system(folder),
-        "load before the run": f"{os.getloadavg()[0]:.1f}",
     }
+
+
+def load() -> str:
+    """How busy the machine is, to tell a quiet run from a disturbed one."""
+    return f"{os.getloadavg()[0]:.1f}"
 
 
 def _numbers(release: str) -> str:

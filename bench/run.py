@@ -39,13 +39,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     scale = QUICK if options.quick else FULL
     options.dir.mkdir(parents=True, exist_ok=True)
-    facts = machine.facts(options.dir)
     began = time.monotonic()
+    load_before = machine.load()
     try:
         sections = measure(options.dir, scale, options.only or list(SUBJECTS), lambda line: _say(began, line))
     except AuditFailure as failure:
         print(f"The run counts for nothing: {failure}", file=sys.stderr)
         return 1
+    facts = {**machine.facts(options.dir), "load": f"{load_before} before and {machine.load()} after the run"}
     page = render(sections, facts, is_full=scale is FULL, notes=NOTES.read_text())
     if options.out is None:
         print(page)

@@ -332,17 +332,17 @@ def two_members(stage: Stage) -> None:
     read: list[Incoming] = []
 
     def shared() -> bool:
-        for member in (one, other):
-            read.extend(member.poll(count=100, seconds=0.2))
+        for records in pool.map(lambda member: member.poll(count=100, seconds=0.2), (one, other)):
+            read.extend(records)
         parts = [set(one.owned()), set(other.owned())]
         return all(parts) and parts[0] | parts[1] == set(range(PARTITIONS)) and not parts[0] & parts[1]
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda member: member.join(group=stage.group, topic=stage.topic), (one, other)))
-    eventually(shared, seconds=30)
-    for partition in range(PARTITIONS):
-        stage.fill("x", partition=partition)
-    eventually(lambda: shared() and len(read) == PARTITIONS, seconds=20)
+        eventually(shared, seconds=30)
+        for partition in range(PARTITIONS):
+            stage.fill("x", partition=partition)
+        eventually(lambda: shared() and len(read) == PARTITIONS, seconds=20)
     other.leave()
     eventually(lambda: len(read.extend(one.poll(count=1, seconds=0.2)) or one.owned()) == PARTITIONS, seconds=20)
     one.leave()

@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import aiokafka
@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import BrokerResponseError, KafkaError, ProducerFenced, for_code
+from aiokafka.errors import BrokerResponseError, CommitFailedError, KafkaError, ProducerFenced, for_code
 
 from tests.compat.contract import (
     MISSING,
@@ -34,6 +34,7 @@ T = TypeVar("T")
 
 class Adapter(Client):
     _member: AIOKafkaConsumer
+    _hands_over = False
     _transactional: AIOKafkaProducer
 
     def __init__(self, bootstrap: str) -> None:
@@ -86,6 +87,8 @@ class Adapter(Client):
         return self._run(look_up())
 
     def join(self, group: str, topic: str, session_ms: int = 10_000, hand_over: bool = False) -> None:
+        self._hands_over = hand_over
+
         async def join() -> None:
             self._member = AIOKafkaConsumer(
                 bootstrap_servers=self.bootstrap,
@@ -111,7 +114,14 @@ class Adapter(Client):
         self._run(self._member.commit())
 
     def leave(self) -> None:
-        self._run(self._member.stop())
+        async def leave() -> None:
+            if self._hands_over:
+                # Its listener is not told when it stops. In a rebalance it has been told already, and the commit is refused.
+                with suppress(CommitFailedError):
+                    await self._member.commit()
+            await self._member.stop()
+
+        self._run(leave())
 
     def topics(self) -> list[str]:
         return sorted(self._ask_admin("list_topics"))
