@@ -17,6 +17,8 @@ NOT_KAFKA = -1000
 """The code of an error of the client that stands for none of Kafka's."""
 ILLEGAL_GENERATION = 22
 """Also the code of clients that notice by themselves that the group has moved on."""
+PRODUCER_FENCED = 90
+"""Also the code of clients that have an error of their own for it."""
 
 
 class Outgoing(NamedTuple):

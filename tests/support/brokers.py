@@ -18,7 +18,12 @@ from tailrace.store.sequencer import Done, PendingCommit, Sequencer
 from tailrace.wire.records import encode_batch
 from tests.support.clocks import ManualClock
 
-NEVER = BrokerSettings(retention_interval_seconds=10**6, dedup_interval_seconds=10**6, producer_interval_seconds=10**6)
+NEVER = BrokerSettings(
+    retention_interval_seconds=10**6,
+    dedup_interval_seconds=10**6,
+    producer_interval_seconds=10**6,
+    transaction_interval_seconds=10**6,
+)
 """Background jobs run only when a test calls them."""
 
 

@@ -11,7 +11,6 @@ from tailrace.model.errors import (
     InvalidTimestampError,
     LimitExceededError,
     MessageTooLargeError,
-    UnsupportedBatchError,
 )
 from tailrace.model.ids import Partition
 from tailrace.model.limits import Limits
@@ -20,6 +19,7 @@ from tailrace.model.topic import Dedup
 from tailrace.wire.batch import (
     CODEC_MASK,
     CONTROL_MASK,
+    NO_PRODUCER,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
     BatchHeader,
@@ -48,7 +48,8 @@ def check_batch_for(live: LiveTopic, number: int, batch: Buffer, now_ms: int, li
     if header.max_timestamp < 0:
         # The records have no time of their own; for retention and the index it is now.
         header = header._replace(max_timestamp=now_ms)
-    dedup = live.topic.settings.dedup
+    # What a transaction writes may be aborted and come again, so it is no duplicate of anything.
+    dedup = None if header.is_transactional else live.topic.settings.dedup
     records = None if dedup is None else _fingerprinted(decode_batch(batch, limits), dedup)
     return CheckedBatch(live, partition, batch, header, records)
 
@@ -112,16 +113,17 @@ def _check_raw_batch(header: BatchHeader, size: int, live: LiveTopic, now_ms: in
             f"the batch has {header.records} records, more than batch_records allows ({limits.batch_records})"
         )
     if header.attributes:
-        _check_attributes(header.attributes)
+        _check_attributes(header)
     if header.max_timestamp > now_ms + limits.timestamp_ahead_ms:
         raise _too_far_ahead(header.max_timestamp, now_ms, limits)
 
 
-def _check_attributes(attributes: int) -> None:
+def _check_attributes(header: BatchHeader) -> None:
+    attributes = header.attributes
     if attributes & CONTROL_MASK:
         raise InvalidRequestError("control batches are written by the server, never by a client")
-    if attributes & TRANSACTIONAL_MASK:
-        raise UnsupportedBatchError("transactional batches are not taken yet; publish several topics in one request instead")
+    if attributes & TRANSACTIONAL_MASK and header.producer_id == NO_PRODUCER:
+        raise InvalidRequestError("a transactional batch names its producer; this one has no producer id")
     if attributes & TIMESTAMP_TYPE_MASK:
         raise InvalidTimestampError("the batch claims to have the server's append time; only the server sets that")
     check_codec(attributes & CODEC_MASK)

@@ -11,6 +11,7 @@ from tailrace.broker.commit import Committer
 from tailrace.broker.intake import Intake
 from tailrace.model.errors import TailraceError
 from tailrace.model.record import RawBatch
+from tailrace.wire.batch import TRANSACTIONAL_MASK
 
 
 class Appender:
@@ -20,8 +21,10 @@ class Appender:
         self._bundle: Bundle | None = None
         """What has come in this turn of the event loop."""
 
-    def append(self, batches: Sequence[RawBatch]) -> Answer:
+    def append(self, batches: Sequence[RawBatch], *, adds_partitions: bool = False) -> Answer:
         """Append each batch or say why not, in the order of the batches.
+
+        With `adds_partitions` a transactional batch adds its partition to the transaction, and begins one if none is open.
 
         The future itself fails only when the commit does. Batches of bytes are copied when they are stored; a `bytearray` or
         a writable view is changed in place and must be left alone from here on.
@@ -29,9 +32,13 @@ class Appender:
         checked = [self._checked(batch) for batch in batches]
         if len(checked) == 1:
             only = checked[0]
-            if isinstance(only, CheckedBatch) and only.live.takes_batches_as_they_are:
+            if (
+                isinstance(only, CheckedBatch)
+                and only.live.takes_batches_as_they_are
+                and not only.header.attributes & TRANSACTIONAL_MASK
+            ):
                 return self._bundled(only)
-        return self._committer.submit(AppendBatches(self._intake, checked))
+        return self._committer.submit(AppendBatches(self._intake, checked, adds_partitions=adds_partitions))
 
     def _checked(self, raw: RawBatch) -> CheckedBatch | TailraceError:
         intake = self._intake

@@ -1,6 +1,7 @@
 """The batches of one request in one commit: each is judged for itself, as in Kafka.
 
-This way is taken by requests of several batches, and by topics that look into batches: for duplicates, or to stamp them.
+This way is taken by requests of several batches, by transactional batches, and by topics that look into batches: for
+duplicates, or to stamp them.
 """
 
 from collections.abc import Sequence
@@ -12,22 +13,27 @@ from tailrace.broker.dedup import Entry, Window
 from tailrace.broker.draft import Draft
 from tailrace.broker.intake import Intake, Windows
 from tailrace.broker.live_topic import LiveTopic
+from tailrace.broker.transactions.joining import Joining
 from tailrace.model.changes import Append, Buffer, Changes, Receipt
 from tailrace.model.errors import TailraceError
-from tailrace.model.ids import Cursor, Offset
+from tailrace.model.ids import Cursor, Offset, Partition
 from tailrace.model.record import NO_TIMESTAMP, Appended, Record
-from tailrace.wire.batch import NO_PRODUCER
+from tailrace.wire.batch import NO_PRODUCER, BatchHeader
 from tailrace.wire.records import encode_batch, with_append_time
 
 Outcome = Appended | TailraceError
 
 
 class AppendBatches(Proposal[list[Outcome]]):
-    __slots__ = ("_batches", "_intake", "_placed", "_windows")
+    __slots__ = ("_adds_partitions", "_batches", "_intake", "_joining", "_placed", "_windows")
 
-    def __init__(self, intake: Intake, batches: "Sequence[CheckedBatch | TailraceError]") -> None:
+    def __init__(
+        self, intake: Intake, batches: "Sequence[CheckedBatch | TailraceError]", *, adds_partitions: bool = False
+    ) -> None:
         self._intake = intake
         self._batches = batches
+        self._adds_partitions = adds_partitions
+        self._joining: Joining | None = None
         self._placed: list[_Placed | TailraceError] = []
         self._windows: Windows | None = None
 
@@ -36,6 +42,7 @@ class AppendBatches(Proposal[list[Outcome]]):
         return sum(len(checked.batch) for checked in self._batches if isinstance(checked, CheckedBatch))
 
     def decide(self) -> Changes | None:
+        self._leave_transactions()
         draft = Draft(self._intake.store)
         windows = self._windows = Windows(self._intake.dedup, draft)
         placed = self._placed = []
@@ -66,17 +73,31 @@ class AppendBatches(Proposal[list[Outcome]]):
             cursor = Cursor(cursor + append.records)
         if self._windows is not None:
             self._windows.count()
+        if self._joining is not None:
+            self._joining.settled()
         return outcomes
+
+    def failed(self, error: Exception) -> None:
+        self._leave_transactions()
+
+    def _leave_transactions(self) -> None:
+        if self._joining is not None:
+            self._joining.failed()
+            self._joining = None
 
     def _place(self, draft: Draft, windows: Windows, checked: CheckedBatch) -> "_Placed":
         intake = self._intake
         live, partition, batch, header, fingerprinted = checked
         base_offset = draft.next_offset(partition)
         sequenced = header.producer_id != NO_PRODUCER
+        if sequenced and not header.is_transactional:
+            intake.joiner.check_plain(header)
         if sequenced:
             first = intake.producers.find_duplicate(draft, partition, header)
             if first is not None:
                 return _Placed(live, None, first, NO_TIMESTAMP, header.records)
+        if header.is_transactional:
+            self._join_transaction(draft, partition, header, base_offset)
         records, max_timestamp, first_offset = header.records, header.max_timestamp, base_offset
         if fingerprinted is not None:
             batch, records, max_timestamp, first_offset = _without_duplicates(
@@ -93,6 +114,11 @@ class AppendBatches(Proposal[list[Outcome]]):
         append = Append(partition, batch, records, max_timestamp, base_offset)
         draft.append(append)
         return _Placed(live, append, base_offset, append_time, header.records - records)
+
+    def _join_transaction(self, draft: Draft, partition: Partition, header: BatchHeader, offset: Offset) -> None:
+        if self._joining is None:
+            self._joining = self._intake.joiner.joining(adds_partitions=self._adds_partitions)
+        self._joining.join(draft, partition, header, offset)
 
 
 class _Placed(NamedTuple):

@@ -27,8 +27,11 @@ from tailrace.broker.retention import Retention
 from tailrace.broker.settings import DEFAULT_BROKER_SETTINGS, BrokerSettings
 from tailrace.broker.snowflake import Snowflakes
 from tailrace.broker.topics import Topics
+from tailrace.broker.transactions.aborted import AbortedTransactions
+from tailrace.broker.transactions.stable import StableOffsets
+from tailrace.broker.transactions.transactions import Transactions
 from tailrace.model.clock import Clock
-from tailrace.model.fetch import PartitionBatches, PartitionFetch, PartitionRecords
+from tailrace.model.fetch import Isolation, PartitionBatches, PartitionFetch, PartitionRecords
 from tailrace.model.ids import Cursor, Offset, Partition
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.record import Message, Published, RawBatch
@@ -47,23 +50,45 @@ class Broker:
         self._committer = Committer(store, limits)
         self._reader = Reader(store, limits)
         self.topics = Topics(store, self._committer, clock, limits, self._partition_gone)
-        self._fetcher = Fetcher(store, self._reader, self.topics, limits)
+        stable = StableOffsets()
+        aborted = AbortedTransactions(store)
+        self._fetcher = Fetcher(store, self._reader, self.topics, stable, aborted, limits)
         self.producers = Producers(store, self._committer, clock, limits)
         group_names = GroupNames(limits)
         self.offsets = Offsets(store, self._committer, self.topics, group_names, clock, limits)
         self.groups = GroupCoordinator(store, self._committer, self.offsets, group_names, clock, limits, settings)
-        self.positions = Positions(store, self._reader, self.topics, limits)
+        self.positions = Positions(store, self._reader, self.topics, stable, limits)
+        self._transactions = Transactions(
+            store,
+            self._committer,
+            self.topics,
+            self.producers,
+            self.offsets,
+            group_names,
+            stable,
+            aborted,
+            clock,
+            limits,
+            self._fetcher.stabilized,
+        )
+        self.transactions = self._transactions.coordinator
+        self.transaction_queries = self._transactions.queries
         self._dedup = Dedup(store, self._committer, self.topics, clock, limits)
         self._snowflakes = Snowflakes(clock, settings.node)
-        intake = Intake(store, self.topics, self.producers, self._dedup, clock, limits, self._fetcher.arrived)
+        joiner = self._transactions.joiner
+        intake = Intake(store, self.topics, self.producers, self._dedup, joiner, clock, limits, self._fetcher.arrived)
         self._appender = Appender(intake, self._committer)
         self._publisher = Publisher(intake, self._committer, self._snowflakes)
-        self.retention = Retention(store, self._committer, self.topics, self._reader, clock, self._fetcher.disturbed)
+        self.retention = Retention(
+            store, self._committer, self.topics, self._reader, stable, aborted, clock, self._fetcher.disturbed
+        )
         self._jobs = Jobs(
             (
                 Job("retention", settings.retention_interval_seconds, self.retention.run_once),
                 Job("dedup", settings.dedup_interval_seconds, self._dedup.clean),
                 Job("producers", settings.producer_interval_seconds, self.producers.expire),
+                Job("transactions", settings.transaction_interval_seconds, self.transactions.abort_overdue),
+                Job("transactional_ids", settings.producer_interval_seconds, self.transactions.forget_silent),
                 Job("groups", settings.group_interval_seconds, self.groups.expire),
             )
         )
@@ -75,6 +100,7 @@ class Broker:
         self.offsets.load()
         self.groups.start()
         self.producers.load()
+        self._transactions.load()
         self.cluster_id = await identity_of(self._store, self._committer, uuid4)
         self._snowflakes.start_after(int.from_bytes(self._store.get(keys.MESSAGE_ID_MARK) or b""))
         self._jobs.start()
@@ -87,19 +113,27 @@ class Broker:
         await self._committer.close()
         self._reader.close()
 
-    def append(self, batches: Sequence[RawBatch]) -> Answer:
+    def append(self, batches: Sequence[RawBatch], *, adds_partitions: bool = False) -> Answer:
         """Append Kafka batches, each judged for itself. See `Appender.append`."""
-        return self._appender.append(batches)
+        return self._appender.append(batches, adds_partitions=adds_partitions)
 
     async def publish(self, messages: Sequence[Message]) -> list[Published]:
         """Publish messages to any number of topics, all or nothing. See `Publisher.publish`."""
         return await self._publisher.publish(messages)
 
     async def fetch(
-        self, wanted: Sequence[PartitionFetch], *, min_bytes: int = 1, max_bytes: int | None = None, max_wait_ms: int = 0
+        self,
+        wanted: Sequence[PartitionFetch],
+        *,
+        min_bytes: int = 1,
+        max_bytes: int | None = None,
+        max_wait_ms: int = 0,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> list[PartitionBatches]:
         """Batches as they are stored. See `Fetcher.fetch`."""
-        return await self._fetcher.fetch(wanted, min_bytes=min_bytes, max_bytes=max_bytes, max_wait_ms=max_wait_ms)
+        return await self._fetcher.fetch(
+            wanted, min_bytes=min_bytes, max_bytes=max_bytes, max_wait_ms=max_wait_ms, isolation=isolation
+        )
 
     async def read(
         self,
@@ -132,6 +166,7 @@ class Broker:
                 self.offsets,
                 self.groups,
                 self.producers,
+                self._transactions,
                 self._dedup,
                 self._jobs,
             )
@@ -140,3 +175,4 @@ class Broker:
     def _partition_gone(self, partition: Partition) -> None:
         self._fetcher.disturbed(partition)
         self.producers.forget_partition(partition)
+        self._transactions.forget_partition(partition)

@@ -82,6 +82,7 @@ class Bundle(Proposal[None]):
         _, partition, batch, header, _ = checked
         base_offset = draft.next_offset(partition)
         if header.producer_id != NO_PRODUCER:
+            self._intake.joiner.check_plain(header)
             producers = self._intake.producers
             first = producers.find_duplicate(draft, partition, header)
             if first is not None:

@@ -11,6 +11,9 @@ from typing import NamedTuple
 from tailrace.broker.live_topic import LiveTopic
 from tailrace.broker.reader import Reader
 from tailrace.broker.topics import Topics
+from tailrace.broker.transactions.aborted import AbortedTransactions
+from tailrace.broker.transactions.committed import committed_batches
+from tailrace.broker.transactions.stable import StableOffsets
 from tailrace.model.changes import Bounds, Buffer
 from tailrace.model.errors import (
     CorruptBatchError,
@@ -20,7 +23,7 @@ from tailrace.model.errors import (
     StoreClosedError,
     TailraceError,
 )
-from tailrace.model.fetch import NO_BOUNDS, PartitionBatches, PartitionFetch, PartitionRecords
+from tailrace.model.fetch import NO_BOUNDS, Isolation, PartitionBatches, PartitionFetch, PartitionRecords
 from tailrace.model.ids import Offset, Partition
 from tailrace.model.limits import KIB, MIB, Limits
 from tailrace.model.record import Record
@@ -33,17 +36,33 @@ _READ_BYTES = MIB
 
 
 class Fetcher:
-    def __init__(self, store: Store, reader: Reader, topics: Topics, limits: Limits) -> None:
+    def __init__(
+        self,
+        store: Store,
+        reader: Reader,
+        topics: Topics,
+        stable: StableOffsets,
+        aborted: AbortedTransactions,
+        limits: Limits,
+    ) -> None:
         self._store = store
         self._reader = reader
         self._topics = topics
+        self._stable = stable
+        self._aborted = aborted
         self._limits = limits
         self._waiting: dict[Partition, set[_Waiter]] = {}
         self._closed = False
         self.waiters = 0
 
     async def fetch(
-        self, wanted: Sequence[PartitionFetch], *, min_bytes: int = 1, max_bytes: int | None = None, max_wait_ms: int = 0
+        self,
+        wanted: Sequence[PartitionFetch],
+        *,
+        min_bytes: int = 1,
+        max_bytes: int | None = None,
+        max_wait_ms: int = 0,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> list[PartitionBatches]:
         """What there is to read, once it is `min_bytes` or `max_wait_ms` have passed. An error of a partition is told at once.
 
@@ -51,7 +70,7 @@ class Fetcher:
         of `max_bytes`.
         """
         targets = [self._target(request) for request in wanted]
-        answers = await self._fetch(targets, min_bytes, max_bytes, max_wait_ms)
+        answers = await self._fetch(targets, min_bytes, max_bytes, max_wait_ms, isolation)
         for target, answer in zip(targets, answers, strict=True):
             if answer.batches and isinstance(target, _Target):
                 _count_batches(target.live, answer.batches)
@@ -67,22 +86,24 @@ class Fetcher:
         max_bytes: int | None = None,
         max_wait_ms: int = 0,
     ) -> PartitionRecords:
-        """Decoded records from `offset` on."""
+        """Decoded records from `offset` on, without those of transactions that are open or were aborted."""
         limits = self._limits
         if not 0 < max_records <= limits.read_records:
             raise LimitExceededError(f"{max_records} records were asked for; read_records allows 1 to {limits.read_records}")
         live = self._topics.get(topic)
         wanted = PartitionFetch(topic, partition, offset, _READ_BYTES if max_bytes is None else max_bytes)
         target = _Target(wanted, live, live.partition(partition))
-        (answer,) = await self._fetch([target], 1, wanted.max_bytes, max_wait_ms)
+        (answer,) = await self._fetch([target], 1, wanted.max_bytes, max_wait_ms, Isolation.READ_COMMITTED)
         if answer.error is not None:
             raise answer.error
         records: list[Record] = []
-        for batch in answer.batches:
+        next_offset = Offset(max(offset, _end_of(answer.batches[-1]))) if answer.batches else offset
+        for batch in committed_batches(answer.batches, answer.aborted):
             try:
                 decoded = await self._decode(batch)
             except InvalidRequestError as error:
                 if records:
+                    next_offset = Offset(records[-1].offset + 1)
                     break
                 header = read_header(batch)
                 last = header.base_offset + header.last_offset_delta
@@ -93,19 +114,30 @@ class Fetcher:
             records += decoded[max(0, offset - decoded[0].offset) :]
             if len(records) >= max_records:
                 del records[max_records:]
+                next_offset = Offset(records[-1].offset + 1)
                 break
         live.messages_out += len(records)
         live.bytes_out += sum(len(record.key or b"") + len(record.value or b"") for record in records)
-        return PartitionRecords(records, Offset(records[-1].offset + 1) if records else offset, answer.bounds)
+        return PartitionRecords(records, next_offset, answer.bounds)
 
     def arrived(self, partition: Partition, size: int) -> None:
         """So many bytes more can be read."""
         waiters = self._waiting.get(partition)
         if waiters is not None:
+            is_held = self._stable.is_held(partition)
             for waiter in waiters:
+                if is_held and waiter.isolation is Isolation.READ_COMMITTED:
+                    continue
                 waiter.missing_bytes -= size
                 if waiter.missing_bytes <= 0:
                     waiter.wake()
+
+    def stabilized(self, partition: Partition, size: int) -> None:
+        """A transaction has ended, with a marker of so many bytes: readers of committed records may see more than that."""
+        self.arrived(partition, size)
+        for waiter in self._waiting.get(partition, ()):
+            if waiter.isolation is Isolation.READ_COMMITTED:
+                waiter.wake()
 
     def disturbed(self, partition: Partition) -> None:
         """Something else happened to the partition; whoever waits must look."""
@@ -126,7 +158,12 @@ class Fetcher:
             return _refused(request, error)
 
     async def _fetch(
-        self, targets: "Sequence[_Target | PartitionBatches]", min_bytes: int, max_bytes: int | None, max_wait_ms: int
+        self,
+        targets: "Sequence[_Target | PartitionBatches]",
+        min_bytes: int,
+        max_bytes: int | None,
+        max_wait_ms: int,
+        isolation: Isolation,
     ) -> list[PartitionBatches]:
         if max_wait_ms < 0 or min_bytes < 0 or (max_bytes is not None and max_bytes < 0):
             raise InvalidRequestError(
@@ -140,18 +177,18 @@ class Fetcher:
         while True:
             if self._closed:
                 raise StoreClosedError("the broker is closing; read again after the restart")
-            answers, found = await self._read_all(targets, budget)
+            answers, found = await self._read_all(targets, budget, isolation)
             if found >= enough or now() >= deadline or any(answer.error is not None for answer in answers):
                 return answers
             seen = {
-                target.partition: answer.bounds
+                target.partition: _Seen(answer.bounds, answer.last_stable_offset)
                 for target, answer in zip(targets, answers, strict=True)
                 if isinstance(target, _Target)
             }
-            await self._wait(seen, enough - found, deadline)
+            await self._wait(seen, enough - found, deadline, isolation)
 
     async def _read_all(
-        self, targets: "Sequence[_Target | PartitionBatches]", budget: int
+        self, targets: "Sequence[_Target | PartitionBatches]", budget: int, isolation: Isolation
     ) -> tuple[list[PartitionBatches], int]:
         answers = []
         found = 0
@@ -159,32 +196,40 @@ class Fetcher:
             if isinstance(target, PartitionBatches):
                 answers.append(target)
                 continue
-            answer = await self._read_one(target, budget, found)
+            answer = await self._read_one(target, budget, found, isolation)
             found += sum(map(len, answer.batches))
             answers.append(answer)
         return answers, found
 
-    async def _read_one(self, target: "_Target", budget: int, found: int) -> PartitionBatches:
+    async def _read_one(self, target: "_Target", budget: int, found: int, isolation: Isolation) -> PartitionBatches:
         topic, number, offset, max_bytes = target.request
+        partition = target.partition
         left = budget - found
         try:
-            if found and left <= 0:
-                return PartitionBatches(topic, number, (), self._store.bounds(target.partition), None)
-            batches, bounds = await self._reader.fetch(target.partition, offset, max(0, min(max_bytes, left)))
+            if isolation or (found and left <= 0):
+                bounds, stable = self._look(partition)
+                if (found and left <= 0) or stable <= offset <= bounds.end:
+                    return PartitionBatches(topic, number, (), bounds, None, stable)
+            batches, bounds = await self._reader.fetch(partition, offset, max(0, min(max_bytes, left)))
+            # After the reading: what lies below this offset was decided before, and the index of the aborted ones knows it.
+            stable = self._stable.of(partition, bounds)
+            if isolation and stable < bounds.end:
+                batches = [batch for batch in batches if read_header(batch).base_offset < stable]
+            if found and sum(map(len, batches)) > left:
+                batches = ()
+            aborted = self._aborted.between(partition, offset, _end_of(batches[-1])) if isolation and batches else ()
         except TailraceError as error:
             return _refused(target.request, error)
-        if found and sum(map(len, batches)) > left:
-            batches = ()
-        return PartitionBatches(topic, number, batches, bounds, None)
+        return PartitionBatches(topic, number, batches, bounds, None, stable, aborted)
 
-    async def _wait(self, seen: Mapping[Partition, Bounds], missing_bytes: int, deadline: float) -> None:
+    async def _wait(self, seen: "Mapping[Partition, _Seen]", missing_bytes: int, deadline: float, isolation: Isolation) -> None:
         """Until there may be so many bytes more, until something else happens to the partitions, or until the deadline."""
         if self.waiters >= self._limits.fetch_waiters:
             raise OverloadedError(
                 f"{self.waiters} fetches wait already, as many as fetch_waiters allows; try again after a pause"
             )
         loop = asyncio.get_running_loop()
-        waiter = _Waiter(loop.create_future(), missing_bytes)
+        waiter = _Waiter(loop.create_future(), missing_bytes, isolation)
         timer = loop.call_at(deadline, waiter.wake)
         self.waiters += 1
         for partition in seen:
@@ -203,12 +248,16 @@ class Fetcher:
                 if not waiters:
                     del self._waiting[partition]
 
-    def _has_moved(self, seen: Mapping[Partition, Bounds]) -> bool:
+    def _has_moved(self, seen: "Mapping[Partition, _Seen]") -> bool:
         """Whether something was committed after the reading, which has woken nobody."""
         try:
-            return any(self._store.bounds(partition) != bounds for partition, bounds in seen.items())
+            return any(self._look(partition) != before for partition, before in seen.items())
         except TailraceError:
             return True
+
+    def _look(self, partition: Partition) -> "_Seen":
+        bounds = self._store.bounds(partition)
+        return _Seen(bounds, self._stable.of(partition, bounds))
 
     async def _decode(self, batch: Buffer) -> list[Record]:
         if len(batch) <= _DECODED_INLINE_BYTES and not read_header(batch).codec:
@@ -224,12 +273,20 @@ class _Target(NamedTuple):
     partition: Partition
 
 
-class _Waiter:
-    __slots__ = ("future", "missing_bytes")
+class _Seen(NamedTuple):
+    """How a partition was when it was read."""
 
-    def __init__(self, future: "asyncio.Future[None]", missing_bytes: int) -> None:
+    bounds: Bounds
+    last_stable_offset: Offset
+
+
+class _Waiter:
+    __slots__ = ("future", "isolation", "missing_bytes")
+
+    def __init__(self, future: "asyncio.Future[None]", missing_bytes: int, isolation: Isolation) -> None:
         self.future = future
         self.missing_bytes = missing_bytes
+        self.isolation = isolation
 
     def wake(self) -> None:
         if not self.future.done():
@@ -241,6 +298,11 @@ def _count_batches(live: LiveTopic, batches: Sequence[Buffer]) -> None:
     last = read_header(batches[-1])
     live.messages_out += last.base_offset + last.records - first.base_offset
     live.bytes_out += sum(map(len, batches))
+
+
+def _end_of(batch: Buffer) -> Offset:
+    header = read_header(batch)
+    return Offset(header.base_offset + header.records)
 
 
 def _refused(request: PartitionFetch, error: TailraceError) -> PartitionBatches:

@@ -7,6 +7,7 @@ from tailrace.broker.draft import Draft
 from tailrace.broker.live_topic import LiveTopic
 from tailrace.broker.producers import Producers
 from tailrace.broker.topics import Topics
+from tailrace.broker.transactions.joining import Joiner
 from tailrace.model.clock import Clock
 from tailrace.model.ids import Partition, TopicId
 from tailrace.model.limits import Limits
@@ -23,6 +24,7 @@ class Intake:
         topics: Topics,
         producers: Producers,
         dedup: Dedup,
+        joiner: Joiner,
         clock: Clock,
         limits: Limits,
         on_arrival: OnArrival,
@@ -31,6 +33,7 @@ class Intake:
         self.topics = topics
         self.producers = producers
         self.dedup = dedup
+        self.joiner = joiner
         self.clock = clock
         self.limits = limits
         self._on_arrival = on_arrival

@@ -6,12 +6,16 @@ a topic carries the topic's id first, so that it goes with the topic by its pref
 
 from struct import Struct
 
-from tailrace.model.ids import Partition, ProducerId, TopicId
+from tailrace.model.ids import Offset, Partition, ProducerId, TopicId
 
 TOPICS = b"topic/"
 GROUPS = b"group/"
 OFFSETS = b"offset/"
 PRODUCERS = b"producer/"
+TRANSACTIONS = b"transaction/"
+_PENDING_OFFSETS = b"pending_offsets/"
+OPEN_TRANSACTIONS = b"open/"
+_ABORTED = b"aborted/"
 _DEDUP = b"dedup/"
 
 IDENTITY = b"identity"
@@ -22,6 +26,9 @@ MESSAGE_ID_MARK = b"counter/message_id"
 _ID = Struct(">I")
 _ID_LENGTH = Struct(">IH")
 _PRODUCER = Struct(">IIq")
+_LENGTH = Struct(">H")
+_PARTITION = Struct(">II")
+_OFFSET = Struct(">q")
 _EXPIRY = Struct(">Q")
 
 _ENTRY = b"/entry/"
@@ -77,6 +84,58 @@ def producer_key(partition: Partition, producer_id: int) -> bytes:
 def read_producer_key(key: bytes) -> tuple[Partition, ProducerId]:
     topic_id, number, producer_id = _PRODUCER.unpack_from(key, len(PRODUCERS))
     return Partition(TopicId(topic_id), number), ProducerId(producer_id)
+
+
+def transaction_key(transactional_id: str) -> bytes:
+    return TRANSACTIONS + transactional_id.encode()
+
+
+def transactional_id_of(key: bytes) -> str:
+    return key[len(TRANSACTIONS) :].decode()
+
+
+def pending_offsets_key(transactional_id: str, group: str) -> bytes:
+    name = transactional_id.encode()
+    return _PENDING_OFFSETS + _LENGTH.pack(len(name)) + name + group.encode()
+
+
+def open_transactions_of_topic(topic_id: TopicId) -> bytes:
+    return OPEN_TRANSACTIONS + _ID.pack(topic_id)
+
+
+def open_transactions_of_partition(partition: Partition) -> bytes:
+    return OPEN_TRANSACTIONS + _PARTITION.pack(*partition)
+
+
+def open_transaction_key(partition: Partition, producer_id: int) -> bytes:
+    return OPEN_TRANSACTIONS + _PRODUCER.pack(partition.topic_id, partition.number, producer_id)
+
+
+def read_open_transaction_key(key: bytes) -> tuple[Partition, ProducerId]:
+    topic_id, number, producer_id = _PRODUCER.unpack_from(key, len(OPEN_TRANSACTIONS))
+    return Partition(TopicId(topic_id), number), ProducerId(producer_id)
+
+
+def aborted_of_topic(topic_id: TopicId) -> bytes:
+    return _ABORTED + _ID.pack(topic_id)
+
+
+def aborted_of_partition(partition: Partition) -> bytes:
+    return _ABORTED + _PARTITION.pack(*partition)
+
+
+def aborted_key(partition: Partition, last_offset: Offset) -> bytes:
+    return aborted_of_partition(partition) + _OFFSET.pack(last_offset)
+
+
+def aborted_bound(last_offset: Offset) -> bytes:
+    """Within the aborted transactions of a partition: those that end at this offset or later are not below it."""
+    return _OFFSET.pack(last_offset)
+
+
+def last_offset_of_aborted(key: bytes) -> Offset:
+    (last_offset,) = _OFFSET.unpack_from(key, len(_ABORTED) + _PARTITION.size)
+    return Offset(last_offset)
 
 
 def dedup_of_topic(topic_id: TopicId) -> bytes:

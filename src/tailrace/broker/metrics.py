@@ -21,6 +21,7 @@ from tailrace.broker.offsets import Offsets
 from tailrace.broker.producers import Producers
 from tailrace.broker.reader import Reader
 from tailrace.broker.topics import Topics
+from tailrace.broker.transactions.transactions import Transactions
 from tailrace.model.stats import Histogram, StoreStats
 from tailrace.store.contract import Store
 
@@ -36,6 +37,7 @@ class Sources(NamedTuple):
     offsets: Offsets
     groups: GroupCoordinator
     producers: Producers
+    transactions: Transactions
     dedup: Dedup
     jobs: Jobs
 
@@ -127,6 +129,15 @@ NUMBERS = (
         "producers_evicted",
         "Producers forgotten early to stay within producers_per_partition.",
         lambda sources: sources.producers.evicted,
+    ),
+    _now("transactional_ids", "Transactional ids that are remembered.", lambda sources: sources.transactions.ids),
+    _now("open_transactions", "Transactions that are open.", lambda sources: sources.transactions.open),
+    Counted("transactions_committed", "Transactions committed.", lambda sources: sources.transactions.committed),
+    Counted("transactions_aborted", "Transactions aborted, for whatever reason.", lambda sources: sources.transactions.aborted),
+    Counted(
+        "transactions_timed_out",
+        "Transactions aborted because they took too long.",
+        lambda sources: sources.transactions.timed_out,
     ),
     _of_store("commits", "Commits made durable.", lambda stats: stats.commits),
     _of_store("commit_bytes", "Bytes of commits made durable.", lambda stats: stats.commit_bytes),

@@ -162,6 +162,18 @@ class Offsets:
 
         await self._committer.submit(Change(decide, lambda _: None))
 
+    def check(self, commit: OffsetCommit) -> Partition:
+        """Where the commit goes. Raises if it can't be made."""
+        return self._checked(commit).partition
+
+    def write(self, draft: Draft, group: str, partition: Partition, commit: OffsetCommit) -> None:
+        """Put an offset into a draft, whatever it was before, and the group if it is not there."""
+        now_ms = self._clock.now_ms()
+        if draft.latest(keys.group_key(group)) is None:
+            draft.put(keys.group_key(group), b"")
+        draft.put(keys.offset_key(partition, group), _encode(commit, now_ms))
+        self._names.commits(group, now_ms)
+
     async def _commit(self, group: str, targets: "list[_Target]", reset: bool, check: Check | None) -> None:
         if not targets:
             return

@@ -4,8 +4,10 @@ from typing import NamedTuple
 
 from tailrace.broker.reader import Reader
 from tailrace.broker.topics import Topics
+from tailrace.broker.transactions.stable import StableOffsets
 from tailrace.model.changes import Bounds
 from tailrace.model.errors import InvalidRequestError, OffsetOutOfRangeError
+from tailrace.model.fetch import Isolation
 from tailrace.model.ids import Offset, Partition
 from tailrace.model.limits import Limits
 from tailrace.model.start import AtOffset, Edge, Start
@@ -21,20 +23,27 @@ class TimedOffset(NamedTuple):
 
 
 class Positions:
-    def __init__(self, store: Store, reader: Reader, topics: Topics, limits: Limits) -> None:
+    def __init__(self, store: Store, reader: Reader, topics: Topics, stable: StableOffsets, limits: Limits) -> None:
         self._store = store
         self._reader = reader
         self._topics = topics
+        self._stable = stable
         self._limits = limits
 
-    async def resolve(self, topic: str, partition: int, start: Start) -> Offset:
-        """The offset to read from. After the last record of a time in the future, and of `latest`, that is the end."""
+    async def resolve(
+        self, topic: str, partition: int, start: Start, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
+    ) -> Offset:
+        """The offset to read from. After the last record of a time in the future, and of `latest`, that is the end.
+
+        For readers of committed records the end is the last stable offset.
+        """
         target = self._topics.get(topic).partition(partition)
         bounds = self._store.bounds(target)
         if start is Edge.EARLIEST:
             return bounds.start
+        end = self._stable.of(target, bounds) if isolation else bounds.end
         if start is Edge.LATEST:
-            return bounds.end
+            return end
         if isinstance(start, AtOffset):
             if not bounds.start <= start.offset <= bounds.end:
                 raise OffsetOutOfRangeError(
@@ -44,11 +53,17 @@ class Positions:
                 )
             return Offset(start.offset)
         found = await self._first_at(target, start.timestamp_ms)
-        return bounds.end if found is None else found.offset
+        return end if found is None or (isolation and found.offset >= end) else found.offset
 
-    async def at_time(self, topic: str, partition: int, timestamp_ms: int) -> TimedOffset | None:
-        """The first record with this timestamp or a later one."""
-        return await self._first_at(self._topics.get(topic).partition(partition), timestamp_ms)
+    async def at_time(
+        self, topic: str, partition: int, timestamp_ms: int, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
+    ) -> TimedOffset | None:
+        """The first record with this timestamp or a later one, among those that the reader may see."""
+        target = self._topics.get(topic).partition(partition)
+        found = await self._first_at(target, timestamp_ms)
+        if found is not None and isolation and found.offset >= self._stable.of(target, self._store.bounds(target)):
+            return None
+        return found
 
     async def newest(self, topic: str, partition: int) -> TimedOffset | None:
         """The first record with the highest timestamp of the partition."""

@@ -19,6 +19,7 @@ from tailrace.model.errors import (
 )
 from tailrace.model.ids import Offset, Partition, ProducerId
 from tailrace.model.limits import Limits
+from tailrace.model.transaction import ProducerDescription, ProducerIdentity
 from tailrace.store.contract import Store
 from tailrace.wire.batch import BatchHeader
 
@@ -60,14 +61,24 @@ class Producers:
 
         def decide() -> Changes:
             nonlocal given
-            given = _read_id(self._store.latest(keys.NEXT_PRODUCER_ID))
-            return Changes(puts=((keys.NEXT_PRODUCER_ID, (given + 1).to_bytes(8)),))
+            draft = Draft(self._store)
+            given = self.allocate_in(draft)
+            return draft.changes()
 
         def settled(_: Receipt | None) -> ProducerId:
-            self._next_id = ProducerId(max(self._next_id, given + 1))
+            self.given_out(given)
             return given
 
         return await self._committer.submit(Change(decide, settled))
+
+    def allocate_in(self, draft: Draft) -> ProducerId:
+        """A new producer id, as part of a draft. `given_out` is to be told when the draft is durable."""
+        given = _read_id(draft.latest(keys.NEXT_PRODUCER_ID))
+        draft.put(keys.NEXT_PRODUCER_ID, (given + 1).to_bytes(8))
+        return given
+
+    def given_out(self, producer_id: ProducerId) -> None:
+        self._next_id = ProducerId(max(self._next_id, producer_id + 1))
 
     def find_duplicate(self, draft: Draft, partition: Partition, header: BatchHeader) -> Offset | None:
         """The offset of the batch if it is there already; else None, once it is known to be the next in its sequence.
@@ -192,6 +203,13 @@ def advance(header: BatchHeader, state: bytes | None, base_offset: Offset, now_m
     if state is None or state[:_EPOCH_BYTES] != head[:_EPOCH_BYTES]:
         return head + batch
     return head + state[_HEAD.size :][-(REMEMBERED_BATCHES - 1) * _BATCH.size :] + batch
+
+
+def describe_producer(producer_id: ProducerId, state: bytes, transaction_start: Offset) -> ProducerDescription:
+    epoch, updated_ms = _HEAD.unpack_from(state)
+    base_sequence, records, _ = _BATCH.unpack_from(state, len(state) - _BATCH.size)
+    last_sequence = (base_sequence + records - 1) % _SEQUENCES
+    return ProducerDescription(ProducerIdentity(producer_id, epoch), last_sequence, updated_ms, transaction_start)
 
 
 def _find_batch(header: BatchHeader, state: bytes) -> Offset | None:

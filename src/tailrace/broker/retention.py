@@ -12,6 +12,8 @@ from tailrace.broker.commit import Change, Committer
 from tailrace.broker.live_topic import LiveTopic
 from tailrace.broker.reader import Reader
 from tailrace.broker.topics import Topics
+from tailrace.broker.transactions.aborted import AbortedTransactions
+from tailrace.broker.transactions.stable import StableOffsets
 from tailrace.model.changes import Changes, Receipt
 from tailrace.model.clock import Clock
 from tailrace.model.errors import OffsetOutOfRangeError, TailraceError
@@ -34,6 +36,8 @@ class Retention:
         committer: Committer,
         topics: Topics,
         reader: Reader,
+        stable: StableOffsets,
+        aborted: AbortedTransactions,
         clock: Clock,
         on_trim: Callable[[Partition], None],
     ) -> None:
@@ -41,6 +45,8 @@ class Retention:
         self._committer = committer
         self._topics = topics
         self._reader = reader
+        self._stable = stable
+        self._aborted = aborted
         self._clock = clock
         self._on_trim = on_trim
 
@@ -83,7 +89,7 @@ class Retention:
         return due
 
     def _due_in(self, live: LiveTopic, partition: Partition) -> Trim | None:
-        start, end = self._store.bounds(partition)
+        bounds = start, end = self._store.bounds(partition)
         if start == end:
             return None
         settings = live.topic.settings
@@ -94,13 +100,18 @@ class Retention:
             new_start = max(new_start, end if first is None else first)
         if settings.retention_max_bytes is not None:
             new_start = max(new_start, self._store.batch_for_size(partition, settings.retention_max_bytes))
+        # The records of an open transaction stay until their fate is known.
+        new_start = min(new_start, self._stable.of(partition, bounds))
         return Trim(partition, start, new_start) if new_start > start else None
 
     async def _trim(self, live: LiveTopic, due: list[Trim]) -> int:
         def decide() -> Changes | None:
             if self._topics.by_id(live.topic.id) is not live:
                 return None
-            return Changes(trims=tuple((trim.partition, trim.new_start) for trim in due))
+            gone = [key for trim in due for key in self._aborted.below(trim.partition, trim.new_start)]
+            return Changes(
+                trims=tuple((trim.partition, trim.new_start) for trim in due), puts=tuple((key, None) for key in gone)
+            )
 
         def settled(receipt: Receipt | None) -> int:
             if receipt is None:

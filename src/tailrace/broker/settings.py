@@ -20,6 +20,8 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The shortest session time-out that a member may ask for."""
     group_max_session_ms: int = 1_800_000
     """The longest session time-out that a member may ask for."""
+    transaction_interval_seconds: int = 5
+    """Between two looks for transactions that have lasted too long."""
     node: int = 0
     """Part of every message id, 0 to 1023. Servers whose ids must not meet need different ones."""
 

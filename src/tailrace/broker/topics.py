@@ -237,6 +237,8 @@ class Topics:
             drop_prefixes=(
                 keys.offsets_of_topic(topic.id),
                 keys.producers_of_topic(topic.id),
+                keys.open_transactions_of_topic(topic.id),
+                keys.aborted_of_topic(topic.id),
                 keys.dedup_of_topic(topic.id),
             ),
             puts=((keys.topic_key(topic.id), None),),

@@ -22,6 +22,7 @@ from tailrace.http.messages import (
     to_read,
     to_start,
 )
+from tailrace.model.fetch import Isolation
 from tailrace.model.topic import Topic
 
 
@@ -52,6 +53,8 @@ class TopicEndpoints(Controller):
     @post("/consume", status_code=200)
     async def consume(self, body: RawBody, broker: NamedDependency[Broker]) -> ConsumeAnswer:
         asked = read_body(body, Consume)
-        offset = await broker.positions.resolve(asked.topic, asked.partition, to_start(asked.start))
+        offset = await broker.positions.resolve(
+            asked.topic, asked.partition, to_start(asked.start), isolation=Isolation.READ_COMMITTED
+        )
         read = await broker.read(asked.topic, asked.partition, offset, max_records=asked.limit, max_wait_ms=asked.wait_ms)
         return ConsumeAnswer([to_read(record) for record in read.records], read.next_offset, *read.bounds)

@@ -16,6 +16,8 @@ from tailrace.kafka.handlers.positions import PositionHandlers
 from tailrace.kafka.handlers.produce import ProduceHandlers
 from tailrace.kafka.handlers.producers import ProducerHandlers
 from tailrace.kafka.handlers.topics import TopicHandlers
+from tailrace.kafka.handlers.transaction_queries import TransactionQueryHandlers
+from tailrace.kafka.handlers.transactions import TransactionHandlers
 from tailrace.kafka.handlers.versions import VersionHandlers
 from tailrace.kafka.settings import KafkaSettings
 from tailrace.kafka.traffic import Traffic
@@ -44,6 +46,8 @@ def create_dispatcher(
         *PositionHandlers(broker).routes(),
         *GroupHandlers(broker).routes(),
         *GroupOffsetHandlers(broker).routes(),
+        *TransactionHandlers(broker).routes(),
+        *TransactionQueryHandlers(broker).routes(),
         *TopicHandlers(broker, settings, limits).routes(),
         *ConfigHandlers(broker, cluster, settings, limits).routes(),
     ]

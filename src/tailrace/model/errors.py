@@ -313,6 +313,52 @@ class UnknownProducerError(TailraceError):
     http_status = 409
 
 
+class InvalidTransactionalIdError(InvalidRequestError):
+    """The transactional id is empty or too long."""
+
+
+class InvalidTransactionTimeoutError(InvalidRequestError):
+    """The transaction's time-out is not possible."""
+
+    kafka_code = 50
+
+
+class InvalidTransactionStateError(TailraceError):
+    """The transaction is not in a state in which this can be done."""
+
+    kafka_code = 48
+    http_status = 409
+
+
+class UnknownTransactionalIdError(TailraceError):
+    """There is no such transactional id."""
+
+    kafka_code = 105
+    http_status = 404
+
+
+class ProducerMappingError(TailraceError):
+    """The producer id is not the one of its transactional id."""
+
+    kafka_code = 49
+    http_status = 409
+
+
+class TransactionFencedError(TailraceError):
+    """A newer producer has taken over the transactional id, or the transaction timed out."""
+
+    kafka_code = 90
+    http_status = 409
+
+
+class UnstableOffsetsError(TailraceError):
+    """A transaction that is still open holds offsets for this partition."""
+
+    kafka_code = 88
+    http_status = 409
+    retriable = True
+
+
 class SequencingError(TailraceError):
     """A commit named offsets that are no longer next. Whoever built it must look again and rebuild it."""
 

@@ -1,14 +1,26 @@
 """What a reader asks for, and what it gets."""
 
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import NamedTuple
 
 from tailrace.model.changes import Bounds, Buffer
 from tailrace.model.errors import TailraceError
 from tailrace.model.ids import Offset
 from tailrace.model.record import Record
+from tailrace.model.transaction import AbortedTransaction
 
+NO_OFFSET = Offset(-1)
 NO_BOUNDS = Bounds(Offset(-1), Offset(-1))
+
+
+class Isolation(IntEnum):
+    """What a reader gets to see of transactions, by Kafka's numbers."""
+
+    READ_UNCOMMITTED = 0
+    """All there is."""
+    READ_COMMITTED = 1
+    """Nothing of an open transaction, nor of what comes after its first record, and a list of the aborted ones to skip."""
 
 
 class PartitionFetch(NamedTuple):
@@ -29,6 +41,10 @@ class PartitionBatches(NamedTuple):
     batches: Sequence[Buffer]
     bounds: Bounds
     error: TailraceError | None
+    last_stable_offset: Offset = NO_OFFSET
+    """Up to here no transaction is open."""
+    aborted: Sequence[AbortedTransaction] = ()
+    """For readers of committed records: the aborted transactions that have records in these batches."""
 
 
 class PartitionRecords(NamedTuple):

@@ -46,6 +46,17 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Idempotent producers remembered for one partition; beyond it the longest silent are forgotten early."""
     producer_idle_seconds: int = 7 * 24 * 3600
     """How long a silent producer is remembered."""
+    transactional_ids: int = 10_000
+    """Transactional ids that are remembered."""
+    transactional_id_length: int = 255
+    """Bytes of a transactional id."""
+    transactional_id_idle_seconds: int = 7 * 24 * 3600
+    """How long a transactional id without an open transaction is remembered."""
+    open_transactions: int = 1_000
+    transaction_partitions: int = 1_000
+    """Partitions and offsets of one transaction together."""
+    transaction_timeout_ms: int = 900_000
+    """The longest time-out that a transaction can have."""
     message_id_bytes: int = 255
     """Bytes of a message id."""
     timestamp_ahead_ms: int = 3_600_000

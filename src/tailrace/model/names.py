@@ -2,7 +2,7 @@
 
 import re
 
-from tailrace.model.errors import InvalidGroupNameError, InvalidTopicNameError
+from tailrace.model.errors import InvalidGroupNameError, InvalidTopicNameError, InvalidTransactionalIdError
 from tailrace.model.limits import Limits
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
@@ -38,4 +38,18 @@ def check_group_name(name: str, limits: Limits) -> None:
     if size > limits.group_name_length:
         raise InvalidGroupNameError(
             f"the group name {name[:32]!r}... has {size} bytes, more than group_name_length allows ({limits.group_name_length})"
+        )
+
+
+def check_transactional_id(name: str, limits: Limits) -> None:
+    if not name:
+        raise InvalidTransactionalIdError("a transactional id can't be empty")
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        raise InvalidTransactionalIdError(f"the transactional id {name!r} is not valid Unicode") from None
+    if size > limits.transactional_id_length:
+        raise InvalidTransactionalIdError(
+            f"the transactional id {name[:32]!r}... has {size} bytes, more than transactional_id_length allows"
+            f" ({limits.transactional_id_length})"
         )

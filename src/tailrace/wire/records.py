@@ -21,6 +21,7 @@ from tailrace.wire.batch import (
     MAGIC,
     NO_PRODUCER,
     TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
     BatchHeader,
     read_header,
 )
@@ -50,6 +51,7 @@ def encode_batch(
     producer_id: int = NO_PRODUCER,
     producer_epoch: int = -1,
     base_sequence: int = -1,
+    transactional: bool = False,
 ) -> bytearray:
     """One batch of these records, with its checksum. With `append_time` that is the timestamp of them all."""
     base_timestamp = records[0].timestamp
@@ -74,7 +76,7 @@ def encode_batch(
     if append_time is not None:
         # Deltas stay relative to the first record's own time; readers take the batch's maximum instead.
         max_timestamp = append_time
-    attributes = codec | (TIMESTAMP_TYPE_MASK if append_time is not None else 0)
+    attributes = codec | (TIMESTAMP_TYPE_MASK if append_time is not None else 0) | (TRANSACTIONAL_MASK if transactional else 0)
     checked = bytearray(
         _CHECKED_HEAD.pack(
             attributes,

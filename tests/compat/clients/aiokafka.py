@@ -12,9 +12,20 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import BrokerResponseError, CommitFailedError, KafkaError, for_code
+from aiokafka.errors import BrokerResponseError, CommitFailedError, KafkaError, ProducerFenced, for_code
 
-from tests.compat.contract import MISSING, NOT_KAFKA, Bounds, Client, Codec, GroupState, Incoming, Outgoing, Start
+from tests.compat.contract import (
+    MISSING,
+    NOT_KAFKA,
+    PRODUCER_FENCED,
+    Bounds,
+    Client,
+    Codec,
+    GroupState,
+    Incoming,
+    Outgoing,
+    Start,
+)
 
 SECONDS = 20.0
 
@@ -38,6 +49,8 @@ class Adapter(Client):
     def code_of(self, error: Exception) -> int:
         while not isinstance(error, BrokerResponseError) and isinstance(error.__cause__, Exception):
             error = error.__cause__
+        if isinstance(error, ProducerFenced):
+            return PRODUCER_FENCED
         return getattr(error, "errno", NOT_KAFKA) if isinstance(error, KafkaError) else NOT_KAFKA
 
     def produce(self, topic: str, records: list[Outgoing], codec: Codec = "none", max_bytes: int | None = None) -> None:

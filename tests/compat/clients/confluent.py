@@ -29,6 +29,7 @@ from tests.compat.contract import (
     ILLEGAL_GENERATION,
     MISSING,
     NOT_KAFKA,
+    PRODUCER_FENCED,
     Bounds,
     Client,
     Codec,
@@ -56,7 +57,8 @@ class Adapter(Client):
 
     def code_of(self, error: Exception) -> int:
         code = error.args[0].code() if isinstance(error, KafkaException) else NOT_KAFKA
-        return ILLEGAL_GENERATION if code == KafkaError._ASSIGNMENT_LOST else int(code)
+        own = {KafkaError._ASSIGNMENT_LOST: ILLEGAL_GENERATION, KafkaError._FENCED: PRODUCER_FENCED}
+        return own.get(code, int(code))
 
     def produce(self, topic: str, records: list[Outgoing], codec: Codec = "none", max_bytes: int | None = None) -> None:
         settings: dict[str, Any] = {"compression.type": codec, "linger.ms": 20}

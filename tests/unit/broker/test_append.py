@@ -143,7 +143,7 @@ async def test_a_request_without_batches_is_answered() -> None:
         (bytes(encode_batch([Record(None, b"v", (), NOW)]))[:-1], CorruptBatchError, "says that it has"),
         (bytes(encode_batch([Record(None, b"v", (), NOW)])).replace(b"v", b"w"), CorruptBatchError, "checksum"),
         (with_attributes(0x20), InvalidRequestError, "control batches"),
-        (with_attributes(0x10), UnsupportedBatchError, "transactional"),
+        (with_attributes(0x10), InvalidRequestError, "transactional batch names its producer"),
         (with_attributes(0x08), InvalidTimestampError, "append time"),
         (with_attributes(0x05), UnsupportedCodecError, "compression 5"),
         (encode_batch([Record(None, b"v", (), NOW + 3_600_001)]), InvalidTimestampError, "timestamp_ahead_ms"),

@@ -67,7 +67,7 @@ async def test_what_is_there_is_returned_at_once() -> None:
 async def test_without_patience_an_empty_answer_comes_at_once() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
-        assert await broker.fetch([at(0)]) == [PartitionBatches("t", 0, [], Bounds(0, 0), None)]
+        assert await broker.fetch([at(0)]) == [PartitionBatches("t", 0, [], Bounds(0, 0), None, Offset(0))]
 
 
 @on_loop

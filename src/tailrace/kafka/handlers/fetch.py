@@ -7,7 +7,7 @@ from tailrace.broker.broker import Broker
 from tailrace.kafka.dispatch import Body, Call, Route
 from tailrace.kafka.fetch_sessions import FetchSessions, WantedPartition
 from tailrace.model.errors import TailraceError, UnknownLeaderEpochError
-from tailrace.model.fetch import NO_BOUNDS, PartitionBatches, PartitionFetch
+from tailrace.model.fetch import NO_BOUNDS, Isolation, PartitionBatches, PartitionFetch
 from tailrace.model.ids import Offset
 from tailrace.wire.batch import LEADER_EPOCH
 from tailrace.wire.fetch_response import (
@@ -19,8 +19,6 @@ from tailrace.wire.fetch_response import (
 )
 from tailrace.wire.messages import fetch
 from tailrace.wire.messages.fetch import FetchRequest
-
-_READ_COMMITTED = 1
 
 
 class FetchHandlers:
@@ -38,9 +36,11 @@ class FetchHandlers:
             if call.version < SESSIONS_SINCE:
                 raise
             return Body(write_fetch_response(call.version, (), error.kafka_code))
-        answers = await self._read(fetching.wanted, request)
-        aborted: Sequence[tuple[int, int]] | None = () if request.isolation_level == _READ_COMMITTED else None
-        fetched = [(wanted, _fetched(wanted, answer, aborted)) for wanted, answer in zip(fetching.wanted, answers, strict=True)]
+        isolation = isolation_of(request.isolation_level)
+        answers = await self._read(fetching.wanted, request, isolation)
+        fetched = [
+            (wanted, _fetched(wanted, answer, isolation)) for wanted, answer in zip(fetching.wanted, answers, strict=True)
+        ]
         session = fetching.session
         if session is not None:
             news = list(session.keep_news(fetched))
@@ -52,7 +52,9 @@ class FetchHandlers:
         ]
         return Body(write_fetch_response(call.version, topics, 0, fetching.session_id))
 
-    async def _read(self, wanted: Sequence[WantedPartition], request: FetchRequest) -> list[PartitionBatches]:
+    async def _read(
+        self, wanted: Sequence[WantedPartition], request: FetchRequest, isolation: Isolation
+    ) -> list[PartitionBatches]:
         asked = [self._resolve(partition) for partition in wanted]
         known = [each for each in asked if isinstance(each, PartitionFetch)]
         may_wait = known and len(known) == len(asked)
@@ -62,6 +64,7 @@ class FetchHandlers:
                 min_bytes=max(0, request.min_bytes),
                 max_bytes=max(0, request.max_bytes),
                 max_wait_ms=max(0, request.max_wait_ms) if may_wait else 0,
+                isolation=isolation,
             )
         except TailraceError as error:
             found = [PartitionBatches(each.topic, each.partition, (), NO_BOUNDS, error) for each in known]
@@ -80,7 +83,12 @@ class FetchHandlers:
         return PartitionFetch(name, number, Offset(wanted.offset), max(0, wanted.max_bytes))
 
 
-def _fetched(wanted: WantedPartition, answer: PartitionBatches, aborted: Sequence[tuple[int, int]] | None) -> FetchedPartition:
+def isolation_of(level: int) -> Isolation:
+    return Isolation.READ_COMMITTED if level == Isolation.READ_COMMITTED else Isolation.READ_UNCOMMITTED
+
+
+def _fetched(wanted: WantedPartition, answer: PartitionBatches, isolation: Isolation) -> FetchedPartition:
     start, end = answer.bounds
     code = 0 if answer.error is None else answer.error.kafka_code
-    return FetchedPartition(wanted.key[2], code, end, end, start, answer.batches, aborted)
+    aborted = answer.aborted if isolation is Isolation.READ_COMMITTED else None
+    return FetchedPartition(wanted.key[2], code, end, answer.last_stable_offset, start, answer.batches, aborted)

@@ -50,6 +50,7 @@ class GroupOffsetHandlers:
         self._topics = broker.topics
         self._offsets = broker.offsets
         self._groups = broker.groups
+        self._transactions = broker.transaction_queries
 
     def routes(self) -> list[Route]:
         return [
@@ -100,13 +101,15 @@ class GroupOffsetHandlers:
     def fetch(self, call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse:
         if call.version >= _MANY_GROUPS:
             by_id = call.version >= _BY_TOPIC_ID
-            return OffsetFetchResponse(groups=tuple(self._fetched(group, by_id) for group in request.groups))
+            return OffsetFetchResponse(
+                groups=tuple(self._fetched(group, by_id, request.require_stable) for group in request.groups)
+            )
         wanted = None
         if request.topics is not None:
             wanted = tuple(
                 OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes) for topic in request.topics
             )
-        group = self._fetched(OffsetFetchRequestGroup(group_id=request.group_id, topics=wanted), by_id=False)
+        group = self._fetched(OffsetFetchRequestGroup(group_id=request.group_id, topics=wanted), False, request.require_stable)
         return OffsetFetchResponse(
             error_code=group.error_code,
             topics=tuple(
@@ -134,27 +137,31 @@ class GroupOffsetHandlers:
             return OffsetDeleteResponse(error_code=group_error_code(error))
         return OffsetDeleteResponse(topics=tuple([await self._delete_in(request.group_id, topic) for topic in request.topics]))
 
-    def _fetched(self, wanted: OffsetFetchRequestGroup, by_id: bool) -> OffsetFetchResponseGroup:
+    def _fetched(self, wanted: OffsetFetchRequestGroup, by_id: bool, require_stable: bool) -> OffsetFetchResponseGroup:
         group = wanted.group_id
         if wanted.topics is None:
             by_topic = groupby(self._offsets.committed_by(group), lambda committed: committed.topic)
-            topics = [self._all_in(topic, committed) for topic, committed in by_topic]
+            topics = [self._all_in(group, topic, committed, require_stable) for topic, committed in by_topic]
         else:
-            topics = [self._fetched_in(group, topic, by_id) for topic in wanted.topics]
+            topics = [self._fetched_in(group, topic, by_id, require_stable) for topic in wanted.topics]
         return OffsetFetchResponseGroup(group_id=group, topics=tuple(topics))
 
-    def _fetched_in(self, group: str, wanted: OffsetFetchRequestTopics, by_id: bool) -> OffsetFetchResponseTopics:
+    def _fetched_in(
+        self, group: str, wanted: OffsetFetchRequestTopics, by_id: bool, require_stable: bool
+    ) -> OffsetFetchResponseTopics:
         name = self._name_by_id(wanted.topic_id) if by_id else wanted.name
         return OffsetFetchResponseTopics(
             name=wanted.name,
             topic_id=wanted.topic_id,
-            partitions=tuple(self._committed(group, name, number) for number in wanted.partition_indexes),
+            partitions=tuple(self._committed(group, name, number, require_stable) for number in wanted.partition_indexes),
         )
 
-    def _committed(self, group: str, topic: str | None, partition: int) -> OffsetFetchResponsePartitions:
+    def _committed(self, group: str, topic: str | None, partition: int, require_stable: bool) -> OffsetFetchResponsePartitions:
         if topic is None:
             return _nothing(partition, _UNKNOWN_TOPIC_ID)
         try:
+            if require_stable:
+                self._transactions.check_offset_stable(group, topic, partition)
             committed = self._offsets.committed(group, topic, partition)
         except UnknownTopicError:
             # Kafka keeps no list of topics in its coordinator, so clients expect no error for one that is not there.
@@ -163,9 +170,13 @@ class GroupOffsetHandlers:
             return _nothing(partition, group_error_code(error))
         return _nothing(partition) if committed is None else _something(committed)
 
-    def _all_in(self, topic: str, committed: Iterable[CommittedOffset]) -> OffsetFetchResponseTopics:
+    def _all_in(
+        self, group: str, topic: str, committed: Iterable[CommittedOffset], require_stable: bool
+    ) -> OffsetFetchResponseTopics:
         return OffsetFetchResponseTopics(
-            name=topic, topic_id=self._topics.get(topic).topic.uuid, partitions=tuple(map(_something, committed))
+            name=topic,
+            topic_id=self._topics.get(topic).topic.uuid,
+            partitions=tuple(self._committed(group, topic, each.partition, require_stable) for each in committed),
         )
 
     async def _delete_in(self, group: str, topic: OffsetDeleteRequestTopic) -> OffsetDeleteResponseTopic:

@@ -2,7 +2,10 @@
 
 from tailrace.broker.broker import Broker
 from tailrace.kafka.dispatch import Call, Route
+from tailrace.kafka.handlers.fetch import isolation_of
 from tailrace.model.errors import TailraceError, UnknownLeaderEpochError
+from tailrace.model.fetch import Isolation
+from tailrace.model.start import Edge
 from tailrace.wire.batch import LEADER_EPOCH
 from tailrace.wire.messages import list_offsets, offset_for_leader_epoch
 from tailrace.wire.messages.list_offsets import (
@@ -42,19 +45,20 @@ class PositionHandlers:
         ]
 
     async def list_offsets(self, call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        isolation = isolation_of(request.isolation_level)
         return ListOffsetsResponse(
             topics=tuple(
                 [
                     ListOffsetsTopicResponse(
                         name=topic.name,
-                        partitions=tuple([await self._look_up(topic.name, wanted) for wanted in topic.partitions]),
+                        partitions=tuple([await self._look_up(topic.name, wanted, isolation) for wanted in topic.partitions]),
                     )
                     for topic in request.topics
                 ]
             )
         )
 
-    async def _look_up(self, topic: str, wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    async def _look_up(self, topic: str, wanted: ListOffsetsPartition, isolation: Isolation) -> ListOffsetsPartitionResponse:
         index = wanted.partition_index
         timestamp = wanted.timestamp
         if wanted.current_leader_epoch > LEADER_EPOCH:
@@ -62,7 +66,7 @@ class PositionHandlers:
         try:
             bounds = self._positions.bounds(topic, index)
             if timestamp == _LATEST:
-                return _at(index, bounds.end)
+                return _at(index, await self._positions.resolve(topic, index, Edge.LATEST, isolation=isolation))
             if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
                 return _at(index, bounds.start)
             if timestamp in _NOWHERE:
@@ -72,7 +76,7 @@ class PositionHandlers:
             if timestamp == _NEWEST:
                 found = await self._positions.newest(topic, index)
             else:
-                found = await self._positions.at_time(topic, index, timestamp)
+                found = await self._positions.at_time(topic, index, timestamp, isolation=isolation)
         except TailraceError as error:
             return ListOffsetsPartitionResponse(partition_index=index, error_code=error.kafka_code)
         if found is None:

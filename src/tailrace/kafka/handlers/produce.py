@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from tailrace.broker.broker import Broker
 from tailrace.kafka.dispatch import Call, Later, Route
-from tailrace.model.errors import InvalidRecordsError, InvalidRequestError, TailraceError, UnsupportedBatchError
+from tailrace.model.errors import InvalidRecordsError, InvalidRequestError, TailraceError
 from tailrace.model.record import Appended, RawBatch
 from tailrace.wire.batch import LENGTH_FROM, batch_length
 from tailrace.wire.messages import produce
@@ -22,6 +22,8 @@ from tailrace.wire.messages.produce import (
 _NO_ACKS = 0
 _ACKS = (-1, _NO_ACKS, 1)
 _INVALID_REQUIRED_ACKS = 21
+_PARTITIONS_ADDED_SINCE = 12
+"""Clients that speak this version add partitions to their transaction by writing to them."""
 _IDS_SINCE = 13
 _NO_OFFSET = -1
 
@@ -39,9 +41,6 @@ class ProduceHandlers:
     def produce(self, call: Call, request: ProduceRequest) -> ProduceResponse | Later:
         if request.acks not in _ACKS:
             return _all_refused(request, _INVALID_REQUIRED_ACKS, f"acks is {request.acks}; it must be -1, 0 or 1")
-        if request.transactional_id is not None:
-            error = UnsupportedBatchError("transactions are not taken yet")
-            return _all_refused(request, error.kafka_code, str(error))
         by_id = call.version >= _IDS_SINCE
         names = [self._name_of(topic, by_id) for topic in request.topic_data]
         placed: list[int | TailraceError] = []
@@ -56,12 +55,13 @@ class ProduceHandlers:
                     batches.append(checked)
         asked = _Asked(request, placed)
         if request.acks == _NO_ACKS:
-            return Later(self._append(batches), lambda done: _unanswered(asked, done))
-        return Later(self._append(batches), lambda done: self._answer(asked, names, done))
+            return Later(self._append(call, batches), lambda done: _unanswered(asked, done))
+        return Later(self._append(call, batches), lambda done: self._answer(asked, names, done))
 
-    def _append(self, batches: Sequence[RawBatch]) -> "asyncio.Future[Outcomes]":
+    def _append(self, call: Call, batches: Sequence[RawBatch]) -> "asyncio.Future[Outcomes]":
         if batches:
-            return self._broker.append(batches)  # type: ignore[return-value]
+            adds_partitions = call.version >= _PARTITIONS_ADDED_SINCE
+            return self._broker.append(batches, adds_partitions=adds_partitions)  # type: ignore[return-value]
         nothing: asyncio.Future[Outcomes] = asyncio.get_running_loop().create_future()
         nothing.set_result(())
         return nothing

@@ -1,0 +1,131 @@
+"""The end of a transaction, in one commit: a marker in each of its partitions, the offsets of its groups, and its new state.
+
+Nothing of it can be there without the rest, so a transaction is never seen half ended, not even after a crash.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tailrace.broker import keys
+from tailrace.broker.draft import Draft
+from tailrace.broker.groups.names import GroupNames
+from tailrace.broker.offsets import Offsets
+from tailrace.broker.topics import Topics
+from tailrace.broker.transactions.aborted import AbortedTransactions
+from tailrace.broker.transactions.registry import Registry
+from tailrace.broker.transactions.stable import StableOffsets
+from tailrace.broker.transactions.state import NO_RECORDS, PendingOffset, Transaction, read_offsets, read_open
+from tailrace.model.changes import Append
+from tailrace.model.clock import Clock
+from tailrace.model.ids import Offset, Partition, TopicId
+from tailrace.model.offset import OffsetCommit
+from tailrace.model.transaction import AbortedTransaction
+from tailrace.store.contract import Store
+from tailrace.wire.control import Marker, encode_marker
+
+OnMarker = Callable[[Partition, int], None]
+"""Called with a partition whose last stable offset has moved and the bytes of the marker that moved it."""
+
+
+class Conclusion(NamedTuple):
+    """What a draft does to end a transaction."""
+
+    transactional_id: str
+    committed: bool
+    markers: list[tuple[Partition, Offset, int]]
+    """Partition, first offset of the transaction there, and bytes of the marker."""
+    offsets: list[tuple[str, list[PendingOffset]]]
+
+
+class Concluder:
+    def __init__(
+        self,
+        store: Store,
+        topics: Topics,
+        offsets: Offsets,
+        group_names: GroupNames,
+        clock: Clock,
+        registry: Registry,
+        stable: StableOffsets,
+        aborted: AbortedTransactions,
+        on_marker: OnMarker,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._offsets = offsets
+        self._group_names = group_names
+        self._clock = clock
+        self._registry = registry
+        self._stable = stable
+        self._aborted = aborted
+        self._on_marker = on_marker
+        self.committed = 0
+        self.aborted = 0
+
+    def conclude(
+        self, draft: Draft, transactional_id: str, transaction: Transaction, *, committed: bool, epoch: int
+    ) -> Conclusion:
+        """Put everything into the draft but the transaction's own new state. `epoch` is what the markers say."""
+        marker = encode_marker(
+            Marker.COMMIT if committed else Marker.ABORT, transaction.producer_id, epoch, self._clock.now_ms()
+        )
+        markers = []
+        for topic_id, number in transaction.partitions:
+            partition = Partition(TopicId(topic_id), number)
+            first_offset = self._mark(draft, partition, transaction, bytes(marker), committed)
+            if first_offset is not None:
+                markers.append((partition, first_offset, len(marker)))
+        offsets = []
+        for group in transaction.groups:
+            key = keys.pending_offsets_key(transactional_id, group)
+            pending = read_offsets(draft.latest(key))
+            draft.put(key, None)
+            offsets.append((group, pending))
+            if committed:
+                self._commit_offsets(draft, group, pending)
+        return Conclusion(transactional_id, committed, markers, offsets)
+
+    def settled(self, conclusion: Conclusion) -> None:
+        """The draft is durable: readers may see it."""
+        transactional_id, committed, markers, offsets = conclusion
+        self._registry.ended(transactional_id)
+        if committed:
+            self.committed += 1
+        else:
+            self.aborted += 1
+        for group, pending in offsets:
+            self._registry.offsets_decided(transactional_id, group, pending)
+            if committed and pending:
+                self._group_names.store(group)
+        for partition, first_offset, _ in markers:
+            self._stable.release(partition, first_offset)
+        for partition, _, size in markers:
+            self._on_marker(partition, size)
+
+    def _mark(
+        self, draft: Draft, partition: Partition, transaction: Transaction, marker: bytes, committed: bool
+    ) -> Offset | None:
+        """The transaction's first offset in the partition; `None` if it has no records there or its topic is gone."""
+        if self._topics.by_id(partition.topic_id) is None:
+            return None
+        offset = draft.next_offset(partition)
+        key = keys.open_transaction_key(partition, transaction.producer_id)
+        value = draft.latest(key)
+        if value is None:
+            return None
+        draft.put(key, None)
+        first_offset = read_open(value).first_offset
+        if first_offset == NO_RECORDS:
+            return None
+        draft.append(Append(partition, marker, 1, self._clock.now_ms(), offset))
+        if not committed:
+            stable = self._stable.of(partition, self._store.bounds(partition))
+            self._aborted.add(draft, partition, AbortedTransaction(transaction.producer_id, first_offset), offset, stable)
+        return first_offset
+
+    def _commit_offsets(self, draft: Draft, group: str, pending: list[PendingOffset]) -> None:
+        for offset in pending:
+            live = self._topics.by_id(offset.topic_id)
+            if live is not None:
+                commit = OffsetCommit(live.topic.name, offset.partition, offset.offset, offset.leader_epoch, offset.metadata)
+                self._offsets.write(draft, group, offset.target, commit)

@@ -1,0 +1,82 @@
+"""What an operator can see of transactions and their producers, as of the last durable commit."""
+
+from collections.abc import Collection
+
+from tailrace.broker import keys
+from tailrace.broker.producers import describe_producer
+from tailrace.broker.topics import Topics
+from tailrace.broker.transactions.registry import Registry
+from tailrace.broker.transactions.state import NO_RECORDS, read_open, read_transaction
+from tailrace.model.clock import Clock
+from tailrace.model.errors import UnknownTransactionalIdError, UnstableOffsetsError
+from tailrace.model.ids import TopicId
+from tailrace.model.transaction import ProducerDescription, TransactionDescription, TransactionListing, TransactionState
+from tailrace.store.contract import Store
+
+
+class TransactionQueries:
+    def __init__(self, store: Store, topics: Topics, clock: Clock, registry: Registry) -> None:
+        self._store = store
+        self._topics = topics
+        self._clock = clock
+        self._registry = registry
+
+    def find(
+        self, *, states: Collection[str] = (), producer_ids: Collection[int] = (), lasting_ms: int = -1
+    ) -> list[TransactionListing]:
+        """Those in one of the states and of one of the producers, if any are named, and open for longer than `lasting_ms`."""
+        now_ms = self._clock.now_ms()
+        found = []
+        for key, value in self._store.range(keys.TRANSACTIONS):
+            transaction = read_transaction(value)
+            if states and transaction.state not in states:
+                continue
+            if producer_ids and transaction.producer_id not in producer_ids:
+                continue
+            if lasting_ms >= 0 and not (transaction.is_open and now_ms - transaction.started_ms > lasting_ms):
+                continue
+            found.append(TransactionListing(keys.transactional_id_of(key), transaction.producer_id, transaction.state))
+        return found
+
+    def describe(self, transactional_id: str) -> TransactionDescription:
+        value = self._store.get(keys.transaction_key(transactional_id))
+        if value is None:
+            raise UnknownTransactionalIdError(f"there is no transactional id {transactional_id!r}")
+        transaction = read_transaction(value)
+        partitions = []
+        for topic_id, number in transaction.partitions:
+            live = self._topics.by_id(TopicId(topic_id))
+            if live is not None:
+                partitions.append((live.topic.name, number))
+        return TransactionDescription(
+            transactional_id,
+            transaction.identity,
+            TransactionState(transaction.state),
+            transaction.timeout_ms,
+            transaction.started_ms,
+            partitions,
+        )
+
+    def producers(self, topic: str, partition: int) -> list[ProducerDescription]:
+        """The producers that the partition remembers."""
+        target = self._topics.get(topic).partition(partition)
+        open_here = {
+            keys.read_open_transaction_key(key)[1]: read_open(value)
+            for key, value in self._store.range(keys.open_transactions_of_partition(target))
+        }
+        found = []
+        for key, value in self._store.range(keys.producers_of_partition(target)):
+            _, producer_id = keys.read_producer_key(key)
+            transaction = open_here.get(producer_id)
+            start = NO_RECORDS if transaction is None else transaction.first_offset
+            found.append(describe_producer(producer_id, value, start))
+        return found
+
+    def check_offset_stable(self, group: str, topic: str, partition: int) -> None:
+        """Raise if an open transaction is about to change the group's offset."""
+        target = self._topics.get(topic).partition(partition)
+        if self._registry.has_pending_offset(group, target):
+            raise UnstableOffsetsError(
+                f"an open transaction holds an offset of group {group!r} for partition {partition} of {topic!r};"
+                " ask again when it has ended"
+            )

@@ -1,0 +1,104 @@
+"""What the store keeps of transactions, as values and as bytes.
+
+Three kinds of keys: one per transactional id with everything but the offsets, one per group whose offsets are to be committed
+with the transaction, and one per partition in which a producer's transaction is open. The last is what an append looks at.
+"""
+
+from struct import Struct
+from typing import NamedTuple
+
+import msgspec
+
+from tailrace.broker import keys
+from tailrace.broker.draft import Draft
+from tailrace.model.ids import Offset, Partition, ProducerId, TopicId
+from tailrace.model.transaction import NO_EPOCH, ProducerIdentity, TransactionState
+
+NOT_STARTED = -1
+NO_RECORDS = Offset(-1)
+NO_PREVIOUS_ID = ProducerId(-1)
+
+_OPEN = Struct(">hq")
+
+
+class Transaction(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A transactional id: its producer, and the transaction that is open or was the last one."""
+
+    producer_id: ProducerId
+    epoch: int
+    timeout_ms: int
+    state: TransactionState = TransactionState.EMPTY
+    started_ms: int = NOT_STARTED
+    changed_ms: int
+    bumps: bool = False
+    """Whether the last transaction ended with a new epoch, as newer clients want it."""
+    last_epoch: int = NO_EPOCH
+    """The epoch before the last change of it, if the client itself asked for the change and may ask again."""
+    previous_id: ProducerId = NO_PREVIOUS_ID
+    """The producer id before this one, whose epochs were used up."""
+    partitions: tuple[tuple[int, int], ...] = ()
+    groups: tuple[str, ...] = ()
+    offsets: int = 0
+    """Offsets to be committed, of all groups."""
+
+    @property
+    def identity(self) -> ProducerIdentity:
+        return ProducerIdentity(self.producer_id, self.epoch)
+
+    @property
+    def is_open(self) -> bool:
+        return self.state is TransactionState.ONGOING
+
+    @property
+    def deadline_ms(self) -> int:
+        return self.started_ms + self.timeout_ms
+
+
+class OpenHere(NamedTuple):
+    """A producer's open transaction in one partition."""
+
+    epoch: int
+    first_offset: Offset
+    """`NO_RECORDS` as long as the partition was only announced."""
+
+
+class PendingOffset(msgspec.Struct, frozen=True, array_like=True):
+    """An offset that is committed if the transaction is."""
+
+    topic_id: TopicId
+    partition: int
+    offset: Offset
+    leader_epoch: int
+    metadata: str
+
+    @property
+    def target(self) -> Partition:
+        return Partition(self.topic_id, self.partition)
+
+
+_decode_transaction = msgspec.msgpack.Decoder(Transaction).decode
+_decode_offsets = msgspec.msgpack.Decoder(list[PendingOffset]).decode
+
+
+def read_transaction(value: bytes) -> Transaction:
+    return _decode_transaction(value)
+
+
+def put_transaction(draft: Draft, transactional_id: str, transaction: Transaction) -> None:
+    draft.put(keys.transaction_key(transactional_id), msgspec.msgpack.encode(transaction))
+
+
+def read_offsets(value: bytes | None) -> list[PendingOffset]:
+    return [] if value is None else _decode_offsets(value)
+
+
+def put_offsets(draft: Draft, transactional_id: str, group: str, offsets: list[PendingOffset]) -> None:
+    draft.put(keys.pending_offsets_key(transactional_id, group), msgspec.msgpack.encode(offsets))
+
+
+def read_open(value: bytes) -> OpenHere:
+    return OpenHere._make(_OPEN.unpack(value))
+
+
+def put_open(draft: Draft, partition: Partition, producer: ProducerIdentity, first_offset: Offset) -> None:
+    draft.put(keys.open_transaction_key(partition, producer.producer_id), _OPEN.pack(producer.epoch, first_offset))

@@ -1,0 +1,86 @@
+"""Puts the parts of transactions together, and reads what the store knows of them at the start."""
+
+from tailrace.broker import keys
+from tailrace.broker.commit import Committer
+from tailrace.broker.groups.names import GroupNames
+from tailrace.broker.offsets import Offsets
+from tailrace.broker.producers import Producers
+from tailrace.broker.topics import Topics
+from tailrace.broker.transactions.aborted import AbortedTransactions
+from tailrace.broker.transactions.conclude import Concluder, OnMarker
+from tailrace.broker.transactions.coordinator import Coordinator
+from tailrace.broker.transactions.joining import Joiner
+from tailrace.broker.transactions.queries import TransactionQueries
+from tailrace.broker.transactions.registry import Registry
+from tailrace.broker.transactions.stable import StableOffsets
+from tailrace.broker.transactions.state import NO_RECORDS, read_offsets, read_open, read_transaction
+from tailrace.model.clock import Clock
+from tailrace.model.ids import Partition
+from tailrace.model.limits import Limits
+from tailrace.store.contract import Store
+
+
+class Transactions:
+    def __init__(
+        self,
+        store: Store,
+        committer: Committer,
+        topics: Topics,
+        producers: Producers,
+        offsets: Offsets,
+        group_names: GroupNames,
+        stable: StableOffsets,
+        aborted: AbortedTransactions,
+        clock: Clock,
+        limits: Limits,
+        on_marker: OnMarker,
+    ) -> None:
+        self._store = store
+        self._stable = stable
+        self._registry = Registry(limits)
+        self._concluder = Concluder(store, topics, offsets, group_names, clock, self._registry, stable, aborted, on_marker)
+        self.joiner = Joiner(store, clock, limits, self._registry, stable)
+        self.coordinator = Coordinator(
+            store, committer, topics, producers, offsets, group_names, clock, limits, self._registry, self._concluder
+        )
+        self.queries = TransactionQueries(store, topics, clock, self._registry)
+
+    def load(self) -> None:
+        """What was open stays open: its producer may go on, or it times out."""
+        registry = self._registry
+        for key, value in self._store.range(keys.TRANSACTIONS):
+            transactional_id = keys.transactional_id_of(key)
+            transaction = read_transaction(value)
+            registry.enter(transactional_id, transaction.producer_id)
+            if transaction.is_open:
+                registry.began(transactional_id, transaction)
+                for group in transaction.groups:
+                    pending = self._store.get(keys.pending_offsets_key(transactional_id, group))
+                    registry.offsets_pending(transactional_id, group, read_offsets(pending))
+        for key, value in self._store.range(keys.OPEN_TRANSACTIONS):
+            first_offset = read_open(value).first_offset
+            if first_offset != NO_RECORDS:
+                self._stable.hold(keys.read_open_transaction_key(key)[0], first_offset)
+
+    def forget_partition(self, partition: Partition) -> None:
+        self._stable.forget(partition)
+
+    @property
+    def ids(self) -> int:
+        return self._registry.ids
+
+    @property
+    def open(self) -> int:
+        return self._registry.open
+
+    @property
+    def committed(self) -> int:
+        return self._concluder.committed
+
+    @property
+    def aborted(self) -> int:
+        return self._concluder.aborted
+
+    @property
+    def timed_out(self) -> int:
+        return self.coordinator.timed_out

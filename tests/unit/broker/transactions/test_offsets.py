@@ -1,0 +1,127 @@
+"""Offsets of consumer groups that are committed with a transaction."""
+
+import pytest
+
+from tailrace.broker.broker import Broker
+from tailrace.model.errors import InvalidTransactionStateError, OffsetOutOfRangeError, UnknownGroupError, UnstableOffsetsError
+from tailrace.model.ids import Offset
+from tailrace.model.offset import OffsetCommit
+from tailrace.store.memory import MemoryStore
+from tests.support.aio import on_loop
+from tests.support.brokers import append, raw, running_broker
+from tests.support.transactions import started
+
+EITHER = pytest.mark.parametrize("newer", [False, True], ids=["classic", "newer"])
+
+
+async def with_records(broker: Broker) -> None:
+    await broker.topics.create("t", 2)
+    await append(broker, raw("t", 0, *[b"x"] * 10))
+
+
+def offset_of(broker: Broker, group: str = "g", partition: int = 0) -> int | None:
+    committed = broker.offsets.committed(group, "t", partition)
+    return None if committed is None else committed.offset
+
+
+@EITHER
+def test_offsets_are_committed_with_the_transaction_or_not_at_all(newer: bool) -> None:
+    @on_loop
+    async def run() -> None:
+        async with running_broker() as broker:
+            await with_records(broker)
+            producer = await started(broker, newer=newer)
+            await producer.commit_offset("g", 0, 3)
+            assert offset_of(broker) is None
+            await producer.commit()
+            assert offset_of(broker) == 3
+            await producer.commit_offset("g", 0, 5)
+            await producer.abort()
+            assert offset_of(broker) == 3
+
+    run()
+
+
+@on_loop
+async def test_the_last_offset_of_a_transaction_counts_and_may_be_lower_than_before() -> None:
+    async with running_broker() as broker:
+        await with_records(broker)
+        producer = await started(broker)
+        await producer.commit_offset("g", 0, 9)
+        await producer.commit_offset("g", 0, 4)
+        await producer.commit()
+        assert offset_of(broker) == 4
+        await producer.commit_offset("g", 0, 2)
+        await producer.commit()
+        assert offset_of(broker) == 2
+
+
+@on_loop
+async def test_pending_offsets_are_unstable_until_the_transaction_ends() -> None:
+    store = MemoryStore()
+    async with running_broker(store) as broker:
+        await with_records(broker)
+        producer = await started(broker)
+        await producer.commit_offset("g", 0, 3)
+        check = broker.transaction_queries.check_offset_stable
+        with pytest.raises(UnstableOffsetsError, match="'g' for partition 0"):
+            check("g", "t", 0)
+        check("g", "t", 1)
+        check("other", "t", 0)
+    async with running_broker(store) as broker:
+        check = broker.transaction_queries.check_offset_stable
+        with pytest.raises(UnstableOffsetsError):
+            check("g", "t", 0)
+        producer.broker = broker
+        await producer.commit()
+        check("g", "t", 0)
+
+
+@on_loop
+async def test_a_group_that_was_not_added_is_refused() -> None:
+    async with running_broker() as broker:
+        await with_records(broker)
+        producer = await started(broker)
+        await producer.add(0)
+        with pytest.raises(InvalidTransactionStateError, match="group 'g' is not in an open transaction"):
+            await broker.transactions.commit_offsets(
+                "tx", producer.identity, "g", [OffsetCommit("t", 0, Offset(1))], lambda: None
+            )
+
+
+@on_loop
+async def test_a_member_that_the_group_refuses_commits_nothing() -> None:
+    async with running_broker() as broker:
+        await with_records(broker)
+        producer = await started(broker, newer=True)
+
+        def refuse() -> None:
+            raise UnknownGroupError("not a member")
+
+        with pytest.raises(UnknownGroupError):
+            await broker.transactions.commit_offsets(
+                "tx", producer.identity, "g", [OffsetCommit("t", 0, Offset(1))], refuse, adds_group=True
+            )
+        assert broker.transaction_queries.describe("tx").state == "Empty"
+        assert broker.collector()._sources.transactions.open == 0
+
+
+@on_loop
+async def test_offsets_that_can_not_be_are_told_one_by_one() -> None:
+    async with running_broker() as broker:
+        await with_records(broker)
+        producer = await started(broker, newer=True)
+        outcomes = await broker.transactions.commit_offsets(
+            "tx",
+            producer.identity,
+            "g",
+            [OffsetCommit("t", 0, Offset(99)), OffsetCommit("t", 0, Offset(1), 7, "note")],
+            lambda: None,
+            adds_group=True,
+        )
+        assert isinstance(outcomes[0], OffsetOutOfRangeError)
+        assert outcomes[1] is None
+        await producer.commit()
+        committed = broker.offsets.committed("g", "t", 0)
+        assert committed is not None
+        assert (committed.offset, committed.leader_epoch, committed.metadata) == (1, 7, "note")

@@ -1,0 +1,596 @@
+import asyncio
+import itertools
+
+import pytest
+
+from tailrace.broker import keys
+from tailrace.model.errors import (
+    InvalidTransactionalIdError,
+    InvalidTransactionStateError,
+    InvalidTransactionTimeoutError,
+    LimitExceededError,
+    ProducerFencedError,
+    ProducerMappingError,
+    StorageFullError,
+    TransactionFencedError,
+    UnknownTopicError,
+    UnknownTransactionalIdError,
+)
+from tailrace.model.ids import ProducerId
+from tailrace.model.limits import Limits
+from tailrace.model.transaction import ProducerIdentity, TransactionListing, TransactionState
+from tailrace.store.memory import MemoryStore
+from tests.support.aio import on_loop, turns
+from tests.support.brokers import GatedStore, options, raw, running_broker, values_in
+from tests.support.clocks import ManualClock
+from tests.support.transactions import (
+    TIMEOUT_MS,
+    Producer,
+    bounds,
+    committed_values,
+    fetched,
+    stable_offset,
+    started,
+)
+
+EITHER = pytest.mark.parametrize("newer", [False, True], ids=["classic", "newer"])
+
+
+@EITHER
+def test_committed_records_are_seen_and_aborted_ones_are_not(newer: bool) -> None:
+    @on_loop
+    async def run() -> None:
+        async with running_broker() as broker:
+            await broker.topics.create("t", 2)
+            producer = await started(broker, newer=newer)
+            await producer.write(0, b"a")
+            await producer.write(1, b"b")
+            assert await committed_values(broker, 0) == []
+            await producer.commit()
+            assert (await committed_values(broker, 0), await committed_values(broker, 1)) == ([b"a"], [b"b"])
+            await producer.write(0, b"c")
+            await producer.abort()
+            await producer.write(0, b"d")
+            await producer.commit()
+            assert await committed_values(broker, 0) == [b"a", b"d"]
+            assert await values_in(broker, "t") == [b"a", b"d"]
+
+    run()
+
+
+@on_loop
+async def test_the_end_of_a_transaction_is_one_commit() -> None:
+    store = GatedStore()
+    async with running_broker(store) as broker:
+        await broker.topics.create("t", 3)
+        producer = await started(broker)
+        for partition in range(3):
+            await producer.write(partition, b"x")
+        await producer.commit_offset("g", 0, 1)
+        store.close_gate()
+        ending = asyncio.create_task(producer.commit())
+        await turns()
+        (commit,) = store.in_flight
+        put = {key for key, _ in commit.changes.puts}
+        assert len(commit.changes.appends) == 3
+        assert keys.transaction_key("tx") in put
+        assert keys.offset_key(broker.topics.get("t").partition(0), "g") in put
+        store.open_gate()
+        await ending
+
+
+@on_loop
+async def test_an_announced_partition_without_records_gets_no_marker() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("t", 2)
+        producer = await started(broker)
+        await producer.add(0, 1)
+        await producer.send(0, b"x")
+        await producer.commit()
+        assert (bounds(broker, 0), bounds(broker, 1)) == ((0, 2), (0, 0))
+
+
+@on_loop
+async def test_the_first_offset_is_stored_with_the_first_batch_and_only_then() -> None:
+    store = GatedStore()
+    async with running_broker(store) as broker:
+        await broker.topics.create("t")
+        producer = await started(broker)
+        await producer.add(0)
+        store.close_gate()
+        first = asyncio.create_task(producer.send(0, b"a"))
+        await turns()
+        second = asyncio.create_task(producer.send(0, b"b"))
+        await turns()
+        key = keys.open_transaction_key(broker.topics.get("t").partition(0), producer.identity.producer_id)
+        assert [key in dict(commit.changes.puts) for commit in store.in_flight] == [True, False]
+        store.open_gate()
+        assert (await first, await second) == (0, 1)
+
+
+@on_loop
+async def test_a_batch_outside_of_a_transaction_is_refused() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("t", 2)
+        producer = await started(broker)
+        with pytest.raises(InvalidTransactionStateError, match="is not in an open transaction of 'tx'"):
+            await producer.send(0, b"a")
+        await producer.add(0)
+        with pytest.raises(InvalidTransactionStateError, match="partition 1"):
+            await producer.send(1, b"a")
+        plain = await broker.producers.allocate()
+        stranger = Producer(broker, "no", ProducerIdentity(plain, 0))
+        with pytest.raises(InvalidTransactionStateError, match="belongs to no transactional id"):
+            await stranger.send(0, b"a")
+        assert bounds(broker) == (0, 0)
+
+
+@on_loop
+async def test_a_transactional_producer_writes_in_transactions_only() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("t")
+        producer_id, epoch = (await started(broker)).identity
+        batch = raw("t", 0, b"x", producer_id=producer_id, producer_epoch=epoch, base_sequence=0)
+        for batches in ([batch], [batch, batch]):
+            for outcome in await broker.append(batches):
+                assert isinstance(outcome, InvalidTransactionStateError)
+
+
+@EITHER
+def test_a_new_producer_fences_the_old_one_and_aborts_what_it_left_in_one_commit(newer: bool) -> None:
+    @on_loop
+    async def run() -> None:
+        store = GatedStore()
+        async with running_broker(store) as broker:
+            await broker.topics.create("t")
+            old = await started(broker, newer=newer)
+            await old.write(0, b"left")
+            store.close_gate()
+            starting = asyncio.create_task(started(broker, newer=newer))
+            await turns()
+            (commit,) = store.in_flight
+            assert len(commit.changes.appends) == 1
+            store.open_gate()
+            new = await starting
+            assert new.identity == (old.identity.producer_id, old.identity.epoch + 1)
+            with pytest.raises(ProducerFencedError):
+                await old.send(0, b"late")
+            with pytest.raises(TransactionFencedError):
+                await old.add(0)
+            with pytest.raises(TransactionFencedError):
+                await old.commit()
+            await new.write(0, b"new")
+            await new.commit()
+            assert await committed_values(broker) == [b"new"]
+
+    run()
+
+
+@on_loop
+async def test_a_producer_that_asks_for_its_next_epoch_again_gets_the_same() -> None:
+    async with running_broker() as broker:
+        first = (await started(broker)).identity
+        second = await broker.transactions.init_producer("tx", TIMEOUT_MS, first)
+        assert second == (first.producer_id, 1)
+        assert await broker.transactions.init_producer("tx", TIMEOUT_MS, first) == second
+        third = await broker.transactions.init_producer("tx", TIMEOUT_MS, second)
+        assert third.epoch == 2
+        with pytest.raises(TransactionFencedError, match="epoch 0 has been fenced"):
+            await broker.transactions.init_producer("tx", TIMEOUT_MS, first)
+
+
+@on_loop
+async def test_an_ended_transaction_can_be_ended_again_the_same_way_only() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("t")
+        producer = await started(broker)
+        with pytest.raises(InvalidTransactionStateError, match=r"can't commit.*Empty"):
+            await producer.commit()
+        await producer.write(0, b"a")
+        await producer.commit()
+        await producer.commit()
+        with pytest.raises(InvalidTransactionStateError, match=r"can't abort.*CompleteCommit"):
+            await producer.abort()
+        await producer.write(0, b"a")
+        await producer.abort()
+        await producer.abort()
+        with pytest.raises(InvalidTransactionStateError, match=r"can't commit.*CompleteAbort"):
+            await producer.commit()
+
+
+@on_loop
+async def test_newer_clients_get_an_epoch_for_each_transaction() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("t")
+        producer = await started(broker, newer=True)
+        before = producer.identity
+        await producer.write(0, b"a")
+        await producer.commit()
+        assert producer.identity == (before.producer_id, before.epoch + 1)
+        again = await broker.transactions.end("tx", before, committed=True, bumps_epoch=True)
+        assert again == producer.identity
+        with pytest.raises(InvalidTransactionStateError):
+            await broker.transactions.end("tx", before, committed=False, bumps_epoch=True)
+        with pytest.raises(InvalidTransactionStateError):
+            await producer.commit()
+        late = Producer(broker, "tx", before, newer=True)
+        late.batch(0, b"a")
+        with pytest.raises(ProducerFencedError):
+            await late.send(0, b"late")
+        await producer.abort()
+        assert producer.identity.epoch == before.epoch + 2
+        await producer.write(0, b"b")
+        with pytest.raises(TransactionFencedError):
+            await broker.transactions.end("tx", before, committed=True, bumps_epoch=True)
+
+
+@EITHER
+def test_when_the_epochs_are_used_up_a_new_producer_id_follows(newer: bool) -> None:
+    @on_loop
+    async def run() -> None:
+        async with running_broker() as broker:
+            await broker.topics.create("t")
+            producer = await started(broker, newer=newer)
+            identity = producer.identity
+            for _ in range((1 << 15) - 2):
+                identity = await broker.transactions.init_producer("tx", TIMEOUT_MS)
+            assert identity == (producer.identity.producer_id, (1 << 15) - 2)
+            producer.identity = identity
+            await producer.write(0, b"a")
+            if newer:
+                await producer.commit()
+                retried = await broker.transactions.end("tx", identity, committed=True, bumps_epoch=True)
+                assert retried == producer.identity
+            else:
+                producer = await started(broker)
+            assert producer.identity == (identity.producer_id + 1, 0)
+            await producer.write(0, b"b")
+            await producer.commit()
+            assert await committed_values(broker) == ([b"a", b"b"] if newer else [b"b"])
+
+    run()
+
+
+@EITHER
+def test_a_transaction_that_lasts_too_long_is_aborted_and_its_producer_fenced(newer: bool) -> None:
+    @on_loop
+    async def run() -> None:
+        clock = ManualClock()
+        async with running_broker(clock=clock) as broker:
+            await broker.topics.create("t")
+            producer = await started(broker, newer=newer, timeout_ms=1000)
+            await producer.write(0, b"a")
+            clock.advance(999)
+            assert await broker.transactions.abort_overdue() == 0
+            clock.advance(1)
+            assert await broker.transactions.abort_overdue() == 1
+            assert await broker.transactions.abort_overdue() == 0
+            assert await stable_offset(broker) == 2
+            assert await committed_values(broker) == []
+            assert broker.transactions.timed_out == 1
+            with pytest.raises(TransactionFencedError):
+                await producer.commit()
+            with pytest.raises(ProducerFencedError):
+                await producer.send(0, b"late")
+
+    run()
+
+
+@on_loop
+async def test_a_transaction_that_ends_in_time_is_not_aborted_later() -> None:
+    clock = ManualClock()
+    async with running_broker(clock=clock) as broker:
+        await broker.topics.create("t")
+        producer = await started(broker, timeout_ms=1000)
+        await producer.write(0, b"a")
+        await producer.commit()
+        clock.advance(900)
+        await producer.write(0, b"b")
+        clock.advance(900)
+        assert await broker.transactions.abort_overdue() == 0
+
+
+@EITHER
+def test_an_open_transaction_survives_a_restart(newer: bool) -> None:
+    @on_loop
+    async def run() -> None:
+        store, clock = MemoryStore(), ManualClock()
+        async with running_broker(store, clock) as broker:
+            await broker.topics.create("t")
+            producer = await started(broker, newer=newer)
+            await producer.write(0, b"a")
+            await producer.commit_offset("g", 0, 1)
+        async with running_broker(store, clock) as broker:
+            assert await stable_offset(broker) == 0
+            assert broker.collector()._sources.transactions.open == 1
+            producer.broker = broker
+            await producer.write(0, b"b")
+            assert await committed_values(broker) == []
+            await producer.commit()
+            assert await committed_values(broker) == [b"a", b"b"]
+            committed = broker.offsets.committed("g", "t", 0)
+            assert committed is not None
+            assert committed.offset == 1
+        async with running_broker(store, clock) as broker:
+            assert await committed_values(broker) == [b"a", b"b"]
+            assert await stable_offset(broker) == 3
+
+    run()
+
+
+@on_loop
+async def test_a_transaction_left_open_over_a_restart_times_out() -> None:
+    store, clock = MemoryStore(), ManualClock()
+    async with running_broker(store, clock) as broker:
+        await broker.topics.create("t")
+        await (await started(broker)).write(0, b"a")
+    clock.advance(TIMEOUT_MS)
+    async with running_broker(store, clock) as broker:
+        assert await broker.transactions.abort_overdue() == 1
+        assert await stable_offset(broker) == 2
+
+
+@EITHER
+def test_when_a_commit_fails_nothing_of_the_transaction_is_changed(newer: bool) -> None:
+    @on_loop
+    async def run() -> None:
+        store = GatedStore()
+        async with running_broker(store) as broker:
+            await broker.topics.create("t")
+            producer = await started(broker, newer=newer)
+            await producer.write(0, b"a")
+            store.close_gate()
+            ending = asyncio.create_task(producer.commit())
+            await turns()
+            store.fail()
+            with pytest.raises(StorageFullError):
+                await ending
+            store.open_gate()
+            assert await stable_offset(broker) == 0
+            await producer.commit()
+            assert await committed_values(broker) == [b"a"]
+
+    run()
+
+
+@EITHER
+def test_a_first_batch_that_fails_holds_nothing_back(newer: bool) -> None:
+    @on_loop
+    async def run() -> None:
+        store = GatedStore()
+        async with running_broker(store) as broker:
+            await broker.topics.create("t")
+            producer = await started(broker, newer=newer)
+            if not newer:
+                await producer.add(0)
+            store.close_gate()
+            sending = asyncio.create_task(producer.send(0, b"a"))
+            await turns()
+            store.fail()
+            with pytest.raises(StorageFullError):
+                await sending
+            store.open_gate()
+            await broker.append([raw("t", 0, b"plain")])
+            assert await stable_offset(broker) == 1
+            assert broker.collector()._sources.transactions.open == (0 if newer else 1)
+
+    run()
+
+
+@on_loop
+async def test_a_request_waits_for_a_change_of_its_transaction_that_is_in_flight() -> None:
+    store = GatedStore()
+    async with running_broker(store) as broker:
+        await broker.topics.create("t")
+        producer = await started(broker)
+        await producer.write(0, b"a")
+        store.close_gate()
+        first = asyncio.create_task(producer.commit())
+        await turns()
+        second = asyncio.create_task(producer.commit())
+        await turns()
+        assert len(store.in_flight) == 1
+        store.fail()
+        await turns()
+        store.open_gate()
+        with pytest.raises(StorageFullError):
+            await first
+        await second
+        assert await committed_values(broker) == [b"a"]
+
+
+@on_loop
+async def test_records_are_not_shown_between_their_sync_and_the_answer() -> None:
+    store = GatedStore()
+    async with running_broker(store) as broker:
+        await broker.topics.create("t")
+        producer = await started(broker)
+        await producer.add(0)
+        store.close_gate()
+        sending = asyncio.create_task(producer.send(0, b"a"))
+        await turns()
+        store.settle()
+        answer = await fetched(broker)
+        assert (list(answer.batches), answer.bounds.end, answer.last_stable_offset) == ([], 1, 0)
+        store.open_gate()
+        await sending
+
+
+@on_loop
+async def test_a_batch_sent_again_after_its_transaction_has_ended_is_a_duplicate() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("t")
+        producer = await started(broker)
+        await producer.add(0)
+        batch = producer.batch(0, b"a")
+        await broker.append([batch._replace(batch=bytes(batch.batch))])
+        await producer.commit()
+        (outcome,) = await broker.append([batch])
+        assert (outcome.base_offset, outcome.duplicates) == (0, 1)  # type: ignore[union-attr]
+
+
+@on_loop
+async def test_one_request_may_begin_a_transaction_in_many_partitions() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("t", 3)
+        producer = await started(broker, newer=True)
+        batches = [producer.batch(partition, b"x") for partition in (0, 1, 2, 0)]
+        outcomes = await broker.append(batches, adds_partitions=True)
+        assert [outcome.base_offset for outcome in outcomes] == [0, 0, 0, 1]  # type: ignore[union-attr]
+        assert set(broker.transaction_queries.describe("tx").partitions) == {("t", 0), ("t", 1), ("t", 2)}
+        await producer.commit()
+        assert await committed_values(broker, 0) == [b"x", b"x"]
+
+
+@on_loop
+async def test_a_topic_deleted_under_a_transaction_does_not_keep_it_from_ending() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("t", 1)
+        await broker.topics.create("other", 1)
+        producer = await started(broker)
+        await producer.write(0, b"a")
+        await producer.commit_offset("g", 0, 0)
+        await broker.transactions.add_partitions("tx", producer.identity, [("other", 0)])
+        await broker.topics.delete("t")
+        await broker.topics.create("t", 1)
+        await producer.commit()
+        assert bounds(broker) == (0, 0)
+        assert await stable_offset(broker) == 0
+        assert broker.offsets.committed("g", "t", 0) is None
+
+
+@on_loop
+async def test_no_partition_is_added_if_one_is_not_there() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("t", 1)
+        producer = await started(broker)
+        with pytest.raises(UnknownTopicError):
+            await producer.add(0, 1)
+        assert broker.transaction_queries.describe("tx").partitions == []
+
+
+@on_loop
+async def test_only_the_producer_of_an_id_may_speak_for_it() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("t")
+        producer = await started(broker)
+        for name, identity in (("tx", ProducerIdentity(ProducerId(99), 0)), ("other", producer.identity)):
+            with pytest.raises(ProducerMappingError):
+                await Producer(broker, name, identity).add(0)
+            with pytest.raises(ProducerMappingError):
+                await Producer(broker, name, identity).commit()
+        with pytest.raises(TransactionFencedError):
+            await Producer(broker, "tx", producer.identity._replace(epoch=1)).add(0)
+
+
+@on_loop
+async def test_names_and_times_have_bounds() -> None:
+    async with running_broker() as broker:
+        init = broker.transactions.init_producer
+        for name in ("", "x" * 256, "\ud800"):
+            with pytest.raises(InvalidTransactionalIdError):
+                await init(name, 1000)
+        for timeout_ms in (0, -1, 900_001):
+            with pytest.raises(InvalidTransactionTimeoutError, match="transaction_timeout_ms"):
+                await init("tx", timeout_ms)
+
+
+@EITHER
+def test_ids_open_transactions_and_their_partitions_have_bounds(newer: bool) -> None:
+    @on_loop
+    async def run() -> None:
+        limits = Limits(transactional_ids=3, open_transactions=1, transaction_partitions=2)
+        async with running_broker(limits=limits) as broker:
+            await broker.topics.create("t", 3)
+            first, second, _ = [await started(broker, name, newer=newer) for name in "abc"]
+            with pytest.raises(LimitExceededError, match="transactional_ids"):
+                await started(broker, "d")
+            await first.write(0, b"x")
+            with pytest.raises(LimitExceededError, match="open_transactions"):
+                await second.write(0, b"x")
+            await first.write(1, b"x")
+            with pytest.raises(LimitExceededError, match="transaction_partitions"):
+                await first.write(2, b"x")
+            await first.commit()
+            second.identity = await broker.transactions.init_producer("b", TIMEOUT_MS)
+            second._sequences.clear()
+            await second.write(0, b"y")
+
+    run()
+
+
+@on_loop
+async def test_silent_ids_are_forgotten_and_open_ones_are_not() -> None:
+    clock = ManualClock()
+    async with running_broker(clock=clock) as broker:
+        await broker.topics.create("t")
+        silent, busy = await started(broker, "silent"), await started(broker, "busy")
+        await busy.add(0)
+        clock.advance(7 * 24 * 3600 * 1000 + 1)
+        assert await broker.transactions.forget_silent() == 1
+        assert [listing.transactional_id for listing in broker.transaction_queries.find()] == ["busy"]
+        with pytest.raises(ProducerMappingError):
+            await silent.add(0)
+
+
+@on_loop
+async def test_transactions_can_be_listed_and_described() -> None:
+    clock = ManualClock()
+    async with running_broker(clock=clock) as broker:
+        await broker.topics.create("t", 2)
+        idle, busy = await started(broker, "idle"), await started(broker, "busy", timeout_ms=5000)
+        began_ms = clock.now_ms()
+        await busy.write(1, b"x")
+        clock.advance(2000)
+        find = broker.transaction_queries.find
+        assert find() == [
+            TransactionListing("busy", busy.identity.producer_id, TransactionState.ONGOING),
+            TransactionListing("idle", idle.identity.producer_id, TransactionState.EMPTY),
+        ]
+        assert [found.transactional_id for found in find(states=["Empty"])] == ["idle"]
+        assert [found.transactional_id for found in find(producer_ids=[busy.identity.producer_id])] == ["busy"]
+        assert [found.transactional_id for found in find(lasting_ms=1999)] == ["busy"]
+        assert find(lasting_ms=2000) == []
+        description = broker.transaction_queries.describe("busy")
+        assert description == ("busy", busy.identity, "Ongoing", 5000, began_ms, [("t", 1)])
+        with pytest.raises(UnknownTransactionalIdError, match="'nobody'"):
+            broker.transaction_queries.describe("nobody")
+
+
+@on_loop
+async def test_the_producers_of_a_partition_can_be_described() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("t")
+        plain = await broker.producers.allocate()
+        await broker.append([raw("t", 0, b"a", b"b", producer_id=plain, producer_epoch=0, base_sequence=0)])
+        producer = await started(broker)
+        await producer.write(0, b"c")
+        first, second = broker.transaction_queries.producers("t", 0)
+        assert (first.producer, first.last_sequence, first.transaction_start) == ((plain, 0), 1, -1)
+        assert (second.producer, second.last_sequence, second.transaction_start) == (producer.identity, 0, 2)
+        await producer.commit()
+        assert [found.transaction_start for found in broker.transaction_queries.producers("t", 0)] == [-1, -1]
+
+
+@on_loop
+async def test_transactions_are_counted() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("t")
+        producer = await started(broker)
+        for committed in itertools.islice(itertools.cycle([True, True, False]), 6):
+            await producer.write(0, b"a")
+            await producer.end(committed=committed)
+        counted = broker.collector()._sources.transactions
+        assert (counted.ids, counted.open, counted.committed, counted.aborted, counted.timed_out) == (1, 0, 4, 2, 0)
+
+
+@on_loop
+async def test_a_transaction_may_write_what_a_topic_with_dedup_has_seen_aborted() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("t", options=options(dedup="content"))
+        producer = await started(broker)
+        await producer.write(0, b"a")
+        await producer.abort()
+        await producer.write(0, b"a")
+        await producer.commit()
+        assert await committed_values(broker) == [b"a"]
