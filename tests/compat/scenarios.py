@@ -182,9 +182,9 @@ def too_large(stage: Stage) -> None:
 
 
 def larger_topic(stage: Stage) -> None:
-    stage.create(max_message_bytes="3000000")
-    large = b"x" * 2_500_000
-    stage.client.produce(topic=stage.topic, records=[Outgoing(b"k", large, [], 0)], max_bytes=4_000_000)
+    stage.create(max_message_bytes="12000000")
+    large = bytes(range(3, 253)) * 40_000
+    stage.client.produce(topic=stage.topic, records=[Outgoing(b"k", large, [], 0)], max_bytes=12_000_000)
     (record,) = stage.client.read(topic=stage.topic, partition=0, start=BEGINNING, count=1)
     assert record.value == large
 
@@ -525,7 +525,7 @@ SCENARIOS = (
     Scenario("idempotent", "Idempotent producer", "InitProducerId, Produce", idempotent),
     Scenario("one-megabyte", "A record of 1 MB (997,500 bytes) with default limits", "Produce, Fetch", one_megabyte),
     Scenario("too-large", "A record of 2 MB is refused as too large by the server", "Produce", too_large),
-    Scenario("larger-topic", "A record of 2.5 MB where the topic allows it", "CreateTopics, Produce, Fetch", larger_topic),
+    Scenario("larger-topic", "A record of 10 MB where the topic allows it", "CreateTopics, Produce, Fetch", larger_topic),
     Scenario("seek-offset", "Read from an offset", "Fetch", seek_offset),
     Scenario("seek-time", "Read from a time", "ListOffsets, Fetch", seek_time),
     Scenario("seek-ends", "Seek to the beginning and to the end", "ListOffsets", seek_ends),

@@ -109,9 +109,9 @@ def _check_raw_batch(header: BatchHeader, size: int, live: LiveTopic, now_ms: in
             f"the batch has {size} bytes, more than topic {live.topic.name!r} takes ({_batch_limit(live, limits)})"
         )
     if header.records > limits.batch_records:
-        raise LimitExceededError(
-            f"the batch has {header.records} records, more than batch_records allows ({limits.batch_records})"
-        )
+        raise _too_many_records(header, "batch_records", limits.batch_records)
+    if live.topic.settings.dedup is not None and header.records > limits.dedup_batch_records:
+        raise _too_many_records(header, "dedup_batch_records", limits.dedup_batch_records)
     if header.attributes:
         _check_attributes(header)
     if header.max_timestamp > now_ms + limits.timestamp_ahead_ms:
@@ -143,6 +143,13 @@ def _too_far_ahead(timestamp: int, now_ms: int, limits: Limits) -> InvalidTimest
     return InvalidTimestampError(
         f"the timestamp {timestamp} is {timestamp - now_ms} ms ahead of the server's clock, more than timestamp_ahead_ms"
         f" allows ({limits.timestamp_ahead_ms})"
+    )
+
+
+def _too_many_records(header: BatchHeader, limit: str, allowed: int) -> MessageTooLargeError:
+    # Of this kind, because then producers of Java cut the batch in two and try again.
+    return MessageTooLargeError(
+        f"the batch has {header.records} records, more than {limit} allows ({allowed}); send smaller batches"
     )
 
 

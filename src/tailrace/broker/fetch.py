@@ -100,7 +100,7 @@ class Fetcher:
         next_offset = Offset(max(offset, _end_of(answer.batches[-1]))) if answer.batches else offset
         for batch in committed_batches(answer.batches, answer.aborted):
             try:
-                decoded = await self._decode(batch)
+                records += await self._decode(batch, offset, max_records - len(records))
             except InvalidRequestError as error:
                 if records:
                     next_offset = Offset(records[-1].offset + 1)
@@ -111,9 +111,7 @@ class Fetcher:
                     f"offsets {header.base_offset} to {last} of {topic!r}, partition {partition}, can't be decoded: {error}."
                     f" Go on at {last + 1}"
                 ) from error
-            records += decoded[max(0, offset - decoded[0].offset) :]
-            if len(records) >= max_records:
-                del records[max_records:]
+            if len(records) == max_records:
                 next_offset = Offset(records[-1].offset + 1)
                 break
         live.messages_out += len(records)
@@ -259,10 +257,12 @@ class Fetcher:
         bounds = self._store.bounds(partition)
         return _Seen(bounds, self._stable.of(partition, bounds))
 
-    async def _decode(self, batch: Buffer) -> list[Record]:
-        if len(batch) <= _DECODED_INLINE_BYTES and not read_header(batch).codec:
-            return decode_batch(batch, self._limits)
-        return await self._reader.in_thread(decode_batch, batch, self._limits)
+    async def _decode(self, batch: Buffer, offset: Offset, most: int) -> list[Record]:
+        header = read_header(batch)
+        first = max(0, offset - header.base_offset)
+        if len(batch) <= _DECODED_INLINE_BYTES and not header.codec:
+            return decode_batch(batch, self._limits, first=first, most=most)
+        return await self._reader.in_thread(decode_batch, batch, self._limits, first=first, most=most)
 
 
 class _Target(NamedTuple):

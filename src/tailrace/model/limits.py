@@ -25,8 +25,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     header_bytes: int = 4 * KIB
     """Bytes of one header's value."""
     batch_bytes: int = MIB + 64 * KIB
-    """Bytes of one record batch as stored."""
-    batch_records: int = 50_000
+    """Bytes of one record batch as stored, on topics that say nothing else. They may say up to `largest_batch_bytes`."""
+    batch_records: int = 1_000_000
+    """Records of one batch, as many as librdkafka can be told to send."""
+    dedup_batch_records: int = 50_000
+    """Records of one batch on a topic that finds duplicates: there each is looked at."""
     decompressed_batch_bytes: int = 16 * MIB
     publish_records: int = 10_000
     """Records in one atomic publish."""
@@ -119,6 +122,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Partitions of all these sessions together."""
     idle_connection_seconds: int = 600
     """How long a Kafka connection may be silent."""
+
+    @property
+    def largest_batch_bytes(self) -> int:
+        """What a topic may take as one batch: more than that fits into no request or commit."""
+        return min(self.request_bytes, self.frame_bytes)
 
 
 DEFAULT_LIMITS = Limits()

@@ -6,6 +6,7 @@ than its own size (and, when compressed, more than the bound that it is given).
 
 from collections.abc import Sequence
 from struct import Struct
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -41,6 +42,14 @@ _LEAST_RECORD_BYTES = 7
 _VARINT_BYTES = 10
 _ONE_BYTE = [bytes([number]) for number in range(0x80)]
 _NULL = _ONE_BYTE[1]
+
+
+class TimedRecord(NamedTuple):
+    """A record of a batch, by its time."""
+
+    number: int
+    """Counted in the batch, from 0."""
+    timestamp: int
 
 
 def encode_batch(
@@ -98,9 +107,44 @@ def encode_batch(
     return batch
 
 
-def decode_batch(batch: Buffer, limits: Limits) -> list[Record]:
-    """The records of a batch whose head and checksum are known to be right."""
+def decode_batch(batch: Buffer, limits: Limits, *, first: int = 0, most: int | None = None) -> list[Record]:
+    """The records of a batch whose head and checksum are known to be right: from the `first` on, at most so many.
+
+    A large batch read in parts takes memory for one part only. What is left out is not checked.
+    """
     header = read_header(batch)
+    data = _records_of(batch, header, limits)
+    stop = header.records if most is None else min(header.records, first + most)
+    try:
+        found, end = _decode_records(data, header, first, stop)
+    except IndexError:
+        raise _cut_off() from None
+    if stop == header.records and end != len(data):
+        raise CorruptBatchError(f"the batch has {len(data) - end} bytes after its last record")
+    return found
+
+
+def first_record_at(batch: Buffer, timestamp_ms: int, limits: Limits, *, first: int = 0) -> TimedRecord | None:
+    """Which record, from the `first` on, has this timestamp or a later one."""
+    header = read_header(batch)
+    if header.attributes & TIMESTAMP_TYPE_MASK:
+        return TimedRecord(first, header.max_timestamp) if header.max_timestamp >= timestamp_ms else None
+    data = _records_of(batch, header, limits)
+    try:
+        at = _skip_records(data, 0, first)
+        for index in range(first, header.records):
+            length, at = _decode_varint(data, at)
+            delta, _ = _decode_varint(data, at + 1)
+            if header.base_timestamp + delta >= timestamp_ms:
+                return TimedRecord(index, header.base_timestamp + delta)
+            at = _next_record(data, at, length, index)
+    except IndexError:
+        raise _cut_off() from None
+    return None
+
+
+def _records_of(batch: Buffer, header: BatchHeader, limits: Limits) -> bytes:
+    """The bytes after the head, without their compression, as far as they can hold what the head counts."""
     records = header.records
     if records > limits.batch_records:
         raise LimitExceededError(
@@ -109,13 +153,7 @@ def decode_batch(batch: Buffer, limits: Limits) -> list[Record]:
     data = bytes(decompress(header.codec, memoryview(batch)[HEADER_BYTES:], limits.decompressed_batch_bytes))
     if records * _LEAST_RECORD_BYTES > len(data):
         raise CorruptBatchError(f"the batch counts {records} records in {len(data)} bytes, too few to hold them")
-    try:
-        found, end = _decode_records(data, header)
-    except IndexError:
-        raise CorruptBatchError("the batch's last record is cut off") from None
-    if end != len(data):
-        raise CorruptBatchError(f"the batch has {len(data) - end} bytes after its last record")
-    return found
+    return data
 
 
 def with_append_time(batch: Buffer, timestamp_ms: int) -> bytearray:
@@ -136,15 +174,15 @@ def encoded_size_bound(record: Record) -> int:
     return size
 
 
-def _decode_records(data: bytes, header: BatchHeader) -> tuple[list[Record], int]:
+def _decode_records(data: bytes, header: BatchHeader, first: int, stop: int) -> tuple[list[Record], int]:
     base_offset = header.base_offset
     base_timestamp = header.base_timestamp
     append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_MASK else None
     size = len(data)
     found: list[Record] = []
     add = found.append
-    at = 0
-    for index in range(header.records):
+    at = _skip_records(data, 0, first)
+    for index in range(first, stop):
         length = data[at]
         at += 1
         if length < 0x80:
@@ -153,7 +191,7 @@ def _decode_records(data: bytes, header: BatchHeader) -> tuple[list[Record], int
             length, at = _long_varint(data, at)
         end = at + length
         if length < _LEAST_RECORD_BYTES - 1 or end > size:
-            raise CorruptBatchError(f"record {index} of the batch says it has {length} bytes, and {size - at} are left")
+            raise _wrong_length(index, length, size - at)
         at += 1
         timestamp = data[at]
         at += 1
@@ -190,6 +228,19 @@ def _decode_records(data: bytes, header: BatchHeader) -> tuple[list[Record], int
             )
         )
     return found, at
+
+
+def _skip_records(data: bytes, at: int, count: int) -> int:
+    for index in range(count):
+        length, at = _decode_varint(data, at)
+        at = _next_record(data, at, length, index)
+    return at
+
+
+def _next_record(data: bytes, at: int, length: int, index: int) -> int:
+    if length < _LEAST_RECORD_BYTES - 1 or at + length > len(data):
+        raise _wrong_length(index, length, len(data) - at)
+    return at + length
 
 
 def _decode_bytes(data: bytes, at: int, end: int, index: int) -> tuple[bytes | None, int]:
@@ -253,6 +304,14 @@ def _varint(number: int) -> bytes:
     return bytes(encoded)
 
 
+def _decode_varint(data: bytes, at: int) -> tuple[int, int]:
+    number = data[at]
+    at += 1
+    if number < 0x80:
+        return (number >> 1) ^ -(number & 1), at
+    return _long_varint(data, at)
+
+
 def _long_varint(data: bytes, at: int) -> tuple[int, int]:
     """Go on with a number whose first byte, before `at`, says that there is more."""
     number = data[at - 1] & 0x7F
@@ -266,3 +325,11 @@ def _long_varint(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
         if shift >= 7 * _VARINT_BYTES:
             raise CorruptBatchError(f"the batch has a number of more than {_VARINT_BYTES} bytes")
+
+
+def _wrong_length(index: int, length: int, left: int) -> CorruptBatchError:
+    return CorruptBatchError(f"record {index} of the batch says it has {length} bytes, and {left} are left")
+
+
+def _cut_off() -> CorruptBatchError:
+    return CorruptBatchError("the batch's last record is cut off")

@@ -395,9 +395,9 @@ async def test_large_batches_are_decoded_in_another_thread(monkeypatch: pytest.M
     threads: list[str] = []
     decode = module.decode_batch
 
-    def watched(*args: object) -> object:
+    def watched(*args: object, **part: object) -> object:
         threads.append(threading.current_thread().name)
-        return decode(*args)  # type: ignore[arg-type]
+        return decode(*args, **part)  # type: ignore[arg-type]
 
     monkeypatch.setattr(module, "decode_batch", watched)
     async with running_broker() as broker:
