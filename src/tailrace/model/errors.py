@@ -118,6 +118,50 @@ class InvalidTimestampError(InvalidRequestError):
     kafka_code = 32
 
 
+class SqlError(InvalidRequestError):
+    """A statement can't be run as it stands: an unknown column, a wrong type, a value that does not fit."""
+
+    def __init__(self, message: str, line: int | None = None, column: int | None = None) -> None:
+        """`line` and `column` count from 1 and say where in the text; the message begins with them."""
+        super().__init__(message if line is None else f"line {line}, column {column}: {message}")
+        self.line = line
+        self.column = column
+
+
+class SqlSyntaxError(SqlError):
+    """The text is not a statement of our SQL. The message says where, and what was expected there."""
+
+
+class UnsupportedSqlError(SqlError):
+    """The statement, clause or function is known and not allowed here."""
+
+
+class QueryLimitError(SqlError):
+    """A query took more time, memory or rows than the limits allow. The message names the limit."""
+
+    http_status = 422
+
+
+class ConstraintError(SqlError):
+    """A row breaks a rule of its table: a key that is there already, a null where none may be."""
+
+    http_status = 409
+
+
+class UnknownTableError(SqlError):
+    """There is no such table."""
+
+    kafka_code = 3
+    http_status = 404
+
+
+class TableExistsError(SqlError):
+    """A table, topic or alias of that name exists."""
+
+    kafka_code = 36
+    http_status = 409
+
+
 class UnknownMemberError(TailraceError):
     """The consumer group does not know this member: it never joined, was gone for too long, or has left."""
 
