@@ -24,7 +24,7 @@ from tailrace.model.errors import (
     TailraceError,
 )
 from tailrace.model.fetch import NO_BOUNDS, Isolation, PartitionBatches, PartitionFetch, PartitionRecords
-from tailrace.model.ids import Offset, Partition
+from tailrace.model.ids import Cursor, Offset, Partition
 from tailrace.model.limits import KIB, MIB, Limits
 from tailrace.model.record import Record
 from tailrace.store.contract import Store
@@ -98,9 +98,10 @@ class Fetcher:
             raise answer.error
         records: list[Record] = []
         next_offset = Offset(max(offset, _end_of(answer.batches[-1]))) if answer.batches else offset
+        cursors = {id(batch): cursor for batch, cursor in zip(answer.batches, answer.cursors, strict=True)}
         for batch in committed_batches(answer.batches, answer.aborted):
             try:
-                records += await self._decode(batch, offset, max_records - len(records))
+                records += await self._decode(batch, cursors[id(batch)], offset, max_records - len(records))
             except InvalidRequestError as error:
                 if records:
                     next_offset = Offset(records[-1].offset + 1)
@@ -208,7 +209,7 @@ class Fetcher:
                 bounds, stable = self._look(partition)
                 if (found and left <= 0) or stable <= offset <= bounds.end:
                     return PartitionBatches(topic, number, (), bounds, None, stable)
-            batches, bounds = await self._reader.fetch(partition, offset, max(0, min(max_bytes, left)))
+            batches, bounds, cursors = await self._reader.fetch(partition, offset, max(0, min(max_bytes, left)))
             # After the reading: what lies below this offset was decided before, and the index of the aborted ones knows it.
             stable = self._stable.of(partition, bounds)
             if isolation and stable < bounds.end:
@@ -218,7 +219,7 @@ class Fetcher:
             aborted = self._aborted.between(partition, offset, _end_of(batches[-1])) if isolation and batches else ()
         except TailraceError as error:
             return _refused(target.request, error)
-        return PartitionBatches(topic, number, batches, bounds, None, stable, aborted)
+        return PartitionBatches(topic, number, batches, bounds, None, stable, aborted, cursors[: len(batches)])
 
     async def _wait(self, seen: "Mapping[Partition, _Seen]", missing_bytes: int, deadline: float, isolation: Isolation) -> None:
         """Until there may be so many bytes more, until something else happens to the partitions, or until the deadline."""
@@ -257,12 +258,12 @@ class Fetcher:
         bounds = self._store.bounds(partition)
         return _Seen(bounds, self._stable.of(partition, bounds))
 
-    async def _decode(self, batch: Buffer, offset: Offset, most: int) -> list[Record]:
+    async def _decode(self, batch: Buffer, cursor: Cursor, offset: Offset, most: int) -> list[Record]:
         header = read_header(batch)
         first = max(0, offset - header.base_offset)
         if len(batch) <= _DECODED_INLINE_BYTES and not header.codec:
-            return decode_batch(batch, self._limits, first=first, most=most)
-        return await self._reader.in_thread(decode_batch, batch, self._limits, first=first, most=most)
+            return decode_batch(batch, self._limits, first=first, most=most, cursor=cursor)
+        return await self._reader.in_thread(decode_batch, batch, self._limits, first=first, most=most, cursor=cursor)
 
 
 class _Target(NamedTuple):

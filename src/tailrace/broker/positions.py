@@ -97,7 +97,7 @@ class Positions:
         if base is None:
             return None
         first = max(base, self._store.bounds(partition).start)
-        batches, _ = self._store.fetch(partition, first, 1)
+        batches = self._store.fetch(partition, first, 1).batches
         if batches:
             start = read_header(batches[0]).base_offset
             try:

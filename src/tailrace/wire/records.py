@@ -12,9 +12,9 @@ from crc32c import crc32c
 
 from tailrace.model.changes import Buffer
 from tailrace.model.errors import CorruptBatchError, LimitExceededError
-from tailrace.model.ids import Offset
+from tailrace.model.ids import Cursor, Offset
 from tailrace.model.limits import Limits
-from tailrace.model.record import Headers, Record
+from tailrace.model.record import NO_CURSOR, Headers, Record
 from tailrace.wire.batch import (
     CHECKED_FROM,
     HEADER_BYTES,
@@ -67,7 +67,7 @@ def encode_batch(
     max_timestamp = base_timestamp
     parts: list[Buffer] = []
     add = parts.append
-    for delta, (key, value, headers, timestamp, _) in enumerate(records):
+    for delta, (key, value, headers, timestamp, _, _) in enumerate(records):
         if timestamp > max_timestamp:
             max_timestamp = timestamp
         body = b"".join(
@@ -107,16 +107,19 @@ def encode_batch(
     return batch
 
 
-def decode_batch(batch: Buffer, limits: Limits, *, first: int = 0, most: int | None = None) -> list[Record]:
+def decode_batch(
+    batch: Buffer, limits: Limits, *, first: int = 0, most: int | None = None, cursor: Cursor | None = None
+) -> list[Record]:
     """The records of a batch whose head and checksum are known to be right: from the `first` on, at most so many.
 
-    A large batch read in parts takes memory for one part only. What is left out is not checked.
+    A large batch read in parts takes memory for one part only. What is left out is not checked. `cursor` is that of the first
+    record of the batch, where it is known.
     """
     header = read_header(batch)
     data = _records_of(batch, header, limits)
     stop = header.records if most is None else min(header.records, first + most)
     try:
-        found, end = _decode_records(data, header, first, stop)
+        found, end = _decode_records(data, header, first, stop, cursor)
     except IndexError:
         raise _cut_off() from None
     if stop == header.records and end != len(data):
@@ -174,7 +177,7 @@ def encoded_size_bound(record: Record) -> int:
     return size
 
 
-def _decode_records(data: bytes, header: BatchHeader, first: int, stop: int) -> tuple[list[Record], int]:
+def _decode_records(data: bytes, header: BatchHeader, first: int, stop: int, cursor: Cursor | None) -> tuple[list[Record], int]:
     base_offset = header.base_offset
     base_timestamp = header.base_timestamp
     append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_MASK else None
@@ -225,6 +228,7 @@ def _decode_records(data: bytes, header: BatchHeader, first: int, stop: int) -> 
                 headers,
                 base_timestamp + timestamp if append_time is None else append_time,
                 Offset(base_offset + index),
+                NO_CURSOR if cursor is None else Cursor(cursor + index),
             )
         )
     return found, at

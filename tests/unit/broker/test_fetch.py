@@ -67,7 +67,7 @@ async def test_what_is_there_is_returned_at_once() -> None:
 async def test_without_patience_an_empty_answer_comes_at_once() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
-        assert await broker.fetch([at(0)]) == [PartitionBatches("t", 0, [], Bounds(0, 0), None, Offset(0))]
+        assert await broker.fetch([at(0)]) == [PartitionBatches("t", 0, [], Bounds(0, 0), None, Offset(0), (), [])]
 
 
 @on_loop
@@ -376,6 +376,18 @@ async def test_decoded_records_begin_at_the_offset_and_end_at_the_limit() -> Non
         assert [record.offset for record in rest.records] == [7, 8, 9, 10, 11]
         nothing = await broker.read("t", 0, 12, max_records=1)
         assert (nothing.records, nothing.next_offset) == ([], 12)
+
+
+@on_loop
+async def test_decoded_records_know_their_place_in_the_whole_log() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("t")
+        await broker.topics.create("u")
+        await append(broker, raw("t", 0, b"a", b"b"))
+        await append(broker, raw("u", 0, b"between"))
+        await append(broker, raw("t", 0, b"c", b"d"))
+        read = await broker.read("t", 0, Offset(1), max_records=10)
+        assert [(record.value, record.cursor) for record in read.records] == [(b"b", 1), (b"c", 3), (b"d", 4)]
 
 
 @on_loop

@@ -22,7 +22,7 @@ RECORDS = [
 
 
 def unplaced(records: list[Record]) -> list[tuple[object, ...]]:
-    return [(key, value, list(headers), timestamp) for key, value, headers, timestamp, _ in records]
+    return [(key, value, list(headers), timestamp) for key, value, headers, timestamp, *_ in records]
 
 
 def resealed(batch: bytearray) -> bytearray:
