@@ -10,7 +10,7 @@ FIND_PYTHON := for name in $(or $(PYTHON),python3.14 python3.13 python3.12 pytho
 	&& { echo "$$name"; exit; }; done
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test compat check format bench lock clean
+.PHONY: help demo test compat fuzz check format bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ test: $(READY) ## run the whole test suite; SLOW=1 adds 500 kill cycles, ARGS='-
 compat: $(READY) ## try every Kafka client at full volume, Java and Spark too; writes docs/reference/kafka-clients.md
 	@$(BIN)/python -m tests.compat.prepare
 	@$(BIN)/pytest tests/compat --everything $(ARGS)
+
+fuzz: $(READY) ## look for input that does harm, for five minutes; ARGS='--seconds 3600 --seed 7' for other runs
+	@$(BIN)/python -m tests.fuzz $(ARGS)
 
 check: $(READY) ## lint, formatting, types, import contracts
 	@$(BIN)/ruff check .

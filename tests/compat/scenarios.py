@@ -147,7 +147,8 @@ def through(codec: Codec) -> Callable[[Stage], None]:
             (f"{number}".encode(), f"{number} {number * 7919 % 104729:x} ".encode() * (1 + number % 5))
             for number in range(stage.volume)
         ]
-        stage.client.produce(topic=stage.topic, records=[Outgoing(key, value, [], 0) for key, value in sent], codec=codec)
+        for part in (sent[:40], sent[40:]):
+            stage.client.produce(topic=stage.topic, records=[Outgoing(key, value, [], 0) for key, value in part], codec=codec)
         read = stage.client.read(topic=stage.topic, partition=0, start=BEGINNING, count=len(sent))
         assert [each.offset for each in read] == list(range(len(sent)))
         assert [(each.key, each.value) for each in read] == sent

@@ -47,9 +47,10 @@ class Adapter(Client):
     _member: Consumer
     _transactional: Producer
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, client_id: str = "rdkafka") -> None:
         super().__init__(bootstrap)
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._common: dict[str, Any] = {"bootstrap.servers": bootstrap, "client.id": client_id}
+        self._admin = AdminClient(self._common)
 
     @classmethod
     def version(cls) -> str:
@@ -97,7 +98,7 @@ class Adapter(Client):
     def join(self, group: str, topic: str, session_ms: int = 10_000, hand_over: bool = False) -> None:
         self._member = Consumer(
             {
-                "bootstrap.servers": self.bootstrap,
+                **self._common,
                 "group.id": group,
                 "session.timeout.ms": session_ms,
                 "heartbeat.interval.ms": min(session_ms // 4, 500),
@@ -201,12 +202,12 @@ class Adapter(Client):
             self._transactional.abort_transaction(SECONDS)
 
     def _producer(self, settings: dict[str, Any]) -> Producer:
-        return Producer({"bootstrap.servers": self.bootstrap, "partitioner": "murmur2_random", **settings})
+        return Producer({**self._common, "partitioner": "murmur2_random", **settings})
 
     def _reader(self, committed_only: bool) -> Consumer:
         return Consumer(
             {
-                "bootstrap.servers": self.bootstrap,
+                **self._common,
                 "group.id": "not-used",
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed" if committed_only else "read_uncommitted",
