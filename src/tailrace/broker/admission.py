@@ -11,6 +11,7 @@ from tailrace.model.errors import (
     InvalidTimestampError,
     LimitExceededError,
     MessageTooLargeError,
+    ReservedTopicError,
 )
 from tailrace.model.ids import Partition
 from tailrace.model.limits import Limits
@@ -42,6 +43,8 @@ class CheckedBatch(NamedTuple):
 
 def check_batch_for(live: LiveTopic, number: int, batch: Buffer, now_ms: int, limits: Limits) -> CheckedBatch:
     """A batch from outside, before it goes to this partition."""
+    if live.is_reserved:
+        raise reserved(live)
     partition = live.partition(number)
     header = check_batch(batch)
     _check_raw_batch(header, len(batch), live, now_ms, limits)
@@ -101,6 +104,12 @@ def check_batch_size(size: int, live: LiveTopic, limits: Limits) -> None:
             f"the record has {size} bytes with its key and headers, more than topic {live.topic.name!r} takes"
             f" ({_batch_limit(live, limits)})"
         )
+
+
+def reserved(live: LiveTopic) -> ReservedTopicError:
+    return ReservedTopicError(
+        f"{live.topic.name!r} is the server's own topic and can't be written to; write to its table, or to another topic"
+    )
 
 
 def _check_raw_batch(header: BatchHeader, size: int, live: LiveTopic, now_ms: int, limits: Limits) -> None:

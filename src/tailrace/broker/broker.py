@@ -9,6 +9,7 @@ from uuid import uuid4
 from tailrace.broker import keys
 from tailrace.broker.append import Appender
 from tailrace.broker.bundle import Answer
+from tailrace.broker.change_log import ChangeLog
 from tailrace.broker.commit import Committer
 from tailrace.broker.dedup import Dedup
 from tailrace.broker.fetch import Fetcher
@@ -26,6 +27,7 @@ from tailrace.broker.reader import Reader
 from tailrace.broker.retention import Retention
 from tailrace.broker.settings import DEFAULT_BROKER_SETTINGS, BrokerSettings
 from tailrace.broker.snowflake import Snowflakes
+from tailrace.broker.tables import TableDefinitions
 from tailrace.broker.topics import Topics
 from tailrace.broker.transactions.aborted import AbortedTransactions
 from tailrace.broker.transactions.stable import StableOffsets
@@ -79,8 +81,18 @@ class Broker:
         intake = Intake(store, self.topics, self.producers, self._dedup, joiner, clock, limits, self._fetcher.arrived)
         self._appender = Appender(intake, self._committer)
         self._publisher = Publisher(intake, self._committer, self._snowflakes)
+        self.tables = TableDefinitions(store, self.topics, clock, limits)
+        self.changes = ChangeLog(intake, self._committer, self._publisher, self._snowflakes, self.tables)
         self.retention = Retention(
-            store, self._committer, self.topics, self._reader, stable, aborted, clock, self._fetcher.disturbed
+            store,
+            self._committer,
+            self.topics,
+            self._reader,
+            stable,
+            aborted,
+            self.changes.floor,
+            clock,
+            self._fetcher.disturbed,
         )
         self._jobs = Jobs(
             (
@@ -97,6 +109,7 @@ class Broker:
         """Read the state from the store and begin to work."""
         self._committer.start()
         self.topics.load()
+        self.tables.load()
         self.offsets.load()
         self.groups.start()
         self.producers.load()
@@ -117,9 +130,9 @@ class Broker:
         """Append Kafka batches, each judged for itself. See `Appender.append`."""
         return self._appender.append(batches, adds_partitions=adds_partitions)
 
-    async def publish(self, messages: Sequence[Message]) -> list[Published]:
+    async def publish(self, messages: Sequence[Message], *, by_server: bool = False) -> list[Published]:
         """Publish messages to any number of topics, all or nothing. See `Publisher.publish`."""
-        return await self._publisher.publish(messages)
+        return await self._publisher.publish(messages, by_server=by_server)
 
     async def fetch(
         self,

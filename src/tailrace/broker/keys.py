@@ -6,9 +6,10 @@ a topic carries the topic's id first, so that it goes with the topic by its pref
 
 from struct import Struct
 
-from tailrace.model.ids import Offset, Partition, ProducerId, TopicId
+from tailrace.model.ids import Offset, Partition, ProducerId, TableId, TopicId
 
 TOPICS = b"topic/"
+TABLES = b"table/"
 GROUPS = b"group/"
 OFFSETS = b"offset/"
 PRODUCERS = b"producer/"
@@ -20,6 +21,7 @@ _DEDUP = b"dedup/"
 
 IDENTITY = b"identity"
 LAST_TOPIC_ID = b"counter/topic"
+LAST_TABLE_ID = b"counter/table"
 NEXT_PRODUCER_ID = b"counter/producer"
 MESSAGE_ID_MARK = b"counter/message_id"
 
@@ -38,6 +40,10 @@ _COUNT = b"/count"
 
 def topic_key(topic_id: TopicId) -> bytes:
     return TOPICS + _ID.pack(topic_id)
+
+
+def table_key(table_id: TableId) -> bytes:
+    return TABLES + _ID.pack(table_id)
 
 
 def group_key(group: str) -> bytes:

@@ -162,6 +162,22 @@ class TableExistsError(SqlError):
     http_status = 409
 
 
+class ReservedTopicError(InvalidRequestError):
+    """The topic belongs to the server, which alone makes it, writes to it and deletes it."""
+
+    kafka_code = 44
+    http_status = 403
+
+
+class TablesBehindError(TailraceError):
+    """The tables lack changes that are in the log and are being brought up to it. A change that was asked for meets it too."""
+
+    kafka_code = 56
+    http_status = 503
+    retriable = True
+    outcome = "unknown"
+
+
 class UnknownMemberError(TailraceError):
     """The consumer group does not know this member: it never joined, was gone for too long, or has left."""
 

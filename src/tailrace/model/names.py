@@ -4,6 +4,10 @@ import re
 
 from tailrace.model.errors import InvalidGroupNameError, InvalidTopicNameError, InvalidTransactionalIdError
 from tailrace.model.limits import Limits
+from tailrace.model.route import ROUTES_TOPIC
+from tailrace.model.table import CHANGES_PREFIX
+
+_SYSTEM_PREFIX = "system."
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -26,6 +30,11 @@ def check_topic_name(name: str, limits: Limits) -> None:
         raise InvalidTopicNameError(
             f"the topic name {name!r} has {len(segments)} parts, more than topic_segments allows ({limits.topic_segments})"
         )
+
+
+def is_reserved(name: str) -> bool:
+    """Whether topics of that name are the server's own: changes of tables, routes, and what queries see as `system`."""
+    return name == ROUTES_TOPIC or name.startswith((CHANGES_PREFIX, _SYSTEM_PREFIX))
 
 
 def check_group_name(name: str, limits: Limits) -> None:
