@@ -13,13 +13,13 @@ from tailrace.broker.dedup import fingerprint_of_content, fingerprint_of_id
 from tailrace.broker.draft import Draft
 from tailrace.broker.intake import Intake, Windows
 from tailrace.broker.live_topic import LiveTopic
-from tailrace.broker.partitioner import partition_for_key
 from tailrace.broker.snowflake import Snowflakes
 from tailrace.model.changes import Append, Changes, Receipt
 from tailrace.model.errors import LimitExceededError
 from tailrace.model.ids import Cursor, Offset, Partition
 from tailrace.model.record import MESSAGE_ID_HEADER, Message, Published, Record
 from tailrace.wire.batch import HEADER_BYTES
+from tailrace.wire.partitioner import partition_for_key
 from tailrace.wire.records import encode_batch, encoded_size_bound
 
 

@@ -178,6 +178,25 @@ class TablesBehindError(TailraceError):
     outcome = "unknown"
 
 
+class UnknownRouteError(SqlError):
+    """There is no such route."""
+
+    http_status = 404
+
+
+class RouteExistsError(SqlError):
+    """There is a route that does just the same."""
+
+    http_status = 409
+
+
+class RoutedError(SqlError):
+    """The table or topic can't be dropped, because routes lead from or to it."""
+
+    kafka_code = 44
+    http_status = 409
+
+
 class UnknownMemberError(TailraceError):
     """The consumer group does not know this member: it never joined, was gone for too long, or has left."""
 

@@ -60,6 +60,20 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Partitions and offsets of one transaction together."""
     transaction_timeout_ms: int = 900_000
     """The longest time-out that a transaction can have."""
+    routes: int = 1_000
+    """Routes of all tables together."""
+    routes_per_table: int = 100
+    routes_per_topic: int = 100
+    dropped_routes: int = 10_000
+    """Dropped routes that are still known; beyond it the oldest are forgotten. The topic of routes keeps them all."""
+    route_expressions: int = 1_000
+    """Operators, columns and constants in the condition and the partition expressions of one route."""
+    route_sql_bytes: int = 256 * KIB
+    """Bytes of the SQL that these are compiled to."""
+    explained_changes: int = 1_000
+    """Changes that a dry run of a route looks at, the newest ones."""
+    explained_bytes: int = 64 * MIB
+    """Bytes of these changes; the oldest beyond it are left out."""
     message_id_bytes: int = 255
     """Bytes of a message id."""
     timestamp_ahead_ms: int = 3_600_000

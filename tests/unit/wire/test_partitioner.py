@@ -1,6 +1,6 @@
 import pytest
 
-from tailrace.broker.partitioner import murmur2, partition_for_key
+from tailrace.wire.partitioner import murmur2, partition_for_key
 
 
 @pytest.mark.parametrize(
