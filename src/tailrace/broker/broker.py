@@ -11,6 +11,7 @@ from tailrace.broker.append import Appender
 from tailrace.broker.bundle import Answer
 from tailrace.broker.change_log import ChangeLog
 from tailrace.broker.commit import Committer
+from tailrace.broker.consume import Consumers
 from tailrace.broker.dedup import Dedup
 from tailrace.broker.fetch import Fetcher
 from tailrace.broker.groups.coordinator import GroupCoordinator
@@ -30,6 +31,7 @@ from tailrace.broker.snowflake import Snowflakes
 from tailrace.broker.tables import TableDefinitions
 from tailrace.broker.topics import Topics
 from tailrace.broker.transactions.aborted import AbortedTransactions
+from tailrace.broker.transactions.pending import PendingOffsets
 from tailrace.broker.transactions.stable import StableOffsets
 from tailrace.broker.transactions.transactions import Transactions
 from tailrace.model.clock import Clock
@@ -57,9 +59,11 @@ class Broker:
         self._fetcher = Fetcher(store, self._reader, self.topics, stable, aborted, limits)
         self.producers = Producers(store, self._committer, clock, limits)
         group_names = GroupNames(limits)
-        self.offsets = Offsets(store, self._committer, self.topics, group_names, clock, limits)
+        pending = PendingOffsets(store)
+        self.offsets = Offsets(store, self._committer, self.topics, group_names, pending, clock, limits)
         self.groups = GroupCoordinator(store, self._committer, self.offsets, group_names, clock, limits, settings)
         self.positions = Positions(store, self._reader, self.topics, stable, limits)
+        self.consumers = Consumers(self.topics, self.positions, self.offsets, self.groups, self._fetcher, limits)
         self._transactions = Transactions(
             store,
             self._committer,
@@ -67,6 +71,7 @@ class Broker:
             self.producers,
             self.offsets,
             group_names,
+            pending,
             stable,
             aborted,
             clock,

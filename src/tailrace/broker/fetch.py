@@ -15,6 +15,7 @@ from tailrace.broker.transactions.aborted import AbortedTransactions
 from tailrace.broker.transactions.committed import committed_batches
 from tailrace.broker.transactions.stable import StableOffsets
 from tailrace.model.changes import Bounds, Buffer
+from tailrace.model.consume import PartitionOffset
 from tailrace.model.errors import (
     CorruptBatchError,
     InvalidRequestError,
@@ -33,6 +34,8 @@ from tailrace.wire.records import decode_batch
 
 _DECODED_INLINE_BYTES = 64 * KIB
 _READ_BYTES = MIB
+_SHARES = 8
+"""How many such parts a read of many partitions may have in all."""
 
 
 class Fetcher:
@@ -87,13 +90,41 @@ class Fetcher:
         max_wait_ms: int = 0,
     ) -> PartitionRecords:
         """Decoded records from `offset` on, without those of transactions that are open or were aborted."""
+        read = await self.read_many(
+            topic,
+            [PartitionOffset(partition, offset)],
+            max_records=max_records,
+            max_bytes=_READ_BYTES if max_bytes is None else max_bytes,
+            max_wait_ms=max_wait_ms,
+        )
+        return read[partition]
+
+    async def read_many(
+        self,
+        topic: str,
+        starts: Sequence[PartitionOffset],
+        *,
+        max_records: int,
+        max_bytes: int | None = None,
+        max_wait_ms: int = 0,
+    ) -> dict[int, PartitionRecords]:
+        """The same for several partitions of a topic: from each up to `max_records`, and of the bytes an equal share."""
         limits = self._limits
         if not 0 < max_records <= limits.read_records:
             raise LimitExceededError(f"{max_records} records were asked for; read_records allows 1 to {limits.read_records}")
         live = self._topics.get(topic)
-        wanted = PartitionFetch(topic, partition, offset, _READ_BYTES if max_bytes is None else max_bytes)
-        target = _Target(wanted, live, live.partition(partition))
-        (answer,) = await self._fetch([target], 1, wanted.max_bytes, max_wait_ms, Isolation.READ_COMMITTED)
+        budget = _READ_BYTES * min(len(starts), _SHARES) if max_bytes is None else max_bytes
+        targets = [
+            _Target(PartitionFetch(topic, number, offset, budget // len(starts)), live, live.partition(number))
+            for number, offset in starts
+        ]
+        answers = await self._fetch(targets, 1, budget, max_wait_ms, Isolation.READ_COMMITTED)
+        return {
+            number: await self._decoded(live, answer, offset, max_records)
+            for (number, offset), answer in zip(starts, answers, strict=True)
+        }
+
+    async def _decoded(self, live: LiveTopic, answer: PartitionBatches, offset: Offset, max_records: int) -> PartitionRecords:
         if answer.error is not None:
             raise answer.error
         records: list[Record] = []
@@ -109,15 +140,15 @@ class Fetcher:
                 header = read_header(batch)
                 last = header.base_offset + header.last_offset_delta
                 raise CorruptBatchError(
-                    f"offsets {header.base_offset} to {last} of {topic!r}, partition {partition}, can't be decoded: {error}."
-                    f" Go on at {last + 1}"
+                    f"offsets {header.base_offset} to {last} of {live.topic.name!r}, partition {answer.partition}, can't be"
+                    f" decoded: {error}. Go on at {last + 1}"
                 ) from error
             if len(records) == max_records:
                 next_offset = Offset(records[-1].offset + 1)
                 break
         live.messages_out += len(records)
         live.bytes_out += sum(len(record.key or b"") + len(record.value or b"") for record in records)
-        return PartitionRecords(records, next_offset, answer.bounds)
+        return PartitionRecords(records, next_offset, answer.bounds, next_offset < answer.last_stable_offset)
 
     def arrived(self, partition: Partition, size: int) -> None:
         """So many bytes more can be read."""

@@ -55,3 +55,5 @@ class PartitionRecords(NamedTuple):
     records: Sequence[Record]
     next_offset: Offset
     bounds: Bounds
+    has_more: bool
+    """Whether there is more to read right now."""
