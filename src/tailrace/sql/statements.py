@@ -20,6 +20,12 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
     """Any statement. `text` is how it was written, for messages that point at a place in it."""
 
     text: str
+    line: int = 1
+    """Where it begins in the text of the request; both count from 1."""
+    column: int = 1
+    parameters: Sequence[str] = ()
+    """Names of its parameters; that of a `?` is its number in the statement: `1`, `2`. In a tree they are placeholders of
+    that name."""
 
 
 class CreateTable(Statement, frozen=True, kw_only=True):
@@ -32,6 +38,8 @@ class CreateTable(Statement, frozen=True, kw_only=True):
 class DropTable(Statement, frozen=True, kw_only=True):
     name: str
     if_exists: bool = False
+    cascade: bool = False
+    """Whether its routes go with it."""
 
 
 class Write(Statement, frozen=True, kw_only=True):
@@ -40,14 +48,18 @@ class Write(Statement, frozen=True, kw_only=True):
     kind: Operation
     target: str
     tree: exp.Expression
+    """Shared by all who run the same text: copy it before you change it."""
+    rows: Sequence[Sequence[object]] | None = None
+    """The rows of an INSERT of plain values, which stand as parameters in the tree: it is to be run once for each."""
 
 
 class Query(Statement, frozen=True, kw_only=True):
     """SELECT, with or without CTEs; set operations; VALUES."""
 
     tree: exp.Expression
+    """Shared by all who run the same text: copy it before you change it."""
     sources: Sequence[str]
-    """The tables and topics that it names, CTEs left out."""
+    """The tables and topics that it names, CTEs and functions left out."""
 
 
 class Begin(Statement, frozen=True, kw_only=True):
@@ -91,6 +103,8 @@ class ClearTopic(Statement, frozen=True, kw_only=True):
 class DropTopic(Statement, frozen=True, kw_only=True):
     name: str
     if_exists: bool = False
+    cascade: bool = False
+    """Whether its routes go with it."""
 
 
 class AddSource(Statement, frozen=True, kw_only=True):
