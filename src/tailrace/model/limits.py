@@ -116,6 +116,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Connections that one listener serves at the same time."""
     connections_per_address: int = 800
     """Kafka connections from one address, so that one machine can't take all."""
+    new_connections_per_second: int = 100
+    """Kafka connections that one address may open in a second, beyond `connections_per_address` at a stroke."""
     pipelined_requests: int = 8
     """Requests of one Kafka connection that are answered or wait for it; beyond it nothing is read from the client."""
     pipelined_bytes: int = 32 * MIB
@@ -125,7 +127,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     request_items: int = 50_000
     """Elements of all arrays of one Kafka request, batches of records not counted."""
     request_seconds: int = 30
-    """How long a client may take to send one Kafka request."""
+    """How long a client may take to send one Kafka request, and to begin with the first."""
     unsent_bytes: int = MIB
     """Bytes of answers that a Kafka client has not taken; beyond it nothing more is done for it."""
     unsent_seconds: int = 30
@@ -134,6 +136,35 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Fetch sessions of Kafka consumers; beyond it consumers name all their partitions in every request."""
     fetch_session_partitions: int = 100_000
     """Partitions of all these sessions together."""
+    pipelines: int = 1_000
+    pipeline_name_length: int = 200
+    """Bytes of a pipeline's name."""
+    pipeline_marks: int = 10_000
+    """Sources of one pipeline."""
+    pipeline_lease_seconds: int = 10
+    """How long a pipeline may be silent before another one may run in its place."""
+    staged_bytes: int = 8 * 1024 * MIB
+    """Bytes that pipelines have staged and not published."""
+    staged_seconds: int = 3600
+    """How long they are kept for that."""
+    table_columns: int = 500
+    """Columns of one table."""
+    change_bytes: int = 4 * MIB
+    """Bytes of one change of a table as an event, with the row before and after."""
+    queued_writes: int = 10_000
+    """Requests that wait to write to tables."""
+    queued_write_bytes: int = 128 * MIB
+    """Bytes of their statements and parameters."""
+    query_seconds: int = 30
+    """How long one statement of SQL may run."""
+    query_rows: int = 100_000
+    """Rows that one query answers; more are cut off, and that is told."""
+    query_bytes: int = 256 * MIB
+    """Memory that one query may take."""
+    query_threads: int = 2
+    """Queries of tables that run at the same time."""
+    queued_queries: int = 1_000
+    """Queries that wait for one of these threads."""
     idle_connection_seconds: int = 600
     """How long a Kafka connection may be silent."""
 

@@ -73,14 +73,14 @@ def encode_batch(
         body = b"".join(
             (
                 b"\0",
-                _varint(timestamp - base_timestamp),
-                _varint(delta),
-                _NULL if key is None else _varint(len(key)) + key,
-                _NULL if value is None else _varint(len(value)) + value,
-                _encode_headers(headers) if headers else b"\0",
+                encode_varint(timestamp - base_timestamp),
+                encode_varint(delta),
+                _NULL if key is None else encode_varint(len(key)) + key,
+                _NULL if value is None else encode_varint(len(value)) + value,
+                encode_headers(headers) if headers else b"\0",
             )
         )
-        add(_varint(len(body)))
+        add(encode_varint(len(body)))
         add(body)
     if append_time is not None:
         # Deltas stay relative to the first record's own time; readers take the batch's maximum instead.
@@ -284,17 +284,17 @@ def _decode_headers(data: bytes, at: int, end: int, index: int) -> tuple[Headers
     return headers, at
 
 
-def _encode_headers(headers: Headers) -> bytes:
-    parts = [_varint(len(headers))]
+def encode_headers(headers: Headers) -> bytes:
+    parts = [encode_varint(len(headers))]
     for name, value in headers:
         encoded = name.encode()
-        parts.append(_varint(len(encoded)))
+        parts.append(encode_varint(len(encoded)))
         parts.append(encoded)
-        parts.append(_NULL if value is None else _varint(len(value)) + value)
+        parts.append(_NULL if value is None else encode_varint(len(value)) + value)
     return b"".join(parts)
 
 
-def _varint(number: int) -> bytes:
+def encode_varint(number: int) -> bytes:
     rest = (number << 1) ^ (number >> 63)
     if rest < 0x80:
         return _ONE_BYTE[rest]
