@@ -33,6 +33,8 @@ from tailrace.model.topic import NO_OPTIONS, Topic, TopicOptions, TopicSettings,
 from tailrace.store.contract import Store
 
 OnGone = Callable[[Partition], None]
+CheckDroppable = Callable[[TopicId], None]
+"""Raises if something still needs the topic."""
 Puts = Sequence[tuple[bytes, bytes | None]]
 
 
@@ -46,6 +48,7 @@ class Topics:
         clock: Clock,
         limits: Limits,
         on_gone: OnGone,
+        check_droppable: CheckDroppable = lambda _: None,
         new_uuid: Callable[[], UUID] = uuid4,
     ) -> None:
         self._store = store
@@ -53,6 +56,7 @@ class Topics:
         self._clock = clock
         self._limits = limits
         self._on_gone = on_gone
+        self._check_droppable = check_droppable
         self._new_uuid = new_uuid
         self._by_name: dict[str, LiveTopic] = {}
         """By name and by alias."""
@@ -279,6 +283,7 @@ class Topics:
         )
 
         def decide() -> Changes:
+            self._check_droppable(topic.id)
             # From here on nobody finds the topic, so nothing is written for it after its state is dropped.
             self._leave(live)
             return changes

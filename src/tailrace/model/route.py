@@ -30,18 +30,20 @@ class RouteSql(msgspec.Struct, frozen=True, kw_only=True):
     """The record key as text. `None` is the key of the change."""
 
 
-class Route(msgspec.Struct, frozen=True, kw_only=True):
+class Route(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: RouteId
     topic: TopicId
+    topic_name: str
     table: TableId
-    topic_name: str = ""
-    table_name: str = ""
+    table_name: str
+    changes: TopicId
+    """The topic that holds the changes of the table."""
     operations: tuple[Operation, ...]
     where: str | None = None
     """A condition in our SQL, checked when the route was made."""
     partition_by: tuple[str, ...] = ()
     """Expressions in our SQL; their values choose the partition."""
-    payload: Payload = "key"
+    payload: Payload
     snapshot: bool = False
     """Whether the rows that were there before come first."""
     sql: RouteSql = RouteSql()
