@@ -30,7 +30,15 @@ from tests.fuzz.mutation import mutated
 from tests.fuzz.seeds import TOPIC, Seeds
 from tests.support.kafka import CLIENT, Asker, frame, read_response, running_asker, sized
 
-LIMITS = Limits(fetch_wait_ms=1, partitions=1_000, topics=50, groups=50, request_seconds=5, request_bytes=1 << 20)
+LIMITS = Limits(
+    fetch_wait_ms=1,
+    partitions=1_000,
+    topics=50,
+    groups=50,
+    request_seconds=5,
+    request_bytes=1 << 20,
+    new_connections_per_second=1_000_000,
+)
 MAX_ITEMS = 10_000
 DECOMPRESSED_BYTES = 100_000
 PATIENCE_SECONDS = 0.02

@@ -6,10 +6,12 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import psutil
 import pytest
 
+from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.wire.messages import api_versions, metadata, produce
 from tailrace.wire.messages.api_versions import ApiVersionsRequest
 from tailrace.wire.messages.metadata import MetadataRequest
@@ -118,15 +120,32 @@ def test_another_protocol_is_closed_with_a_line_that_says_so(server: ServerProce
     assert is_well(server)
 
 
-def test_five_hundred_idle_connections_harm_nobody(server: ServerProcess) -> None:
-    with flat_memory(server):
-        held = [RawClient(server.kafka) for _ in range(500)]
-        for client in held[::2]:
-            client.socket.sendall(b"\0\0")
-        assert is_well(server)
-        assert metric(server.url, "tailrace_kafka_connections") >= 500
-        for client in held:
-            client.socket.close()
+def test_a_thousand_idle_connections_harm_nobody(tmp_path: Path) -> None:
+    config = tmp_path / "tailrace.toml"
+    config.write_text("[limits]\nconnections = 1100\nconnections_per_address = 1100\n")
+    with ServerProcess(tmp_path / "roomy", "--config", str(config)) as server:
+        create(server.url, "well")
+        with flat_memory(server):
+            held = [RawClient(server.kafka) for _ in range(1_000)]
+            for client in held[::2]:
+                client.socket.sendall(b"\0\0")
+            assert is_well(server)
+            assert metric(server.url, "tailrace_kafka_connections") >= 1_000
+            for client in held:
+                client.socket.close()
+
+
+def test_one_address_leaves_room_for_others(server: ServerProcess) -> None:
+    held = [RawClient(server.kafka) for _ in range(DEFAULT_LIMITS.connections_per_address)]
+    with RawClient(server.kafka) as late:
+        assert late.is_closed_by_server()
+    for client in held:
+        client.socket.close()
+    deadline = time.monotonic() + 10
+    while metric(server.url, "tailrace_kafka_connections") > 0:
+        assert time.monotonic() < deadline
+    reason = 'tailrace_kafka_connections_closed_total{reason="connections_per_address"}'
+    assert metric(server.url, reason) == 1
 
 
 def test_a_client_that_never_reads_is_held_back(server: ServerProcess) -> None:
