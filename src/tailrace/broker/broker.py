@@ -21,11 +21,13 @@ from tailrace.broker.intake import Intake
 from tailrace.broker.jobs import Job, Jobs
 from tailrace.broker.metrics import BrokerCollector, Sources
 from tailrace.broker.offsets import Offsets
+from tailrace.broker.pipelines import Pipelines
 from tailrace.broker.positions import Positions
 from tailrace.broker.producers import Producers
 from tailrace.broker.publish import Publisher
 from tailrace.broker.reader import Reader
 from tailrace.broker.retention import Retention
+from tailrace.broker.routes import Routes
 from tailrace.broker.settings import DEFAULT_BROKER_SETTINGS, BrokerSettings
 from tailrace.broker.snowflake import Snowflakes
 from tailrace.broker.tables import TableDefinitions
@@ -36,7 +38,7 @@ from tailrace.broker.transactions.stable import StableOffsets
 from tailrace.broker.transactions.transactions import Transactions
 from tailrace.model.clock import Clock
 from tailrace.model.fetch import Isolation, PartitionBatches, PartitionFetch, PartitionRecords
-from tailrace.model.ids import Cursor, Offset, Partition
+from tailrace.model.ids import Cursor, Offset, Partition, TopicId
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.record import Message, Published, RawBatch
 from tailrace.store.contract import Store
@@ -53,7 +55,7 @@ class Broker:
         """The name of this log, known from the start on."""
         self._committer = Committer(store, limits)
         self._reader = Reader(store, limits)
-        self.topics = Topics(store, self._committer, clock, limits, self._partition_gone)
+        self.topics = Topics(store, self._committer, clock, limits, self._partition_gone, self._check_droppable)
         stable = StableOffsets()
         aborted = AbortedTransactions(store)
         self._fetcher = Fetcher(store, self._reader, self.topics, stable, aborted, limits)
@@ -86,7 +88,9 @@ class Broker:
         intake = Intake(store, self.topics, self.producers, self._dedup, joiner, clock, limits, self._fetcher.arrived)
         self._appender = Appender(intake, self._committer)
         self._publisher = Publisher(intake, self._committer, self._snowflakes)
+        self.pipelines = Pipelines(store, self._committer, intake, self._reader, store.staging, clock, limits)
         self.tables = TableDefinitions(store, self.topics, clock, limits)
+        self.routes = Routes(store, self._committer, self.topics, clock, limits, intake.arrived)
         self.changes = ChangeLog(intake, self._committer, self._publisher, self._snowflakes, self.tables)
         self.retention = Retention(
             store,
@@ -107,6 +111,7 @@ class Broker:
                 Job("transactions", settings.transaction_interval_seconds, self.transactions.abort_overdue),
                 Job("transactional_ids", settings.producer_interval_seconds, self.transactions.forget_silent),
                 Job("groups", settings.group_interval_seconds, self.groups.expire),
+                Job("staging", settings.staging_interval_seconds, self.pipelines.clean),
             )
         )
 
@@ -115,10 +120,12 @@ class Broker:
         self._committer.start()
         self.topics.load()
         self.tables.load()
+        self.routes.load()
         self.offsets.load()
         self.groups.start()
         self.producers.load()
         self._transactions.load()
+        self.pipelines.load()
         self.cluster_id = await identity_of(self._store, self._committer, uuid4)
         self._snowflakes.start_after(int.from_bytes(self._store.get(keys.MESSAGE_ID_MARK) or b""))
         self._jobs.start()
@@ -189,6 +196,9 @@ class Broker:
                 self._jobs,
             )
         )
+
+    def _check_droppable(self, topic_id: TopicId) -> None:
+        self.routes.check_droppable(topic_id)
 
     def _partition_gone(self, partition: Partition) -> None:
         self._fetcher.disturbed(partition)

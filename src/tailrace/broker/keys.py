@@ -14,6 +14,8 @@ GROUPS = b"group/"
 OFFSETS = b"offset/"
 PRODUCERS = b"producer/"
 TRANSACTIONS = b"transaction/"
+PIPELINES = b"pipeline/"
+_MARKS = b"mark/"
 _PENDING_OFFSETS = b"pending_offsets/"
 OPEN_TRANSACTIONS = b"open/"
 _ABORTED = b"aborted/"
@@ -103,6 +105,23 @@ def transactional_id_of(key: bytes) -> str:
 def pending_offsets_key(transactional_id: str, group: str) -> bytes:
     name = transactional_id.encode()
     return _PENDING_OFFSETS + _LENGTH.pack(len(name)) + name + group.encode()
+
+
+def pipeline_key(name: str) -> bytes:
+    return PIPELINES + name.encode()
+
+
+def pipeline_of(key: bytes) -> str:
+    return key[len(PIPELINES) :].decode()
+
+
+def marks_of(pipeline: str) -> bytes:
+    name = pipeline.encode()
+    return _MARKS + _LENGTH.pack(len(name)) + name
+
+
+def mark_key(pipeline: str, source: str) -> bytes:
+    return marks_of(pipeline) + source.encode()
 
 
 def open_transactions_of_topic(topic_id: TopicId) -> bytes:

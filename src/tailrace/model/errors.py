@@ -430,6 +430,18 @@ class TransactionFencedError(TailraceError):
     http_status = 409
 
 
+class PipelineFencedError(TailraceError):
+    """Another one runs this pipeline."""
+
+    http_status = 409
+
+
+class PipelineConflictError(TailraceError):
+    """A step of a pipeline does not begin where the pipeline stands. It starts again from its mark."""
+
+    http_status = 409
+
+
 class UnstableOffsetsError(TailraceError):
     """A transaction that is still open holds offsets for this partition."""
 

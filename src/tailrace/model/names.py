@@ -2,7 +2,12 @@
 
 import re
 
-from tailrace.model.errors import InvalidGroupNameError, InvalidTopicNameError, InvalidTransactionalIdError
+from tailrace.model.errors import (
+    InvalidGroupNameError,
+    InvalidRequestError,
+    InvalidTopicNameError,
+    InvalidTransactionalIdError,
+)
 from tailrace.model.limits import Limits
 from tailrace.model.route import ROUTES_TOPIC
 from tailrace.model.table import CHANGES_PREFIX
@@ -61,4 +66,12 @@ def check_transactional_id(name: str, limits: Limits) -> None:
         raise InvalidTransactionalIdError(
             f"the transactional id {name[:32]!r}... has {size} bytes, more than transactional_id_length allows"
             f" ({limits.transactional_id_length})"
+        )
+
+
+def check_pipeline_name(name: str, limits: Limits) -> None:
+    if not _LEGAL.fullmatch(name) or len(name) > limits.pipeline_name_length:
+        raise InvalidRequestError(
+            f"the pipeline name {name[:32]!r} must have letters, digits, '.', '_' and '-', at most pipeline_name_length"
+            f" ({limits.pipeline_name_length}) of them"
         )
