@@ -165,6 +165,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Queries of tables that run at the same time."""
     queued_queries: int = 1_000
     """Queries that wait for one of these threads."""
+    statement_bytes: int = 128 * KIB
+    """Bytes of the SQL text of one request. The rows of an INSERT of plain values are not counted."""
+    statements: int = 1_000
+    """Statements of one SQL text."""
+    parsed_texts: int = 1_000
+    """SQL texts that are remembered with what they mean, each of up to 4 KiB."""
     idle_connection_seconds: int = 600
     """How long a Kafka connection may be silent."""
 
