@@ -37,7 +37,7 @@ from tailrace.broker.transactions.pending import PendingOffsets
 from tailrace.broker.transactions.stable import StableOffsets
 from tailrace.broker.transactions.transactions import Transactions
 from tailrace.model.clock import Clock
-from tailrace.model.fetch import Isolation, PartitionBatches, PartitionFetch, PartitionRecords
+from tailrace.model.fetch import CommittedBatches, Isolation, PartitionBatches, PartitionFetch, PartitionRecords
 from tailrace.model.ids import Cursor, Offset, Partition, TopicId
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.record import Message, Published, RawBatch
@@ -159,6 +159,12 @@ class Broker:
         return await self._fetcher.fetch(
             wanted, min_bytes=min_bytes, max_bytes=max_bytes, max_wait_ms=max_wait_ms, isolation=isolation
         )
+
+    async def committed(
+        self, topic: str, partition: int, offset: Offset, *, max_bytes: int | None = None, max_wait_ms: int = 0
+    ) -> CommittedBatches:
+        """Batches for a reader that decodes them itself. See `Fetcher.committed`."""
+        return await self._fetcher.committed(topic, partition, offset, max_bytes=max_bytes, max_wait_ms=max_wait_ms)
 
     async def read(
         self,

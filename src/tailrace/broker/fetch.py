@@ -24,7 +24,14 @@ from tailrace.model.errors import (
     StoreClosedError,
     TailraceError,
 )
-from tailrace.model.fetch import NO_BOUNDS, Isolation, PartitionBatches, PartitionFetch, PartitionRecords
+from tailrace.model.fetch import (
+    NO_BOUNDS,
+    CommittedBatches,
+    Isolation,
+    PartitionBatches,
+    PartitionFetch,
+    PartitionRecords,
+)
 from tailrace.model.ids import Cursor, Offset, Partition
 from tailrace.model.limits import KIB, MIB, Limits
 from tailrace.model.record import Record
@@ -79,6 +86,19 @@ class Fetcher:
                 _count_batches(target.live, answer.batches)
         return answers
 
+    async def committed(
+        self, topic: str, partition: int, offset: Offset, *, max_bytes: int | None = None, max_wait_ms: int = 0
+    ) -> CommittedBatches:
+        """Batches from the one that holds `offset` on, without those of transactions that are open or were aborted."""
+        live = self._topics.get(topic)
+        budget = _READ_BYTES if max_bytes is None else max_bytes
+        target = _Target(PartitionFetch(topic, partition, offset, budget), live, live.partition(partition))
+        (answer,) = await self._fetch([target], 1, budget, max_wait_ms, Isolation.READ_COMMITTED)
+        committed = _committed(answer, offset)
+        if committed.batches:
+            _count_batches(live, committed.batches)
+        return committed
+
     async def read(
         self,
         topic: str,
@@ -125,14 +145,11 @@ class Fetcher:
         }
 
     async def _decoded(self, live: LiveTopic, answer: PartitionBatches, offset: Offset, max_records: int) -> PartitionRecords:
-        if answer.error is not None:
-            raise answer.error
+        batches, cursors, next_offset, bounds = _committed(answer, offset)
         records: list[Record] = []
-        next_offset = Offset(max(offset, _end_of(answer.batches[-1]))) if answer.batches else offset
-        cursors = {id(batch): cursor for batch, cursor in zip(answer.batches, answer.cursors, strict=True)}
-        for batch in committed_batches(answer.batches, answer.aborted):
+        for batch, cursor in zip(batches, cursors, strict=True):
             try:
-                records += await self._decode(batch, cursors[id(batch)], offset, max_records - len(records))
+                records += await self._decode(batch, cursor, offset, max_records - len(records))
             except InvalidRequestError as error:
                 if records:
                     next_offset = Offset(records[-1].offset + 1)
@@ -148,7 +165,7 @@ class Fetcher:
                 break
         live.messages_out += len(records)
         live.bytes_out += sum(len(record.key or b"") + len(record.value or b"") for record in records)
-        return PartitionRecords(records, next_offset, answer.bounds, next_offset < answer.last_stable_offset)
+        return PartitionRecords(records, next_offset, bounds, next_offset < answer.last_stable_offset)
 
     def arrived(self, partition: Partition, size: int) -> None:
         """So many bytes more can be read."""
@@ -330,6 +347,15 @@ def _count_batches(live: LiveTopic, batches: Sequence[Buffer]) -> None:
     last = read_header(batches[-1])
     live.messages_out += last.base_offset + last.records - first.base_offset
     live.bytes_out += sum(map(len, batches))
+
+
+def _committed(answer: PartitionBatches, offset: Offset) -> CommittedBatches:
+    if answer.error is not None:
+        raise answer.error
+    next_offset = Offset(max(offset, _end_of(answer.batches[-1]))) if answer.batches else offset
+    cursor_of = {id(batch): cursor for batch, cursor in zip(answer.batches, answer.cursors, strict=True)}
+    batches = list(committed_batches(answer.batches, answer.aborted))
+    return CommittedBatches(batches, [cursor_of[id(batch)] for batch in batches], next_offset, answer.bounds)
 
 
 def _end_of(batch: Buffer) -> Offset:

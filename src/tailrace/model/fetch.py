@@ -49,6 +49,16 @@ class PartitionBatches(NamedTuple):
     """Of each batch, the cursor of its first record."""
 
 
+class CommittedBatches(NamedTuple):
+    """Whole batches of one partition without markers and aborted transactions, and where to go on."""
+
+    batches: Sequence[Buffer]
+    cursors: Sequence[Cursor]
+    """Of each batch, the cursor of its first record."""
+    next_offset: Offset
+    bounds: Bounds
+
+
 class PartitionRecords(NamedTuple):
     """Decoded records of one partition, and where to go on."""
 
