@@ -3,7 +3,7 @@
 It runs on one event loop; every method is called there. Surfaces see this class and the values of `model`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from uuid import uuid4
 
 from tailrace.broker import keys
@@ -165,6 +165,10 @@ class Broker:
     ) -> CommittedBatches:
         """Batches for a reader that decodes them itself. See `Fetcher.committed`."""
         return await self._fetcher.committed(topic, partition, offset, max_bytes=max_bytes, max_wait_ms=max_wait_ms)
+
+    async def await_growth(self, ends: Mapping[str, Sequence[int]], max_wait_ms: int) -> None:
+        """See `Fetcher.await_growth`."""
+        await self._fetcher.await_growth(ends, max_wait_ms)
 
     async def read(
         self,

@@ -99,6 +99,11 @@ class Fetcher:
             _count_batches(live, committed.batches)
         return committed
 
+    async def await_growth(self, ends: Mapping[str, Sequence[int]], max_wait_ms: int) -> None:
+        """Until a partition of one of these topics can be read beyond its offset here, or the time is up."""
+        wanted = [PartitionFetch(topic, at, Offset(end), 1) for topic, each in ends.items() for at, end in enumerate(each)]
+        await self._fetch([self._target(request) for request in wanted], 1, 1, max_wait_ms, Isolation.READ_COMMITTED)
+
     async def read(
         self,
         topic: str,
