@@ -30,7 +30,9 @@ from tailrace.broker.retention import Retention
 from tailrace.broker.routes import Routes
 from tailrace.broker.settings import DEFAULT_BROKER_SETTINGS, BrokerSettings
 from tailrace.broker.snowflake import Snowflakes
+from tailrace.broker.subscriptions import Subscriptions
 from tailrace.broker.tables import TableDefinitions
+from tailrace.broker.tail import Tail
 from tailrace.broker.topics import Topics
 from tailrace.broker.transactions.aborted import AbortedTransactions
 from tailrace.broker.transactions.pending import PendingOffsets
@@ -66,6 +68,9 @@ class Broker:
         self.groups = GroupCoordinator(store, self._committer, self.offsets, group_names, clock, limits, settings)
         self.positions = Positions(store, self._reader, self.topics, stable, limits)
         self.consumers = Consumers(self.topics, self.positions, self.offsets, self.groups, self._fetcher, limits)
+        self.subscriptions = Subscriptions(
+            store, self._reader, Tail(store, self._committer, self.topics, limits), stable, aborted, limits
+        )
         self._transactions = Transactions(
             store,
             self._committer,
@@ -78,7 +83,7 @@ class Broker:
             aborted,
             clock,
             limits,
-            self._fetcher.stabilized,
+            self._stabilized,
         )
         self.transactions = self._transactions.coordinator
         self.transaction_queries = self._transactions.queries
@@ -134,6 +139,7 @@ class Broker:
         """Take nothing new, tell those who wait, and return when everything in flight is answered."""
         await self._jobs.close()
         self._fetcher.close()
+        self.subscriptions.close()
         self.groups.close()
         await self._committer.close()
         self._reader.close()
@@ -197,6 +203,7 @@ class Broker:
                 self.topics,
                 self._committer,
                 self._fetcher,
+                self.subscriptions,
                 self._reader,
                 self.offsets,
                 self.groups,
@@ -210,7 +217,12 @@ class Broker:
     def _check_droppable(self, topic_id: TopicId) -> None:
         self.routes.check_droppable(topic_id)
 
+    def _stabilized(self, partition: Partition, size: int) -> None:
+        self._fetcher.stabilized(partition, size)
+        self.subscriptions.stabilized()
+
     def _partition_gone(self, partition: Partition) -> None:
         self._fetcher.disturbed(partition)
         self.producers.forget_partition(partition)
         self._transactions.forget_partition(partition)
+        self.subscriptions.stabilized()

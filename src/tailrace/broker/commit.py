@@ -17,6 +17,7 @@ from tailrace.model.limits import Limits
 from tailrace.store.contract import Commit, Store
 
 T = TypeVar("T")
+Watcher = Callable[[Changes, Receipt], None]
 
 _SEQUENCING_ATTEMPTS = 4
 _RETRY_SECONDS = 0.005
@@ -101,6 +102,7 @@ class Committer:
         self._timer: asyncio.TimerHandle | None = None
         self._quiet: asyncio.Future[None] | None = None
         self._ahead: Callable[[], None] | None = None
+        self._watcher: Watcher | None = None
         self._closed = False
         self.in_flight = 0
         self.overloads = 0
@@ -138,6 +140,10 @@ class Committer:
     def let_first(self, ahead: Callable[[], None]) -> None:
         """Before anything else is submitted, call this: it submits what came earlier and is still being gathered."""
         self._ahead = ahead
+
+    def watch(self, watcher: Watcher | None) -> None:
+        """Tell of every commit with records once it is settled and answered, in the order of the log."""
+        self._watcher = watcher
 
     def wake(self, proposal: Proposal[Any]) -> None:
         """Called by the store's thread. One wake-up of the loop answers all commits that are done by then."""
@@ -220,6 +226,8 @@ class Committer:
             del proposal.commit
             if commit.error is None:
                 _answer(proposal, commit.receipt)
+                if self._watcher is not None and commit.changes.appends:
+                    self._watcher(commit.changes, commit.receipt)
             else:
                 self._refuse(proposal, commit.error)
             if proposal.followers is not None:

@@ -52,6 +52,10 @@ class InvalidTopicNameError(InvalidRequestError):
     kafka_code = 17
 
 
+class InvalidPatternError(InvalidRequestError):
+    """The pattern of topic names is not legal."""
+
+
 class InvalidGroupNameError(InvalidRequestError):
     """The consumer group's name is not legal."""
 
@@ -362,6 +366,17 @@ class FetchSessionTopicIdError(TailraceError):
     kafka_code = 106
     http_status = 409
     retriable = True
+
+
+class CursorOutOfRangeError(TailraceError):
+    """The cursor is beyond the end of the log."""
+
+    kafka_code = 1
+    http_status = 416
+
+    def __init__(self, message: str, end: int) -> None:
+        super().__init__(message)
+        self.end = end
 
 
 class OffsetRegressionError(TailraceError):

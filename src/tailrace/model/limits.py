@@ -108,11 +108,19 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Reads that wait for one of these threads."""
     read_records: int = 10_000
     """Decoded records handed out by one read."""
+    subscribers: int = 2_000
+    """Subscriptions to patterns at the same time."""
+    subscription_tail_bytes: int = 4 * MIB
+    """Newest record bytes kept for all subscribers together; those who are further behind read the log."""
+    subscriber_stall_seconds: int = 30
+    """How long a subscriber may take nothing of what it is sent before it is cut off."""
+    subscriber_silence_seconds: int = 15
+    """How long a subscriber hears nothing before it gets a sign of life."""
     min_free_bytes: int = 64 * MIB
     """Free disk below which nothing new is taken."""
     request_bytes: int = 16 * MIB
     """Bytes of one HTTP body or Kafka request."""
-    connections: int = 1_000
+    connections: int = 4_000
     """Connections that one listener serves at the same time."""
     connections_per_address: int = 800
     """Kafka connections from one address, so that one machine can't take all."""
