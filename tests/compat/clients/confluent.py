@@ -95,7 +95,13 @@ class Adapter(Client):
         consumer.close()
         return found.offset if found.offset >= 0 else MISSING
 
-    def join(self, group: str, topic: str, session_ms: int = 10_000, hand_over: bool = False) -> None:
+    def newest(self, topic: str, partition: int) -> int:
+        (found,) = _all(self._admin.list_offsets({TopicPartition(topic, partition): OffsetSpec.max_timestamp()}))
+        return int(found.offset)
+
+    def join(
+        self, group: str, topic: str, session_ms: int = 10_000, hand_over: bool = False, instance_id: str | None = None
+    ) -> None:
         self._member = Consumer(
             {
                 **self._common,
@@ -105,6 +111,7 @@ class Adapter(Client):
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "topic.metadata.refresh.interval.ms": 1_000,
+                **({} if instance_id is None else {"group.instance.id": instance_id}),
             }
         )
         if hand_over:

@@ -32,6 +32,7 @@ public final class Main {
         new Records(args[1]).addTo(verbs);
         member.addTo(verbs);
         new Administration(args[1]).addTo(verbs);
+        new Inquiries(args[1]).addTo(verbs);
         new Transactions(args[1], member).addTo(verbs);
 
         PrintStream answers = new PrintStream(System.out, false, StandardCharsets.UTF_8);
