@@ -86,6 +86,20 @@ class Retention:
             await self._trim(live, [Trim(target, start, new_start)])
         return self._store.bounds(target).start
 
+    async def clear(self, topic: str) -> int:
+        """Take away all records of all partitions in one commit, and say how many went. What an open transaction has written
+        stays, because its fate is not known."""
+        live = self._topics.get(topic)
+        if live.is_reserved:
+            raise ReservedTopicError(f"{live.topic.name!r} is the server's own topic and can't be cleared")
+        due = []
+        for partition in live.partitions:
+            bounds = self._store.bounds(partition)
+            end = self._stable.of(partition, bounds)
+            if end > bounds.start:
+                due.append(Trim(partition, bounds.start, end))
+        return await self._trim(live, due) if due else 0
+
     def _due(self, live: LiveTopic) -> list[Trim]:
         due = []
         for partition in live.partitions:

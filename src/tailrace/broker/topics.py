@@ -159,6 +159,14 @@ class Topics:
         self.check_room(partitions)
         return settings
 
+    async def add_partitions(self, name: str, more: int) -> Topic:
+        """Make the topic larger by so many partitions. It may be named by its alias."""
+        if more < 1:
+            raise InvalidPartitionsError(f"at least 1 partition can be added, not {more}")
+        live = self.get(name)
+        _check_not_reserved(live.topic.name)
+        return await self._in_turn(self._add_partitions(live.topic.name, more))
+
     async def alter(self, name: str, options: TopicOptions = NO_OPTIONS, *, alias: str | UnsetType | None = UNSET) -> Topic:
         """Change the settings that are given, and the alias if one is given; `None` takes the alias away."""
         return await self._in_turn(self._alter(name, options, alias))
@@ -204,6 +212,11 @@ class Topics:
         _check_not_reserved(topic.name)
         self.check_room(partitions - topic.partitions)
         return await self._replace(live, msgspec.structs.replace(topic, partitions=partitions))
+
+    async def _add_partitions(self, name: str, more: int) -> Topic:
+        live = self.get(name)
+        self.check_room(more)
+        return await self._replace(live, msgspec.structs.replace(live.topic, partitions=live.topic.partitions + more))
 
     async def _make(
         self,
