@@ -11,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.model.errors import TailraceError
+from tailrace.model.ids import Cursor
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.record import Headers, Record
-from tailrace.wire.arrow import COLUMNS, HEADER_LIST, ReadFields, StoredBatch, decode_batches
+from tailrace.wire.arrow import COLUMNS, HEADER_LIST, ReadFields, decode_batches
 from tailrace.wire.arrow_encoding import RecordColumns, compiled_encode, encode_plain
 from tailrace.wire.batch import CHECKED_FROM, HEADER_BYTES, check_batch, placed
+from tailrace.wire.batch_stream import PlacedBatch
 from tailrace.wire.codecs import Codec
 from tailrace.wire.compiled_fields import compiled_fields
 from tailrace.wire.plain_fields import plain_fields
@@ -98,7 +100,7 @@ def test_a_mutated_batch_is_decoded_as_the_decoder_does_or_refused(
         check_batch(batch)
         found = list(
             decode_batches(
-                [StoredBatch(0, batch)], ["timestamp", "key_bytes"], partition=0, limits=limits, read_fields=COMPILED
+                [PlacedBatch(Cursor(0), batch)], ["timestamp", "key_bytes"], partition=0, limits=limits, read_fields=COMPILED
             )
         )
     except TailraceError:
@@ -109,13 +111,13 @@ def test_a_mutated_batch_is_decoded_as_the_decoder_does_or_refused(
     assert found[0].column("timestamp").cast(pa.int64()).to_pylist() == [record.timestamp for record in expected]
 
 
-def _stored(sent: Sequence[tuple[list[Record], Codec, bool]]) -> list[StoredBatch]:
+def _stored(sent: Sequence[tuple[list[Record], Codec, bool]]) -> list[PlacedBatch]:
     """Batches one after another, in offsets and, with gaps, in cursors."""
     stored = []
     offset, cursor = 100, 1_000
     for batch_records, codec, has_append_time in sent:
         encoded = encode_batch(batch_records, codec=codec, append_time=1_234_567 if has_append_time else None)
-        stored.append(StoredBatch(cursor, placed(encoded, offset)))
+        stored.append(PlacedBatch(Cursor(cursor), placed(encoded, offset)))
         offset += len(batch_records)
         cursor += len(batch_records) + 3
     return stored

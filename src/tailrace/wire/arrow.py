@@ -22,6 +22,7 @@ from tailrace.model.errors import CorruptBatchError, LimitExceededError
 from tailrace.model.limits import MIB, Limits
 from tailrace.model.record import MESSAGE_ID_HEADER
 from tailrace.wire.batch import HEADER_BYTES, BatchHeader, read_header
+from tailrace.wire.batch_stream import PlacedBatch
 from tailrace.wire.codecs import decompress
 
 Longs = npt.NDArray[np.int64]
@@ -55,13 +56,6 @@ _LEAST_RECORD_BYTES = 7
 _CHUNK_BYTES = 8 * MIB
 
 
-class StoredBatch(NamedTuple):
-    """A batch whose checksum is known to be right, and where its first record stands in the log."""
-
-    cursor: int
-    batch: Buffer
-
-
 class Fields(Protocol):
     """The fields of the records of one chunk, as columns."""
 
@@ -76,7 +70,7 @@ class Fields(Protocol):
 class Chunk(NamedTuple):
     """Some batches that are decoded together."""
 
-    stored: Sequence[StoredBatch]
+    stored: Sequence[PlacedBatch]
     heads: Sequence[BatchHeader]
     bodies: Sequence[Buffer]
     """Decompressed; empty where nobody asks for them."""
@@ -86,9 +80,9 @@ ReadFields = Callable[[Chunk, Limits], Fields]
 
 
 def decode_batches(
-    stored: Sequence[StoredBatch], columns: Sequence[str], *, partition: int, limits: Limits, read_fields: ReadFields
+    stored: Sequence[PlacedBatch], columns: Sequence[str], *, partition: int, limits: Limits, read_fields: ReadFields
 ) -> Iterator[pa.RecordBatch]:
-    """All records of these batches, in pieces of a few MiB. `read_fields` is `plain_fields` or a `CompiledFields`."""
+    """All records of these batches, whose checksums are known to be right, in pieces of a few MiB. `read_fields` is `plain_fields` or a `CompiledFields`."""
     with_bodies = not HEAD_COLUMNS.issuperset(columns)
     schema = pa.schema([(name, COLUMNS[name]) for name in columns])
     for chunk in _chunks(stored, limits, with_bodies):
@@ -98,7 +92,7 @@ def decode_batches(
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _chunks(stored: Sequence[StoredBatch], limits: Limits, with_bodies: bool) -> Iterator[Chunk]:
+def _chunks(stored: Sequence[PlacedBatch], limits: Limits, with_bodies: bool) -> Iterator[Chunk]:
     """Cut by decompressed size, so that well compressed batches do not fill the memory."""
     heads: list[BatchHeader] = []
     bodies: list[Buffer] = []

@@ -4,11 +4,13 @@ import pyarrow as pa
 import pytest
 
 from tailrace.model.errors import CorruptBatchError, LimitExceededError
+from tailrace.model.ids import Cursor
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.record import Record
-from tailrace.wire.arrow import HEADER_LIST, Chunk, StoredBatch, decode_batches
+from tailrace.wire.arrow import HEADER_LIST, Chunk, decode_batches
 from tailrace.wire.arrow_encoding import RecordColumns, compiled_encode
 from tailrace.wire.batch import HEADER_BYTES, read_header
+from tailrace.wire.batch_stream import PlacedBatch
 from tailrace.wire.codecs import Codec
 from tailrace.wire.compiled_fields import CompiledFields, compiled_fields
 from tailrace.wire.decoding_kernels import load_decoding_kernels
@@ -20,7 +22,7 @@ MANY = [Record(b"k", b"v" * 100_000, [("op", b"insert")], 5) for _ in range(100)
 
 def test_the_compiled_loops_read_ordinary_batches_themselves() -> None:
     batch = encode_batch([Record(b"k", None, [("op", None)], 5), Record(None, b"\xff", (), 3)])
-    chunk = Chunk([StoredBatch(0, batch)], [read_header(batch)], [batch[HEADER_BYTES:]])
+    chunk = Chunk([PlacedBatch(Cursor(0), batch)], [read_header(batch)], [batch[HEADER_BYTES:]])
     assert CompiledFields(chunk, load_decoding_kernels()).is_right
 
 
@@ -28,13 +30,13 @@ def test_columns_of_the_head_need_no_records() -> None:
     batch = encode_batch(MANY[:3], codec=Codec.ZSTD)
     broken = batch[:HEADER_BYTES] + b"not compressed at all"
     (found,) = decode_batches(
-        [StoredBatch(9, broken)], ["cursor", "offset"], partition=0, limits=DEFAULT_LIMITS, read_fields=plain_fields
+        [PlacedBatch(Cursor(9), broken)], ["cursor", "offset"], partition=0, limits=DEFAULT_LIMITS, read_fields=plain_fields
     )
     assert found.to_pydict() == {"cursor": [9, 10, 11], "offset": [0, 1, 2]}
 
 
 def test_batches_that_swell_come_in_pieces() -> None:
-    stored = [StoredBatch(0, encode_batch(MANY, codec=Codec.ZSTD))] * 4
+    stored = [PlacedBatch(Cursor(0), encode_batch(MANY, codec=Codec.ZSTD))] * 4
     assert sum(len(batch) for _, batch in stored) < 10_000
     pieces = list(decode_batches(stored, ["value"], partition=0, limits=DEFAULT_LIMITS, read_fields=compiled_fields()))
     assert [piece.num_rows for piece in pieces] == [100, 100, 100, 100]
@@ -43,7 +45,7 @@ def test_batches_that_swell_come_in_pieces() -> None:
 def test_bytes_that_are_no_text_are_shown_in_hexadecimal() -> None:
     batch = encode_batch([Record(b"\x00\xff", "ä\n".encode(), [("trace", b"\xfe"), ("t\n", None)], 0)])
     (found,) = decode_batches(
-        [StoredBatch(0, batch)],
+        [PlacedBatch(Cursor(0), batch)],
         ["key", "key_bytes", "value", "headers"],
         partition=0,
         limits=DEFAULT_LIMITS,
@@ -59,7 +61,9 @@ def test_a_batch_that_lies_is_refused_with_what_is_wrong() -> None:
     batch[HEADER_BYTES + 5] = 77
     with pytest.raises(CorruptBatchError, match="record 0 of the batch"):
         list(
-            decode_batches([StoredBatch(0, batch)], ["key"], partition=0, limits=DEFAULT_LIMITS, read_fields=compiled_fields())
+            decode_batches(
+                [PlacedBatch(Cursor(0), batch)], ["key"], partition=0, limits=DEFAULT_LIMITS, read_fields=compiled_fields()
+            )
         )
 
 
@@ -67,7 +71,7 @@ def test_a_batch_of_too_many_records_is_refused() -> None:
     with pytest.raises(LimitExceededError, match="batch_records"):
         list(
             decode_batches(
-                [StoredBatch(0, encode_batch(MANY))],
+                [PlacedBatch(Cursor(0), encode_batch(MANY))],
                 ["key"],
                 partition=0,
                 limits=Limits(batch_records=99),
