@@ -28,6 +28,7 @@ from tailrace.broker.publish import Publisher
 from tailrace.broker.reader import Reader
 from tailrace.broker.retention import Retention
 from tailrace.broker.routes import Routes
+from tailrace.broker.scan import Scanner, TopicView
 from tailrace.broker.settings import DEFAULT_BROKER_SETTINGS, BrokerSettings
 from tailrace.broker.snowflake import Snowflakes
 from tailrace.broker.subscriptions import Subscriptions
@@ -61,6 +62,7 @@ class Broker:
         stable = StableOffsets()
         aborted = AbortedTransactions(store)
         self._fetcher = Fetcher(store, self._reader, self.topics, stable, aborted, limits)
+        self._scanner = Scanner(store, stable, aborted)
         self.producers = Producers(store, self._committer, clock, limits)
         group_names = GroupNames(limits)
         pending = PendingOffsets(store)
@@ -194,6 +196,10 @@ class Broker:
     def end_cursor(self) -> Cursor:
         """The cursor that the next record of the log will get."""
         return self._store.end_cursor()
+
+    def view(self, topic: str) -> TopicView:
+        """The topic as it is now, to be read from any thread. See `Scanner`."""
+        return self._scanner.view(self.topics.get(topic))
 
     def collector(self) -> BrokerCollector:
         """Everything that is counted, for a Prometheus registry."""

@@ -82,7 +82,10 @@ ReadFields = Callable[[Chunk, Limits], Fields]
 def decode_batches(
     stored: Sequence[PlacedBatch], columns: Sequence[str], *, partition: int, limits: Limits, read_fields: ReadFields
 ) -> Iterator[pa.RecordBatch]:
-    """All records of these batches, whose checksums are known to be right, in pieces of a few MiB. `read_fields` is `plain_fields` or a `CompiledFields`."""
+    """All records of these batches, whose checksums are known to be right, in pieces of a few MiB.
+
+    `read_fields` is `plain_fields`, or what `compiled_fields` returns.
+    """
     with_bodies = not HEAD_COLUMNS.issuperset(columns)
     schema = pa.schema([(name, COLUMNS[name]) for name in columns])
     for chunk in _chunks(stored, limits, with_bodies):
