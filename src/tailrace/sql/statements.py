@@ -60,6 +60,8 @@ class Query(Statement, frozen=True, kw_only=True):
     """Shared by all who run the same text: copy it before you change it."""
     sources: Sequence[str]
     """The tables and topics that it names, CTEs and functions left out."""
+    has_functions: bool = False
+    """Whether it reads from functions too, such as `table_changes`."""
 
 
 class Begin(Statement, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ Only the clauses that are listed here pass; what sqlglot knows besides (INTO, lo
 name. Which functions and columns there are is for the engines to say.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
@@ -58,14 +58,19 @@ def query_or_write(tokens: Sequence[Token], text: str, source: str) -> Statement
         return Write(text=text, kind=kind, target=_target(tree, place), tree=tree, parameters=parameters)
     if not isinstance(tree, exp.Query | exp.Values):
         raise UnsupportedSqlError(f"{tokens[0].text.upper()} can't be used like this", *place)
-    return Query(text=text, tree=tree, sources=tuple(dict.fromkeys(sources_of(tree))), parameters=parameters)
+    return query_of(tree, text, parameters)
 
 
-def sources_of(tree: exp.Expression) -> Iterator[str]:
-    """The names of the tables and topics that a query reads."""
-    for table in tree.find_all(exp.Table):
-        if not isinstance(table.this, exp.Func) and not _is_cte(table):
-            yield name_of(table)
+def query_of(tree: exp.Expression, text: str, parameters: Sequence[str]) -> Query:
+    tables = list(tree.find_all(exp.Table))
+    named = [name_of(table) for table in tables if not isinstance(table.this, exp.Func) and not _is_cte(table)]
+    return Query(
+        text=text,
+        tree=tree,
+        sources=tuple(dict.fromkeys(named)),
+        has_functions=any(isinstance(table.this, exp.Func) for table in tables),
+        parameters=parameters,
+    )
 
 
 def name_of(table: exp.Table) -> str:
