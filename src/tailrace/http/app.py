@@ -9,6 +9,7 @@ from prometheus_client.registry import Collector
 from tailrace.broker.broker import Broker
 from tailrace.http.health import ServerStatus, health
 from tailrace.http.metrics import ServerCollector, metrics, registry_of
+from tailrace.http.pipelines import BatchEndpoints, PipelineEndpoints
 from tailrace.http.problems import UnexpectedErrors, exception_handlers
 from tailrace.http.topics import TopicEndpoints
 from tailrace.model.limits import Limits
@@ -19,11 +20,12 @@ def create_app(broker: Broker, status: ServerStatus, limits: Limits, collectors:
     unexpected = UnexpectedErrors()
     registry = registry_of(broker.collector(), ServerCollector(status, unexpected), *collectors)
     return Litestar(
-        [health, metrics, TopicEndpoints],
+        [health, metrics, TopicEndpoints, PipelineEndpoints, BatchEndpoints],
         dependencies={
             "broker": Provide(lambda: broker, sync_to_thread=False),
             "status": Provide(lambda: status, sync_to_thread=False),
             "registry": Provide(lambda: registry, sync_to_thread=False),
+            "limits": Provide(lambda: limits, sync_to_thread=False),
         },
         exception_handlers=exception_handlers(unexpected, limits),
         request_max_body_size=limits.request_bytes,

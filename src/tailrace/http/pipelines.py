@@ -12,6 +12,8 @@ from tailrace.broker.pipelines import Stage
 from tailrace.http.messages import read_body
 from tailrace.model.fetch import Isolation
 from tailrace.model.ids import Offset
+from tailrace.model.limits import Limits
+from tailrace.model.pattern import parse_pattern
 from tailrace.model.pipeline import Lease, MarkMove, PipelineReport, PipelineStatus
 from tailrace.model.start import AtTime, Edge
 from tailrace.wire.batch_stream import PlacedBatch, encode_batches
@@ -61,7 +63,9 @@ class Report(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class AskOffsets(msgspec.Struct, forbid_unknown_fields=True):
-    topics: list[str]
+    topics: list[str] = []
+    pattern: str | None = None
+    """All topics that match it, besides those that are named."""
     at: Edge | int = Edge.LATEST
     """An edge, or milliseconds since 1970: the first record at that time or later."""
     beyond: dict[str, list[int]] = {}
@@ -135,16 +139,19 @@ class BatchEndpoints(Controller):
     tags = ("pipelines",)
 
     @post("/offsets", status_code=200)
-    async def offsets(self, body: RawBody, broker: NamedDependency[Broker]) -> Offsets:
+    async def offsets(self, body: RawBody, broker: NamedDependency[Broker], limits: NamedDependency[Limits]) -> Offsets:
         asked = read_body(body, AskOffsets)
         if asked.beyond and asked.wait_ms:
             await broker.await_growth(asked.beyond, asked.wait_ms)
         start = AtTime(asked.at) if isinstance(asked.at, int) else asked.at
         found = []
-        for name in asked.topics:
-            topic = broker.topics.get(name).topic
+        topics = [broker.topics.get(name).topic for name in asked.topics]
+        if asked.pattern is not None:
+            pattern = parse_pattern(asked.pattern, limits)
+            topics += [live.topic for live in broker.topics if pattern.matches(live.topic.name)]
+        for topic in topics:
             offsets = [
-                await broker.positions.resolve(name, number, start, isolation=Isolation.READ_COMMITTED)
+                await broker.positions.resolve(topic.name, number, start, isolation=Isolation.READ_COMMITTED)
                 for number in range(topic.partitions)
             ]
             found.append(TopicOffsets(topic.name, topic.id, [int(offset) for offset in offsets]))
