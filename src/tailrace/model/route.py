@@ -20,8 +20,13 @@ ROUTES_TOPIC = "_routes"
 
 
 class RouteSql(msgspec.Struct, frozen=True, kw_only=True):
-    """What a route does, in Spark's SQL over the structs `old` and `new`, which hold the two images of a row."""
+    """What a route does, in Spark's SQL over the structs `old` and `new`, which hold the two images of a row.
 
+    It holds in a session whose time zone is UTC, with or without ANSI mode.
+    """
+
+    row: str = ""
+    """The type of `old` and `new`, for `from_json`."""
     condition: str = "TRUE"
     """True, false or null. Only true is a match; never true where `failure` is."""
     failure: str = "FALSE"
