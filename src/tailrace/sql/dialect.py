@@ -6,7 +6,7 @@ work with each level, and its compiled code recurses without a check.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -21,6 +21,7 @@ from tailrace.sql.places import Place, place_at, place_of_token
 _NUMBER = re.compile(r"\d+(\.\d*)?([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?")
 _NESTED_BRACKETS = 50
 _NESTED_TYPES = 6
+_CHAINED_INDEXES = 8
 _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
 _CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
 
@@ -51,28 +52,26 @@ def tokenize(text: str) -> list[Token]:
 def parse_statement(tokens: Sequence[Token], text: str) -> exp.Expression:
     """A query or a write. Its parameters are placeholders with a name; that of a `?` is its number in the statement."""
     _check_nesting(tokens)
-    try:
-        found = _DIALECT.parser().parse(_with_numbered_parameters(tokens), text)
-    except ParseError as error:
-        raise _misplaced(tokens, text, error) from error
-    except RecursionError as error:
-        raise _too_deep(tokens[0]) from error
-    return _single(found, tokens)
+    return _parsed(lambda: _DIALECT.parser().parse(_with_numbered_parameters(tokens), text), tokens, text)
 
 
 def parse_expression(tokens: Sequence[Token], text: str) -> exp.Expression:
     """A condition or a value."""
     _check_nesting(tokens)
+    return _parsed(lambda: _DIALECT.parser().parse_into(exp.Condition, list(tokens), text), tokens, text)
+
+
+def _parsed(parse: Callable[[], Sequence[Any]], tokens: Sequence[Token], text: str) -> exp.Expression:
     try:
-        found = _DIALECT.parser().parse_into(exp.Condition, list(tokens), text)
+        found = parse()
     except ParseError as error:
         raise _misplaced(tokens, text, error) from error
     except RecursionError as error:
-        raise _too_deep(tokens[0]) from error
-    return _single(found, tokens)
-
-
-def _single(found: Sequence[Any], tokens: Sequence[Token]) -> exp.Expression:
+        raise SqlError("the statement is nested too deep; take it apart", *place_of_token(tokens[0])) from error
+    except Exception as error:  # noqa: BLE001  some texts make sqlglot stumble over its own types
+        raise SqlSyntaxError(
+            "expected a statement that can be read; something is missing in this one", *place_of_token(tokens[0])
+        ) from error
     if len(found) != 1 or not isinstance(found[0], exp.Expression):
         raise SqlSyntaxError("expected one statement or expression", *place_of_token(tokens[0]))
     return found[0]
@@ -83,10 +82,15 @@ def _check_nesting(tokens: Sequence[Token]) -> None:
     types = PostgresParser.TYPE_TOKENS
     opened: list[bool] = []
     of_types = 0
+    indexes = 0
     before: Token | None = None
     for token in tokens:
         kind = token.token_type
         if kind in _OPENING:
+            follows_bracket = before is not None and before.token_type is TokenType.R_BRACKET
+            indexes = indexes + 1 if follows_bracket else 0
+            if indexes > _CHAINED_INDEXES:
+                raise SqlError(f"more than {_CHAINED_INDEXES} indexes follow each other", *place_of_token(token))
             of_type = before is not None and before.token_type in types and before.token_type is not TokenType.IDENTIFIER
             opened.append(of_type)
             of_types += of_type
@@ -97,10 +101,6 @@ def _check_nesting(tokens: Sequence[Token]) -> None:
         elif kind in _CLOSING and opened:
             of_types -= opened.pop()
         before = token
-
-
-def _too_deep(first: Token) -> SqlError:
-    return SqlError("the statement is nested too deep; take it apart", *place_of_token(first))
 
 
 def _with_numbered_parameters(tokens: Sequence[Token]) -> list[Token]:

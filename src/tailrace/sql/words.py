@@ -27,6 +27,7 @@ class Words:
         self._text = text
         self._values = values
         self._at = 0
+        self._last = 0
         self._positional = 0
         self.parameters: list[str] = []
         """Parameters met so far, by name."""
@@ -51,7 +52,7 @@ class Words:
         """Step over these keywords if they come next."""
         after = self._after(phrase)
         if after is not None:
-            self._at = after
+            self._last, self._at = self._at, after
         return after is not None
 
     def expect(self, phrase: str) -> None:
@@ -92,6 +93,7 @@ class Words:
     def value(self, what: str, stand_in: type[str] | type[int]) -> object:
         """A text, a number, TRUE, FALSE, NULL or a parameter."""
         self.is_guess = False
+        self._last = self._at
         if self.is_at_end:
             self.fail(what)
         token = self._tokens[self._at]
@@ -186,7 +188,7 @@ class Words:
         raise UnsupportedSqlError(f"{before}{word} is not supported; expected {before}{expected}", *self.place)
 
     def refuse(self, message: str, place: Place | None = None) -> NoReturn:
-        """Something is well written and means nothing good. It stands just before, or at `place`."""
+        """Something is well written and means nothing good: the last name, value or keyword, or what is at `place`."""
         raise SqlError(message, *(place or self._last_place()))
 
     def _found(self) -> str:
@@ -196,7 +198,7 @@ class Words:
         return self._text[token.start : token.end + 1]
 
     def _last_place(self) -> Place:
-        return place_of_token(self._tokens[max(0, self._at - 1)])
+        return place_of_token(self._tokens[self._last])
 
     def _after(self, phrase: str) -> int | None:
         """The index behind these keywords, some of which sqlglot makes one token."""
@@ -213,6 +215,7 @@ class Words:
         return at
 
     def _part(self, what: str) -> str:
+        self._last = self._at
         if self.is_at_end:
             self.fail(what)
         token = self._tokens[self._at]

@@ -109,17 +109,16 @@ def _check_depth(tree: exp.Expression, place: Place) -> None:
 
 def _check_clauses(tree: exp.Expression, place: Place) -> None:
     for node in tree.walk():
-        at = place_of(node) or place
         allowed = next((clauses for kind, clauses in _CLAUSES.items() if isinstance(node, kind)), None)
         if allowed is not None:
             for clause, value in node.args.items():
                 if value and clause not in allowed:
                     written = _IN_WORDS.get(clause) or clause.strip("_").replace("_", " ").upper()
-                    raise UnsupportedSqlError(f"{written} is not supported here", *at)
+                    raise UnsupportedSqlError(f"{written} is not supported here", *(place_of(node) or place))
         if node is not tree and isinstance(node, exp.DML | exp.DDL | exp.Command) and not isinstance(node, exp.Query):
-            raise UnsupportedSqlError(f"{node.key.upper()} can't be part of another statement", *at)
+            raise UnsupportedSqlError(f"{node.key.upper()} can't be part of another statement", *(place_of(node) or place))
         if isinstance(node, exp.Parameter | exp.SessionParameter) or (isinstance(node, exp.Placeholder) and not node.this):
-            raise UnsupportedSqlError("parameters are written ? or :name", *at)
+            raise UnsupportedSqlError("parameters are written ? or :name", *(place_of(node) or place))
 
 
 def _target(tree: exp.Expression, place: Place) -> str:
