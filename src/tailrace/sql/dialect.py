@@ -68,7 +68,7 @@ def _parsed(parse: Callable[[], Sequence[Any]], tokens: Sequence[Token], text: s
         raise _misplaced(tokens, text, error) from error
     except RecursionError as error:
         raise SqlError("the statement is nested too deep; take it apart", *place_of_token(tokens[0])) from error
-    except Exception as error:  # noqa: BLE001  some texts make sqlglot stumble over its own types
+    except Exception as error:  # Some texts make sqlglot stumble over its own types
         raise SqlSyntaxError(
             "expected a statement that can be read; something is missing in this one", *place_of_token(tokens[0])
         ) from error
