@@ -16,7 +16,7 @@ from tailrace.sql.words import Words
 _TABLE = "the name of a table"
 _MAX_PRECISION = 38
 _DEFAULT_DECIMAL = (18, 3)
-_TYPES: dict[str, Kind] = {
+TYPES: dict[str, Kind] = {
     "BOOLEAN": "boolean",
     "BOOL": "boolean",
     "SMALLINT": "smallint",
@@ -126,10 +126,10 @@ def _column(words: Words, known: list[Column]) -> _Described:
 
 def _type(words: Words) -> ColumnType:
     # The longest name first, so that DOUBLE PRECISION is not taken for DOUBLE.
-    name = next((name for name in _TYPES if words.take(name)), None)
+    name = next((name for name in TYPES if words.take(name)), None)
     if name is None:
-        words.fail(f"a type ({', '.join(sorted(set(_TYPES.values())))}, or one of these and [])")
-    kind = _TYPES[name]
+        words.fail(f"a type ({', '.join(sorted(set(TYPES.values())))}, or one of these and [])")
+    kind = TYPES[name]
     if kind == "decimal":
         type_ = _decimal(words)
     else:
