@@ -4,7 +4,7 @@ One commit takes the changes of any number of tables, and messages for topics th
 module appends to change topics. It also knows how far the rows are durable where they are kept: retention stops there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tailrace.broker import keys
@@ -16,7 +16,7 @@ from tailrace.broker.snowflake import Snowflakes
 from tailrace.broker.tables import TableDefinitions
 from tailrace.model.changes import Append, Changes, Receipt
 from tailrace.model.errors import CorruptionError, UnknownTopicError
-from tailrace.model.ids import Cursor, Offset, Partition
+from tailrace.model.ids import Cursor, Offset, Partition, TableId
 from tailrace.model.record import Message, Published, Record
 from tailrace.model.table import Table
 from tailrace.wire.records import decode_batch
@@ -92,9 +92,9 @@ class ChangeLog:
         fetched = store.fetch(_partition(table), offset, max_bytes)
         return [record for batch in fetched.batches for record in decode_batch(batch, limits) if record.offset >= offset]
 
-    def applied(self, table: Table, offset: Offset) -> None:
-        """The rows are on disk with all changes below this offset, and need them no more."""
-        self._durable[_partition(table)] = offset
+    def applied(self, offsets: Mapping[TableId, Offset]) -> None:
+        """The rows of these tables are on disk with all changes below the offsets, and need them no more."""
+        self._durable = {_partition(table): offsets[table.id] for table in self._tables if table.id in offsets}
 
     def floor(self, partition: Partition) -> Offset | None:
         """Where retention has to stop; `None` when the partition holds no changes of a table."""

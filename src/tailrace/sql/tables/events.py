@@ -77,7 +77,7 @@ class TableEvents:
         self._key_from_json = [(at, _from_json(column)) for at, column in enumerate(key_columns) if _is_converted(column)]
         self._encode = msgspec.json.Encoder().encode
         change = msgspec.defstruct("Replay", [("key", self._key), ("new", self._row | None)])
-        self._decode = msgspec.json.Decoder(change).decode
+        self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(change).decode
 
     def key_of(self, row: Row) -> Row:
         return self._key_of(row)
@@ -117,7 +117,7 @@ class TableEvents:
             return Replayed(key, None)
         return Replayed(key, self._converted(msgspec.structs.astuple(change.new), self._from_json))
 
-    def _image(self, row: Row) -> msgspec.Struct:
+    def _image(self, row: Row) -> Any:
         return self._row(*(self._converted(row, self._to_json) if self._to_json else row))
 
     def _converted(self, row: Row, changes: Sequence[tuple[int, Callable[[Any], Any]]]) -> Row:

@@ -19,7 +19,7 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
-from decimal import ROUND_HALF_UP, Context, Decimal, DecimalException
+from decimal import ROUND_HALF_UP, Context, Decimal, DecimalException, DivisionByZero, InvalidOperation, Overflow
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -32,7 +32,7 @@ Stored = int | float | str | bytes | None
 """What SQLite keeps."""
 
 MAX_DECIMAL_DIGITS = 1000
-DECIMALS = Context(prec=MAX_DECIMAL_DIGITS + 10, rounding=ROUND_HALF_UP, traps=[DecimalException])
+DECIMALS = Context(prec=MAX_DECIMAL_DIGITS + 10, rounding=ROUND_HALF_UP, traps=[InvalidOperation, DivisionByZero, Overflow])
 
 _SHOWN_CHARACTERS = 60
 _RANGES = {
@@ -175,10 +175,9 @@ def _integer_codec(kind: str) -> Codec:
     least, most = _RANGES[kind]
 
     def store(value: object) -> Stored:
-        if isinstance(value, str) and _WHOLE.fullmatch(value.strip()) and len(value) < _SHOWN_CHARACTERS:
-            value = int(value)
-        elif isinstance(value, (float, Decimal)) and math.isfinite(value) and value == int(value):
-            value = int(value)
+        is_whole_text = isinstance(value, str) and len(value) < _SHOWN_CHARACTERS and _WHOLE.fullmatch(value.strip())
+        if is_whole_text or (isinstance(value, (float, Decimal)) and math.isfinite(value) and value == int(value)):
+            value = int(value)  # type: ignore[call-overload]
         if not isinstance(value, int) or isinstance(value, bool):
             raise Unfit("it is not a whole number")
         if not least <= value <= most:
@@ -220,7 +219,7 @@ def store_decimal(value: object, precision: int | None, scale: int | None) -> st
                 raise Unfit(f"it has more than {precision - (scale or 0)} digits before the point")
     except (DecimalException, ValueError):
         raise Unfit("it is not a decimal number") from None
-    return format(abs(number) if not number else number, "f")
+    return format(number or abs(number), "f")
 
 
 def _store_text(value: object) -> Stored:
