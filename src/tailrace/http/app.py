@@ -1,34 +1,79 @@
 """The HTTP surface as one application: its endpoints, its errors, its bounds."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from litestar import Litestar
 from litestar.di import Provide
 from prometheus_client.registry import Collector
 
 from tailrace.broker.broker import Broker
+from tailrace.http.frames import Frames
+from tailrace.http.groups import GroupEndpoints
+from tailrace.http.guards import is_asked_by_its_name, takes_only_its_type
 from tailrace.http.health import ServerStatus, health
 from tailrace.http.metrics import ServerCollector, metrics, registry_of
+from tailrace.http.openapi import openapi
 from tailrace.http.pipelines import BatchEndpoints, PipelineEndpoints
 from tailrace.http.problems import UnexpectedErrors, exception_handlers
+from tailrace.http.sql import Engine, SqlParameters, sql
+from tailrace.http.subscribe import subscribe, subscribe_by_websocket
+from tailrace.http.tables import routes, tables
 from tailrace.http.topics import TopicEndpoints
+from tailrace.model.errors import InvalidRequestError
 from tailrace.model.limits import Limits
+from tailrace.sql.result import Result
 
 
-def create_app(broker: Broker, status: ServerStatus, limits: Limits, collectors: Sequence[Collector] = ()) -> Litestar:
-    """`collectors`: what else is shown on the metrics page."""
+def create_app(
+    broker: Broker,
+    status: ServerStatus,
+    limits: Limits,
+    collectors: Sequence[Collector] = (),
+    *,
+    engine: Engine | None = None,
+    on_loopback: bool = False,
+) -> Litestar:
+    """`collectors`: what else is shown on the metrics page. `on_loopback`: only this machine can reach the server."""
     unexpected = UnexpectedErrors()
     registry = registry_of(broker.collector(), ServerCollector(status, unexpected), *collectors)
     return Litestar(
-        [health, metrics, TopicEndpoints, PipelineEndpoints, BatchEndpoints],
+        [
+            health,
+            metrics,
+            openapi,
+            sql,
+            subscribe,
+            subscribe_by_websocket,
+            TopicEndpoints,
+            GroupEndpoints,
+            tables,
+            routes,
+            PipelineEndpoints,
+            BatchEndpoints,
+        ],
         dependencies={
-            "broker": Provide(lambda: broker, sync_to_thread=False),
-            "status": Provide(lambda: status, sync_to_thread=False),
-            "registry": Provide(lambda: registry, sync_to_thread=False),
-            "limits": Provide(lambda: limits, sync_to_thread=False),
+            "broker": _given(broker),
+            "engine": _given(engine or _NoEngine()),
+            "frames": _given(Frames()),
+            "limits": _given(limits),
+            "registry": _given(registry),
+            "status": _given(status),
         },
+        guards=[takes_only_its_type, *([is_asked_by_its_name] if on_loopback else [])],
         exception_handlers=exception_handlers(unexpected, limits),
         request_max_body_size=limits.request_bytes,
         openapi_config=None,
         logging_config=None,
     )
+
+
+class _NoEngine:
+    """Of a server without SQL, as tests have it."""
+
+    async def execute(self, text: str, params: SqlParameters = ()) -> list[Result]:
+        raise InvalidRequestError("this server runs no SQL")
+
+
+def _given(value: Any) -> Provide:
+    return Provide(lambda: value, sync_to_thread=False)

@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from litestar import Controller, Response, get, post, put
 from litestar.di import NamedDependency
-from litestar.params import RawBody
+from litestar.params import FromPath, FromQuery, RawBody
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.pipelines import Stage
+from tailrace.http.description import described
 from tailrace.http.messages import read_body
 from tailrace.model.fetch import Isolation
 from tailrace.model.ids import Offset
@@ -88,46 +89,49 @@ class Offsets(msgspec.Struct):
 class PipelineEndpoints(Controller):
     path = "/api/pipelines"
     tags = ("pipelines",)
+    include_in_schema = False
 
     @get()
     async def pipelines(self, broker: NamedDependency[Broker]) -> list[PipelineStatus]:
         return list(broker.pipelines)
 
     @post("/{name:str}/lease", status_code=200)
-    async def lease(self, name: str, body: RawBody, broker: NamedDependency[Broker]) -> Lease:
+    async def lease(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> Lease:
         asked = read_body(body, TakeLease)
         return await broker.pipelines.lease(name, asked.owner, take_over=asked.take_over)
 
     @post("/{name:str}/release", status_code=204)
-    async def release(self, name: str, body: RawBody, broker: NamedDependency[Broker]) -> None:
+    async def release(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> None:
         await broker.pipelines.release(name, read_body(body, Release).epoch)
 
     @post("/{name:str}/pin", status_code=200)
-    async def pin(self, name: str, body: RawBody, broker: NamedDependency[Broker]) -> Marks:
+    async def pin(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> Marks:
         asked = read_body(body, Pin)
         return Marks(await broker.pipelines.pin(name, asked.epoch, asked.starts))
 
     @get("/{name:str}/marks")
-    async def marks(self, name: str, broker: NamedDependency[Broker]) -> Marks:
+    async def marks(self, name: FromPath[str], broker: NamedDependency[Broker]) -> Marks:
         return Marks(broker.pipelines.marks(name))
 
-    @put("/{name:str}/stages/{stage:str}/{part:int}", status_code=204)
-    async def stage(self, name: str, stage: str, part: int, body: RawBody, broker: NamedDependency[Broker]) -> None:
+    @put("/{name:str}/stages/{stage:str}/{part:int}", status_code=204, opt=described(takes=_BYTES))
+    async def stage(
+        self, name: FromPath[str], stage: FromPath[str], part: FromPath[int], body: RawBody, broker: NamedDependency[Broker]
+    ) -> None:
         await broker.pipelines.stage(name, stage, part, body)
 
     @post("/{name:str}/publish", status_code=200)
-    async def publish(self, name: str, body: RawBody, broker: NamedDependency[Broker]) -> PublishedStages:
+    async def publish(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> PublishedStages:
         asked = read_body(body, PublishStages)
         moves = [MarkMove(*move) for move in asked.moves]
         done = await broker.pipelines.publish(name, asked.epoch, _stages(asked), moves, atomic=asked.atomic)
         return PublishedStages(*done)
 
     @post("/{name:str}/discard", status_code=204)
-    async def discard(self, name: str, body: RawBody, broker: NamedDependency[Broker]) -> None:
+    async def discard(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> None:
         await broker.pipelines.discard(_stages(read_body(body, PublishStages)))
 
     @post("/{name:str}/report", status_code=204)
-    async def report(self, name: str, body: RawBody, broker: NamedDependency[Broker]) -> None:
+    async def report(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> None:
         asked = read_body(body, Report)
         broker.pipelines.report(name, asked.epoch, asked.report)
 
@@ -137,6 +141,7 @@ class BatchEndpoints(Controller):
 
     path = "/api/batches"
     tags = ("pipelines",)
+    include_in_schema = False
 
     @post("/offsets", status_code=200)
     async def offsets(self, body: RawBody, broker: NamedDependency[Broker], limits: NamedDependency[Limits]) -> Offsets:
@@ -160,12 +165,12 @@ class BatchEndpoints(Controller):
     @get("/{topic:str}/{partition:int}")
     async def batches(
         self,
-        topic: str,
-        partition: int,
-        offset: int,
+        topic: FromPath[str],
+        partition: FromPath[int],
+        offset: FromQuery[int],
         broker: NamedDependency[Broker],
-        max_bytes: int | None = None,
-        wait_ms: int = 0,
+        max_bytes: FromQuery[int | None] = None,
+        wait_ms: FromQuery[int] = 0,
     ) -> Response[bytes]:
         read = await broker.committed(topic, partition, Offset(offset), max_bytes=max_bytes, max_wait_ms=wait_ms)
         placed = [PlacedBatch(cursor, batch) for cursor, batch in zip(read.cursors, read.batches, strict=True)]

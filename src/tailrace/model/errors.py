@@ -481,6 +481,13 @@ class OverloadedError(TailraceError):
     retriable = True
 
 
+class SlowSubscriberError(TailraceError):
+    """A subscriber took nothing of what it was sent for too long, and was cut off."""
+
+    http_status = 503
+    retriable = True
+
+
 class StorageFullError(TailraceError):
     """The disk has no room. Nothing was written; it works again when there is room."""
 

@@ -120,6 +120,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Free disk below which nothing new is taken."""
     request_bytes: int = 16 * MIB
     """Bytes of one HTTP body or Kafka request."""
+    request_head_bytes: int = 64 * KIB
+    """Bytes of an HTTP request before its body: its address and its headers."""
     connections: int = 4_000
     """Connections that one listener serves at the same time."""
     connections_per_address: int = 800

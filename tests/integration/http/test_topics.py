@@ -64,7 +64,7 @@ def test_a_topic_is_made_once_and_grown_when_asked_for_more(client: httpx.Client
 def test_a_publish_over_two_topics_is_one_frame(client: httpx.Client, url: str, topic: str) -> None:
     create(url, "payments")
     records = send(client, {"topic": topic, "value": 1}, {"topic": "payments", "value": 2}).json()["records"]
-    assert [(record["topic"], record["partition"], record["offset"]) for record in records] == [
+    assert [(record["topic_name"], record["partition_id"], record["offset"]) for record in records] == [
         (topic, 0, 0),
         ("payments", 0, 0),
     ]
@@ -74,7 +74,7 @@ def test_a_publish_over_two_topics_is_one_frame(client: httpx.Client, url: str, 
 def test_a_publish_with_one_wrong_message_changes_nothing(client: httpx.Client, topic: str) -> None:
     end = client.get("/health").json()["end_cursor"]
     assert send(client, {"topic": topic, "value": 1}, {"topic": "nowhere", "value": 2}).status_code == 404
-    assert read(client, topic)["end_offset"] == 0
+    assert read(client, topic)["partitions"][0]["end_offset"] == 0
     assert client.get("/health").json()["end_cursor"] == end
 
 
@@ -84,18 +84,20 @@ def test_a_record_comes_back_as_it_was_sent(client: httpx.Client, topic: str) ->
         client,
         {"topic": topic, "key": "ann", "value": {"total": 12.50, "big": 2**80}, "headers": [{"name": "trace", "value": "abc"}]},
         {"topic": topic, "key_base64": opaque, "value_base64": opaque, "headers": [{"name": "h", "value_base64": opaque}]},
-        {"topic": topic, "value": None, "timestamp_ms": 1_700_000_000_000, "id": "my own"},
+        {"topic": topic, "value": None, "timestamp_ms": 1_700_000_000_000, "message_id": "my own"},
     )
-    records = read(client, topic)["records"]
+    records = read(client, topic)["messages"]
     timestamps = [record.pop("timestamp_ms") for record in records]
-    ids = [record.pop("id") for record in records]
-    assert records == [
-        {"offset": 0, "key": "ann", "value": {"total": 12.5, "big": 2**80}, "headers": [{"name": "trace", "value": "abc"}]},
-        {"offset": 1, "key_base64": opaque, "value_base64": opaque, "headers": [{"name": "h", "value_base64": opaque}]},
-        {"offset": 2, "key": None, "value": None},
+    places = ("topic_name", "partition_id", "offset", "cursor", "message_id")
+    assert [{name: record.pop(name) for name in places} for record in records] == [
+        {name: record[name] for name in places} for record in sent.json()["records"]
     ]
-    assert ids == [record["id"] for record in sent.json()["records"]]
-    assert ids[2] == "my own"
+    assert records == [
+        {"key": "ann", "value": {"total": 12.5, "big": 2**80}, "headers": [{"name": "trace", "value": "abc"}]},
+        {"key_base64": opaque, "value_base64": opaque, "headers": [{"name": "h", "value_base64": opaque}]},
+        {"key": None, "value": None},
+    ]
+    assert sent.json()["records"][2]["message_id"] == "my own"
     assert timestamps[2] == 1_700_000_000_000
 
 
@@ -110,43 +112,46 @@ def test_json_is_stored_exactly_as_it_was_written(client: httpx.Client, topic: s
 def test_equal_keys_go_to_one_partition_in_order(client: httpx.Client, url: str) -> None:
     create(url, "keyed", partitions=4)
     places = [send(client, {"topic": "keyed", "key": "ann", "value": number}).json()["records"][0] for number in range(5)]
-    assert len({place["partition"] for place in places}) == 1
+    assert len({place["partition_id"] for place in places}) == 1
     assert [place["offset"] for place in places] == [0, 1, 2, 3, 4]
 
 
 def test_a_repeated_id_is_told_and_not_stored_again(client: httpx.Client, url: str) -> None:
     create(url, "once", settings={"dedup": "id"})
-    first = send(client, {"topic": "once", "value": 1, "id": "order-1"}).json()["records"][0]
-    again = send(client, {"topic": "once", "value": 1, "id": "order-1"}).json()["records"][0]
+    first = send(client, {"topic": "once", "value": 1, "message_id": "order-1"}).json()["records"][0]
+    again = send(client, {"topic": "once", "value": 1, "message_id": "order-1"}).json()["records"][0]
     assert (first["offset"], first["duplicate"]) == (0, False)
     assert (again["offset"], again["duplicate"], again["cursor"]) == (0, True, None)
-    assert read(client, "once")["end_offset"] == 1
+    assert read(client, "once")["partitions"][0]["end_offset"] == 1
 
 
 @pytest.mark.parametrize(("start", "first"), [("earliest", 0), ("latest", 10), (4, 4), ({"timestamp_ms": 1_007}, 7)])
 def test_a_read_starts_where_it_was_asked_to(client: httpx.Client, topic: str, start: object, first: int) -> None:
     send(client, *({"topic": topic, "value": number, "timestamp_ms": 1_000 + number} for number in range(10)))
     answer = read(client, topic, start=start, limit=2)
-    assert [record["offset"] for record in answer["records"]] == list(range(10))[first : first + 2]
+    assert [record["offset"] for record in answer["messages"]] == list(range(10))[first : first + 2]
     assert answer["next_offset"] == min(first + 2, 10)
-    assert (answer["start_offset"], answer["end_offset"]) == (0, 10)
+    assert answer["has_more"] is (first + 2 < 10)
+    assert answer["partitions"] == [
+        {"partition_id": 0, "next_offset": answer["next_offset"], "start_offset": 0, "end_offset": 10}
+    ]
 
 
 def test_a_waiting_read_is_answered_by_the_next_publish(client: httpx.Client, url: str, topic: str) -> None:
     answers: list[dict[str, Any]] = []
-    waiting = threading.Thread(target=lambda: answers.append(read(client, topic, start="latest", wait_ms=15_000)))
+    waiting = threading.Thread(target=lambda: answers.append(read(client, topic, start="latest", timeout_ms=15_000)))
     waiting.start()
     while waiting.is_alive() and not answers:
         publish(url, topic, "here")
         waiting.join(0.2)
-    assert answers[0]["records"][0]["value"] == "here"
+    assert answers[0]["messages"][0]["value"] == "here"
 
 
 @pytest.mark.parametrize(
     ("path", "body", "status", "kind", "detail"),
     [
         ("", {"name": "no spaces"}, 400, "invalid-topic-name", "'no spaces'"),
-        ("", {"name": "a", "partitions": 0}, 400, "invalid-partitions", "0"),
+        ("", {"name": "a", "partitions": 0}, 400, "invalid-request", "`$.partitions`"),
         ("", {"name": "a", "partition": 1}, 400, "invalid-request", "unknown field `partition`"),
         ("", {"name": 5}, 400, "invalid-request", "Expected `str`, got `int` - at `$.name`"),
         ("", {"name": "a", "settings": {"dedup": "maybe"}}, 400, "invalid-request", "`$.settings.dedup`"),
@@ -154,7 +159,7 @@ def test_a_waiting_read_is_answered_by_the_next_publish(client: httpx.Client, ur
         ("/publish", {"messages": [{"topic": UNTOUCHED, "value": 1, "value_base64": ""}]}, 400, "invalid-request", "message 0"),
         ("/publish", {"messages": [{"topic": UNTOUCHED, "value_base64": "?"}]}, 400, "invalid-request", "Invalid base64"),
         ("/publish", {"messages": [{"topic": "nowhere", "value": 1}]}, 404, "unknown-topic", "'nowhere'"),
-        ("/publish", {"messages": [{"topic": UNTOUCHED, "value": 1, "partition": 7}]}, 404, "unknown-partition", "7"),
+        ("/publish", {"messages": [{"topic": UNTOUCHED, "value": 1, "partition_id": 7}]}, 404, "unknown-partition", "7"),
         ("/publish", {"messages": [{"topic": UNTOUCHED, "value": "x" * 1_100_000}]}, 413, "message-too-large", "payload_bytes"),
         (
             "/publish",
@@ -164,12 +169,14 @@ def test_a_waiting_read_is_answered_by_the_next_publish(client: httpx.Client, ur
             "request_bytes",
         ),
         ("/consume", {"topic": "nowhere"}, 404, "unknown-topic", "'nowhere'"),
-        ("/consume", {"topic": UNTOUCHED, "partition": -1}, 404, "unknown-partition", "-1"),
+        ("/consume", {"topic": UNTOUCHED, "partition_id": 1}, 404, "unknown-partition", "1"),
+        ("/consume", {"topic": UNTOUCHED, "partition_id": -1}, 400, "invalid-request", "`$.partition_id`"),
         ("/consume", {"topic": UNTOUCHED, "start": "first"}, 400, "invalid-request", "'first'"),
         ("/consume", {"topic": UNTOUCHED, "start": 99}, 416, "offset-out-of-range", "99"),
-        ("/consume", {"topic": UNTOUCHED, "limit": 0}, 400, "limit-exceeded", "read_records"),
+        ("/consume", {"topic": UNTOUCHED, "limit": 0}, 400, "invalid-request", "`$.limit`"),
+        ("/consume", {"topic": UNTOUCHED, "positions": []}, 400, "invalid-request", "positions"),
         ("/consume", {"topic": UNTOUCHED, "limit": 1_000_000}, 400, "limit-exceeded", "read_records"),
-        ("/consume", {"topic": UNTOUCHED, "wait_ms": -1}, 400, "invalid-request", "-1"),
+        ("/consume", {"topic": UNTOUCHED, "timeout_ms": -1}, 400, "invalid-request", "`$.timeout_ms`"),
     ],
 )
 def test_wrong_input_is_a_problem_that_names_the_value_and_changes_nothing(
