@@ -10,6 +10,7 @@ import gc
 import signal
 import socket
 from collections.abc import Callable
+from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
 
@@ -108,8 +109,10 @@ class Server:
         cluster = Cluster(broker.cluster_id, self._advertise or kafka_address)
         traffic = Traffic()
         dispatcher = create_dispatcher(broker, cluster, self._kafka_settings, traffic, self._clock, limits)
+        on_loopback = ip_address(http.getsockname()[0]).is_loopback
+        app = create_app(broker, status, limits, [KafkaCollector(traffic)], on_loopback=on_loopback)
         listeners = (
-            HttpListener(create_app(broker, status, limits, [KafkaCollector(traffic)]), http, limits, _FINISH_REQUESTS_SECONDS),
+            HttpListener(app, http, limits, _FINISH_REQUESTS_SECONDS),
             KafkaListener(dispatcher, kafka, traffic, limits, _FINISH_REQUESTS_SECONDS),
         )
         try:
