@@ -63,7 +63,7 @@ def query_or_write(tokens: Sequence[Token], text: str, source: str) -> Statement
 
 def query_of(tree: exp.Expression, text: str, parameters: Sequence[str]) -> Query:
     tables = list(tree.find_all(exp.Table))
-    named = [name_of(table) for table in tables if not isinstance(table.this, exp.Func) and not _is_cte(table)]
+    named = [name_of(table) for table in tables if not isinstance(table.this, exp.Func) and not is_cte(table)]
     return Query(
         text=text,
         tree=tree,
@@ -135,7 +135,7 @@ def _target(tree: exp.Expression, place: Place) -> str:
     return name_of(target)
 
 
-def _is_cte(table: exp.Table) -> bool:
+def is_cte(table: exp.Table) -> bool:
     """Whether the name is that of a CTE where it stands: one of the same WITH sees those before it, and itself if recursive."""
     if table.args.get("db"):
         return False
