@@ -29,6 +29,7 @@ from tailrace.broker.reader import Reader
 from tailrace.broker.retention import Retention
 from tailrace.broker.routes import Routes
 from tailrace.broker.scan import Scanner, TopicView
+from tailrace.broker.routing import Routing
 from tailrace.broker.settings import DEFAULT_BROKER_SETTINGS, BrokerSettings
 from tailrace.broker.snowflake import Snowflakes
 from tailrace.broker.subscriptions import Subscriptions
@@ -98,6 +99,7 @@ class Broker:
         self.pipelines = Pipelines(store, self._committer, intake, self._reader, store.staging, clock, limits)
         self.tables = TableDefinitions(store, self.topics, clock, limits)
         self.routes = Routes(store, self._committer, self.topics, clock, limits, intake.arrived)
+        self.routing = Routing(store, self._reader, self.topics, self.routes, self.pipelines)
         self.changes = ChangeLog(intake, self._committer, self._publisher, self._snowflakes, self.tables)
         self.retention = Retention(
             store,

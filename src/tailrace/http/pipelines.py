@@ -16,6 +16,7 @@ from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
 from tailrace.model.pattern import parse_pattern
 from tailrace.model.pipeline import Lease, MarkMove, PipelineReport, PipelineStatus
+from tailrace.model.route import Route
 from tailrace.model.start import AtTime, Edge
 from tailrace.wire.batch_stream import PlacedBatch, encode_batches
 
@@ -41,6 +42,12 @@ class Pin(msgspec.Struct, forbid_unknown_fields=True):
 
 class Marks(msgspec.Struct):
     marks: Mapping[str, int]
+
+
+class RouteToDo(msgspec.Struct):
+    route: Route
+    source: str
+    start: int
 
 
 class PublishStages(msgspec.Struct, forbid_unknown_fields=True):
@@ -112,6 +119,11 @@ class PipelineEndpoints(Controller):
     @get("/{name:str}/marks")
     async def marks(self, name: FromPath[str], broker: NamedDependency[Broker]) -> Marks:
         return Marks(broker.pipelines.marks(name))
+
+    @get("/{name:str}/routing")
+    async def routing(self, name: str, broker: NamedDependency[Broker]) -> list[RouteToDo]:
+        """The routes that count for changes which the pipeline has not come to yet."""
+        return [RouteToDo(*pending) for pending in await broker.routing.of(name)]
 
     @put("/{name:str}/stages/{stage:str}/{part:int}", status_code=204, opt=described(takes=_BYTES))
     async def stage(

@@ -50,7 +50,7 @@ HEAD_COLUMNS = frozenset(("partition", "offset", "cursor"))
 """Those that need no look at the records."""
 
 HEADER_COLUMNS = frozenset(("source_table", "op", "payload_mode", MESSAGE_ID_HEADER))
-"""Those that show the first header of their name."""
+"""Those that show the first header of their name. So does any other name that is not among the columns."""
 
 _LEAST_RECORD_BYTES = 7
 _CHUNK_BYTES = 8 * MIB
@@ -87,7 +87,7 @@ def decode_batches(
     `read_fields` is `plain_fields`, or what `compiled_fields` returns.
     """
     with_bodies = not HEAD_COLUMNS.issuperset(columns)
-    schema = pa.schema([(name, COLUMNS[name]) for name in columns])
+    schema = pa.schema([(name, COLUMNS.get(name, pa.string())) for name in columns])
     for chunk in _chunks(stored, limits, with_bodies):
         counts = np.array([head.records for head in chunk.heads], np.int64)
         fields = read_fields(chunk, limits) if with_bodies else None

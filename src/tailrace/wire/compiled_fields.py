@@ -94,10 +94,7 @@ class CompiledFields:
         return pa.ListArray.from_arrays(pa.array(_ends(counts)), pairs, HEADER_LIST)
 
     def _binary(self, places: Longs, sizes: Longs) -> pa.Array:
-        ends = _ends(sizes)
-        out = np.empty(ends[-1], np.uint8)
-        self._kernels.copy(self._data, places, sizes, ends, out)
-        return _array(pa.binary(), ends, out, sizes)
+        return binary_array(self._kernels, self._data, places, sizes)
 
     def _text(self, places: Longs, sizes: Longs) -> pa.Array:
         is_text = np.empty(self._rows, np.bool_)
@@ -109,6 +106,14 @@ class CompiledFields:
         out = np.empty(ends[-1], np.uint8)
         self._kernels.copy_text(self._data, places, sizes, is_text, ends, out)
         return _array(pa.string(), ends, out, sizes)
+
+
+def binary_array(kernels: DecodingKernels, data: Bytes, places: Longs, sizes: Longs) -> pa.Array:
+    """These parts of the data, with a null wherever the size is below 0."""
+    ends = _ends(sizes)
+    out = np.empty(ends[-1], np.uint8)
+    kernels.copy(data, places, sizes, ends, out)
+    return _array(pa.binary(), ends, out, sizes)
 
 
 def _ends(sizes: Longs) -> npt.NDArray[np.int32]:
