@@ -5,12 +5,13 @@ After an error nothing more of the text is run; the error says which statement i
 This module decides who runs what; `handlers`, `tables`, `select` and `routes` do it.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from tailrace.broker.broker import Broker
 from tailrace.model.errors import TailraceError, UnknownTableError, UnsupportedSqlError
-from tailrace.model.limits import Limits
+from tailrace.model.limits import KIB, Limits
 from tailrace.model.record import Message
 from tailrace.model.route import Route
 from tailrace.model.table import Table
@@ -21,6 +22,7 @@ from tailrace.sql.handlers.showing import ShowStatements
 from tailrace.sql.handlers.topics import TopicStatements
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters, by_name, share_out
 from tailrace.sql.parse import bind
+from tailrace.sql.plain_inserts import PlainInserts, read_plain_insert
 from tailrace.sql.plan import Step, Transaction, plan
 from tailrace.sql.result import Result
 from tailrace.sql.statements import (
@@ -44,12 +46,14 @@ from tailrace.sql.statements import (
 
 Handler = Callable[[Any], Awaitable[Result]]
 
+_READ_INLINE = 64 * KIB
+
 
 class TableStatements(Protocol):
     """Embedded tables: see `sql.tables`."""
 
     async def create(self, asked: CreateTable) -> Table: ...
-    async def drop(self, name: str) -> None: ...
+    async def drop(self, name: str) -> Table: ...
     async def write(
         self, statements: Sequence[Write | Query], params: Sequence[Parameters], messages: Sequence[Message] = ()
     ) -> list[Result]: ...
@@ -79,6 +83,7 @@ class SqlEngine:
         self._routes = routes
         self._queries = queries
         self._parsed = ParsedTexts(limits)
+        self._plain_inserts = PlainInserts(limits)
         topics = TopicStatements(broker)
         consuming = ConsumeStatements(broker, limits)
         showing = ShowStatements(broker)
@@ -101,7 +106,7 @@ class SqlEngine:
 
     async def execute(self, text: str, params: Parameters = NO_PARAMETERS) -> list[Result]:
         """Run all statements of a text, and give a result for each. To stop it, cancel the task."""
-        statements = self._parsed.parse(text)
+        statements = await self._parse(text)
         units = plan(statements, share_out(statements, params))
         results: list[Result] = []
         for unit in units:
@@ -113,6 +118,17 @@ class SqlEngine:
                 first = unit.begin if isinstance(unit, Transaction) else unit
                 raise _in_context(error, first, len(statements)) from error
         return results
+
+    async def _parse(self, text: str) -> Sequence[Statement]:
+        shape = self._plain_inserts.shape_of(text)
+        if shape is not None:
+            if len(text) <= _READ_INLINE:
+                insert = read_plain_insert(text, shape)
+            else:
+                insert = await asyncio.to_thread(read_plain_insert, text, shape)
+            if insert is not None:
+                return [insert]
+        return self._parsed.parse(text)
 
     async def _run(self, step: Step) -> Result:
         statement, params = step.statement, step.parameters
