@@ -115,8 +115,7 @@ class SqlEngine:
             except TailraceError as error:
                 if len(statements) == 1:
                     raise
-                first = unit.begin if isinstance(unit, Transaction) else unit
-                raise _in_context(error, first, len(statements)) from error
+                raise _in_context(error, unit, len(statements)) from error
         return results
 
     async def _parse(self, text: str) -> Sequence[Statement]:
@@ -145,7 +144,6 @@ class SqlEngine:
         return await self._queries.run(query, params)
 
     async def _write(self, write: Write, params: Parameters) -> Result:
-        params = params if write.rows is None else write.rows
         if self._is_topic(write):
             return await self._publishing.insert(write, params)
         (result,) = await self._tables.write([write], [params])
@@ -163,7 +161,7 @@ class SqlEngine:
         messages: list[Message] = []
         for place, (_, statement, values) in enumerate(transaction.steps):
             if isinstance(statement, Write) and self._is_topic(statement):
-                published = await self._publishing.messages(statement, values if statement.rows is None else statement.rows)
+                published = await self._publishing.messages(statement, values)
                 messages += published
                 results[place] = Result(status=f"INSERT {len(published)}", affected=len(published))
                 continue
@@ -173,7 +171,7 @@ class SqlEngine:
                 )
             if isinstance(statement, Write | Query):
                 on_tables.append(statement)
-                params.append(statement.rows if isinstance(statement, Write) and statement.rows is not None else values)
+                params.append(values)
                 places.append(place)
         if on_tables:
             for place, result in zip(places, await self._tables.write(on_tables, params, messages), strict=True):
@@ -223,11 +221,16 @@ class SqlEngine:
         )
 
 
-def _in_context(error: TailraceError, step: Step, count: int) -> TailraceError:
+def _in_context(error: TailraceError, unit: Step | Transaction, count: int) -> TailraceError:
     """The same error, with what became of the statements before and after it. What was done once must not be sent again."""
-    statement = step.statement
-    said = f"statement {step.number} of {count}, at line {statement.line}, column {statement.column}: {error}"
-    done = step.number - 1
+    if isinstance(unit, Transaction):
+        first = unit.begin
+        which = f"the transaction of statements {first.number} to {unit.end.number} took no effect"
+    else:
+        first = unit
+        which = f"statement {first.number} of {count}"
+    said = f"{which}, at line {first.statement.line}, column {first.statement.column}: {error}"
+    done = first.number - 1
     if done:
         said += f" (the {done} before it took effect, the rest was not run)"
     told = error.afresh()

@@ -18,7 +18,7 @@ NO_PARAMETERS: Parameters = ()
 
 def share_out(statements: Sequence[Statement], given: Parameters) -> list[Parameters]:
     """The parameters of each statement. Every value must have its place, and every place its value."""
-    names = {name for statement in statements for name in statement.parameters}
+    names = {name for statement in statements for name in _open(statement)}
     numbered = {name for name in names if name.isdigit()}
     if numbered and names - numbered:
         raise SqlError("the text has both ? and :name; use one of them")
@@ -58,21 +58,32 @@ def _by_name(
         raise SqlError(f"there is no value for {_listed(missing)}")
     if unused := given.keys() - names:
         raise SqlError(f"the text has no parameter {_listed(unused)}")
-    return [{name: given[name] for name in statement.parameters} for statement in statements]
+    return [_rows_of(statement) or {name: given[name] for name in statement.parameters} for statement in statements]
 
 
 def _in_order(statements: Sequence[Statement], given: Sequence[object]) -> list[Parameters]:
-    if len(statements) == 1 and is_many(given, statements[0]):
+    if len(statements) == 1 and _open(statements[0]) and is_many(given, statements[0]):
         return [_rows(statements[0], given)]
-    wanted = sum(len(statement.parameters) for statement in statements)
+    wanted = sum(len(_open(statement)) for statement in statements)
     if wanted != len(given):
         raise SqlError(f"the text has {wanted} parameters (?), and {len(given)} values were given")
     shared: list[Parameters] = []
     start = 0
     for statement in statements:
-        shared.append(given[start : start + len(statement.parameters)])
-        start += len(statement.parameters)
+        count = len(_open(statement))
+        shared.append(_rows_of(statement) or given[start : start + count])
+        start += count
     return shared
+
+
+def _rows_of(statement: Statement) -> Parameters | None:
+    """The rows that came with the statement itself."""
+    return statement.rows if isinstance(statement, Write) else None
+
+
+def _open(statement: Statement) -> Sequence[str]:
+    """Parameters that wait for values."""
+    return statement.parameters if _rows_of(statement) is None else ()
 
 
 def _rows(statement: Statement, rows: Sequence[object]) -> Parameters:

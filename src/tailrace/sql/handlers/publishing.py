@@ -49,8 +49,6 @@ class PublishStatements:
 
     async def _rows(self, write: Write, params: Parameters) -> list[Sequence[object]]:
         source = write.tree.expression
-        if write.rows is not None:
-            return list(write.rows)
         if isinstance(source, exp.Values) and all(_is_plain(cell) for row in source.expressions for cell in row.expressions):
             given = params if is_many(params, write) and not isinstance(params, Mapping) else [params]
             rows: list[Sequence[object]] = []
@@ -76,7 +74,7 @@ def result_of(published: Sequence[Published]) -> Result:
     return Result(
         status=f"INSERT {new}" + (f", {duplicates} duplicates left out" if duplicates else ""),
         affected=new,
-        cursor=max(cursors, default=None),
+        cursor=min(cursors, default=None),
     )
 
 
