@@ -22,7 +22,7 @@ test: $(READY) ## run the whole test suite; SLOW=1 adds 500 kill cycles, ARGS='-
 	@$(BIN)/pytest $(ARGS)
 	@$(if $(SLOW),$(BIN)/pytest tests/chaos --kill-cycles 500)
 
-compat: $(READY) ## try every Kafka client at full volume, Java and Spark too; writes docs/reference/kafka-clients.md
+compat: $(READY) ## try every Kafka client at full volume, Java, Go, Node and Spark too; writes docs/reference/kafka-clients.md
 	@$(BIN)/python -m tests.compat.prepare
 	@$(BIN)/pytest tests/compat --everything $(ARGS)
 
@@ -48,7 +48,7 @@ lock: $(READY) ## renew uv.lock and requirements.lock from pyproject.toml
 	@$(BIN)/uv export --quiet --locked --no-emit-project --no-header --format requirements-txt --output-file requirements.lock
 
 clean: ## remove the environment and all caches
-	@rm -rf $(VENV) tests/compat/java/target tests/compat/spark/target .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) tests/compat/java/target tests/compat/spark/target tests/compat/go/target tests/compat/node/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(READY): pyproject.toml requirements.lock
 	@python=$$($(FIND_PYTHON)); test -n "$$python" || { \

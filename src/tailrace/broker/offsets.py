@@ -87,13 +87,17 @@ class Offsets:
     async def commit_each(
         self, group: str, commits: Sequence[OffsetCommit], *, reset: bool = False, check: Check | None = None
     ) -> list[TailraceError | None]:
-        """Commit what can be, and say for each what was wrong."""
+        """Commit what can be, and say for each what was wrong.
+
+        An offset below 0 forgets what was committed, so that the reader begins where it does by default. KafkaJS asks for that
+        when its offset is not there any more.
+        """
         check_group_name(group, self._limits)
         targets: list[_Target] = []
         refusals: list[TailraceError | None] = []
         for commit in commits:
             try:
-                targets.append(self._checked(commit))
+                targets.append(self._checked(commit, may_forget=True))
             except TailraceError as error:
                 refusals.append(error)
             else:
@@ -128,6 +132,14 @@ class Offsets:
             end = self._store.bounds(live.partition(committed.partition)).end
             found.append(Lag(committed.topic, committed.partition, committed.offset, end, max(0, end - committed.offset)))
         return found
+
+    def all_committed(self) -> Iterator[tuple[str, CommittedOffset]]:
+        """Every offset of every group, with the group. May be called from any thread."""
+        for key, value in self._scan(keys.OFFSETS):
+            partition, group = keys.read_offset_key(key)
+            live = self._topics.by_id(partition.topic_id)
+            if live is not None:
+                yield group, _decode(live, partition.number, value)
 
     def total_lags(self) -> dict[tuple[str, str], int]:
         """The lag of each group in each topic, for the metrics page. May be called from any thread."""
@@ -223,7 +235,7 @@ class Offsets:
                     if only_new:
                         continue
                     _check_forward(group, commit, _VALUE.unpack_from(before)[0])
-                draft.put(key, _encode(commit, now_ms))
+                draft.put(key, None if commit.offset < 0 else _encode(commit, now_ms))
             self._names.commits(group, now_ms)
             return draft.changes()
 
@@ -239,11 +251,11 @@ class Offsets:
 
         await self._committer.submit(Change(decide, settled, failed))
 
-    def _checked(self, commit: OffsetCommit) -> "_Target":
+    def _checked(self, commit: OffsetCommit, *, may_forget: bool = False) -> "_Target":
         live = self._topics.get(commit.topic)
         partition = live.partition(commit.partition)
         bounds = self._store.bounds(partition)
-        if not 0 <= commit.offset <= bounds.end:
+        if commit.offset > bounds.end or (commit.offset < 0 and not may_forget):
             raise OffsetOutOfRangeError(
                 f"offset {commit.offset} can't be committed: partition {commit.partition} of {live.topic.name!r} ends at"
                 f" {bounds.end}",

@@ -11,7 +11,7 @@ NON_EMPTY_GROUP = 68
 
 def list_topics(stage: Stage) -> None:
     stage.create(3)
-    assert stage.topic in stage.client.topics()
+    eventually(lambda: stage.topic in stage.client.topics())
     assert stage.client.partitions(topic=stage.topic) == 3
     stage.referee.delete_topic(stage.topic)
     eventually(lambda: stage.topic not in stage.client.topics())
@@ -19,7 +19,7 @@ def list_topics(stage: Stage) -> None:
 
 def topics(stage: Stage) -> None:
     stage.client.create_topic(topic=stage.topic, partitions=3, configs={"retention.ms": "3600000"})
-    assert stage.topic in stage.client.topics()
+    eventually(lambda: stage.topic in stage.client.topics())
     assert stage.client.partitions(topic=stage.topic) == 3
     again = refusal(lambda: stage.client.create_topic(topic=stage.topic, partitions=3, configs={}))
     assert again.code == TOPIC_EXISTS, again

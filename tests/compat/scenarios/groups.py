@@ -11,6 +11,7 @@ SHORT_SESSION_MS = 1_500
 LONG_SESSION_MS = 30_000
 UNKNOWN_TOPIC = 3
 UNKNOWN_MEMBER = 25
+UNKNOWN_TOPIC_ID = 100
 REBALANCE_IN_PROGRESS = 27
 
 
@@ -144,7 +145,7 @@ def recreated(stage: Stage) -> None:
         try:
             read.extend(values(stage.client.poll(count=1, seconds=0.5)))
         except Refused as refused:
-            assert refused.code == UNKNOWN_TOPIC, refused
+            assert refused.code in (UNKNOWN_TOPIC, UNKNOWN_TOPIC_ID), refused
         return len(read) >= 2
 
     eventually(poll, seconds=30)
