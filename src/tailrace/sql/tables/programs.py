@@ -220,14 +220,14 @@ def _changed(translation: Translation, assignments: Sequence[exp.Expr], table: T
 
 
 def _assignments(item: exp.Expr) -> list[exp.Expr]:
-    """`(a, b) = (1, 2)` as two assignments."""
+    """Assignments that nothing takes for comparisons; `(a, b) = (1, 2)` is two."""
     if isinstance(item, exp.EQ) and isinstance(item.this, exp.Tuple) and isinstance(item.expression, exp.Tuple):
         names, values = item.this.expressions, item.expression.expressions
         if len(names) == len(values):
-            return [exp.EQ(this=name, expression=value) for name, value in zip(names, values, strict=True)]
+            return [exp.PropertyEQ(this=name, expression=value) for name, value in zip(names, values, strict=True)]
     if not isinstance(item, exp.EQ) or not isinstance(item.this, exp.Column):
         raise UnsupportedSqlError("SET takes assignments: column = value", *(place_of(item) or ()))
-    return [item]
+    return [exp.PropertyEQ(this=item.this, expression=item.expression)]
 
 
 def _assignment(item: exp.Expr, table: Table) -> exp.Expr:

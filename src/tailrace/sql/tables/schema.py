@@ -4,6 +4,7 @@ A table is STRICT and has no row ids: its primary key is its order on disk. Defa
 fills them in.
 """
 
+import re
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ from tailrace.sql.tables.values import Stored, stored
 
 _RESERVED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 """What change feeds call their own columns."""
-_NAME_CHARACTERS = 128
+_NAME = re.compile(r"[^\x00-\x1f\"\\\ud800-\udfff]{1,128}")
 _LONG_NUMBER = 40
 _NO_KEYS = ("json", "list")
 _STORAGE = {
@@ -59,8 +60,8 @@ def checked_shape(create: CreateTable, limits: Limits) -> Shape:
         name = column.name.lower()
         if name in columns:
             raise SqlError(f"table {create.name!r} has two columns {column.name!r}; names differ by more than their case")
-        if not name or len(name) > _NAME_CHARACTERS or "\0" in name:
-            raise SqlError(f"a column's name has 1 to {_NAME_CHARACTERS} characters, not {column.name[:40]!r}")
+        if not _NAME.fullmatch(name):
+            raise SqlError(f"a column's name has 1 to 128 characters without quotes and backslashes, not {column.name[:40]!r}")
         if name in _RESERVED_COLUMNS:
             raise SqlError(f"{column.name!r} is a column of every change feed; give the column another name")
         columns[name] = column
