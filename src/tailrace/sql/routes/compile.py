@@ -41,8 +41,9 @@ def compile_route(where: Expression | None, keys: Sequence[Expression], engine: 
     failures = [] if condition.failure is None else [condition.failure]
     matches = condition.value
     if failed_keys is not None:
-        failures.append(f"coalesce({condition.value} AND {failed_keys}, FALSE)")
-        matches = f"({condition.value} AND NOT {failed_keys})"
+        failed_match = f"coalesce({condition.value} AND {failed_keys}, FALSE)"
+        failures.append(failed_match)
+        matches = _null_if(failed_match, condition.value)
     failure = _any(failures) or "FALSE"
     if len(matches) + len(failure) + sum(len(value.value) for value in values) > limits.route_sql_bytes:
         raise _too_large(limits)
@@ -95,7 +96,7 @@ class _Compiler:
         )
         failures = [operand.failure for operand in operands]
         if operator.fails and not call.operator.startswith(TRY):
-            present = [f"{text} IS NOT NULL" for text, of in zip(values, call.operands, strict=True) if not _is_constant(of)]
+            present = [f"{text} IS NOT NULL" for text, of in zip(values, call.operands, strict=True) if not _is_never_null(of)]
             failures.append(f"({' AND '.join([*present, value])} IS NULL)")
         elif not operator.strict:
             value = _null_if(_any(failures), value)
@@ -104,7 +105,7 @@ class _Compiler:
     def _decimal_parts(self, call: Call) -> dict[str, object]:
         digits = digits_of(call.type)
         if digits is None or call.type.kind != "decimal":
-            return {}
+            return {"roomy": self._engine.type_name(call.type)}
         whole, scale = digits
         left = digits_of(call.operands[0].type)
         roomy = ColumnType("decimal", precision=whole + scale, scale=left[1] if left is not None else 0)
@@ -149,8 +150,10 @@ def _coalesce(operands: Sequence[Compiled]) -> Compiled:
     return Compiled(_null_if(failure, value), failure)
 
 
-def _is_constant(expression: Expression) -> bool:
-    return isinstance(expression, Constant) or (isinstance(expression, Call) and all(map(_is_constant, expression.operands)))
+def _is_never_null(expression: Expression) -> bool:
+    if isinstance(expression, Call):
+        return expression.operator == "widen" and _is_never_null(expression.operands[0])
+    return isinstance(expression, Constant) and expression.value is not None
 
 
 def _null_if(failure: str | None, value: str) -> str:

@@ -7,14 +7,15 @@ refused when the route is made, not when the first row comes.
 import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
-from decimal import Decimal
+from decimal import Context, Decimal, Inexact
 from uuid import UUID as UniqueId
 
 from tailrace.model.table import ColumnType
 from tailrace.sql.routes.expression import BIGINT, BOOLEAN, DATE, DOUBLE, TEXT, TIMESTAMP, UUID, Constant, Expression
-from tailrace.sql.routes.types import INTEGERS, common_type, decimal, digits_of
+from tailrace.sql.routes.types import INTEGERS, MOST_DIGITS, common_type, decimal, digits_of
 
 _MOST = (1 << 63) - 1
+_EXACT = Context(prec=2 * MOST_DIGITS, traps=[Inexact])
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _ISO_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)?", re.ASCII)
 _HEX_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -73,7 +74,9 @@ def adapted(constant: Constant, target: ColumnType) -> Constant | None:
     if target.kind != "decimal" or digits is None or isinstance(value, float):
         return None
     whole, scale = _digits(Decimal(value))
-    return Constant(Decimal(value), target) if whole <= digits[0] and scale <= digits[1] else None
+    if whole > digits[0] or scale > digits[1]:
+        return None
+    return Constant(Decimal(value).quantize(Decimal(1).scaleb(-digits[1]), context=_EXACT), target)
 
 
 def type_beside(nodes: Sequence[Expression]) -> ColumnType | None:
