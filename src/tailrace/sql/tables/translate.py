@@ -261,10 +261,13 @@ class Translation:
 
     def _matching(self, node: exp.Expr, escape: str) -> exp.Expr:
         pattern = node.expression
+        matching: exp.Expr
         if isinstance(node, exp.Like) and isinstance(pattern, exp.Literal) and pattern.is_string:
-            return exp.Glob(this=node.this, expression=exp.Literal.string(glob_of_like(pattern.name, escape)))
-        name = "tr_like" if isinstance(node, exp.Like) else "tr_ilike"
-        return exp.Anonymous(this=name, expressions=[node.this, pattern, exp.Literal.string(escape)])
+            matching = exp.Glob(this=node.this, expression=exp.Literal.string(glob_of_like(pattern.name, escape)))
+        else:
+            name = "tr_like" if isinstance(node, exp.Like) else "tr_ilike"
+            matching = exp.Anonymous(this=name, expressions=[node.this, pattern, exp.Literal.string(escape)])
+        return exp.Not(this=exp.Paren(this=matching)) if node.args.get("negate") else matching
 
     def array(self, node: exp.Expr) -> exp.Expr:
         return exp.Anonymous(this="json_array", expressions=list(node.expressions))
