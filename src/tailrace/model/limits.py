@@ -171,6 +171,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Rows that one query answers; more are cut off, and that is told."""
     query_bytes: int = 256 * MIB
     """Memory that one query may take."""
+    joined_rows: int = 1_000_000
+    """Rows of one table that a query may join with topics."""
     query_threads: int = 2
     """Queries of tables that run at the same time."""
     queued_queries: int = 1_000
