@@ -58,7 +58,7 @@ func answer(verbs map[string]verb, line []byte) map[string]any {
 	}
 	play, known := verbs[asked.Verb]
 	if !known {
-		return map[string]any{"unsupported": "it has no such call: " + asked.Verb}
+		return map[string]any{"unsupported": ""}
 	}
 	result, err := play(asked.Args)
 	var reason unsupported
