@@ -23,7 +23,7 @@ from tests.support.route_cases import TABLE, Writer, checked, encoded, hard_rows
 from tests.support.route_oracle import Images, expected
 
 CHILD = Path(__file__).with_name("spark_child.py")
-CONDITIONS = 60
+CONDITIONS = 30
 KEYS = ("id", "small", "name", "flag", "d", "ts", "u", "amount", "rate", "CAST(name AS INTEGER)", "lower(name)", "id % 10")
 
 pytestmark = pytest.mark.skipif(
