@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from litestar import Litestar
+from litestar import Litestar, Request, Response
 from litestar.di import Provide
 from prometheus_client.registry import Collector
 
@@ -60,12 +60,26 @@ def create_app(
             "registry": _given(registry),
             "status": _given(status),
         },
+        before_request=_say_what_is_allowed,
         guards=[takes_only_its_type, *([is_asked_by_its_name] if on_loopback else [])],
         exception_handlers=exception_handlers(unexpected, limits),
         request_max_body_size=limits.request_bytes,
         openapi_config=None,
         logging_config=None,
     )
+
+
+def _say_what_is_allowed(request: Request[Any, Any, Any]) -> Response[None] | None:
+    """OPTIONS, which the framework answers for one handler of an address only."""
+    if request.method != "OPTIONS":
+        return None
+    methods = {
+        method
+        for route in request.app.routes
+        if route.path_format == request.scope["path_template"]
+        for method in route.methods
+    }
+    return Response(None, status_code=204, headers={"allow": ", ".join(sorted(methods))})
 
 
 class _NoEngine:

@@ -28,6 +28,7 @@ class HttpConnection(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._head_bytes = 0
+        self._is_in_body = False
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -55,8 +56,13 @@ class HttpConnection(HttpToolsProtocol):
         super().on_header(name, value)
         self._count(len(name) + len(value))
 
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        self._is_in_body = True
+
     def on_message_complete(self) -> None:
         self._clear_deadline()
+        self._is_in_body = False
         super().on_message_complete()
 
     def handle_websocket_upgrade(self) -> None:
@@ -90,11 +96,14 @@ class HttpConnection(HttpToolsProtocol):
         self._refuse(408, f"the request did not come within request_seconds ({self.limits.request_seconds})")
 
     def _refuse(self, status: int, detail: str) -> None:
-        if not self.transport.is_closing():
+        if self.transport.is_closing():
+            return
+        # A request may have been answered before all of it had come; a second answer would be taken for that of the next one.
+        if not (self._is_in_body and self.cycle.response_started):
             body = problem_body(status, detail)
             head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nconnection: close\r\ncontent-type: {MEDIA_TYPE}\r\n"
             self.transport.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
-            _close_soon(self.transport)
+        _close_soon(self.transport)
 
 
 class WebSocketConnection(WebSocketsSansIOProtocol):

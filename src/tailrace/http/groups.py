@@ -83,7 +83,7 @@ class GroupEndpoints(Controller):
 
     @get()
     async def all(
-        self, broker: NamedDependency[Broker], after: FromQuery[str | None] = None, limit: FromQuery[PageSize] = DEFAULT_PAGE
+        self, broker: NamedDependency[Broker], after: FromQuery[str] = "", limit: FromQuery[PageSize] = DEFAULT_PAGE
     ) -> GroupPage:
         """Groups by name."""
         groups, last = page(broker.groups.all(), lambda group: group.name, after, limit)
@@ -117,13 +117,13 @@ class GroupEndpoints(Controller):
         self,
         group_id: FromPath[str],
         broker: NamedDependency[Broker],
-        topic: FromQuery[str | None] = None,
-        after: FromQuery[str | None] = None,
+        topic: FromQuery[str] = "",
+        after: FromQuery[str] = "",
         limit: FromQuery[PageSize] = DEFAULT_PAGE,
     ) -> OffsetPage:
         """How far the group has come, by topic and partition."""
         broker.groups.describe(group_id)
-        wanted = None if topic is None else broker.topics.get(topic).topic.name
+        wanted = broker.topics.get(topic).topic.name if topic else None
         lags = sorted((lag for lag in broker.offsets.lag(group_id) if wanted in (None, lag.topic)), key=_place)
         chosen, last = page(lags, _place, after, limit)
         return OffsetPage([OffsetView(*lag) for lag in chosen], last)

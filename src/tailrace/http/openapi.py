@@ -6,14 +6,12 @@ does: paths, parameters and answers come from the handlers, schemas from `msgspe
 
 import inspect
 from collections.abc import Iterator, Sequence
-from types import UnionType
 from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 from litestar import Litestar, Request, Response, get
 from litestar.handlers import HTTPRouteHandler
 from litestar.routes import HTTPRoute
-from litestar.typing import FieldDefinition
 
 from tailrace import __version__
 from tailrace.http.description import ANSWER, ANSWER_TYPES, BODY
@@ -140,14 +138,7 @@ def _answers_of(handler: HTTPRouteHandler) -> Sequence[Any]:
 def _parameter_shapes(handler: HTTPRouteHandler) -> dict[str, tuple[Any, bool]]:
     """By name: the shape, and whether it must be there."""
     return {
-        name: (_without_null(field), field.is_required)
+        name: (field.raw, field.is_required)
         for name, field in handler.parsed_fn_signature.parameters.items()
         if name not in _INJECTED
     }
-
-
-def _without_null(field: FieldDefinition) -> Any:
-    """An address has no null; a parameter is there or not."""
-    members = get_args(field.annotation) if isinstance(field.annotation, UnionType) else ()
-    present = [member for member in members if member is not type(None)]
-    return present[0] if len(present) == 1 else field.raw

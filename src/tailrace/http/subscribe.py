@@ -7,13 +7,14 @@ and the subscriber is paused; after `subscriber_stall_seconds` of that it is tol
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Annotated, Any
 
 from litestar import Request, WebSocket, get
 from litestar.di import NamedDependency
 from litestar.handlers import websocket
 from litestar.params import FromQuery
 from litestar.types import ASGIApp, Receive, Scope, Send
+from msgspec import Meta
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.subscriptions import Subscription
@@ -31,6 +32,7 @@ from tailrace.model.subscription import LogEdge, StartCursor
 _LAST_EVENT_ID = "last-event-id"
 _TRY_AGAIN_LATER = 1013
 _SERVICE_RESTART = 1012
+SeenCursor = Annotated[str, Meta(pattern="^[0-9]*$")]
 _HEADERS = [(b"content-type", SSE_TYPE.encode()), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
 
 
@@ -42,7 +44,7 @@ async def subscribe(
     limits: NamedDependency[Limits],
     pattern: FromQuery[str],
     cursor: FromQuery[str] = LogEdge.LATEST,
-    after: FromQuery[int | None] = None,
+    after: FromQuery[SeenCursor] = "",
 ) -> ASGIApp:
     """Events of all topics that match the pattern, in the order of the log, as Server-Sent Events."""
     last_id = request.headers.get(_LAST_EVENT_ID)
@@ -67,8 +69,7 @@ async def subscribe_by_websocket(
 ) -> None:
     query = socket.query_params
     try:
-        after = query.get("after")
-        start = _after(after, "after") if after is not None else _start(query.get("cursor", LogEdge.LATEST), None)
+        start = _start(query.get("cursor", LogEdge.LATEST), query.get("after", ""))
         subscription = broker.subscriptions.subscribe(parse_pattern(query.get("pattern", ""), limits), start)
     except TailraceError as error:
         await _refuse(socket, error)
@@ -163,9 +164,9 @@ async def _refuse(socket: WebSocket[Any, Any, Any], error: TailraceError) -> Non
     await send({"type": "websocket.http.response.body", "body": error_body(error), "more_body": False})
 
 
-def _start(cursor: str, after: int | None) -> StartCursor:
-    if after is not None:
-        return Cursor(after + 1)
+def _start(cursor: str, after: str) -> StartCursor:
+    if after:
+        return _after(after, "after")
     if cursor in (LogEdge.BEGINNING, LogEdge.LATEST):
         return LogEdge(cursor)
     if not (cursor.isascii() and cursor.isdigit()):

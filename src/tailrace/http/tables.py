@@ -51,7 +51,7 @@ class RoutePage(msgspec.Struct):
 
 @get("/api/tables", tags=["tables"])
 async def tables(
-    broker: NamedDependency[Broker], after: FromQuery[str | None] = None, limit: FromQuery[PageSize] = DEFAULT_PAGE
+    broker: NamedDependency[Broker], after: FromQuery[str] = "", limit: FromQuery[PageSize] = DEFAULT_PAGE
 ) -> TablePage:
     """Tables by name."""
     found, last = page(broker.tables, lambda table: table.name, after, limit)
@@ -60,11 +60,11 @@ async def tables(
 
 @get("/api/routes", tags=["tables"])
 async def routes(
-    broker: NamedDependency[Broker], after: FromQuery[int | None] = None, limit: FromQuery[PageSize] = DEFAULT_PAGE
+    broker: NamedDependency[Broker], after: FromQuery[int] = -1, limit: FromQuery[PageSize] = DEFAULT_PAGE
 ) -> RoutePage:
     """Routes from tables to topics, in the order in which they were added."""
-    later = (route for route in broker.routes if after is None or route.id > after)
-    found, last = page(later, lambda route: str(route.id), None, limit)
+    later = (route for route in broker.routes if route.id > after)
+    found, last = page(later, lambda route: str(route.id), "", limit)
     return RoutePage([_route(route) for route in found], None if last is None else int(last))
 
 

@@ -62,7 +62,7 @@ class TopicEndpoints(Controller):
 
     @get()
     async def all(
-        self, broker: NamedDependency[Broker], after: FromQuery[str | None] = None, limit: FromQuery[PageSize] = DEFAULT_PAGE
+        self, broker: NamedDependency[Broker], after: FromQuery[str] = "", limit: FromQuery[PageSize] = DEFAULT_PAGE
     ) -> TopicPage:
         """Topics by name."""
         return TopicPage(*page((live.topic for live in broker.topics), lambda topic: topic.name, after, limit))
@@ -97,13 +97,13 @@ class TopicEndpoints(Controller):
         self,
         name: FromPath[str],
         broker: NamedDependency[Broker],
-        after: FromQuery[int | None] = None,
+        after: FromQuery[int] = -1,
         limit: FromQuery[PageSize] = DEFAULT_PAGE,
     ) -> PartitionPage:
         """The bounds of a topic's partitions."""
         live = broker.topics.get(name)
-        numbers = range(0 if after is None else max(0, after + 1), len(live.partitions))
-        chosen, last = page(numbers, str, None, limit)
+        numbers = range(max(0, after + 1), len(live.partitions))
+        chosen, last = page(numbers, str, "", limit)
         views = []
         for number in chosen:
             positions = broker.positions
