@@ -85,9 +85,6 @@ def test_there_are_only_so_many_connections(url: str) -> None:
 
 def test_a_long_poll_ends_when_its_client_has_gone(url: str) -> None:
     body = b'{"topic": "t", "start": "latest", "timeout_ms": 30000}'
-    head = (
-        b"POST /api/topics/consume HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
-    )
     with connected(url) as connection:
         connection.sendall(HEAD % len(body) + body)
         wait_for(url, "tailrace_fetch_waiters", 1)
