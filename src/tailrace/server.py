@@ -80,7 +80,8 @@ class Server:
             opening = loop.run_in_executor(None, self._open_store, loop)
             # Loaded here and not above, because that takes as long as opening the folder and the two overlap.
             import tailrace.http.app
-            import tailrace.kafka.apis  # noqa: F401
+            import tailrace.kafka.apis
+            import tailrace.sql.service  # noqa: F401
 
             opened = await opening
             try:
@@ -99,10 +100,16 @@ class Server:
         from tailrace.kafka.listener import KafkaListener
         from tailrace.kafka.metrics import KafkaCollector
         from tailrace.kafka.traffic import Traffic
+        from tailrace.sql.service import Sql
 
         limits = self._limits
         broker = Broker(opened.store, self._clock, limits, self._broker)
         await broker.start()
+        try:
+            sql = await Sql.open(self._folder, broker, self._clock, limits)
+        except BaseException:
+            await broker.close()
+            raise
         status = ServerStatus(self._durability, self._clock, lambda: self._failure)
         http_address = Address(self._http.host, http.getsockname()[1])
         kafka_address = Address(self._kafka.host, kafka.getsockname()[1])
@@ -110,7 +117,7 @@ class Server:
         traffic = Traffic()
         dispatcher = create_dispatcher(broker, cluster, self._kafka_settings, traffic, self._clock, limits)
         on_loopback = ip_address(http.getsockname()[0]).is_loopback
-        app = create_app(broker, status, limits, [KafkaCollector(traffic)], on_loopback=on_loopback)
+        app = create_app(broker, status, limits, [KafkaCollector(traffic)], engine=sql.engine, on_loopback=on_loopback)
         listeners = (
             HttpListener(app, http, limits, _FINISH_REQUESTS_SECONDS),
             KafkaListener(dispatcher, kafka, traffic, limits, _FINISH_REQUESTS_SECONDS),
@@ -121,8 +128,9 @@ class Server:
             self._on_ready(Ready(http_address, kafka_address, opened.seconds, opened.store.stats().replayed_bytes))
             await self._stopping.wait()
         finally:
-            # The broker goes first: that finishes what it was asked to do and wakes those who wait, so that the listeners can
-            # send all answers before they close their connections.
+            # SQL and the broker go first: that finishes what they were asked to do and wakes those who wait, so that the
+            # listeners can send all answers before they close their connections.
+            await sql.close()
             await broker.close()
             await asyncio.gather(*(listener.stop() for listener in listeners))
 
