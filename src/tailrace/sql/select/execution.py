@@ -14,7 +14,7 @@ from tailrace.sql.parameters import Parameters, by_name
 from tailrace.sql.places import place_of
 from tailrace.sql.result import Result
 from tailrace.sql.select.bounds import Bounds, bounds, question
-from tailrace.sql.select.decoding import FieldReaders
+from tailrace.sql.select.decoding import FieldReader
 from tailrace.sql.select.literals import with_constants
 from tailrace.sql.select.relations import Relation
 from tailrace.sql.select.session import Session, Sessions, unknown_column
@@ -34,7 +34,7 @@ class Preparation:
         self._tables = tables
         self._limits = limits
         self._sessions = Sessions(limits)
-        self.readers = FieldReaders()
+        self.read_fields = FieldReader()
 
     async def prepare(self, query: Query, params: Parameters) -> "Execution":
         """Look up all that the query names. Topics are seen as they are now."""
@@ -56,7 +56,7 @@ class Preparation:
                 relations[source.relation] = await read_table(
                     self._tables, source.named.table, source.columns, source.where, self._limits
                 )
-        return Execution(query, tree, sources, relations, views, self._limits, self._sessions, self.readers)
+        return Execution(query, tree, sources, relations, views, self._limits, self._sessions, self.read_fields)
 
     def close(self) -> None:
         self._sessions.close()
@@ -86,7 +86,7 @@ class Execution:
         views: Mapping[str, TopicView],
         limits: Limits,
         sessions: Sessions,
-        readers: FieldReaders,
+        read_fields: FieldReader,
     ) -> None:
         self._query = query
         self._tree = tree
@@ -95,7 +95,7 @@ class Execution:
         self._views = views
         self._limits = limits
         self._sessions = sessions
-        self._readers = readers
+        self._read_fields = read_fields
         self._lock = threading.Lock()
         self._session: Session | None = None
         self._stopped_by: TailraceError | None = None
@@ -141,7 +141,7 @@ class Execution:
                 source.columns,
                 self._bounds(session, source),
                 self._limits,
-                self._readers.best,
+                self._read_fields,
             )
             for source in self._sources
             if source.relation in self._views

@@ -1,6 +1,6 @@
 """Topics as relations: decoded while they are read, only the columns that the query names, only the batches it can want."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -44,9 +44,8 @@ class TopicRelation:
         columns: Sequence[str],
         bounds: Bounds,
         limits: Limits,
-        read_fields: Callable[[], ReadFields],
+        read_fields: ReadFields,
     ) -> None:
-        """`read_fields` is asked again for each piece: better ways may have been loaded meanwhile."""
         self._view = view
         self._columns = columns
         self._bounds = bounds
@@ -104,7 +103,7 @@ class TopicRelation:
     def _decoded(self, partition: PartitionView, placed: Sequence[PlacedBatch]) -> Iterator[pa.RecordBatch]:
         try:
             yield from decode_batches(
-                placed, self._columns, partition=partition.number, limits=self._limits, read_fields=self._read_fields()
+                placed, self._columns, partition=partition.number, limits=self._limits, read_fields=self._read_fields
             )
         except InvalidRequestError as error:
             first, last = read_header(placed[0].batch), read_header(placed[-1].batch)
