@@ -28,8 +28,8 @@ from tailrace.broker.publish import Publisher
 from tailrace.broker.reader import Reader
 from tailrace.broker.retention import Retention
 from tailrace.broker.routes import Routes
-from tailrace.broker.scan import Scanner, TopicView
 from tailrace.broker.routing import Routing
+from tailrace.broker.scan import Scanner, TopicView
 from tailrace.broker.settings import DEFAULT_BROKER_SETTINGS, BrokerSettings
 from tailrace.broker.snowflake import Snowflakes
 from tailrace.broker.subscriptions import Subscriptions
@@ -108,7 +108,7 @@ class Broker:
             self._reader,
             stable,
             aborted,
-            self.changes.floor,
+            self._floor,
             clock,
             self._fetcher.disturbed,
         )
@@ -221,6 +221,10 @@ class Broker:
                 self._jobs,
             )
         )
+
+    def _floor(self, partition: Partition) -> Offset | None:
+        floor = self.routes.floor(partition)
+        return self.changes.floor(partition) if floor is None else floor
 
     def _check_droppable(self, topic_id: TopicId) -> None:
         self.routes.check_droppable(topic_id)

@@ -80,7 +80,7 @@ class Retention:
         floor = self._floor(target)
         if floor is not None and new_start > floor:
             raise ReservedTopicError(
-                f"records before {new_start} of {topic!r} can't be deleted yet: its table needs them from offset {floor} on"
+                f"records before {new_start} of {topic!r} can't be deleted: the server needs them from offset {floor} on"
             )
         if new_start > start:
             await self._trim(live, [Trim(target, start, new_start)])

@@ -65,6 +65,8 @@ class Routes:
             return
         partition = live.partition(0)
         offset, end = self._store.bounds(partition)
+        if offset:
+            raise CorruptionError(f"the first {offset} records of {ROUTES_TOPIC!r} are gone, and with them routes in force")
         while offset < end:
             batches, _, cursors = self._store.fetch(partition, offset, MIB)
             for batch, cursor in zip(batches, cursors, strict=True):
@@ -143,6 +145,11 @@ class Routes:
                     f"a route leads from table {route.table_name!r} to topic {route.topic_name!r}: end it first"
                     f" (ALTER TOPIC {route.topic_name} DROP SOURCE {route.table_name}), or drop with CASCADE"
                 )
+
+    def floor(self, partition: Partition) -> Offset | None:
+        """Where retention has to stop: the topic of routes is kept whole. `None` for all other topics."""
+        live = self._topics.find(ROUTES_TOPIC)
+        return Offset(0) if live is not None and live.topic.id == partition.topic_id else None
 
     def check_new(self, route: Route) -> None:
         """Raises what `add` would raise for it."""

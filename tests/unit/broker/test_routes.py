@@ -27,7 +27,8 @@ from tailrace.model.table import Column, ColumnType, Table
 from tailrace.store.memory import MemoryStore
 from tailrace.wire.records import encode_batch
 from tests.support.aio import on_loop, until
-from tests.support.brokers import GatedStore, running_broker, values_in
+from tests.support.brokers import GatedStore, options, running_broker, values_in
+from tests.support.clocks import ManualClock
 
 
 async def made(broker: Broker, name: str = "chat.messages") -> Table:
@@ -292,3 +293,18 @@ async def test_a_record_that_is_no_route_is_reported_at_the_start() -> None:
     with pytest.raises(CorruptionError, match="offset 1 of '_routes' is no route"):
         async with running_broker(store):
             pass
+
+
+@on_loop
+async def test_no_retention_takes_routes_away() -> None:
+    clock = ManualClock()
+    async with running_broker(clock=clock) as broker:
+        table = await made(broker)
+        await broker.topics.create("app.new")
+        await broker.routes.add(route(broker, table))
+        await broker.topics.alter(ROUTES_TOPIC, options(retention_seconds=1))
+        clock.advance(10_000)
+        await broker.retention.run_once()
+        with pytest.raises(ReservedTopicError, match="can't be deleted"):
+            await broker.retention.delete_before(ROUTES_TOPIC, 0, None)
+        assert len(await values_in(broker, ROUTES_TOPIC)) == 1
