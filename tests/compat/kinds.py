@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SPARK_FOLDER = Path(__file__).resolve().parent / "spark"
-SPARK_JARS = SPARK_FOLDER / "target" / "dependency"
+SPARK = "4.2.0"
+"""The newest for which Maven Central has the Kafka connector."""
+SPARK_JARS = SPARK_FOLDER / "target" / SPARK
 SPARK_PYTHON = SPARK_FOLDER / "target" / "python" / "bin" / "python"
 JAVA_FOLDER = Path(__file__).resolve().parent / "java"
 JAVA_JAR = JAVA_FOLDER / "target" / "compat.jar"

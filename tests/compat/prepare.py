@@ -17,13 +17,11 @@ from tests.compat.kinds import (
     JAVA_FOLDER,
     JAVA_JAR,
     NODE_FOLDER,
+    SPARK,
     SPARK_FOLDER,
     SPARK_JARS,
     SPARK_PYTHON,
 )
-
-SPARK = "4.0.0"
-"""Its Kafka connector comes from Maven Central in the same version."""
 
 
 def main() -> None:
@@ -43,7 +41,7 @@ def main() -> None:
         venv.create(SPARK_PYTHON.parent.parent, with_pip=True, clear=True)
     _run(str(SPARK_PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"pyspark=={SPARK}", "msgspec")
     if not SPARK_JARS.exists():
-        _maven(SPARK_FOLDER, f"-Dspark.version={SPARK}", "dependency:copy-dependencies")
+        _maven(SPARK_FOLDER, f"-Dspark.version={SPARK}", f"-DoutputDirectory={SPARK_JARS}", "dependency:copy-dependencies")
 
 
 def _is_outdated() -> bool:
