@@ -29,8 +29,8 @@ class Contender:
     def __init__(self, peer: Peer, start_seconds: float) -> None:
         self.peer = peer
         self.start_seconds = start_seconds
-        self.sender = ClientProcess(str(peer.address))
-        self.receiver = ClientProcess(str(peer.address))
+        self.sender = ClientProcess(peer)
+        self.receiver = ClientProcess(peer)
         self._numbers = count()
 
     def new_topic(self, load: Load) -> Load:

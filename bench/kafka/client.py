@@ -6,14 +6,15 @@ As a program, it does what it is asked on stdin, one task after another, at the 
 import gc
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import msgspec
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from bench.audit import AuditFailure
-from bench.kafka.consuming import Receiver
+from bench.kafka.consuming import Receiver, end_offsets
 from bench.kafka.numbered import BadDelivery
 from bench.kafka.producing import ANSWER_SECONDS, Sender
 from bench.kafka.tasks import (
@@ -32,6 +33,7 @@ from bench.kafka.tasks import (
     ProduceSteadily,
     Task,
 )
+from bench.peers.contract import Peer
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,9 +41,10 @@ _ROOT = Path(__file__).resolve().parents[2]
 class ClientProcess:
     """This module as a child: gone when it is closed."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer.name
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.kafka.client", address],
+            [sys.executable, "-m", "bench.kafka.client", str(peer.address)],
             cwd=_ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -56,10 +59,10 @@ class ClientProcess:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise AuditFailure(f"a client ended with code {self._process.wait()} in the middle of its work")
+            raise AuditFailure(f"{self._peer}: a client ended with code {self._process.wait()} in the middle of its work")
         answer: Answer = msgspec.json.decode(line, type=Answer)
         if isinstance(answer, Failed):
-            raise AuditFailure(answer.why)
+            raise AuditFailure(f"{self._peer}: {answer.why}")
         return answer
 
     def ask(self, task: Task) -> Answer:
@@ -114,7 +117,30 @@ class _Client:
         # Batches up to this size are sent where large ones are asked for.
         wanted = NewTopic(topic, partitions, 1, config={"max.message.bytes": "10000000"})
         self._admin.create_topics([wanted])[topic].result(ANSWER_SECONDS)
+        self._await_leaders(topic, partitions)
         return Done()
+
+    def _await_leaders(self, topic: str, partitions: int) -> None:
+        """Kafka says that a topic is there before its partitions can be written to.
+
+        A producer that came in between would be refused, wait, and send that batch again after the later ones.
+        """
+        places = [TopicPartition(topic, number) for number in range(partitions)]
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while not (self._has_leaders(topic, partitions) and self._has_offsets(places)):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not all of {partitions} partitions had a leader after {ANSWER_SECONDS:.0f} s")
+            time.sleep(0.02)
+
+    def _has_leaders(self, topic: str, partitions: int) -> bool:
+        found = self._admin.list_topics(topic, ANSWER_SECONDS).topics[topic].partitions.values()
+        return len(found) == partitions and all(each.error is None and each.leader >= 0 for each in found)
+
+    def _has_offsets(self, places: list[TopicPartition]) -> bool:
+        try:
+            return len(end_offsets(self._admin, places)) == len(places)
+        except KafkaException:
+            return False
 
 
 def _say_ready() -> None:

@@ -1,7 +1,7 @@
 """The receiving half of a client. It reads first and checks afterwards, when the clock has stopped."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
@@ -86,12 +86,16 @@ class Receiver:
         sent = sent_by(load)
         ledger.close(sent)
         # What came twice at the very end would not have been read.
-        ends = self._admin.list_offsets({place: OffsetSpec.latest() for place in _from_start(load)})  # type: ignore[no-untyped-call]
-        for place, asked in ends.items():
-            end = asked.result(ANSWER_SECONDS).offset
-            expected = sum(count for lane, count in sent.items() if lane.partition == place.partition)
+        for partition, end in end_offsets(self._admin, _from_start(load)).items():
+            expected = sum(count for lane, count in sent.items() if lane.partition == partition)
             if end != expected:
-                raise BadDelivery(f"partition {place.partition} ends at offset {end}, and {expected} records were sent")
+                raise BadDelivery(f"partition {partition} ends at offset {end}, and {expected} records were sent")
+
+
+def end_offsets(admin: AdminClient, places: Sequence[TopicPartition]) -> dict[int, int]:
+    """By partition."""
+    asked = admin.list_offsets({place: OffsetSpec.latest() for place in places})  # type: ignore[no-untyped-call]
+    return {place.partition: answer.result(ANSWER_SECONDS).offset for place, answer in asked.items()}
 
 
 def _from_start(load: Load) -> list[TopicPartition]:
