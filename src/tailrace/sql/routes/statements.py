@@ -26,7 +26,7 @@ from tailrace.wire.routing import ChangeEvent, read_change, routed
 
 _OPERATIONS: Sequence[Operation] = ("insert", "update", "delete")
 _NOT_YET = RouteId(0)
-_COLUMNS = (
+COLUMNS = (
     ResultColumn("cursor", ColumnType("bigint")),
     ResultColumn("op", ColumnType("text")),
     ResultColumn("key", ColumnType("json")),
@@ -60,7 +60,7 @@ class RouteStatements:
         outcomes = await self._in_thread(checked, table, changes)
         partitions = self._broker.topics.get(asked.topic).topic.partitions
         rows = [_row(route, change, outcome, partitions) for change, outcome in zip(changes, outcomes, strict=True)]
-        return Result(_COLUMNS, rows, _summary([row[3] for row in rows]))
+        return Result(COLUMNS, rows, _summary([row[3] for row in rows]))
 
     def close(self) -> None:
         self._threads.shutdown(wait=True, cancel_futures=True)
