@@ -69,7 +69,7 @@ def create_app(
     )
 
 
-def _say_what_is_allowed(request: Request[Any, Any, Any]) -> Response[None] | None:
+async def _say_what_is_allowed(request: Request[Any, Any, Any]) -> Response[None] | None:
     """OPTIONS, which the framework answers for one handler of an address only."""
     if request.method != "OPTIONS":
         return None

@@ -4,6 +4,8 @@ A page can send requests to a server that its reader can reach. What it may not 
 every body must say that it is JSON. It may open a WebSocket anywhere; so the origin, where one is named, must be this
 server. And it may give its own name the address of this machine; so a server that listens on the loopback answers only
 to the names of the loopback.
+
+Guards are coroutines, because the framework would run plain functions in a thread.
 """
 
 from typing import Any
@@ -23,7 +25,7 @@ _LOOPBACK_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
 Connection = ASGIConnection[Any, Any, Any, Any]
 
 
-def takes_only_its_type(connection: Connection, handler: BaseRouteHandler) -> None:
+async def takes_only_its_type(connection: Connection, handler: BaseRouteHandler) -> None:
     """The body must be of the type that the handler takes, which is JSON unless it says otherwise."""
     if connection.scope.get("method") not in _WITH_BODY:
         return
@@ -33,7 +35,7 @@ def takes_only_its_type(connection: Connection, handler: BaseRouteHandler) -> No
         raise HTTPException(status_code=415, detail=f"the body is {kind or 'of no type'!r}; send content-type: {takes}")
 
 
-def is_asked_by_its_name(connection: Connection, _: BaseRouteHandler) -> None:
+async def is_asked_by_its_name(connection: Connection, _: BaseRouteHandler) -> None:
     """For servers on the loopback: nobody reaches them by a name of the internet."""
     host = connection.headers.get("host", "")
     if urlsplit(f"//{host}").hostname not in _LOOPBACK_NAMES:
@@ -42,7 +44,7 @@ def is_asked_by_its_name(connection: Connection, _: BaseRouteHandler) -> None:
         )
 
 
-def comes_from_here(connection: Connection, _: BaseRouteHandler) -> None:
+async def comes_from_here(connection: Connection, _: BaseRouteHandler) -> None:
     """For WebSockets, which browsers open across sites: an origin, where one is named, must be this server."""
     origin = connection.headers.get("origin")
     if origin is not None and urlsplit(origin).netloc.lower() != connection.headers.get("host", "").lower():

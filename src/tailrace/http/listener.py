@@ -33,6 +33,7 @@ class HttpListener:
             log_level="error",
             access_log=False,
             server_header=False,
+            proxy_headers=False,
             timeout_graceful_shutdown=stop_seconds,
         )
         self._bound = bound
