@@ -17,6 +17,8 @@ from tailrace.model.limits import KIB, MIB, Limits
 
 CATALOG = "_tailrace.tables"
 """Which tables there are, and up to which offset their changes are applied."""
+RESERVED_NAMES = ("sqlite_", "_tailrace.")
+"""What no table's name begins with: SQLite's own, and ours."""
 
 _FORMAT = 1
 _WRITER_CACHE_KIB = 64 * KIB
@@ -66,7 +68,9 @@ def allow(names: Collection[str], *, writes: bool) -> Authorizer:
 
     def authorize(action: int, first: str | None, second: str | None, database: str | None, trigger: str | None) -> int:
         if action == apsw.SQLITE_READ:
-            allowed = first in names or first in _TABLE_FUNCTIONS or not first
+            # A CTE of which no column is read comes as a table that is not there.
+            is_cte = not second and not (first or "").lower().startswith(RESERVED_NAMES)
+            allowed = first in names or first in _TABLE_FUNCTIONS or not first or is_cte
         elif action == apsw.SQLITE_FUNCTION:
             allowed = second not in _FORBIDDEN_FUNCTIONS and not (second or "").startswith("sqlite_")
         else:

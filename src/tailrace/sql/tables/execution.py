@@ -18,6 +18,7 @@ from tailrace.sql.parameters import Parameters, is_many
 from tailrace.sql.result import Result
 from tailrace.sql.statements import Query, Write
 from tailrace.sql.tables.database import allow, open_writer
+from tailrace.sql.tables.events import TableEvents
 from tailrace.sql.tables.functions import register_functions
 from tailrace.sql.tables.jobs import WriteJob
 from tailrace.sql.tables.library import Library
@@ -113,6 +114,13 @@ class Execution:
         finally:
             self._connection.preupdate_hook(self.recorder.hook)
         return applied
+
+    def try_out(self, table: Table) -> None:
+        """Make a table and take it back: what the log has once can't be refused any more."""
+        TableEvents(table, self._limits)
+        self._ours("BEGIN IMMEDIATE")
+        self._rows.create(table)
+        self._ours("ROLLBACK")
 
     def change_schema(self, table: Table, drops: tuple[TableId, str] | None) -> None:
         self._ours("BEGIN IMMEDIATE")

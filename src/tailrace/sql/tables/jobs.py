@@ -36,8 +36,9 @@ class SchemaJob:
     """A table that is made or dropped, in the log first."""
 
     log: Callable[[], Coroutine[Any, Any, Table]]
+    makes: Table | None
+    """What the new table looks like, to be tried out before the log has it."""
     drops: tuple[TableId, str] | None
-    """The table that goes; `None` if one is made."""
     future: "asyncio.Future[Table]"
     size: int = 0
 

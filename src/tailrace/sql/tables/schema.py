@@ -12,12 +12,12 @@ import msgspec
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
-from tailrace.model.errors import LimitExceededError, SqlError
+from tailrace.model.errors import LimitExceededError, ReservedTopicError, SqlError
 from tailrace.model.limits import Limits
 from tailrace.model.table import Column, Table
 from tailrace.sql.dialect import Tailrace
 from tailrace.sql.statements import CreateTable
-from tailrace.sql.tables.database import quoted
+from tailrace.sql.tables.database import RESERVED_NAMES, quoted
 from tailrace.sql.tables.decimals import COLLATION
 from tailrace.sql.tables.values import Stored, stored
 
@@ -47,6 +47,8 @@ class Shape(NamedTuple):
 
 def checked_shape(create: CreateTable, limits: Limits) -> Shape:
     """What a new table looks like. The columns of its key can't be null."""
+    if create.name.lower().startswith(RESERVED_NAMES):
+        raise ReservedTopicError(f"{create.name!r} is a name of the server's own; give the table another")
     if len(create.columns) > limits.table_columns:
         raise LimitExceededError(
             f"table {create.name!r} has {len(create.columns)} columns, more than table_columns allows ({limits.table_columns})"

@@ -12,6 +12,7 @@ from pathlib import Path
 from tailrace.broker.broker import Broker
 from tailrace.model.clock import Clock
 from tailrace.model.errors import UnknownTableError
+from tailrace.model.ids import TableId, TopicId
 from tailrace.model.limits import Limits
 from tailrace.model.record import Message
 from tailrace.model.table import Table
@@ -75,14 +76,22 @@ class Tables:
         shape = checked_shape(asked, self._limits)
         future: asyncio.Future[Table] = asyncio.get_running_loop().create_future()
         log = partial(self._definitions.create, asked.name, shape.columns, shape.primary_key)
-        self._writer.submit(SchemaJob(log, None, future))
+        draft = Table(
+            id=TableId(0),
+            name=asked.name,
+            columns=shape.columns,
+            primary_key=shape.primary_key,
+            changes=TopicId(0),
+            created_ms=0,
+        )
+        self._writer.submit(SchemaJob(log, draft, None, future))
         return await future
 
     async def drop(self, name: str) -> Table:
         """Remove a table with its rows and its changes."""
         table = self.get(name)
         future: asyncio.Future[Table] = asyncio.get_running_loop().create_future()
-        self._writer.submit(SchemaJob(partial(self._definitions.drop, table.name), (table.id, table.name), future))
+        self._writer.submit(SchemaJob(partial(self._definitions.drop, table.name), None, (table.id, table.name), future))
         return await future
 
     async def write(

@@ -248,8 +248,11 @@ class TableWriter:
     def _change_schema(self, job: SchemaJob) -> None:
         execution = self._execution
         try:
+            if job.makes is not None:
+                execution.try_out(job.makes)
             table = asyncio.run_coroutine_threadsafe(job.log(), self._loop).result()
-        except Exception as error:  # noqa: BLE001  the log's answer is for the client
+        except Exception as error:  # noqa: BLE001  whatever SQLite or the log have against it is for the client
+            execution.roll_back()
             self._refuse([job], failure_of(error, self._limits))
             return
         killpoint("change.logged")
