@@ -8,6 +8,7 @@ from litestar.di import Provide
 from prometheus_client.registry import Collector
 
 from tailrace.broker.broker import Broker
+from tailrace.http.engine import Engine, NoEngine
 from tailrace.http.frames import Frames
 from tailrace.http.groups import GroupEndpoints
 from tailrace.http.guards import is_asked_by_its_name, takes_only_its_type
@@ -16,13 +17,12 @@ from tailrace.http.metrics import ServerCollector, metrics, registry_of
 from tailrace.http.openapi import openapi
 from tailrace.http.pipelines import BatchEndpoints, PipelineEndpoints
 from tailrace.http.problems import UnexpectedErrors, exception_handlers
-from tailrace.http.sql import Engine, SqlParameters, sql
+from tailrace.http.routes import RouteEndpoints
+from tailrace.http.sql import sql
 from tailrace.http.subscribe import subscribe, subscribe_by_websocket
-from tailrace.http.tables import routes, tables
+from tailrace.http.tables import tables
 from tailrace.http.topics import TopicEndpoints
-from tailrace.model.errors import InvalidRequestError
 from tailrace.model.limits import Limits
-from tailrace.sql.result import Result
 
 
 def create_app(
@@ -48,13 +48,13 @@ def create_app(
             TopicEndpoints,
             GroupEndpoints,
             tables,
-            routes,
+            RouteEndpoints,
             PipelineEndpoints,
             BatchEndpoints,
         ],
         dependencies={
             "broker": _given(broker),
-            "engine": _given(engine or _NoEngine()),
+            "engine": _given(engine or NoEngine()),
             "frames": _given(Frames()),
             "limits": _given(limits),
             "registry": _given(registry),
@@ -80,13 +80,6 @@ async def _say_what_is_allowed(request: Request[Any, Any, Any]) -> Response[None
         for method in route.methods
     }
     return Response(None, status_code=204, headers={"allow": ", ".join(sorted(methods))})
-
-
-class _NoEngine:
-    """Of a server without SQL, as tests have it."""
-
-    async def execute(self, text: str, params: SqlParameters = ()) -> list[Result]:
-        raise InvalidRequestError("this server runs no SQL")
 
 
 def _given(value: Any) -> Provide:

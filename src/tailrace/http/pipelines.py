@@ -121,7 +121,7 @@ class PipelineEndpoints(Controller):
         return Marks(broker.pipelines.marks(name))
 
     @get("/{name:str}/routing")
-    async def routing(self, name: str, broker: NamedDependency[Broker]) -> list[RouteToDo]:
+    async def routing(self, name: FromPath[str], broker: NamedDependency[Broker]) -> list[RouteToDo]:
         """The routes that count for changes which the pipeline has not come to yet."""
         return [RouteToDo(*pending) for pending in await broker.routing.of(name)]
 

@@ -1,8 +1,7 @@
 """`POST /api/sql`: runs statements, and answers with their rows as JSON or as Arrow."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import msgspec
 from litestar import Request, Response, post
@@ -10,6 +9,7 @@ from litestar.di import NamedDependency
 from litestar.params import RawBody
 
 from tailrace.http.description import described
+from tailrace.http.engine import Engine
 from tailrace.http.guards import JSON
 from tailrace.http.messages import read_body
 from tailrace.http.patience import while_connected
@@ -18,15 +18,6 @@ from tailrace.model.errors import InvalidRequestError
 from tailrace.sql.result import Result
 
 _INLINE_ROWS = 1_000
-
-SqlParameters = Sequence[Any] | Mapping[str, Any]
-
-
-@runtime_checkable
-class Engine(Protocol):
-    """What the endpoint needs of `sql.engine`."""
-
-    async def execute(self, text: str, params: SqlParameters = ...) -> list[Result]: ...
 
 
 class Sql(msgspec.Struct, forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""`/api/tables` and `/api/routes`: what there is. Both are made and dropped in SQL."""
+"""`GET /api/tables`: which tables there are. They are made, written, read and dropped in SQL."""
 
 import msgspec
 from litestar import get
@@ -7,7 +7,6 @@ from litestar.params import FromQuery
 
 from tailrace.broker.broker import Broker
 from tailrace.http.paging import DEFAULT_PAGE, PageSize, page
-from tailrace.model.route import Operation, Payload, Route
 from tailrace.model.table import CHANGES_PREFIX, Table
 
 
@@ -32,23 +31,6 @@ class TablePage(msgspec.Struct):
     next: str | None
 
 
-class RouteView(msgspec.Struct):
-    id: int
-    topic_name: str
-    source_table: str
-    operations: list[Operation]
-    where: str | None
-    partition_by: list[str]
-    payload_mode: Payload
-    since: int
-    """In force for changes behind this cursor."""
-
-
-class RoutePage(msgspec.Struct):
-    routes: list[RouteView]
-    next: int | None
-
-
 @get("/api/tables", tags=["tables"])
 async def tables(
     broker: NamedDependency[Broker], after: FromQuery[str] = "", limit: FromQuery[PageSize] = DEFAULT_PAGE
@@ -58,16 +40,6 @@ async def tables(
     return TablePage([_table(table) for table in found], last)
 
 
-@get("/api/routes", tags=["tables"])
-async def routes(
-    broker: NamedDependency[Broker], after: FromQuery[int] = -1, limit: FromQuery[PageSize] = DEFAULT_PAGE
-) -> RoutePage:
-    """Routes from tables to topics, in the order in which they were added."""
-    later = (route for route in broker.routes if route.id > after)
-    found, last = page(later, lambda route: str(route.id), "", limit)
-    return RoutePage([_route(route) for route in found], None if last is None else int(last))
-
-
 def _table(table: Table) -> TableView:
     return TableView(
         table.name,
@@ -75,17 +47,4 @@ def _table(table: Table) -> TableView:
         list(table.primary_key),
         CHANGES_PREFIX + table.name,
         table.created_ms,
-    )
-
-
-def _route(route: Route) -> RouteView:
-    return RouteView(
-        route.id,
-        route.topic_name,
-        route.table_name,
-        list(route.operations),
-        route.where,
-        list(route.partition_by),
-        route.payload,
-        route.since,
     )
