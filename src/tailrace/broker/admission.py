@@ -7,6 +7,7 @@ from tailrace.broker.dedup import fingerprint_of_content, fingerprint_of_id
 from tailrace.broker.live_topic import LiveTopic
 from tailrace.model.changes import Buffer
 from tailrace.model.errors import (
+    CorruptBatchError,
     InvalidRequestError,
     InvalidTimestampError,
     LimitExceededError,
@@ -20,6 +21,7 @@ from tailrace.model.topic import Dedup
 from tailrace.wire.batch import (
     CODEC_MASK,
     CONTROL_MASK,
+    HEADER_BYTES,
     NO_PRODUCER,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
@@ -27,7 +29,7 @@ from tailrace.wire.batch import (
     check_batch,
 )
 from tailrace.wire.codecs import check_codec
-from tailrace.wire.records import decode_batch
+from tailrace.wire.records import LEAST_RECORD_BYTES, decode_batch
 
 
 class CheckedBatch(NamedTuple):
@@ -123,6 +125,8 @@ def _check_raw_batch(header: BatchHeader, size: int, live: LiveTopic, now_ms: in
         raise _too_many_records(header, "dedup_batch_records", limits.dedup_batch_records)
     if header.attributes:
         _check_attributes(header)
+    if header.records * LEAST_RECORD_BYTES > size - HEADER_BYTES and not header.codec:
+        raise CorruptBatchError(f"the batch counts {header.records} records in {size} bytes, too few to hold them")
     if header.max_timestamp > now_ms + limits.timestamp_ahead_ms:
         raise _too_far_ahead(header.max_timestamp, now_ms, limits)
 

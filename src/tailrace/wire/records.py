@@ -38,7 +38,7 @@ _CRC_AT = 17
 
 _LEAST_TIMESTAMP = -(1 << 63)
 _GREATEST_TIMESTAMP = (1 << 63) - 1
-_LEAST_RECORD_BYTES = 7
+LEAST_RECORD_BYTES = 7
 _VARINT_BYTES = 10
 _ONE_BYTE = [bytes([number]) for number in range(0x80)]
 _NULL = _ONE_BYTE[1]
@@ -154,7 +154,7 @@ def _records_of(batch: Buffer, header: BatchHeader, limits: Limits) -> bytes:
             f"the batch has {records} records, more than batch_records allows ({limits.batch_records}); send smaller batches"
         )
     data = bytes(decompress(header.codec, memoryview(batch)[HEADER_BYTES:], limits.decompressed_batch_bytes))
-    if records * _LEAST_RECORD_BYTES > len(data):
+    if records * LEAST_RECORD_BYTES > len(data):
         raise CorruptBatchError(f"the batch counts {records} records in {len(data)} bytes, too few to hold them")
     return data
 
@@ -193,7 +193,7 @@ def _decode_records(data: bytes, header: BatchHeader, first: int, stop: int, cur
         else:
             length, at = _long_varint(data, at)
         end = at + length
-        if length < _LEAST_RECORD_BYTES - 1 or end > size:
+        if length < LEAST_RECORD_BYTES - 1 or end > size:
             raise _wrong_length(index, length, size - at)
         at += 1
         timestamp = data[at]
@@ -242,7 +242,7 @@ def _skip_records(data: bytes, at: int, count: int) -> int:
 
 
 def _next_record(data: bytes, at: int, length: int, index: int) -> int:
-    if length < _LEAST_RECORD_BYTES - 1 or at + length > len(data):
+    if length < LEAST_RECORD_BYTES - 1 or at + length > len(data):
         raise _wrong_length(index, length, len(data) - at)
     return at + length
 

@@ -1,4 +1,5 @@
 import asyncio
+from struct import pack_into
 
 import pytest
 
@@ -34,6 +35,14 @@ NOW = ManualClock().now_ms()
 def with_attributes(attributes: int) -> bytearray:
     batch = encode_batch([Record(None, b"v", (), NOW)])
     batch[CHECKED_FROM + 1] = attributes
+    return resealed(batch)
+
+
+def claiming_records(count: int) -> bytearray:
+    """One record, and a head that counts more."""
+    batch = encode_batch([Record(None, b"v", (), NOW)])
+    pack_into(">i", batch, 23, count - 1)
+    pack_into(">i", batch, 57, count)
     return resealed(batch)
 
 
@@ -143,6 +152,7 @@ async def test_a_request_without_batches_is_answered() -> None:
         (b"\0" * 100, UnsupportedBatchError, "format 0"),
         (bytes(encode_batch([Record(None, b"v", (), NOW)]))[:-1], CorruptBatchError, "says that it has"),
         (bytes(encode_batch([Record(None, b"v", (), NOW)])).replace(b"v", b"w"), CorruptBatchError, "checksum"),
+        (claiming_records(500_000), CorruptBatchError, "counts 500000 records in 69 bytes"),
         (with_attributes(0x20), InvalidRequestError, "control batches"),
         (with_attributes(0x10), InvalidRequestError, "transactional batch names its producer"),
         (with_attributes(0x08), InvalidTimestampError, "append time"),
