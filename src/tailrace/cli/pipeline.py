@@ -3,6 +3,7 @@
 import logging
 import signal
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,10 +53,15 @@ def pipeline(
     logging.basicConfig(level=logging.WARNING, format="tailrace: %(message)s", stream=sys.stderr)
     try:
         check_spark()
+        from tailrace.pipeline.kernels import load_kernels
         from tailrace.pipeline.router import Router, RouterSettings
 
         typer.echo(f"starting Spark at {master}")
+        # While Java starts, because both take a while, and before the first tasks, which would each do it again.
+        loading = threading.Thread(target=load_kernels)
+        loading.start()
         spark = spark_session(master)
+        loading.join()
         settings = RouterSettings(server, name, checkpoint, batch_rows, take_over=take_over)
         router = Router(spark, settings, _tell)
         for number in (signal.SIGTERM, signal.SIGINT):
