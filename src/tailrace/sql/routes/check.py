@@ -5,6 +5,7 @@ column that is not there, types that don't go together, a subquery, an aggregate
 column is that of the row which the operation leaves, for a delete that of the row which it removes.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from tailrace.model.table import Column, Table
 from tailrace.sql.routes import constants
 from tailrace.sql.routes.arithmetic import computed, negated
 from tailrace.sql.routes.coercion import of_one_type
-from tailrace.sql.routes.expression import BOOLEAN, TEXT, TRY, Call, ColumnValue, Constant, Expression, Image
+from tailrace.sql.routes.expression import BOOLEAN, TEXT, TRY, Call, ColumnValue, Constant, Expression, Image, columns_of
 from tailrace.sql.routes.functions import function_of
 from tailrace.sql.routes.like import canonical_pattern
 from tailrace.sql.routes.refusals import not_allowed, wrong
@@ -26,6 +27,7 @@ from tailrace.sql.routes.types import COMPARED, MOST_DIGITS, ORDERED, PLAIN_SCAL
 from tailrace.sql.routes.written_types import written_type
 
 _NESTED = 60
+_NUMBER = re.compile(r"(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _IGNORED = frozenset({"_type", "safe", "typed", "ignore_nulls", "copy", "action"})
 _UNFIT_KEYS = {
     "double": "has no exact text; cast it to a decimal or an integer",
@@ -113,7 +115,7 @@ class _Checker:
             why = f"has more than {PLAIN_SCALE} digits behind the point; cast it to fewer"
         if why is not None:
             raise wrong(tree, f"can't partition by {node.type}: it {why}")
-        if isinstance(node, Constant):
+        if next(columns_of(node), None) is None:
             raise wrong(tree, "a constant sends everything to one partition; name a column")
         return node
 
@@ -164,34 +166,31 @@ class _Checker:
         return self._compared(_COMPARISONS[type(tree)], tree.left, tree.right)
 
     def _compared(self, operator: str, left: exp.Expr, right: exp.Expr) -> Expression:
-        for side in (left, right):
-            if isinstance(side, exp.Null):
-                raise wrong(left if side is right else right, "a comparison with NULL is never true; use IS NULL")
-        nodes = of_one_type([left, right], [self.of(left), self.of(right)], "compare", widened=False)
+        return Call(operator, self._comparable([left, right], COMPARED if operator in _OF_ANY_ORDER else ORDERED), BOOLEAN)
+
+    def _comparable(self, trees: Sequence[exp.Expr], kinds: frozenset[str]) -> tuple[Expression, ...]:
+        """The parts in the one type by which they are compared."""
+        if any(isinstance(tree, exp.Null) for tree in trees):
+            known = next((tree for tree in trees if not isinstance(tree, exp.Null)), trees[0])
+            raise wrong(known, "a comparison with NULL is never true; use IS NULL")
+        nodes = of_one_type(trees, [self.of(tree) for tree in trees], "compare", widened=False)
         kind = nodes[0].type.kind
-        if kind not in (COMPARED if operator in _OF_ANY_ORDER else ORDERED):
-            raise wrong(left, f"{nodes[0].type} can't be compared{' by its order' if kind in COMPARED else ''}")
-        return Call(operator, nodes, BOOLEAN)
+        if kind not in kinds:
+            raise wrong(trees[0], f"{nodes[0].type} can't be compared{' by its order' if kind in COMPARED else ''}")
+        return nodes
 
     def _between(self, tree: exp.Between) -> Expression:
         self._only(tree, "this", "low", "high")
-        return Call(
-            "and",
-            (self._compared("ge", tree.this, tree.args["low"]), self._compared("le", tree.this, tree.args["high"])),
-            BOOLEAN,
-        )
+        node, low, high = self._comparable([tree.this, tree.args["low"], tree.args["high"]], ORDERED)
+        return Call("and", (Call("ge", (node, low), BOOLEAN), Call("le", (node, high), BOOLEAN)), BOOLEAN)
 
     def _in(self, tree: exp.In) -> Expression:
         if tree.args.get("query") is not None:
             raise not_allowed(tree.args["query"])
         self._only(tree, "this", "expressions")
-        trees = [tree.this, *tree.expressions]
-        for part in trees:
-            if isinstance(part, exp.Null):
-                raise wrong(tree, "NULL is in no list; use IS NULL")
-        nodes = of_one_type(trees, [self.of(part) for part in trees], "compare", widened=False)
-        if nodes[0].type.kind not in COMPARED:
-            raise wrong(tree, f"{nodes[0].type} can't be compared")
+        if not tree.expressions:
+            raise wrong(tree, "IN needs a list with something in it")
+        nodes = self._comparable([tree.this, *tree.expressions], COMPARED)
         return Call("in", nodes, BOOLEAN)
 
     def _is(self, tree: exp.Is) -> Expression:
@@ -254,6 +253,8 @@ class _Checker:
             constant = constants.adapted(node, target)
             if constant is not None and constant.type == target:
                 return constant
+            if constants.is_read(target) and isinstance(node.value, str) and not isinstance(tree, exp.TryCast):
+                raise wrong(tree, f"the text {node.value!r} is no {target}")
         operator = cast_operator(node.type, target)
         if operator is None:
             raise wrong(tree, f"a route can't cast {_shown_type(node)} to {target}")
@@ -271,6 +272,8 @@ class _Checker:
 def _literal(tree: exp.Literal) -> Expression:
     if tree.is_string:
         return constants.text(tree.name)
+    if not _NUMBER.fullmatch(tree.name):
+        raise wrong(tree, f"{tree.name[:40]!r} is no number")
     number = constants.number(tree.name)
     if number is None:
         raise wrong(tree, f"the number {tree.name[:40]} has more digits than a route can compute with")

@@ -20,6 +20,8 @@ _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _ISO_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)?", re.ASCII)
 _HEX_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
+_WRITTEN_AS_TEXT = ("date", "timestamp", "uuid")
+
 TRUE = Constant(True, BOOLEAN)
 FALSE = Constant(False, BOOLEAN)
 
@@ -84,7 +86,7 @@ def type_beside(nodes: Sequence[Expression]) -> ColumnType | None:
     present = [node for node in nodes if not isinstance(node, Constant) or node.value is not None]
     texts = [node for node in present if isinstance(node, Constant) and node.type.kind == "text"]
     others = [node for node in present if node not in texts]
-    if others and all(node.type.kind in ("date", "timestamp", "uuid") for node in others):
+    if others and all(is_read(node.type) for node in others):
         present = others
     has_decimals = any(node.type.kind == "decimal" for node in present)
     types = [narrowest(node) if has_decimals and isinstance(node, Constant) else node.type for node in present]
@@ -97,6 +99,11 @@ def narrowest(constant: Constant) -> ColumnType:
     if isinstance(value, int) and not isinstance(value, bool):
         return decimal(*_digits(Decimal(value))) or constant.type
     return constant.type
+
+
+def is_read(target: ColumnType) -> bool:
+    """Whether constants of this type are written as texts."""
+    return target.kind in _WRITTEN_AS_TEXT
 
 
 def _read(value: str, target: ColumnType) -> Constant | None:

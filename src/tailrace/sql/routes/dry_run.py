@@ -5,7 +5,7 @@ memory limit; what it runs was written by `compile`, never by a user.
 """
 
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from threading import Timer
@@ -19,7 +19,7 @@ from tailrace.model.table import ColumnType, Table
 from tailrace.sql.routes.check import CheckedRoute
 from tailrace.sql.routes.compile import CompiledRoute, compile_route
 from tailrace.sql.routes.engines import duckdb as duckdb_sql
-from tailrace.sql.routes.expression import Call, ColumnValue, Expression
+from tailrace.sql.routes.expression import columns_of
 from tailrace.wire.routing import ChangeEvent, KeyValue
 
 _decode_row = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -36,7 +36,7 @@ class Outcome(NamedTuple):
 def dry_run(checked: CheckedRoute, table: Table, changes: Sequence[ChangeEvent], limits: Limits) -> list[Outcome]:
     """One outcome for each change. Takes as long as it takes, up to `query_seconds`: for a thread of its own."""
     compiled = compile_route(checked.where, checked.keys, duckdb_sql, limits)
-    used = {column.name for part in (checked.where, *checked.keys) if part is not None for column in _columns(part)}
+    used = {column.name for part in (checked.where, *checked.keys) if part is not None for column in columns_of(part)}
     return _run(compiled, _arrow(changes, [column for column in table.columns if column.name in used]), limits)
 
 
@@ -67,14 +67,6 @@ def _run(compiled: CompiledRoute, changes: Any, limits: Limits) -> list[Outcome]
         alarm.cancel()
         connection.close()
     return [Outcome(matches, failed, keys) for matches, failed, *keys in rows]
-
-
-def _columns(expression: Expression) -> Iterator[ColumnValue]:
-    if isinstance(expression, ColumnValue):
-        yield expression
-    elif isinstance(expression, Call):
-        for operand in expression.operands:
-            yield from _columns(operand)
 
 
 def _arrow(changes: Sequence[ChangeEvent], columns: Sequence[Any]) -> Any:

@@ -4,6 +4,7 @@
 are compared with, and each operator is one of `operators`.
 """
 
+from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Literal, NamedTuple
@@ -39,6 +40,16 @@ class Call(NamedTuple):
 
 
 Expression = ColumnValue | Constant | Call
+
+
+def columns_of(expression: Expression) -> Iterator[ColumnValue]:
+    """The columns that it looks at, each as often as it does."""
+    if isinstance(expression, ColumnValue):
+        yield expression
+    elif isinstance(expression, Call):
+        for operand in expression.operands:
+            yield from columns_of(operand)
+
 
 BOOLEAN = ColumnType("boolean")
 BIGINT = ColumnType("bigint")

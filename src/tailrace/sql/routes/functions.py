@@ -130,6 +130,8 @@ def _cardinality(expressions: Expressions, tree: exp.Expr) -> Expression:
 
 
 def _alike(expressions: Expressions, operator: str, trees: Sequence[exp.Expr], kinds: frozenset[str]) -> Expression:
+    if len(trees) < 2:
+        raise wrong(trees[0], f"{operator}() takes two values or more")
     nodes = of_one_type(trees, [expressions.of(tree) for tree in trees], f"use in {operator}()")
     if nodes[0].type.kind not in kinds:
         raise wrong(trees[0], f"{operator}() can't be used on {nodes[0].type}")

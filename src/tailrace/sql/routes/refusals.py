@@ -5,7 +5,7 @@ from typing import cast
 from sqlglot import exp
 
 from tailrace.model.errors import SqlError, UnsupportedSqlError
-from tailrace.sql.places import Place, place_of
+from tailrace.sql.places import place_of
 
 _CHANGEABLE = frozenset(
     {
@@ -31,8 +31,6 @@ _CHANGEABLE = frozenset(
 )
 """Functions that answer otherwise each time."""
 
-_NOWHERE = Place(1, 1)
-
 
 def wrong(tree: exp.Expr, message: str) -> SqlError:
     return SqlError(message, *_place(tree))
@@ -43,8 +41,15 @@ def not_allowed(tree: exp.Expr) -> SqlError:
     return UnsupportedSqlError(_reason(tree), *_place(tree))
 
 
-def _place(tree: exp.Expr) -> Place:
-    return place_of(cast("exp.Expression", tree)) or _NOWHERE
+def _place(tree: exp.Expr) -> tuple[int | None, int | None]:
+    """Where it stands, or else what it is a part of."""
+    node: exp.Expr | None = tree
+    while node is not None:
+        place = place_of(cast("exp.Expression", node))
+        if place is not None:
+            return place
+        node = node.parent
+    return None, None
 
 
 def _reason(tree: exp.Expr) -> str:
