@@ -5,6 +5,7 @@ word. Nesting is bounded before sqlglot sees a text: it tries brackets after the
 work with each level, and its compiled code recurses without a check.
 """
 
+import logging
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -33,6 +34,9 @@ class Tailrace(Postgres):
 
 
 _DIALECT = Tailrace()
+
+# Where sqlglot gives up on a text it logs it. Whoever sent it is told; the log is not for what users write.
+logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
 
 
 def tokenize(text: str) -> list[Token]:

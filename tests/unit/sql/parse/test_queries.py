@@ -261,3 +261,10 @@ def test_too_many_statements_are_refused() -> None:
     assert len(parse("SELECT 1;" * 3, Limits(statements=3))) == 3
     with pytest.raises(LimitExceededError, match="4 statements, more than statements allows"):
         parse("SELECT 1;" * 4, Limits(statements=3))
+
+
+def test_nothing_of_a_text_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    for text in ("WITH a AS (CREATE secret", "SELECT IF secret", "WITH a AS (SET secret = 1) SELECT 1"):
+        with pytest.raises(SqlError):
+            parse(text)
+    assert caplog.records == []
