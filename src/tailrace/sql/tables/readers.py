@@ -7,12 +7,11 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Lock
 
 import apsw
 
 from tailrace.model.clock import Clock
-from tailrace.model.errors import OverloadedError, QueryLimitError
+from tailrace.model.errors import OverloadedError, StoreClosedError
 from tailrace.model.limits import Limits
 from tailrace.sql.parameters import Parameters
 from tailrace.sql.result import Result
@@ -33,15 +32,19 @@ class TableReaders:
         self._limits = limits
         self._threads = ThreadPoolExecutor(limits.query_threads, "tailrace-query")
         self._free: list[_Reader] = []
-        self._queued = 0
+        self._running: set[_Work] = set()
+        """Queries in a thread, and those that wait for one."""
+        self._is_closed = False
 
     async def run(self, query: Query, params: Parameters, most_rows: int) -> Result:
-        if self._queued >= self._limits.queued_queries:
+        if self._is_closed:
+            raise StoreClosedError("the tables are closing and take no more queries")
+        if len(self._running) >= self._limits.queued_queries:
             raise OverloadedError(
-                f"{self._queued} queries wait for a thread, as many as queued_queries allows; try again after a pause"
+                f"{len(self._running)} queries wait for a thread, as many as queued_queries allows; try again after a pause"
             )
         work = _Work()
-        self._queued += 1
+        self._running.add(work)
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._threads, self._query, work, query, params, most_rows)
@@ -49,50 +52,36 @@ class TableReaders:
             work.cancel()
             raise
         finally:
-            self._queued -= 1
+            self._running.discard(work)
 
-    def close(self) -> None:
-        """All queries have ended or been cancelled by now."""
-        self._threads.shutdown(wait=True, cancel_futures=True)
+    async def close(self) -> None:
+        """Stop the queries that run, and close the file."""
+        self._is_closed = True
+        for work in self._running:
+            work.cancel()
+        await asyncio.to_thread(self._threads.shutdown, wait=True, cancel_futures=True)
         for reader in self._free:
             reader.close()
 
     def _query(self, work: "_Work", query: Query, params: Parameters, most_rows: int) -> Result:
         reader = self._free.pop() if self._free else _Reader(self._path, self._library, self._clock, self._limits)
         try:
-            with work.on(reader.interrupt):
-                return reader.query(query, params, most_rows)
+            return reader.query(query, params, most_rows, work.is_cancelled)
         finally:
             self._free.append(reader)
 
 
 class _Work:
-    """A query that may be cancelled before, while and after it runs in a thread."""
+    """A query, and whether anybody still waits for it."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
-        self._interrupt: Callable[[], None] | None = None
         self._is_cancelled = False
 
-    def on(self, interrupt: Callable[[], None]) -> "_Work":
-        with self._lock:
-            if self._is_cancelled:
-                raise QueryLimitError("the query was cancelled")
-            self._interrupt = interrupt
-        return self
-
     def cancel(self) -> None:
-        with self._lock:
-            self._is_cancelled = True
-            if self._interrupt is not None:
-                self._interrupt()
+        self._is_cancelled = True
 
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._interrupt = None
+    def is_cancelled(self) -> bool:
+        return self._is_cancelled
 
 
 class _Reader:
@@ -106,8 +95,8 @@ class _Reader:
         self._watch = Watch(connection, clock, limits)
         connection.authorizer = allow(library.events, writes=False)
 
-    def query(self, query: Query, params: Parameters, most_rows: int) -> Result:
-        self._watch.start()
+    def query(self, query: Query, params: Parameters, most_rows: int, is_cancelled: Callable[[], bool]) -> Result:
+        self._watch.start(is_cancelled)
         try:
             program = self._library.program(query)
             values = values_for(program.parameters, params)
@@ -118,9 +107,6 @@ class _Reader:
             raise (self._watch.refusal or failure_of(error, self._limits)) from error
         finally:
             self._watch.stop()
-
-    def interrupt(self) -> None:
-        self._connection.interrupt()
 
     def close(self) -> None:
         try:

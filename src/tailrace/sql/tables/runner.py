@@ -1,6 +1,6 @@
 """Runs programs on a connection, within the limits of time, rows and memory, and answers in our values."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import apsw
@@ -38,11 +38,13 @@ class Watch:
         self._limits = limits
         self._deadline: float | None = None
         self._memory = 0
+        self._is_cancelled: Callable[[], bool] = lambda: False
         self.refusal: QueryLimitError | None = None
         connection.set_progress_handler(self._must_stop, _CHECK_EVERY_STEPS)
 
-    def start(self) -> None:
+    def start(self, is_cancelled: Callable[[], bool] = lambda: False) -> None:
         self.refusal = None
+        self._is_cancelled = is_cancelled
         self._deadline = self._clock.monotonic() + self._limits.query_seconds
         self._memory = apsw.memory_used() + self._limits.query_bytes
 
@@ -58,7 +60,9 @@ class Watch:
         if self._deadline is None:
             return False
         limits = self._limits
-        if self._clock.monotonic() > self._deadline:
+        if self._is_cancelled():
+            self.refusal = QueryLimitError("the query was cancelled")
+        elif self._clock.monotonic() > self._deadline:
             self.refusal = QueryLimitError(
                 f"the statement ran longer than query_seconds allows ({limits.query_seconds} s); ask for less at a time"
             )

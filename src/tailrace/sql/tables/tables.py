@@ -62,7 +62,7 @@ class Tables:
         """Changes that opening applied, because the file lacked them."""
 
     async def close(self) -> None:
-        self._readers.close()
+        await self._readers.close()
         await self._writer.close()
 
     def __iter__(self) -> Iterator[Table]:

@@ -248,7 +248,7 @@ class TableWriter:
     def _change_schema(self, job: SchemaJob) -> None:
         execution = self._execution
         try:
-            if job.makes is not None:
+            if job.makes is not None and self._library.find(job.makes.name) is None:
                 execution.try_out(job.makes)
             table = asyncio.run_coroutine_threadsafe(job.log(), self._loop).result()
         except Exception as error:  # noqa: BLE001  whatever SQLite or the log have against it is for the client

@@ -250,6 +250,19 @@ async def test_a_cancelled_query_frees_its_thread(tmp_path: Path) -> None:
 
 
 @on_loop
+async def test_closing_does_not_wait_for_queries(tmp_path: Path) -> None:
+    limits = msgspec.structs.replace(DEFAULT_LIMITS, query_threads=1, query_seconds=3600)
+    async with running_tables(tmp_path, clock=SystemClock(), limits=limits) as sql:
+        await given_numbers(sql, 1000)
+        running, waiting = asyncio.create_task(sql.run(ENDLESS)), asyncio.create_task(sql.run(ENDLESS))
+        await asyncio.sleep(0.05)
+        await sql.tables.close()
+        for query in (running, waiting):
+            with pytest.raises((TailraceError, asyncio.CancelledError)):
+                await query
+
+
+@on_loop
 async def test_rows_beyond_the_limit_are_cut_off_and_that_is_told(tmp_path: Path) -> None:
     limits = msgspec.structs.replace(DEFAULT_LIMITS, query_rows=10)
     async with running_tables(tmp_path, limits=limits) as sql:
