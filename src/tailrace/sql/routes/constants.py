@@ -32,10 +32,7 @@ def number(text: str) -> Constant | None:
         value = float(text)
         return Constant(value, DOUBLE) if abs(value) != float("inf") else None
     exact = Decimal(text)
-    if "." not in text and abs(exact) <= _MOST:
-        return Constant(int(exact), BIGINT)
-    type_ = decimal(*_digits(exact))
-    return None if type_ is None else Constant(exact, type_)
+    return _whole(exact) if "." not in text else _decimal(exact)
 
 
 def text(value: str) -> Constant:
@@ -51,10 +48,8 @@ def negated(constant: Constant) -> Constant | None:
     value = constant.value
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         return None
-    if value == _MOST + 1:
-        # Without its sign the least bigint is one too large.
-        return Constant(-_MOST - 1, BIGINT)
-    return Constant(-value, constant.type)
+    # Without its sign the least bigint is no bigint, and the other way round.
+    return _whole(-Decimal(value)) if abs(value) == _MOST + 1 else Constant(-value, constant.type)
 
 
 def adapted(constant: Constant, target: ColumnType) -> Constant | None:
@@ -99,6 +94,15 @@ def narrowest(constant: Constant) -> ColumnType:
     if isinstance(value, int) and not isinstance(value, bool):
         return decimal(*_digits(Decimal(value))) or constant.type
     return constant.type
+
+
+def _whole(value: Decimal) -> Constant | None:
+    return Constant(int(value), BIGINT) if -_MOST - 1 <= value <= _MOST else _decimal(value)
+
+
+def _decimal(value: Decimal) -> Constant | None:
+    type_ = decimal(*_digits(value))
+    return None if type_ is None else Constant(value, type_)
 
 
 def is_read(target: ColumnType) -> bool:

@@ -66,6 +66,9 @@ def outcome(text: str, new: dict[str, Any], old: dict[str, Any] | None = None, o
         ("id + 1 > 0", {"id": MOST}, FAILED),
         ("-id > 0", {"id": LEAST}, FAILED),
         ("abs(id) > 0", {"id": LEAST}, FAILED),
+        ("id = -9223372036854775808", {"id": LEAST}, True),
+        ("id < - -9223372036854775808", {"id": MOST}, True),
+        ("id < 9223372036854775808", {"id": MOST}, True),
         ("id * 2 > 0", {"id": MOST}, FAILED),
         ("small * 1000000 = 32767000000", {"small": 32767}, True),
         # Decimals are exact.
