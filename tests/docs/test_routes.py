@@ -4,12 +4,14 @@ import re
 from typing import get_args
 
 import pytest
+from sqlglot import exp
 
 from tailrace.model.ids import Cursor, RouteId
 from tailrace.model.route import Operation, Payload
 from tailrace.model.table import ColumnType, Kind
+from tailrace.sql.dialect import parse_expression, tokenize
 from tailrace.sql.parse import parse
-from tailrace.sql.routes.functions import NAMES
+from tailrace.sql.routes.functions import HANDLERS, NAMES
 from tailrace.sql.routes.statements import COLUMNS
 from tailrace.sql.routes.types import cast_operator
 from tailrace.wire.routing import ChangeEvent, headers_of, payload_of
@@ -35,6 +37,16 @@ def test_every_function_is_documented_with_an_example_that_works() -> None:
     for name, cells in documented.items():
         assert name in cells[0]
         assert checked(cells[0].strip("`")).where is not None
+
+
+def test_no_function_is_left_out() -> None:
+    shown = {
+        type(node)
+        for cells in rows_under("Function | As in |").values()
+        for text in [cells[0].strip("`")]
+        for node in parse_expression(tokenize(text), text).walk()
+    }
+    assert set(HANDLERS) - shown == {exp.DPipe}
 
 
 def test_every_cast_is_documented() -> None:

@@ -13,7 +13,7 @@ from tailrace.model.limits import Limits
 from tailrace.model.route import RouteSql
 from tailrace.model.table import ColumnType, Table
 from tailrace.sql.routes.check import CheckedRoute
-from tailrace.sql.routes.engines import Engine, key_text, spark
+from tailrace.sql.routes.engines import SPARK, Engine, key_text
 from tailrace.sql.routes.expression import TRY, Call, ColumnValue, Constant, Expression
 from tailrace.sql.routes.operators import OPERATORS
 from tailrace.sql.routes.types import digits_of
@@ -53,11 +53,11 @@ def compile_route(where: Expression | None, keys: Sequence[Expression], engine: 
 def compile_for_spark(checked: CheckedRoute, table: Table, limits: Limits) -> RouteSql:
     """The same as a route keeps it, with the record key as text."""
     where, keys = checked
-    compiled = compile_route(where, keys, spark, limits)
+    compiled = compile_route(where, keys, SPARK, limits)
     texts = [key_text(text, key.type) for text, key in zip(compiled.keys, keys, strict=True)]
     joined = ", ',', ".join(texts)
     key = f"concat('[', {joined}, ']')" if texts else None
-    return RouteSql(row=spark.row_type(table), condition=compiled.condition, failure=compiled.failure, key=key)
+    return RouteSql(row=SPARK.row_type(table), condition=compiled.condition, failure=compiled.failure, key=key)
 
 
 class _Compiler:

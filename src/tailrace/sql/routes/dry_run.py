@@ -18,7 +18,7 @@ from tailrace.model.limits import Limits
 from tailrace.model.table import ColumnType, Table
 from tailrace.sql.routes.check import CheckedRoute
 from tailrace.sql.routes.compile import CompiledRoute, compile_route
-from tailrace.sql.routes.engines import duckdb as duckdb_sql
+from tailrace.sql.routes.engines import DUCKDB
 from tailrace.sql.routes.expression import columns_of
 from tailrace.wire.routing import ChangeEvent, KeyValue
 
@@ -35,7 +35,7 @@ class Outcome(NamedTuple):
 
 def dry_run(checked: CheckedRoute, table: Table, changes: Sequence[ChangeEvent], limits: Limits) -> list[Outcome]:
     """One outcome for each change. Takes as long as it takes, up to `query_seconds`: for a thread of its own."""
-    compiled = compile_route(checked.where, checked.keys, duckdb_sql, limits)
+    compiled = compile_route(checked.where, checked.keys, DUCKDB, limits)
     used = {column.name for part in (checked.where, *checked.keys) if part is not None for column in columns_of(part)}
     return _run(compiled, _arrow(changes, [column for column in table.columns if column.name in used]), limits)
 

@@ -116,7 +116,7 @@ def _duckdb_identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-spark = Engine(
+SPARK = Engine(
     form=lambda operator: operator.spark,
     types=_SPARK_TYPES,
     list_of="ARRAY<{}>",
@@ -126,7 +126,7 @@ spark = Engine(
     string=_spark_string,
     zone="Z",
 )
-duckdb = Engine(
+DUCKDB = Engine(
     form=lambda operator: operator.duckdb or operator.spark,
     types=_DUCKDB_TYPES,
     list_of="{}[]",

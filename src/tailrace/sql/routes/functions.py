@@ -51,7 +51,7 @@ def function_of(tree: exp.Expr) -> Handler | None:
     """What checks this function, if it is one of those."""
     if isinstance(tree, exp.Anonymous):
         return _ANONYMOUS.get(str(tree.this).lower())
-    return _HANDLERS.get(type(tree))
+    return HANDLERS.get(type(tree))
 
 
 def _on_text(operator: str, type_: ColumnType = TEXT) -> Handler:
@@ -145,7 +145,7 @@ def _kind(expressions: Expressions, tree: exp.Expr, kinds: "Sequence[Kind] | fro
     return node
 
 
-_HANDLERS: Mapping[type[exp.Expr], Handler] = {
+HANDLERS: Mapping[type[exp.Expr], Handler] = {
     exp.Lower: _on_text("lower"),
     exp.Upper: _on_text("upper"),
     exp.Length: _on_text("length", BIGINT),

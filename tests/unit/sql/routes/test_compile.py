@@ -13,7 +13,7 @@ from tailrace.model.route import Operation
 from tailrace.model.table import Column, ColumnType
 from tailrace.sql.routes.compile import compile_for_spark, compile_route
 from tailrace.sql.routes.dry_run import dry_run
-from tailrace.sql.routes.engines import spark
+from tailrace.sql.routes.engines import SPARK
 from tests.support.route_cases import LEAST, MOST, TABLE, checked, event, hard_rows, row
 from tests.support.route_oracle import Images, expected
 
@@ -197,7 +197,7 @@ def test_no_text_of_a_user_is_taken_for_spark_s_own() -> None:
 def test_a_name_is_quoted_as_each_engine_does() -> None:
     table = msgspec.structs.replace(TABLE, columns=(Column('a`b"c', ColumnType("bigint")),))
     route = checked('"a`b""c" = 1', table=table)
-    assert compile_route(route.where, (), spark, DEFAULT_LIMITS).condition == '(new.`a``b"c` = 1)'
+    assert compile_route(route.where, (), SPARK, DEFAULT_LIMITS).condition == '(new.`a``b"c` = 1)'
     change = event(Images(None, {}), "insert")._replace(new=b'{"a`b\\"c":1}')
     assert dry_run(route, table, [change], DEFAULT_LIMITS)[0].matches is True
 
