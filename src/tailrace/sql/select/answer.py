@@ -1,5 +1,6 @@
 """What DuckDB answers, as rows of Python values."""
 
+import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -49,6 +50,8 @@ def read_answer(names: Sequence[str], kinds: Sequence[Any], batches: Iterator[pa
             raise QueryLimitError(
                 f"the answer has more than {limits.query_bytes} bytes (query_bytes); ask for fewer rows or columns"
             )
+        # Making rows takes the interpreter's lock; between batches it goes to whoever waits for it.
+        time.sleep(0)
         rows += zip(*(_values(column, read) for column, read in zip(batch.columns, reads, strict=True)), strict=True)
     return Result(
         columns,

@@ -80,10 +80,13 @@ class Queries:
         limits = self._limits
         self._running.add(execution)
 
-        def ended(_: "asyncio.Future[Result]") -> None:
+        def ended(work: "asyncio.Future[Result]") -> None:
             # Not when the caller stops waiting, but when the thread is free again.
             self._running.discard(execution)
             self._slots.release()
+            if not work.cancelled():
+                # Seen, even if the caller has gone.
+                work.exception()
 
         work.add_done_callback(ended)
         late = QueryLimitError(f"the query took longer than query_seconds allows ({limits.query_seconds}); it was stopped")

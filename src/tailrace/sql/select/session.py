@@ -4,6 +4,7 @@ A session can't reach files, the network, extensions or its own settings; it has
 to stop from any thread. What DuckDB says when something is wrong becomes one of our errors here.
 """
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -18,7 +19,8 @@ from tailrace.sql.select.functions import check_calls
 from tailrace.sql.select.relations import Relation, Stream
 
 _ROWS_AT_ONCE = 2048
-_THREADS = 2
+# Half of the machine is for producers and consumers.
+_THREADS = max(1, (os.cpu_count() or 1) // 2)
 _COLUMN = re.compile(r'Referenced column "([^"]+)" (?:not found|was not found)')
 
 

@@ -98,6 +98,7 @@ async def test_a_query_whose_caller_has_gone_is_stopped() -> None:
         asked.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asked
+        # The one thread is free again, so the query has ended.
         assert await sql.value("SELECT 1") == 1
 
 
