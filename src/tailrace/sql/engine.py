@@ -17,6 +17,7 @@ from tailrace.model.route import Route
 from tailrace.model.table import Table
 from tailrace.sql.cache import ParsedTexts
 from tailrace.sql.handlers.consuming import ConsumeStatements
+from tailrace.sql.handlers.filling import FillStatements, source_of
 from tailrace.sql.handlers.publishing import PublishStatements
 from tailrace.sql.handlers.showing import ShowStatements
 from tailrace.sql.handlers.topics import TopicStatements
@@ -88,6 +89,7 @@ class SqlEngine:
         consuming = ConsumeStatements(broker, limits)
         showing = ShowStatements(broker)
         self._publishing = PublishStatements(broker, queries)
+        self._filling = FillStatements(queries)
         self._handlers: dict[type[Statement], Handler] = {
             CreateTopic: topics.create,
             SetTopic: topics.set,
@@ -146,6 +148,12 @@ class SqlEngine:
     async def _write(self, write: Write, params: Parameters) -> Result:
         if self._is_topic(write):
             return await self._publishing.insert(write, params)
+        source = source_of(write)
+        if source is not None and source.sources and not self._is_on_tables(source):
+            write = await self._filling.with_rows(write, source, params)
+            params = write.rows or ()
+            if not params:
+                return Result(status="INSERT 0", affected=0)
         (result,) = await self._tables.write([write], [params])
         return result
 
@@ -161,7 +169,7 @@ class SqlEngine:
         messages: list[Message] = []
         for place, (_, statement, values) in enumerate(transaction.steps):
             if isinstance(statement, Write) and self._is_topic(statement):
-                published = await self._publishing.messages(statement, values)
+                published = await self._publishing.messages(statement, values, in_transaction=True)
                 messages += published
                 results[place] = Result(status=f"INSERT {len(published)}", affected=len(published))
                 continue

@@ -39,15 +39,15 @@ class PublishStatements:
     async def insert(self, write: Write, params: Parameters) -> Result:
         return result_of(await self._broker.publish(await self.messages(write, params)))
 
-    async def messages(self, write: Write, params: Parameters) -> list[Message]:
+    async def messages(self, write: Write, params: Parameters, *, in_transaction: bool = False) -> list[Message]:
         """What an INSERT publishes, checked as far as the values go."""
         _check_shape(write)
         columns = _columns(write)
-        rows = await self._rows(write, params)
+        rows = await self._rows(write, params, in_transaction)
         topic = self._broker.topics.get(write.target).topic.name
         return [_message(topic, columns, row, number) for number, row in enumerate(rows, 1)]
 
-    async def _rows(self, write: Write, params: Parameters) -> list[Sequence[object]]:
+    async def _rows(self, write: Write, params: Parameters, in_transaction: bool) -> list[Sequence[object]]:
         source = write.tree.expression
         if isinstance(source, exp.Values) and all(_is_plain(cell) for row in source.expressions for cell in row.expressions):
             given = params if is_many(params, write) and not isinstance(params, Mapping) else [params]
@@ -58,9 +58,13 @@ class PublishStatements:
             return rows
         if is_many(params, write):
             raise SqlError("many rows of values go with VALUES of plain values only", write.line, write.column)
-        answer = await self._queries.run(
-            query_of(source, write.text, write.parameters), params if write.parameters else NO_PARAMETERS
-        )
+        query = query_of(source, write.text, write.parameters)
+        if in_transaction and (query.sources or query.has_functions):
+            # It would be run before the transaction, and not see what that has written.
+            raise UnsupportedSqlError(
+                "within a transaction a topic takes VALUES only; a query for it goes outside", write.line, write.column
+            )
+        answer = await self._queries.run(query, params if write.parameters else NO_PARAMETERS)
         if answer.truncated:
             raise SqlError("the query has more rows than query_rows allows; insert them in parts", write.line, write.column)
         return list(answer.rows)

@@ -188,3 +188,39 @@ async def test_a_source_is_dropped() -> None:
         assert await sql.rows("SHOW ROUTES") == []
         with pytest.raises(TailraceError, match="no route leads"):
             await sql.run("ALTER TOPIC a DROP SOURCE t")
+
+
+@on_loop
+async def test_a_table_is_filled_from_a_topic() -> None:
+    async with running_sql() as sql:
+        await sql.engine.execute(f"{TABLE}; CREATE TOPIC a; INSERT INTO a (key, value) VALUES ('1', 'x'), ('2', 'y')")
+        filled = await sql.run(
+            "INSERT INTO t (id, body) SELECT CAST(key AS INTEGER), value || ? FROM a WHERE partition = ?", ["!", 0]
+        )
+        assert (filled.status, filled.affected) == ("INSERT 2", 2)
+        assert await sql.rows("SELECT * FROM t ORDER BY id") == [(1, "x!"), (2, "y!")]
+        again = await sql.run(
+            "INSERT INTO t SELECT CAST(key AS INTEGER), value FROM a ON CONFLICT (id) DO UPDATE SET body = 'z'"
+        )
+        assert again.affected == 2
+        assert await sql.rows("SELECT body FROM t") == [("z",), ("z",)]
+        assert (await sql.run("INSERT INTO t SELECT 9, value FROM a WHERE key = 'none'")).affected == 0
+
+
+@on_loop
+async def test_a_table_is_filled_from_a_topic_by_way_of_a_cte() -> None:
+    async with running_sql() as sql:
+        await sql.engine.execute(f"{TABLE}; CREATE TOPIC a; INSERT INTO a (key, value) VALUES ('1', 'x')")
+        await sql.run("WITH c AS (SELECT key, value FROM a) INSERT INTO t SELECT CAST(key AS INTEGER), value FROM c")
+        assert await sql.rows("SELECT * FROM t") == [(1, "x")]
+
+
+@on_loop
+async def test_a_query_for_a_topic_is_no_part_of_a_transaction() -> None:
+    async with running_sql() as sql:
+        await sql.engine.execute(f"{TABLE}; CREATE TOPIC a")
+        with pytest.raises(UnsupportedSqlError, match="within a transaction a topic takes VALUES only"):
+            await sql.engine.execute("BEGIN; INSERT INTO t VALUES (1, 'x'); INSERT INTO a (value) SELECT body FROM t; COMMIT")
+        await sql.engine.execute("BEGIN; INSERT INTO a (value) VALUES ('x' || 'y'); COMMIT")
+        assert [row["value"] for row in await sql.dicts("CONSUME FROM a")] == ["xy"]
+        assert await sql.rows("SELECT * FROM t") == []
