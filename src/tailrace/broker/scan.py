@@ -21,7 +21,7 @@ from tailrace.wire.batch import read_header
 from tailrace.wire.batch_stream import PlacedBatch
 
 _FIRST_BYTES = 64 * KIB
-_MOST_BYTES = MIB
+_MOST_BYTES = 4 * MIB
 
 
 class Range(NamedTuple):
