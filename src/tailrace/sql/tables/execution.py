@@ -52,9 +52,9 @@ class Execution:
         self._library = library
         self._limits = limits
         connection = self._connection = open_writer(path, limits)
-        register_functions(connection, library.columns, library.types, clock)
         self._rows = Rows(connection)
         self._watch = Watch(connection, clock, limits)
+        register_functions(connection, library.columns, library.types, self._watch.now_ms)
         self.recorder = Recorder(library.events, limits)
         self._reached: dict[TableId, Offset] = {}
         self._durable: dict[TableId, Offset] | None = None

@@ -1,5 +1,6 @@
 """What SQLite refuses, in our words."""
 
+import logging
 import re
 
 import apsw
@@ -15,6 +16,8 @@ from tailrace.model.errors import (
     UnsupportedSqlError,
 )
 from tailrace.model.limits import Limits
+
+_log = logging.getLogger(__name__)
 
 _UNIQUE = re.compile(r"UNIQUE constraint failed: (.*)")
 _UNKNOWN_COLUMN = re.compile(r"no such column: \"?([^\"]*)\"?( - should this be .*)?")
@@ -45,7 +48,10 @@ def failure_of(error: Exception, limits: Limits) -> TailraceError:
             return SqlError("the statement is nested too deep; take it apart")
         case UnicodeEncodeError():
             return SqlError("a text is not valid Unicode")
-    return SqlError(_UNKNOWN_COLUMN.sub(r"there is no column \1", text[:1].lower() + text[1:]))
+        case apsw.Error():
+            return SqlError(_UNKNOWN_COLUMN.sub(r"there is no column \1", text[:1].lower() + text[1:]))
+    _log.error("a statement met an error that nobody foresaw", exc_info=error)
+    return TailraceError(f"the server met an error of its own and changed nothing: {type(error).__name__}")
 
 
 def _constraint(text: str) -> ConstraintError:

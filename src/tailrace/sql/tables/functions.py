@@ -4,27 +4,27 @@ Their names begin with `tr_` where only the translation calls them. What they re
 """
 
 import random
-import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from functools import lru_cache
 from uuid import UUID
 
 import apsw
 
-from tailrace.model.clock import Clock
 from tailrace.model.errors import SqlError
 from tailrace.model.table import Column, ColumnType
 from tailrace.sql.tables.decimals import register_decimals
 from tailrace.sql.tables.moments import register_moments
+from tailrace.sql.tables.patterns import is_like
 from tailrace.sql.tables.values import Stored, Unfit, codec_of, shown, store_date, store_timestamp, stored
 
 ColumnsOf = Mapping[tuple[str, str], Column]
 """By the names of table and column."""
 
 
-def register_functions(connection: apsw.Connection, columns: ColumnsOf, types: Mapping[str, ColumnType], clock: Clock) -> None:
+def register_functions(
+    connection: apsw.Connection, columns: ColumnsOf, types: Mapping[str, ColumnType], now_ms: Callable[[], int]
+) -> None:
     """Give the connection all functions. `columns` and `types` are looked into at each call, so they may grow."""
     register_decimals(connection)
     register_moments(connection)
@@ -42,10 +42,10 @@ def register_functions(connection: apsw.Connection, columns: ColumnsOf, types: M
             raise SqlError(f"{shown(value)} can't be cast to {type_name}: {why}") from None
 
     def now() -> str:
-        return store_timestamp(datetime.fromtimestamp(clock.now_ms() / 1000, UTC))
+        return store_timestamp(datetime.fromtimestamp(now_ms() / 1000, UTC))
 
     def today() -> str:
-        return store_date(datetime.fromtimestamp(clock.now_ms() / 1000, UTC))
+        return store_date(datetime.fromtimestamp(now_ms() / 1000, UTC))
 
     def scalar(name: str, function: Callable[..., Stored], arguments: int, *, deterministic: bool = True) -> None:
         connection.create_scalar_function(name, function, arguments, deterministic=deterministic)
@@ -72,30 +72,12 @@ def _random_uuid() -> str:
     return str(UUID(int=random.SystemRandom().getrandbits(128), version=4))
 
 
-@lru_cache(maxsize=256)
-def _pattern(pattern: str, escape: str, flags: int) -> re.Pattern[str]:
-    parts = []
-    characters = iter(pattern)
-    for character in characters:
-        if character == escape:
-            parts.append(re.escape(next(characters, escape)))
-        elif character == "%":
-            parts.append(".*")
-        else:
-            parts.append("." if character == "_" else re.escape(character))
-    return re.compile("".join(parts), flags | re.DOTALL)
-
-
 def _like(value: Stored, pattern: Stored, escape: str) -> Stored:
-    if value is None or pattern is None:
-        return None
-    return _pattern(str(pattern), escape, 0).fullmatch(str(value)) is not None
+    return None if value is None or pattern is None else is_like(str(value), str(pattern), escape)
 
 
 def _ilike(value: Stored, pattern: Stored, escape: str) -> Stored:
-    if value is None or pattern is None:
-        return None
-    return _pattern(str(pattern), escape, re.IGNORECASE).fullmatch(str(value)) is not None
+    return None if value is None or pattern is None else is_like(str(value).lower(), str(pattern).lower(), escape.lower())
 
 
 def _upper(value: Stored) -> Stored:

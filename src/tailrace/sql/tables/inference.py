@@ -22,6 +22,8 @@ JSON = ColumnType("json")
 UUID = ColumnType("uuid")
 BYTES = ColumnType("bytes")
 
+MAX_PRECISION = 38
+
 _WHOLE: frozenset[Kind] = frozenset(("smallint", "integer", "bigint"))
 
 _FIXED: tuple[tuple[tuple[type[Any], ...], ColumnType], ...] = (
@@ -184,7 +186,11 @@ def type_of_cast(to: exp.Expr) -> ColumnType | None:
         return None if element is None else ColumnType("list", element=element)
     if name == "DECIMAL":
         digits = [int(parameter.name) for parameter in to.expressions if parameter.name.isdigit()]
-        return ColumnType("decimal", precision=digits[0], scale=digits[1] if len(digits) > 1 else 0) if digits else DECIMAL
+        if not digits:
+            return DECIMAL
+        precision, scale = digits[0], digits[1] if len(digits) > 1 else 0
+        fits = scale <= precision <= MAX_PRECISION
+        return ColumnType("decimal", precision=precision, scale=scale) if fits else None
     return _CASTS.get(name)
 
 

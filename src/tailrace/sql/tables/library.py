@@ -1,6 +1,6 @@
 """What the tables' connections know in common: definitions, encoders of events, and programs made from statements.
 
-Threads read it while the writer's thread changes it: each change puts a new mapping in place of the old one.
+Readers' threads look things up in it while the writer's thread adds and removes tables; only the latter goes through them all.
 """
 
 import threading

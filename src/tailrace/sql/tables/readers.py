@@ -91,8 +91,8 @@ class _Reader:
         self._library = library
         self._limits = limits
         connection = self._connection = open_reader(path, limits)
-        register_functions(connection, library.columns, library.types, clock)
         self._watch = Watch(connection, clock, limits)
+        register_functions(connection, library.columns, library.types, self._watch.now_ms)
         connection.authorizer = allow(library.events, writes=False)
 
     def query(self, query: Query, params: Parameters, most_rows: int, is_cancelled: Callable[[], bool]) -> Result:

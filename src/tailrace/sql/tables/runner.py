@@ -39,14 +39,20 @@ class Watch:
         self._deadline: float | None = None
         self._memory = 0
         self._is_cancelled: Callable[[], bool] = lambda: False
+        self._now_ms = 0
         self.refusal: QueryLimitError | None = None
         connection.set_progress_handler(self._must_stop, _CHECK_EVERY_STEPS)
 
     def start(self, is_cancelled: Callable[[], bool] = lambda: False) -> None:
         self.refusal = None
         self._is_cancelled = is_cancelled
+        self._now_ms = self._clock.now_ms()
         self._deadline = self._clock.monotonic() + self._limits.query_seconds
         self._memory = apsw.memory_used() + self._limits.query_bytes
+
+    def now_ms(self) -> int:
+        """What `now()` is, from the start of a transaction to its end."""
+        return self._now_ms
 
     def stop(self) -> None:
         self._deadline = None

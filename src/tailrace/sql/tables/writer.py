@@ -17,7 +17,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
-import apsw
 
 from tailrace.broker.change_log import ChangeLog, Committed
 from tailrace.model.clock import Clock
@@ -122,7 +121,6 @@ class TableWriter:
                 else:
                     self._run_group(job)
             except Exception as error:  # noqa: BLE001  the top of the thread: it must go on for the other clients
-                _log.exception("the tables' writer met an error that it does not know")
                 self._execution.roll_back()
                 self._refuse([job], failure_of(error, self._limits))
         self._execution.close()
@@ -146,7 +144,7 @@ class TableWriter:
     def _checkpoint(self) -> None:
         try:
             durable = self._execution.checkpoint()
-        except apsw.Error as error:
+        except Exception as error:  # noqa: BLE001  the thread must go on for the clients
             # Nothing is lost: the log keeps the changes until a checkpoint succeeds.
             _log.warning("the tables could not be made durable: %s; the next attempt comes with the next change", error)
             return

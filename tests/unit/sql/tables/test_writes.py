@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tailrace.model.clock import SystemClock
 from tailrace.model.errors import (
     ConstraintError,
     LimitExceededError,
@@ -127,6 +128,15 @@ async def test_rows_come_from_parameters_constants_defaults_and_queries(tmp_path
             (11, "a!", "1.50"),
             (12, "b!", "1.50"),
         ]
+
+
+@on_loop
+async def test_now_stands_still_within_a_transaction(tmp_path: Path) -> None:
+    async with running_tables(tmp_path, clock=SystemClock()) as sql:
+        await sql.run("CREATE TABLE moments (id integer PRIMARY KEY, at timestamp)")
+        await sql.run("INSERT INTO moments VALUES (?, NULL)", [[id] for id in range(20_000)])
+        await sql.transact("UPDATE moments SET at = now() WHERE id < 15000; UPDATE moments SET at = now() WHERE at IS NULL")
+        assert await sql.value("SELECT count(DISTINCT at) FROM moments") == 1
 
 
 @on_loop
