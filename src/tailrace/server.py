@@ -7,6 +7,7 @@ because each takes a good part of the start.
 
 import asyncio
 import gc
+import resource
 import signal
 import socket
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from tailrace.store.embedded import EmbeddedStore
 
 _FINISH_REQUESTS_SECONDS = 4
 _BACKLOG = 1024
+_OTHER_FILES = 1024
 
 
 class Ready(NamedTuple):
@@ -73,6 +75,7 @@ class Server:
     async def run(self) -> TailraceError | None:
         """Serve until SIGTERM, SIGINT or a storage failure, which is returned."""
         collect_seldom()
+        _allow_files_for(2 * self._limits.connections)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
@@ -161,6 +164,14 @@ def collect_seldom() -> None:
     cost a third of the appends per second.
     """
     gc.set_threshold(10_000, 20, 20)
+
+
+def _allow_files_for(connections: int) -> None:
+    """Ask for as many open files as so many connections need, within what the system lets a process ask for."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = min(connections + _OTHER_FILES, hard if hard != resource.RLIM_INFINITY else connections + _OTHER_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class _Opened(NamedTuple):

@@ -6,6 +6,7 @@ number. Everything here runs on the event loop but `Proposal.done`, which the st
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -18,6 +19,8 @@ from tailrace.store.contract import Commit, Store
 
 T = TypeVar("T")
 Watcher = Callable[[Changes, Receipt], None]
+
+_log = logging.getLogger(__name__)
 
 _SEQUENCING_ATTEMPTS = 4
 _RETRY_SECONDS = 0.005
@@ -227,7 +230,7 @@ class Committer:
             if commit.error is None:
                 _answer(proposal, commit.receipt)
                 if self._watcher is not None and commit.changes.appends:
-                    self._watcher(commit.changes, commit.receipt)
+                    _tell(self._watcher, commit)
             else:
                 self._refuse(proposal, commit.error)
             if proposal.followers is not None:
@@ -315,6 +318,13 @@ def _answer(proposal: Proposal[Any], receipt: Receipt | None) -> None:
         return
     if not proposal.future.done():
         proposal.future.set_result(answer)
+
+
+def _tell(watcher: Watcher, commit: Commit) -> None:
+    try:
+        watcher(commit.changes, commit.receipt)
+    except Exception:  # noqa: BLE001  those who wait for their answers must get them; the watcher finds the gap by the next one
+        _log.exception("a commit could not be shown to subscribers")
 
 
 def _given_up() -> OverloadedError:

@@ -41,6 +41,8 @@ from tailrace.wire.records import decode_batch
 
 _DECODED_INLINE_BYTES = 64 * KIB
 _READ_BYTES = MIB
+_RECORDS_AT_A_STRETCH = 1_000
+"""Records decoded before others get their turn."""
 _SHARES = 8
 """How many such parts a read of many partitions may have in all."""
 
@@ -152,6 +154,7 @@ class Fetcher:
     async def _decoded(self, live: LiveTopic, answer: PartitionBatches, offset: Offset, max_records: int) -> PartitionRecords:
         batches, cursors, next_offset, bounds = _committed(answer, offset)
         records: list[Record] = []
+        held_up = 0
         for batch, cursor in zip(batches, cursors, strict=True):
             try:
                 records += await self._decode(batch, cursor, offset, max_records - len(records))
@@ -168,6 +171,9 @@ class Fetcher:
             if len(records) == max_records:
                 next_offset = Offset(records[-1].offset + 1)
                 break
+            if len(records) - held_up >= _RECORDS_AT_A_STRETCH:
+                held_up = len(records)
+                await asyncio.sleep(0)
         live.messages_out += len(records)
         live.bytes_out += sum(len(record.key or b"") + len(record.value or b"") for record in records)
         return PartitionRecords(records, next_offset, bounds, next_offset < answer.last_stable_offset)

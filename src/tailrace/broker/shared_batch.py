@@ -1,7 +1,7 @@
 """A batch of the log on its way to subscribers, decoded part by part and once for all of them."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 
 from tailrace.broker.reader import Reader
@@ -18,6 +18,8 @@ _PART_RECORDS = 500
 _COMPRESSION = 4
 """How many times larger a compressed batch is taken to be."""
 _OVERHEAD_BYTES = 512
+_RECORD_BYTES = 600
+"""What a decoded record takes besides its key and its value; those are there twice, once as they are sent."""
 
 
 class Fate(Enum):
@@ -30,7 +32,19 @@ class Fate(Enum):
 
 
 class SharedBatch:
-    __slots__ = ("_batch", "_part_records", "_parts", "base_offset", "cursor", "end", "fate", "header", "partition", "size")
+    __slots__ = (
+        "_batch",
+        "_part_records",
+        "_parts",
+        "base_offset",
+        "cursor",
+        "end",
+        "fate",
+        "header",
+        "on_growth",
+        "partition",
+        "size",
+    )
 
     def __init__(
         self, cursor: Cursor, partition: Partition, base_offset: Offset, records: int, batch: Buffer, *, copied: bool = False
@@ -45,6 +59,9 @@ class SharedBatch:
         self.header = read_header(batch)
         self.fate = Fate.UNDECIDED
         self.size = len(batch) + _OVERHEAD_BYTES
+        """Bytes of memory, about, with what has been decoded."""
+        self.on_growth: Callable[[int], None] | None = None
+        """Whoever keeps the batch is told when it takes more memory."""
         decoded_bytes = len(batch) * (_COMPRESSION if self.header.codec else 1)
         self._batch = batch
         self._part_records = max(1, min(_PART_RECORDS, _PART_BYTES * records // decoded_bytes))
@@ -62,10 +79,11 @@ class SharedBatch:
         if found is None:
             if len(self._batch) <= _PART_BYTES and not self.header.codec:
                 found = self._decode(number, topic, limits)
+                self._remember(number, found)
             else:
                 found = asyncio.ensure_future(reader.in_thread(self._decode, number, topic, limits))
                 found.add_done_callback(lambda task: self._decoded(number, task))
-            self._parts[number] = found
+                self._parts[number] = found
         if isinstance(found, EventBatch):
             return found
         # Others wait for it too, so it goes on if this one gives up.
@@ -86,4 +104,11 @@ class SharedBatch:
         if task.cancelled() or task.exception() is not None:
             self._parts.pop(number, None)
         else:
-            self._parts[number] = task.result()
+            self._remember(number, task.result())
+
+    def _remember(self, number: int, part: EventBatch) -> None:
+        self._parts[number] = part
+        held = sum(_RECORD_BYTES + 2 * (len(record.key or b"") + len(record.value or b"")) for record in part.records)
+        self.size += held
+        if self.on_growth is not None:
+            self.on_growth(held)

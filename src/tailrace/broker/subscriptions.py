@@ -116,7 +116,13 @@ class Subscriptions:
 
     async def scan(self, cursor: Cursor, max_bytes: int) -> tuple[list[SharedBatch], Cursor]:
         async with self.scans:
-            batches, next_cursor = await self.reader.in_thread(self._store.scan, cursor, max_bytes)
+            try:
+                batches, next_cursor = await self.reader.in_thread(self._store.scan, cursor, max_bytes)
+            except asyncio.CancelledError:
+                if self.is_closed:
+                    # The threads are gone, and the subscriber is not.
+                    raise _closed() from None
+                raise
         return [
             SharedBatch(at, partition, base, records, data) for at, partition, base, records, _, data in batches
         ], next_cursor
@@ -218,7 +224,7 @@ class Subscription:
                     raise
                 found.append(_from_cursor(events, self.position))
                 live.messages_out += len(found[-1].records)
-                size += batch.size * (part_end - max(self.position, batch.cursor)) // (batch.end - batch.cursor)
+                size += sum(len(record.key or b"") + len(record.value or b"") for record in found[-1].records)
                 self.position = part_end
         self.position = max(self.position, end)
         return found

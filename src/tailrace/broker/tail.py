@@ -62,6 +62,8 @@ class Tail:
             self._interested.clear()
         if not self._audiences:
             self._committer.watch(None)
+            for batch in self._kept:
+                batch.on_growth = None
             self._kept.clear()
             self._kept_bytes = 0
 
@@ -100,6 +102,8 @@ class Tail:
 
     def _settled(self, changes: Changes, receipt: Receipt) -> None:
         cursor = receipt.cursor
+        if cursor > self.end:
+            self._skip_to(cursor)
         for append, base_offset in zip(changes.appends, receipt.offsets, strict=True):
             end = Cursor(cursor + append.records)
             # What was settled before the first subscriber came, and is only told of now, is in the log.
@@ -120,6 +124,12 @@ class Tail:
             else:
                 self._committer.loop.call_later(pause, self._wake_due)
 
+    def _skip_to(self, cursor: Cursor) -> None:
+        """What lies before the cursor did not pass here, so everybody reads it from the log."""
+        for audience in self._audiences.values():
+            self._tell(audience, self.end)
+        self._kept_from = self.end = cursor
+
     def _audiences_of(self, topic_id: TopicId) -> "Sequence[Audience]":
         live = self._topics.by_id(topic_id)
         if live is None:
@@ -134,9 +144,14 @@ class Tail:
 
     def _keep(self, batch: SharedBatch) -> None:
         self._kept.append(batch)
-        self._kept_bytes += batch.size
-        while self._kept_bytes > self._limits.subscription_tail_bytes:
+        batch.on_growth = self._grown
+        self._grown(batch.size)
+
+    def _grown(self, size: int) -> None:
+        self._kept_bytes += size
+        while self._kept and self._kept_bytes > self._limits.subscription_tail_bytes:
             gone = self._kept.popleft()
+            gone.on_growth = None
             self._kept_bytes -= gone.size
             self._kept_from = gone.end
 

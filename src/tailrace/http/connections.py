@@ -76,6 +76,7 @@ class HttpConnection(HttpToolsProtocol):
         """End a response in chunks with these bytes, whether the client takes them or not."""
         if not self.transport.is_closing():
             self.transport.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(last), last))
+            self.cycle.disconnected = True
             _close_soon(self.transport)
 
     def _count(self, size: int) -> None:

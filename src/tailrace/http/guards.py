@@ -9,7 +9,7 @@ Guards are coroutines, because the framework would run plain functions in a thre
 """
 
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from litestar.connection import ASGIConnection
 from litestar.exceptions import HTTPException, PermissionDeniedException
@@ -38,7 +38,7 @@ async def takes_only_its_type(connection: Connection, handler: BaseRouteHandler)
 async def is_asked_by_its_name(connection: Connection, _: BaseRouteHandler) -> None:
     """For servers on the loopback: nobody reaches them by a name of the internet."""
     host = connection.headers.get("host", "")
-    if urlsplit(f"//{host}").hostname not in _LOOPBACK_NAMES:
+    if _split(f"//{host}").hostname not in _LOOPBACK_NAMES:
         raise PermissionDeniedException(
             f"this server listens on the loopback only and was asked as {host!r}; ask it as localhost, or bind it elsewhere"
         )
@@ -47,5 +47,12 @@ async def is_asked_by_its_name(connection: Connection, _: BaseRouteHandler) -> N
 async def comes_from_here(connection: Connection, _: BaseRouteHandler) -> None:
     """For WebSockets, which browsers open across sites: an origin, where one is named, must be this server."""
     origin = connection.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc.lower() != connection.headers.get("host", "").lower():
+    if origin is not None and _split(origin).netloc.lower() != connection.headers.get("host", "").lower():
         raise PermissionDeniedException(f"pages of {origin!r} may not open a WebSocket here")
+
+
+def _split(address: str) -> SplitResult:
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return urlsplit("")

@@ -14,6 +14,7 @@ from litestar import Litestar
 from tailrace.http.connections import WebSocketConnection, connection_class
 from tailrace.model.limits import KIB, Limits
 
+_IDLE_SECONDS = 60
 _MESSAGE_BYTES = 4 * KIB
 """Of one message that comes by a WebSocket. None is expected."""
 
@@ -34,6 +35,7 @@ class HttpListener:
             access_log=False,
             server_header=False,
             proxy_headers=False,
+            timeout_keep_alive=_IDLE_SECONDS,
             timeout_graceful_shutdown=stop_seconds,
         )
         self._bound = bound

@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 
 async def while_connected(request: Request[Any, Any, Any], work: Coroutine[Any, Any, T]) -> T:
-    """The outcome of the work. Its body has been read, so whatever comes next from the client is its end."""
+    """The outcome of the work. The body must have been read before."""
     working = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(request.receive())
+    gone = asyncio.ensure_future(_gone(request))
     try:
         await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
         if working.done():
@@ -23,3 +23,8 @@ async def while_connected(request: Request[Any, Any, Any], work: Coroutine[Any, 
         for task in (working, gone):
             task.cancel()
         await asyncio.gather(working, gone, return_exceptions=True)
+
+
+async def _gone(request: Request[Any, Any, Any]) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,5 +1,6 @@
 """`/api/topics`: make, change, list and delete topics; publish, consume, ack."""
 
+import asyncio
 from typing import Annotated, Any
 
 import msgspec
@@ -11,12 +12,16 @@ from msgspec import UNSET, Meta, UnsetType
 from tailrace.broker.broker import Broker
 from tailrace.http.consuming import Ack, AckAnswer, Consume, ConsumeAnswer, to_ack, to_acked, to_answer, to_consume
 from tailrace.http.description import described
+from tailrace.http.guards import JSON
 from tailrace.http.messages import Publish, PublishAnswer, read_body, to_messages, to_published
 from tailrace.http.paging import DEFAULT_PAGE, PageSize, page
 from tailrace.http.patience import while_connected
 from tailrace.model.fetch import Isolation
 from tailrace.model.start import Edge
 from tailrace.model.topic import NO_OPTIONS, Topic, TopicOptions
+
+_INLINE_MESSAGES = 1_000
+"""More of them are encoded in a thread, so that others are not held up."""
 
 Count = Annotated[int, Meta(ge=1)]
 
@@ -124,7 +129,11 @@ class TopicEndpoints(Controller):
         asked = to_consume(read_body(body, Consume))
         reading = broker.consumers.consume(asked)
         consumed = await (while_connected(request, reading) if asked.wait_ms else reading)
-        return Response(msgspec.json.encode(to_answer(consumed)), media_type="application/json")
+        if len(consumed.records) <= _INLINE_MESSAGES:
+            answer = msgspec.json.encode(to_answer(consumed))
+        else:
+            answer = await asyncio.to_thread(lambda: msgspec.json.encode(to_answer(consumed)))
+        return Response(answer, media_type=JSON)
 
     @post(["/ack", "/commit"], status_code=200, opt=described(Ack))
     async def ack(self, body: RawBody, broker: NamedDependency[Broker]) -> AckAnswer:

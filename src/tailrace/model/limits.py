@@ -110,8 +110,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Decoded records handed out by one read."""
     subscribers: int = 2_000
     """Subscriptions to patterns at the same time."""
-    subscription_tail_bytes: int = 4 * MIB
-    """Newest record bytes kept for all subscribers together; those who are further behind read the log."""
+    subscription_tail_bytes: int = 16 * MIB
+    """Memory for the newest records, kept for all subscribers together; those who are further behind read the log."""
     subscriber_stall_seconds: int = 30
     """How long a subscriber may take nothing of what it is sent before it is cut off."""
     subscriber_silence_seconds: int = 15

@@ -214,6 +214,49 @@ async def test_one_that_fell_behind_what_is_kept_reads_the_log_and_misses_nothin
             assert await take(slow, 20) == [(number, "a", b"%d" % number) for number in range(20)]
 
 
+@on_loop
+async def test_commits_that_the_tail_was_not_told_of_are_read_from_the_log() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("a")
+        async with subscribed(broker, "a", LATEST) as subscription:
+            waiting = asyncio.ensure_future(subscription.read(20))
+            await turns(5)
+            watcher = broker._committer._watcher
+            broker._committer.watch(None)
+            await write(broker, "a", b"unseen")
+            broker._committer.watch(watcher)
+            await write(broker, "a", b"seen")
+            found = events(list(await waiting))
+            found += await take(subscription, 2 - len(found))
+            assert found == [(0, "a", b"unseen"), (1, "a", b"seen")]
+
+
+@on_loop
+async def test_a_watcher_that_fails_keeps_nobody_from_an_answer(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("mine")
+
+    async with running_broker() as broker:
+        await broker.topics.create("a")
+        broker._committer.watch(fail)
+        await write(broker, "a", b"0")
+        await write(broker, "a", b"1")
+    assert caplog.text.count("KeyError: 'mine'") == 2
+
+
+@on_loop
+async def test_what_is_kept_is_counted_as_it_is_decoded() -> None:
+    limits = Limits(subscription_tail_bytes=100_000)
+    async with running_broker(MemoryStore(limits=limits), limits=limits) as broker:
+        await broker.topics.create("a")
+        records = [Record(None, b"x" * 1_000, (), 1_000) for _ in range(1_000)]
+        async with subscribed(broker, "a", LATEST) as subscription:
+            for _ in range(3):
+                await append(broker, RawBatch("a", 0, encode_batch(records, codec=Codec.ZSTD)))
+                assert len(await take(subscription, 1_000)) == 1_000
+                assert 0 <= broker.subscriptions._tail._kept_bytes <= limits.subscription_tail_bytes
+
+
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
 def test_a_large_batch_comes_in_small_parts(codec: Codec) -> None:
     @on_loop
