@@ -6,11 +6,11 @@ count in what is still in flight: a topic can't be deleted while a route to it i
 What a route means is for `sql.routes` and the pipeline; here it is a value.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from tailrace.broker.commit import Change, Committer
+from tailrace.broker.commit import Change, Committer, StillInFlight
 from tailrace.broker.live_topic import LiveTopic
 from tailrace.broker.topics import Topics
 from tailrace.model.changes import Append, Changes, Receipt
@@ -96,23 +96,25 @@ class Routes:
         """Put a route in force. Its id and its beginning are given here. One that does just the same is refused."""
         await self._make_topic()
         placed = route
-        batch: Append
+        append: Append
 
         def decide() -> Changes:
-            nonlocal placed, batch
+            nonlocal placed, append
             self._adding.pop(placed.id, None)
+            if any(_meaning(one) == _meaning(route) for one in self._adding.values()):
+                raise StillInFlight
             self.check_new(route)
             self._last_id += 1
             placed = msgspec.structs.replace(route, id=RouteId(self._last_id))
-            batch = self._batch("add", [placed])
+            append = self._append("add", placed)
             self._adding[placed.id] = placed
-            return Changes(appends=(batch,))
+            return Changes(appends=(append,))
 
         def settled(receipt: Receipt | None) -> Route:
             added = msgspec.structs.replace(placed, since=_cursor_of(receipt))
             del self._adding[placed.id]
             self._in_force[added.id] = added
-            self._arrived(batch)
+            self._arrived(append)
             return added
 
         return await self._committer.submit(Change(decide, settled, lambda: self._forget_adding(placed)))
@@ -175,17 +177,18 @@ class Routes:
 
     async def _drop(self, choose: Callable[[], list[Route]]) -> list[Route]:
         chosen: list[Route] = []
-        batch: Append
+        appends: list[Append] = []
 
         def decide() -> Changes | None:
-            nonlocal batch
             self._dropping.difference_update(route.id for route in chosen)
-            chosen[:] = [route for route in choose() if route.id not in self._dropping]
-            if not chosen:
-                return None
-            batch = self._batch("drop", chosen)
+            chosen[:] = choose()
+            if not self._dropping.isdisjoint(route.id for route in chosen):
+                chosen.clear()
+                raise StillInFlight
+            # A batch for each, because together they could be larger than readers expect one to be.
+            appends[:] = [self._append("drop", route) for route in chosen]
             self._dropping.update(route.id for route in chosen)
-            return Changes(appends=(batch,))
+            return Changes(appends=appends) if appends else None
 
         def settled(receipt: Receipt | None) -> list[Route]:
             if not chosen:
@@ -195,7 +198,8 @@ class Routes:
             for route in dropped:
                 self._dropping.discard(route.id)
                 self._end(route)
-            self._arrived(batch)
+            for append in appends:
+                self._arrived(append)
             return dropped
 
         def failed() -> None:
@@ -211,14 +215,11 @@ class Routes:
                 # Another first route was quicker.
                 return
 
-    def _batch(self, action: RouteAction, routes: Sequence[Route]) -> Append:
+    def _append(self, action: RouteAction, route: Route) -> Append:
         live = self._topics.get(ROUTES_TOPIC)
         now = self._clock.now_ms()
-        records = [
-            Record(str(route.id).encode(), msgspec.json.encode(RouteRecord(action, _timeless(route))), (), now)
-            for route in routes
-        ]
-        return Append(live.partition(0), encode_batch(records), len(records), now)
+        value = msgspec.json.encode(RouteRecord(action, _timeless(route)))
+        return Append(live.partition(0), encode_batch([Record(str(route.id).encode(), value, (), now)]), 1, now)
 
     def _apply(self, record: Record) -> None:
         try:

@@ -26,7 +26,7 @@ from tailrace.model.route import ROUTES_TOPIC, Route
 from tailrace.model.table import Column, ColumnType, Table
 from tailrace.store.memory import MemoryStore
 from tailrace.wire.records import encode_batch
-from tests.support.aio import on_loop, until
+from tests.support.aio import on_loop, turns, until
 from tests.support.brokers import GatedStore, options, running_broker, values_in
 from tests.support.clocks import ManualClock
 
@@ -135,6 +135,47 @@ async def test_of_two_same_routes_that_come_at_once_one_is_refused() -> None:
         both = (broker.routes.add(route(broker, table)) for _ in range(2))
         outcomes = await asyncio.gather(*both, return_exceptions=True)
         assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Route", "RouteExistsError"]
+
+
+@on_loop
+async def test_a_route_is_not_refused_for_the_sake_of_one_that_comes_to_nothing() -> None:
+    store = GatedStore()
+    async with running_broker(store) as broker:
+        table = await made(broker)
+        await broker.topics.create("app.new")
+        await broker.routes.add(route(broker, table, where="id = 1"))
+        store.close_gate()
+        first = asyncio.ensure_future(broker.routes.add(route(broker, table)))
+        await until(lambda: bool(store.in_flight))
+        second = asyncio.ensure_future(broker.routes.add(route(broker, table)))
+        await turns()
+        store.fail()
+        store.open_gate()
+        with pytest.raises(StorageFullError):
+            await first
+        assert list(broker.routes)[-1] == await second
+
+
+@on_loop
+async def test_nobody_is_told_that_a_route_has_ended_before_it_has() -> None:
+    store = GatedStore()
+    async with running_broker(store) as broker:
+        table = await made(broker)
+        topic = await broker.topics.create("app.new")
+        there = await broker.routes.add(route(broker, table))
+        store.close_gate()
+        first = asyncio.ensure_future(broker.routes.drop_all(table))
+        await until(lambda: bool(store.in_flight))
+        second = asyncio.ensure_future(broker.routes.drop_all(topic.id))
+        await turns()
+        assert not second.done()
+        store.fail()
+        assert list(broker.routes) == [there]
+        store.open_gate()
+        with pytest.raises(StorageFullError):
+            await first
+        assert [one.id for one in await second] == [there.id]
+        assert list(broker.routes) == []
 
 
 @on_loop
