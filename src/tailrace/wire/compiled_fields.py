@@ -28,14 +28,16 @@ def compiled_fields() -> Callable[[Chunk, Limits], Fields]:
     kernels = load_decoding_kernels()
 
     def read(chunk: Chunk, limits: Limits) -> Fields:
-        fields = CompiledFields(chunk, kernels)
+        fields = CompiledFields(chunk, limits, kernels)
         return fields if fields.is_right else plain_fields(chunk, limits)
 
     return read
 
 
 class CompiledFields:
-    def __init__(self, chunk: Chunk, kernels: DecodingKernels) -> None:
+    def __init__(self, chunk: Chunk, limits: Limits, kernels: DecodingKernels) -> None:
+        self._chunk = chunk
+        self._limits = limits
         self._kernels = kernels
         self._data = np.frombuffer(chunk.bodies[0] if len(chunk.bodies) == 1 else b"".join(chunk.bodies), np.uint8)
         self._data.flags.writeable = False
@@ -77,6 +79,8 @@ class CompiledFields:
 
     def header_json(self) -> pa.Array:
         spans = self._spans["headers"]
+        if self._kernels.repeat_names(self._data, *spans):
+            return plain_fields(self._chunk, self._limits).header_json()
         sizes = np.empty(self._rows, np.int64)
         self._kernels.json_sizes(self._data, *spans, sizes)
         ends = _ends(sizes)

@@ -20,6 +20,7 @@ from tailrace.wire.compiled import READ_BYTES, WRITTEN_BYTES, compiled
 
 _LEAST_BODY = 6
 _BAD = -1
+_COMPARED_HEADERS = 64
 _QUOTE, _BACKSLASH, _COMMA, _COLON = 34, 92, 44, 58
 _OPEN, _CLOSE = 123, 125
 _ESCAPES = np.zeros(32, np.uint8)
@@ -41,13 +42,14 @@ class DecodingKernels(NamedTuple):
     copy_text: Callable[..., None]
     find_header: Callable[..., None]
     list_headers: Callable[..., None]
+    repeat_names: Callable[..., bool]
     json_sizes: Callable[..., None]
     write_json: Callable[..., None]
 
 
 def load_decoding_kernels() -> DecodingKernels:
     return DecodingKernels(
-        _scan, _copy, _are_text, _text_sizes, _copy_text, _find_header, _list_headers, _json_sizes, _write_json
+        _scan, _copy, _are_text, _text_sizes, _copy_text, _find_header, _list_headers, _repeat_names, _json_sizes, _write_json
     )
 
 
@@ -278,6 +280,34 @@ def _list_headers(data, headers_at, header_count, name_at, name_size, value_at, 
             value_size[header] = length
             at += max(length, 0)
             header += 1
+
+
+@compiled(boolean(_bytes, _longs, _longs))
+def _repeat_names(data, headers_at, header_count):
+    """Whether a record has two headers of one name. So many headers that it would take long to tell count as that."""
+    end = len(data)
+    places = np.empty(_COMPARED_HEADERS, np.int64)
+    sizes = np.empty(_COMPARED_HEADERS, np.int64)
+    for row in range(len(headers_at)):
+        if header_count[row] > _COMPARED_HEADERS:
+            return True
+        at = headers_at[row]
+        for header in range(header_count[row]):
+            length, at = _field(data, at, end)
+            for before in range(header):
+                if sizes[before] == length:
+                    same = True
+                    for place in range(length):
+                        if data[at + place] != data[places[before] + place]:
+                            same = False
+                            break
+                    if same:
+                        return True
+            places[header] = at
+            sizes[header] = length
+            length, at = _field(data, at + length, end)
+            at += max(length, 0)
+    return False
 
 
 @compiled(int64(_bytes, int64, int64))

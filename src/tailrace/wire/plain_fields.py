@@ -54,10 +54,9 @@ def _text(field: bytes | None) -> str | None:
 
 
 def _json(headers: Headers) -> str:
-    # By hand, because a name may come twice.
-    pairs = (f"{_quoted(name)}:{_quoted(_text(value))}" for name, value in headers)
-    return "{" + ",".join(pairs) + "}"
-
-
-def _quoted(text: str | None) -> str:
-    return json.dumps(text, ensure_ascii=False)
+    """An object; a name that comes more than once has a list there."""
+    found: dict[str, list[str | None]] = {}
+    for name, value in headers:
+        found.setdefault(name, []).append(_text(value))
+    shown = {name: values if len(values) > 1 else values[0] for name, values in found.items()}
+    return json.dumps(shown, ensure_ascii=False, separators=(",", ":"))

@@ -23,7 +23,7 @@ MANY = [Record(b"k", b"v" * 100_000, [("op", b"insert")], 5) for _ in range(100)
 def test_the_compiled_loops_read_ordinary_batches_themselves() -> None:
     batch = encode_batch([Record(b"k", None, [("op", None)], 5), Record(None, b"\xff", (), 3)])
     chunk = Chunk([PlacedBatch(Cursor(0), batch)], [read_header(batch)], [batch[HEADER_BYTES:]])
-    assert CompiledFields(chunk, load_decoding_kernels()).is_right
+    assert CompiledFields(chunk, DEFAULT_LIMITS, load_decoding_kernels()).is_right
 
 
 def test_columns_of_the_head_need_no_records() -> None:
