@@ -98,9 +98,9 @@ class Inference:
         if isinstance(node, _LIKE_THEIR_FIRST):
             return self(node.this if isinstance(node.this, exp.Expr) else (node.expressions or [None])[0])
         if isinstance(node, exp.Coalesce):
-            return self._first((node.this, *node.expressions))
+            return self._common((node.this, *node.expressions))
         if isinstance(node, exp.Case):
-            return self._first((*(branch.args.get("true") for branch in node.args["ifs"]), node.args.get("default")))
+            return self._common((*(branch.args.get("true") for branch in node.args["ifs"]), node.args.get("default")))
         if isinstance(node, (exp.Sum, exp.Avg)):
             return self._total(node)
         if isinstance(node, (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)):
@@ -110,8 +110,12 @@ class Inference:
             return self(selects[0]) if selects else None
         return next((type_ for kinds, type_ in _FIXED if isinstance(node, kinds)), None)
 
-    def _first(self, nodes: Iterable[exp.Expr | None]) -> ColumnType | None:
-        return next((found for node in nodes if (found := self(node)) is not None), None)
+    def _common(self, nodes: Iterable[exp.Expr | None]) -> ColumnType | None:
+        found = [type_ for node in nodes if (type_ := self(node)) is not None]
+        kinds = {type_.kind for type_ in found}
+        if "decimal" in kinds and kinds <= {"decimal", *_WHOLE}:
+            return DECIMAL
+        return found[0] if len(kinds) == 1 else None
 
     def _total(self, node: exp.Expr) -> ColumnType | None:
         of = self(node.this)

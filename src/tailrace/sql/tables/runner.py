@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import apsw
+import msgspec
 
 from tailrace.model.clock import Clock
 from tailrace.model.errors import QueryLimitError, SqlError
 from tailrace.model.limits import Limits
-from tailrace.model.table import ColumnType
+from tailrace.model.table import ColumnType, Kind
 from tailrace.sql.result import Result, ResultColumn
 from tailrace.sql.tables.inference import Find
 from tailrace.sql.tables.values import Stored, bound, codec_of
@@ -16,7 +17,8 @@ from tailrace.sql.tables.values import Stored, bound, codec_of
 _CHECK_EVERY_STEPS = 20_000
 _FETCH_ROWS = 1000
 _AS_KEPT = frozenset(("smallint", "integer", "bigint", "double", "text", "bytes"))
-_BY_VALUE = {int: "bigint", float: "double", str: "text", bytes: "bytes"}
+_WHOLE = frozenset(("smallint", "integer", "bigint"))
+_BY_VALUE: dict[type, Kind] = {int: "bigint", float: "double", str: "text", bytes: "bytes"}
 
 Given = Mapping[str, object] | Sequence[object]
 """Parameters by name, or by their number less one."""
@@ -117,35 +119,40 @@ def fetch(connection: apsw.Connection, watch: Watch, sql: str, values: Sequence[
 def result_of(fetched: Fetch, types: Sequence[ColumnType | None] | None, find: Find) -> Result:
     """Rows of our values."""
     columns = []
-    loads = []
+    cells: list[Sequence[object]] = []
     for at, (name, table_name, column_name) in enumerate(fetched.columns):
-        type_ = None
-        if table_name is not None and column_name is not None:
-            table = find(table_name)
-            column = table.column(column_name) if table is not None else None
-            type_ = column.type if column is not None else None
-        if type_ is None and types is not None and at < len(types):
-            type_ = types[at]
-        type_ = _seen(type_, at, fetched.rows)
+        kept = [row[at] for row in fetched.rows]
+        table = find(table_name) if table_name is not None else None
+        column = table.column(column_name) if table is not None and column_name is not None else None
+        if column is not None:
+            type_, values = column.type, _loaded(column.type, kept)
+        else:
+            inferred = types[at] if types is not None and at < len(types) else None
+            type_, values = _as_inferred(inferred, kept)
         columns.append(ResultColumn(name, type_))
-        loads.append(None if type_.kind in _AS_KEPT else codec_of(type_).load)
-    rows: Sequence[Sequence[object]] = fetched.rows
-    if any(load is not None for load in loads):
-        rows = [
-            tuple(cell if load is None or cell is None else load(cell) for cell, load in zip(row, loads, strict=True))
-            for row in fetched.rows
-        ]
+        cells.append(values)
+    rows = list(zip(*cells, strict=True)) if cells else []
     return Result(columns, rows, status=f"SELECT {len(rows)}", truncated=fetched.truncated)
 
 
-def _seen(type_: ColumnType | None, at: int, rows: Sequence[Sequence[Stored]]) -> ColumnType:
-    """The type, unless the values say otherwise."""
-    first = next((row[at] for row in rows if row[at] is not None), None)
-    if type_ is None:
-        return ColumnType(_BY_VALUE.get(type(first), "text"))  # type: ignore[arg-type]
-    if first is not None and type_.kind in ("smallint", "integer", "bigint") and isinstance(first, float):
-        return ColumnType("double")
-    return type_
+def _loaded(type_: ColumnType, kept: Sequence[Stored]) -> Sequence[object]:
+    if type_.kind in _AS_KEPT:
+        return kept
+    load = codec_of(type_).load
+    return [None if cell is None else load(cell) for cell in kept]
+
+
+def _as_inferred(type_: ColumnType | None, kept: Sequence[Stored]) -> tuple[ColumnType, Sequence[object]]:
+    """Values of the type that an expression seems to have, unless they say otherwise."""
+    first = next((cell for cell in kept if cell is not None), None)
+    seen = ColumnType(_BY_VALUE.get(type(first), "text"))
+    if type_ is None or (type_.kind in _AS_KEPT and first is not None and seen.kind != type_.kind):
+        is_whole = type_ is not None and type_.kind in _WHOLE and seen.kind == "bigint"
+        return (type_ if is_whole and type_ is not None else seen), kept
+    try:
+        return type_, _loaded(type_, kept)
+    except (ValueError, TypeError, ArithmeticError, msgspec.MsgspecError):
+        return seen, kept
 
 
 def values_for(names: Sequence[str], given: Given) -> tuple[Stored, ...]:

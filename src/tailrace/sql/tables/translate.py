@@ -195,6 +195,9 @@ class Translation:
         return exp.Anonymous(this="tr_shift", expressions=[moment, _sign(node), length])
 
     def negate(self, node: exp.Expr) -> exp.Expr:
+        type_ = self.infer(node.this)
+        if type_ is not None and type_.kind in ("date", "timestamp"):
+            raise UnsupportedSqlError(f"a {type_} has no negative", *(place_of(node) or ()))
         if not self._is_decimal(node.this):
             return node
         return exp.Anonymous(this="tr_decimal_sub", expressions=[exp.Literal.string("0"), node.this])

@@ -17,7 +17,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
-
 from tailrace.broker.change_log import ChangeLog, Committed
 from tailrace.model.clock import Clock
 from tailrace.model.errors import (
