@@ -83,7 +83,9 @@ class Adapter(Client):
             for row in rows
         ]
 
-    def join(self, group: str, topic: str, session_ms: int = 10_000, hand_over: bool = False) -> None:
+    def join(
+        self, group: str, topic: str, session_ms: int = 10_000, hand_over: bool = False, instance_id: str | None = None
+    ) -> None:
         raise Unsupported("it keeps its offsets in its own checkpoints, not in a group")
 
     def stream(self, source: str, target: str, checkpoint: str) -> None:
