@@ -4,7 +4,7 @@ The key is the row's primary key as a JSON object; the value says what happened,
 a table is built once, so that an event costs about as much as the bytes in it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -100,11 +100,21 @@ class TableEvents:
             )
         )
         if len(value) > self._change_bytes:
-            raise LimitExceededError(
-                f"a change of a row of {self.table.name!r} has {len(value)} bytes as an event, with the row before and after;"
-                f" change_bytes allows {self._change_bytes}"
-            )
+            raise self._too_large(value)
         return key, value
+
+    def encode_inserts(self, rows: Sequence[Row], ts: int, tx: str) -> Iterator[tuple[bytes, bytes]]:
+        """The same for rows that are new, one after another: what their events have in common is encoded once."""
+        encode, to_key, key_of, image = self._encode, self._key, self._key_of, self._image
+        is_plain = not self._key_to_json
+        tail = b',"ts":%d,"tx":%b}' % (ts, encode(tx))
+        for row in rows:
+            values = key_of(row)
+            key = encode(to_key(*(values if is_plain else self._converted(values, self._key_to_json))))
+            value = b'{"op":"insert","key":%b,"old":null,"new":%b%b' % (key, encode(image(row)), tail)
+            if len(value) > self._change_bytes:
+                raise self._too_large(value)
+            yield key, value
 
     def decode(self, value: bytes | None) -> Replayed:
         """What an event of the log says about the table."""
@@ -116,6 +126,12 @@ class TableEvents:
         if change.new is None:
             return Replayed(key, None)
         return Replayed(key, self._converted(msgspec.structs.astuple(change.new), self._from_json))
+
+    def _too_large(self, value: bytes) -> LimitExceededError:
+        return LimitExceededError(
+            f"a change of a row of {self.table.name!r} has {len(value)} bytes as an event, with the row before and after;"
+            f" change_bytes allows {self._change_bytes}"
+        )
 
     def _image(self, row: Row) -> Any:
         return self._row(*(self._converted(row, self._to_json) if self._to_json else row))

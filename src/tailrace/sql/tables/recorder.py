@@ -92,8 +92,14 @@ class Recorder:
 
     def inserted(self, of: TableEvents, rows: Sequence[Row]) -> None:
         """Rows that are known to go in as they are."""
-        for row in rows:
-            self._add(of, "insert", None, row)
+        headers = self._headers_of(of, "insert")
+        fixed = len(headers) + _RECORD_OVERHEAD_BYTES
+        add = self._events.append
+        for key, value in of.encode_inserts(rows, self._ts, self._tx):
+            self.size += len(key) + len(value) + fixed
+            if self.size > self._most_bytes:
+                raise self._too_much()
+            add(_Event(of, (key, value, headers)))
 
     def batches(self) -> list[ChangeBatch]:
         """The events in order, in as few batches as that allows."""
@@ -122,13 +128,20 @@ class Recorder:
 
     def _add(self, of: TableEvents, op: Operation, old: Row | None, new: Row | None) -> None:
         key, value = of.encode(op, old, new, self._ts, self._tx)
+        headers = self._headers_of(of, op)
+        self.size += len(key) + len(value) + len(headers) + _RECORD_OVERHEAD_BYTES
+        if self.size > self._most_bytes:
+            raise self._too_much()
+        self._events.append(_Event(of, (key, value, headers)))
+
+    def _headers_of(self, of: TableEvents, op: Operation) -> bytes:
         headers = self._headers.get((of.table.name, op))
         if headers is None:
             headers = self._headers[of.table.name, op] = of.headers(op, self._tx)
-        self.size += len(key) + len(value) + len(headers) + _RECORD_OVERHEAD_BYTES
-        if self.size > self._most_bytes:
-            raise LimitExceededError(
-                f"the changes of the transaction take more than {self._most_bytes} bytes, as much as a commit can hold"
-                f" (frame_bytes); change fewer rows at a time"
-            )
-        self._events.append(_Event(of, (key, value, headers)))
+        return headers
+
+    def _too_much(self) -> LimitExceededError:
+        return LimitExceededError(
+            f"the changes of the transaction take more than {self._most_bytes} bytes, as much as a commit can hold"
+            " (frame_bytes); change fewer rows at a time"
+        )

@@ -80,7 +80,24 @@ def stored_column(values: Sequence[Any], column: Column) -> Sequence[Stored]:
     present = values
     if column.nullable and None in values:
         present = [value for value in values if value is not None]
-    return values if _all_fit(present, column.type.kind) else [stored(value, column) for value in values]
+    if _all_fit(present, column.type.kind):
+        return values
+    if column.type.kind == "double" and present is values:
+        doubles = _doubles(values)
+        if doubles is not None:
+            return doubles
+    return [stored(value, column) for value in values]
+
+
+def _doubles(values: Sequence[Any]) -> list[float] | None:
+    """Numbers of any kind as doubles, if all of them can be."""
+    if not set(map(type, values)) <= {int, float, Decimal}:
+        return None
+    try:
+        doubles = list(map(float, values))
+    except OverflowError:
+        return None
+    return doubles if all(map(math.isfinite, doubles)) else None
 
 
 def _all_fit(values: Sequence[Any], kind: Kind) -> bool:

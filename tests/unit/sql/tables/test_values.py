@@ -128,6 +128,7 @@ def test_null_is_refused_where_none_may_be_also_as_json() -> None:
         (ColumnType("integer"), [1, None, 3]),
         (ColumnType("integer"), [1, "2", 3]),
         (ColumnType("double"), [1.0, 2, None]),
+        (ColumnType("double"), [1.0, 2, Decimal("0.5")]),
         (ColumnType("text"), ["a", None]),
         (ColumnType("text"), [None, None]),
         (DECIMAL, ["1", 2, None]),
@@ -143,6 +144,9 @@ def test_many_values_at_once_are_kept_as_each_by_itself(type_: ColumnType, value
     [
         (ColumnType("integer"), [1, 1 << 31]),
         (ColumnType("double"), [1.0, float("nan")]),
+        (ColumnType("double"), [1.0, 10**400]),
+        (ColumnType("double"), [1, Decimal("1e999")]),
+        (ColumnType("double"), [1, True]),
         (ColumnType("text"), ["a", "b\0"]),
         (ColumnType("text"), ["a", 5]),
     ],
