@@ -10,6 +10,8 @@ GIB = 1024 * MIB
 class KafkaScale(msgspec.Struct, frozen=True, kw_only=True):
     """How much is done at each of two servers over their Kafka listeners."""
 
+    has_every_shape: bool
+    """Whether all sizes, batches and numbers of partitions are combined."""
     rounds: int
     load_bytes: int
     """Records of a load, all together, unless that is more than `load_records`."""
@@ -21,6 +23,7 @@ class KafkaScale(msgspec.Struct, frozen=True, kw_only=True):
     connections: int
     turns: int
     """Records over each connection, in each round."""
+    synced_turns: int
     starts: int
 
     def records(self, record_bytes: int) -> int:
@@ -85,13 +88,15 @@ FULL = Scale(
     log_sizes=(GIB, 10 * GIB),
     behind_bytes=512 * MIB,
     kafka=KafkaScale(
+        has_every_shape=True,
         rounds=5,
-        load_bytes=100_000_000,
-        load_records=400_000,
+        load_bytes=60_000_000,
+        load_records=300_000,
         one_by_one=400,
         steady_seconds=3,
         connections=500,
         turns=10,
+        synced_turns=2,
         starts=3,
     ),
 )
@@ -112,6 +117,7 @@ QUICK = msgspec.structs.replace(
     log_sizes=(256 * MIB,),
     behind_bytes=192 * MIB,
     kafka=KafkaScale(
+        has_every_shape=False,
         rounds=2,
         load_bytes=20_000_000,
         load_records=100_000,
@@ -119,6 +125,7 @@ QUICK = msgspec.structs.replace(
         steady_seconds=1,
         connections=100,
         turns=5,
+        synced_turns=2,
         starts=1,
     ),
 )

@@ -17,6 +17,8 @@ _UNHINDERED: dict[str, Any] = {
     # By default librdkafka rests a second whenever its queue is full, and that would be all that is measured.
     "fetch.queue.backoff.ms": 1,
     "queued.min.messages": 1_000_000,
+    # It asks for partitions that it has read to their end as well, alone at times, and would wait there for half a second.
+    "fetch.wait.max.ms": 10,
 }
 
 

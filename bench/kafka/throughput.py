@@ -12,8 +12,6 @@ from bench.kafka.tasks import Load
 from bench.peers.contract import MakePeer
 from tailrace.model.durability import Durability
 
-_SYNCED_SHARE = 2
-"""Where each side syncs half the records must do, for the sake of those who wait."""
 _JUDGED_BYTES = (100, 1_000)
 _PRODUCE_BARS: Mapping[Durability, Bar] = {"relaxed": Bar("at least", 1.0), "fsync": Bar("at least", 5.0)}
 _CONSUME_BARS: Mapping[Durability, Bar] = {"relaxed": Bar("at least", 1.0)}
@@ -22,6 +20,8 @@ _CONSUME_BARS: Mapping[Durability, Bar] = {"relaxed": Bar("at least", 1.0)}
 class _Batching(NamedTuple):
     name: str
     settings: Mapping[str, str | int]
+    synced_share: int = 2
+    """Where all is synced one record in so many must do, for the sake of those who wait."""
 
 
 _DEFAULT = _Batching("default batches", {})
@@ -29,7 +29,7 @@ _LARGE = _Batching(
     "large batches",
     {"linger.ms": 50, "batch.num.messages": 100_000, "batch.size": 4_000_000, "message.max.bytes": 4_000_000},
 )
-_SMALL = _Batching("16 KB batches", {"batch.size": 16_384})
+_SMALL = _Batching("16 KB batches", {"batch.size": 16_384}, synced_share=10)
 
 
 class _Case(NamedTuple):
@@ -61,6 +61,7 @@ _CASES = [
     ),
     *(_Case(record_bytes, _SMALL, 1) for record_bytes in _JUDGED_BYTES),
 ]
+_FEW_CASES = [case for case in _CASES if case.batching is not _LARGE and (case.partitions == 1 or case.record_bytes == 1_000)]
 
 
 class _Speed(NamedTuple):
@@ -100,13 +101,14 @@ def run_synced(ground: Ground, ours: MakePeer, other: MakePeer) -> Section:
 def _measure(
     ground: Ground, make_ours: MakePeer, make_other: MakePeer, durability: Durability
 ) -> tuple[list[Figure], list[str]]:
+    scale = ground.scale.kafka
     figures: list[Figure] = []
     remarks: list[str] = []
     with duel(ground, make_ours, make_other, durability) as both:
-        for case in _CASES:
+        for case in _CASES if scale.has_every_shape else _FEW_CASES:
             ground.say(f"{durability}: {case.name}")
-            records = ground.scale.kafka.records(case.record_bytes) // (_SYNCED_SHARE if durability == "fsync" else 1)
-            ours, others = both.take_turns(partial(_speed, case), records, ground.scale.kafka.rounds)
+            records = scale.records(case.record_bytes) // (case.batching.synced_share if durability == "fsync" else 1)
+            ours, others = both.take_turns(partial(_speed, case), records, scale.rounds)
             figures += _figures(case, durability, both.other.peer.name, ours, others)
             remarks.append(f"{case.name}: {_cpu_of(ours)}; {both.other.peer.name} {_cpu_of(others)}.")
     return figures, ["CPU that the server uses for 1 GB in and for 1 GB out, Tailrace first:", *remarks]

@@ -23,7 +23,6 @@ from bench.kafka.tasks import (
     Span,
 )
 from bench.peers.contract import MakePeer
-from bench.scale import KafkaScale
 from tailrace.model.durability import Durability
 
 T = TypeVar("T")
@@ -78,7 +77,7 @@ def _figures(ground: Ground, make_ours: MakePeer, make_other: MakePeer, durabili
         ground.say(f"{durability}: one record at a time")
         singles = both.take_turns(_one_by_one, scale.one_by_one, scale.rounds)
         ground.say(f"{durability}: {scale.connections} connections")
-        crowds = _crowds(both, scale)
+        crowds = _crowds(both, scale.connections, scale.synced_turns if is_synced else scale.turns, scale.rounds)
 
     def figure(name: str, unit: str, sides: tuple[Sequence[float], Sequence[float]], bar: Bar | None = None) -> Figure:
         return Figure(name=name, ours=samples(sides[0]), unit=unit, peer=peer, peers=samples(sides[1]), bar=bar)
@@ -124,21 +123,21 @@ def _one_by_one(contender: Contender, records: int) -> float:
     return records / span.seconds
 
 
-def _crowds(both: Duel, scale: KafkaScale) -> tuple[Sequence[_Crowd], Sequence[_Crowd]]:
+def _crowds(both: Duel, connections: int, turns: int, rounds: int) -> tuple[Sequence[_Crowd], Sequence[_Crowd]]:
     """The connections stay open from round to round, and so does the topic."""
-    empty = Load(topic="crowd", records=0, record_bytes=_RECORD_BYTES, senders=scale.connections)
+    empty = Load(topic="crowd", records=0, record_bytes=_RECORD_BYTES, senders=connections)
     loads = {contender: contender.new_topic(empty) for contender in both}
     for contender, load in loads.items():
         contender.sender.ask(OpenConnections(load))
 
     def send(contender: Contender, turns: int) -> _Crowd:
         sent = loads[contender]
-        load = msgspec.structs.replace(sent, records=turns * scale.connections)
+        load = msgspec.structs.replace(sent, records=turns * connections)
         span = said(Span, contender.sender.ask(ProduceEverywhere(load)))
         loads[contender] = msgspec.structs.replace(sent, records=sent.records + load.records)
         return _Crowd(load.records / span.seconds, contender.memory_megabytes)
 
-    crowds = both.take_turns(send, scale.turns, scale.rounds)
+    crowds = both.take_turns(send, turns, rounds)
     for contender, load in loads.items():
         contender.sender.ask(CloseConnections(load))
         check(contender, load)

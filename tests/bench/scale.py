@@ -24,6 +24,7 @@ TINY = Scale(
     log_sizes=(2 * MIB,),
     behind_bytes=2 * MIB,
     kafka=KafkaScale(
+        has_every_shape=False,
         rounds=1,
         load_bytes=200_000,
         load_records=500,
@@ -31,6 +32,7 @@ TINY = Scale(
         steady_seconds=0.1,
         connections=3,
         turns=2,
+        synced_turns=1,
         starts=1,
     ),
 )
