@@ -25,6 +25,8 @@ from tailrace.sql.select.topics import HIDDEN_COLUMNS, TOPIC_COLUMNS, TopicRelat
 from tailrace.sql.select.translate import to_duckdb, with_column_names
 from tailrace.sql.statements import Query
 
+_STOP_AGAIN_SECONDS = 0.05
+
 
 class Preparation:
     """Makes queries ready to run. Lives as long as the server."""
@@ -99,6 +101,7 @@ class Execution:
         self._lock = threading.Lock()
         self._session: Session | None = None
         self._stopped_by: TailraceError | None = None
+        self._has_ended = threading.Event()
 
     def run(self) -> Result:
         """In a thread."""
@@ -113,6 +116,7 @@ class Execution:
         finally:
             with self._lock:
                 session, self._session = self._session, None
+            self._has_ended.set()
             if session is not None:
                 self._sessions.give_back(session, is_fit=is_fit)
         return answer
@@ -120,9 +124,20 @@ class Execution:
     def stop(self, why: TailraceError) -> None:
         """From any thread. The query then fails with this error, unless it has ended."""
         with self._lock:
+            is_first = self._stopped_by is None
             self._stopped_by = why
-            if self._session is not None:
-                self._session.stop()
+            if self._session is None:
+                return
+            self._session.stop()
+        if is_first:
+            threading.Thread(target=self._insist, name="tailrace-stop", daemon=True).start()
+
+    def _insist(self) -> None:
+        """Stop it again and again until it has ended: DuckDB forgets an interrupt that comes while a query begins."""
+        while not self._has_ended.wait(_STOP_AGAIN_SECONDS):
+            with self._lock:
+                if self._session is not None:
+                    self._session.stop()
 
     def _run(self) -> Result:
         session = self._sessions.take()
