@@ -15,6 +15,8 @@ from tailrace.model.limits import Limits
 from tailrace.model.table import ColumnType, Kind
 from tailrace.sql.result import Result, ResultColumn
 
+_PAUSE_SECONDS = 0.00005
+
 _KINDS: dict[str, Kind] = {
     "boolean": "boolean",
     "tinyint": "smallint",
@@ -50,8 +52,8 @@ def read_answer(names: Sequence[str], kinds: Sequence[Any], batches: Iterator[pa
             raise QueryLimitError(
                 f"the answer has more than {limits.query_bytes} bytes (query_bytes); ask for fewer rows or columns"
             )
-        # Making rows takes the interpreter's lock; between batches it goes to whoever waits for it.
-        time.sleep(0)
+        # Making rows takes the interpreter's lock; between batches it goes to whoever waits for it, who needs a moment to wake.
+        time.sleep(_PAUSE_SECONDS)
         rows += zip(*(_values(column, read) for column, read in zip(batch.columns, reads, strict=True)), strict=True)
     return Result(
         columns,

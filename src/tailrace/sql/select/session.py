@@ -18,7 +18,7 @@ from tailrace.sql.select.answer import read_answer
 from tailrace.sql.select.functions import check_calls
 from tailrace.sql.select.relations import Relation, Stream
 
-_ROWS_AT_ONCE = 2048
+_ROWS_AT_ONCE = 512
 # Half of the machine is for producers and consumers.
 _THREADS = max(1, (os.cpu_count() or 1) // 2)
 _COLUMN = re.compile(r'Referenced column "([^"]+)" (?:not found|was not found)')
