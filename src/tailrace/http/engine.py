@@ -1,7 +1,7 @@
 """What the HTTP surface needs of `sql.engine`, and what stands in for it where there is none."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from tailrace.model.errors import InvalidRequestError
 from tailrace.sql.result import Result
@@ -9,7 +9,6 @@ from tailrace.sql.result import Result
 SqlParameters = Sequence[Any] | Mapping[str, Any]
 
 
-@runtime_checkable
 class Engine(Protocol):
     async def execute(self, text: str, params: SqlParameters = ()) -> list[Result]: ...
 

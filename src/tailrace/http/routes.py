@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from litestar import Controller, delete, get, post
 from litestar.di import NamedDependency
-from litestar.params import FromQuery, RawBody
+from litestar.params import FromQuery, RawBody, SkipValidation
 from msgspec import Meta
 
 from tailrace.broker.broker import Broker
@@ -68,7 +68,7 @@ class RouteEndpoints(Controller):
         self,
         body: RawBody,
         broker: NamedDependency[Broker],
-        engine: NamedDependency[Engine],
+        engine: NamedDependency[SkipValidation[Engine]],
         limits: NamedDependency[Limits],
     ) -> RouteView:
         """Put a route in force; it is checked as ALTER TOPIC ... ADD SOURCE is."""

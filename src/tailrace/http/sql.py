@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from litestar import Request, Response, post
 from litestar.di import NamedDependency
-from litestar.params import RawBody
+from litestar.params import RawBody, SkipValidation
 
 from tailrace.http.description import described
 from tailrace.http.engine import Engine
@@ -55,7 +55,9 @@ class SqlAnswers(msgspec.Struct):
     tags=["sql"],
     opt=described(Sql, answer=(SqlAnswer, SqlAnswers), answer_types={ARROW_TYPE: bytes}),
 )
-async def sql(request: Request[Any, Any, Any], body: RawBody, engine: NamedDependency[Engine]) -> Response[bytes]:
+async def sql(
+    request: Request[Any, Any, Any], body: RawBody, engine: NamedDependency[SkipValidation[Engine]]
+) -> Response[bytes]:
     """Run one statement or several; cancelled when the client goes away."""
     asked = read_body(body, Sql)
     results = await while_connected(request, engine.execute(asked.sql, asked.params))

@@ -5,8 +5,7 @@ and the subscriber is paused; after `subscriber_stall_seconds` of that it is tol
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from litestar import Request, WebSocket, get
@@ -21,7 +20,8 @@ from tailrace.broker.subscriptions import Subscription
 from tailrace.http.connections import CUT, EXTENSION
 from tailrace.http.description import described
 from tailrace.http.frames import SSE_TYPE, Frames, sse_error, sse_sign_of_life, websocket_sign_of_life
-from tailrace.http.guards import comes_from_here
+from tailrace.http.guards import FirstLook
+from tailrace.http.patience import until_gone
 from tailrace.http.problems import MEDIA_TYPE, error_body
 from tailrace.model.errors import InvalidRequestError, SlowSubscriberError, TailraceError
 from tailrace.model.ids import Cursor
@@ -60,13 +60,15 @@ async def subscribe(
     return stream
 
 
-@websocket("/api/subscribe", guards=[comes_from_here])
+@websocket("/api/subscribe")
 async def subscribe_by_websocket(
     socket: WebSocket[Any, Any, Any],
     broker: NamedDependency[Broker],
     frames: NamedDependency[Frames],
     limits: NamedDependency[Limits],
+    first_look: NamedDependency[FirstLook],
 ) -> None:
+    first_look.check_socket(socket)
     query = socket.query_params
     try:
         start = _start(query.get("cursor", LogEdge.LATEST), query.get("after", ""))
@@ -88,7 +90,7 @@ async def _stream_sse(
         await send({"type": "http.response.body", "body": body, "more_body": more})
 
     cut = _exit_of(scope)
-    async with _until_gone(receive):
+    async with until_gone(receive):
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         # The head alone would wait for the first event in many clients.
         await push(sse_sign_of_life(subscription.position))
@@ -109,7 +111,7 @@ async def _stream_websocket(
     socket: WebSocket[Any, Any, Any], subscription: Subscription, frames: Frames, limits: Limits
 ) -> None:
     cut = _exit_of(socket.scope)
-    async with _until_gone(socket.receive):
+    async with until_gone(socket.receive):
         try:
             while True:
                 batches = await subscription.read(limits.subscriber_silence_seconds)
@@ -127,27 +129,6 @@ def _exit_of(scope: Scope) -> Callable[..., Any]:
     """How our own listener cuts a connection; under another server it just ends."""
     exits: Any = (scope.get("extensions") or {}).get(EXTENSION, {})
     return exits.get(CUT, lambda *_: None)  # type: ignore[no-any-return]
-
-
-@asynccontextmanager
-async def _until_gone(receive: Callable[[], Any]) -> AsyncIterator[None]:
-    """Leave the block when the client has gone. What it sends is thrown away; there is nothing to be said."""
-    inside = asyncio.current_task()
-
-    async def listen() -> None:
-        while (await receive())["type"] not in ("http.disconnect", "websocket.disconnect"):
-            pass
-        if inside is not None:
-            inside.cancel()
-
-    listening = asyncio.ensure_future(listen())
-    try:
-        yield
-    except asyncio.CancelledError:
-        if not listening.done():
-            raise
-    finally:
-        listening.cancel()
 
 
 async def _refuse(socket: WebSocket[Any, Any, Any], error: TailraceError) -> None:
