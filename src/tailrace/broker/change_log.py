@@ -14,7 +14,7 @@ from tailrace.broker.intake import Intake
 from tailrace.broker.publish import Publisher, PublishMessages
 from tailrace.broker.snowflake import Snowflakes
 from tailrace.broker.tables import TableDefinitions
-from tailrace.model.changes import Append, Changes, Receipt
+from tailrace.model.changes import Append, Bounds, Changes, Receipt
 from tailrace.model.errors import CorruptionError, UnknownTopicError
 from tailrace.model.ids import Cursor, Offset, Partition, TableId
 from tailrace.model.record import Message, Published, Record
@@ -69,14 +69,14 @@ class ChangeLog:
         """Refuse messages now that a commit would refuse."""
         self._publisher.propose(messages)
 
-    def end(self, table: Table) -> Offset:
-        """The offset that the next change of the table gets."""
-        return self._intake.store.bounds(_partition(table)).end
+    def bounds(self, table: Table) -> Bounds:
+        """The offsets of the changes that there are."""
+        return self._intake.store.bounds(_partition(table))
 
     def read(self, table: Table, offset: Offset, max_bytes: int) -> list[Record]:
         """Changes from this offset on; none at the end. For any thread: it may wait for the disk."""
         store, limits = self._intake.store, self._intake.limits
-        start, end = store.bounds(_partition(table))
+        start, end = self.bounds(table)
         if offset < start:
             raise CorruptionError(
                 f"table {table.name!r} has its changes up to offset {offset}, and the next ones, up to {start}, are gone from"
@@ -84,8 +84,8 @@ class ChangeLog:
             )
         if offset > end:
             raise CorruptionError(
-                f"table {table.name!r} has changes up to offset {offset}, and the log ends at {end}: the table file is not of"
-                " this log. Take it away; the rows are made again from the log"
+                f"table {table.name!r} has changes up to offset {offset}, the log ends at {end} and begins at {start}: the rows"
+                " are ahead of it and can't be made again"
             )
         if offset == end:
             return []

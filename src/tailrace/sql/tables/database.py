@@ -12,9 +12,11 @@ from pathlib import Path
 
 import apsw
 
-from tailrace.model.errors import FormatError
+from tailrace.model.errors import CorruptionError, FormatError
 from tailrace.model.limits import KIB, MIB, Limits
 
+_LOG = "_tailrace.log"
+"""The log that the rows come from."""
 CATALOG = "_tailrace.tables"
 """Which tables there are, and up to which offset their changes are applied."""
 RESERVED_NAMES = ("sqlite_", "_tailrace.")
@@ -40,8 +42,8 @@ _CONTROL = frozenset((apsw.SQLITE_TRANSACTION, apsw.SQLITE_SAVEPOINT))
 Authorizer = Callable[[int, str | None, str | None, str | None, str | None], int]
 
 
-def open_writer(path: Path, limits: Limits) -> apsw.Connection:
-    """The one connection that writes. Makes the file if it is not there."""
+def open_writer(path: Path, log_id: str, limits: Limits) -> apsw.Connection:
+    """The one connection that writes. Makes the file for this log if it is not there."""
     connection = apsw.Connection(str(path))
     connection.set_busy_timeout(_BUSY_MS)
     connection.pragma("journal_mode", "wal")
@@ -50,6 +52,7 @@ def open_writer(path: Path, limits: Limits) -> apsw.Connection:
     connection.pragma("wal_autocheckpoint", 0)
     _configure(connection, limits)
     _check_format(connection, path)
+    _check_log(connection, path, log_id)
     return connection
 
 
@@ -109,3 +112,15 @@ def _check_format(connection: apsw.Connection, path: Path) -> None:
         f"CREATE TABLE IF NOT EXISTS {quoted(CATALOG)}"
         " (id INTEGER PRIMARY KEY, name TEXT NOT NULL, next_offset INTEGER NOT NULL) STRICT"
     )
+
+
+def _check_log(connection: apsw.Connection, path: Path, log_id: str) -> None:
+    connection.execute(f"CREATE TABLE IF NOT EXISTS {quoted(_LOG)} (id TEXT NOT NULL) STRICT")
+    found = connection.execute(f"SELECT id FROM {quoted(_LOG)}").fetchall()  # noqa: S608
+    if not found:
+        connection.execute(f"INSERT INTO {quoted(_LOG)} VALUES (?)", (log_id,))  # noqa: S608
+    elif found != [(log_id,)]:
+        raise CorruptionError(
+            f"{path} is not of this log, which is {log_id}, but of {found[0][0]}. Bring back the right one, or take it away:"
+            " the rows are made again from the log"
+        )

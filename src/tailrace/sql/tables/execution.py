@@ -24,7 +24,7 @@ from tailrace.sql.tables.jobs import WriteJob
 from tailrace.sql.tables.library import Library
 from tailrace.sql.tables.programs import InsertRows, Program, Run, rows_to_store
 from tailrace.sql.tables.recorder import Recorder
-from tailrace.sql.tables.rows import ReadChanges, Rows
+from tailrace.sql.tables.rows import Log, Rows
 from tailrace.sql.tables.runner import Fetch, Given, Watch, fetch, result_of, values_for
 from tailrace.sql.tables.values import Stored, shown
 
@@ -48,10 +48,10 @@ class _Step(NamedTuple):
 
 
 class Execution:
-    def __init__(self, path: Path, library: Library, clock: Clock, limits: Limits) -> None:
+    def __init__(self, path: Path, log_id: str, library: Library, clock: Clock, limits: Limits) -> None:
         self._library = library
         self._limits = limits
-        connection = self._connection = open_writer(path, limits)
+        connection = self._connection = open_writer(path, log_id, limits)
         self._rows = Rows(connection)
         self._watch = Watch(connection, clock, limits)
         register_functions(connection, library.columns, library.types, self._watch.now_ms)
@@ -100,12 +100,12 @@ class Execution:
         if self._connection.in_transaction:
             self._ours("ROLLBACK")
 
-    def bring_up(self, read: ReadChanges) -> int:
+    def bring_up(self, log: Log) -> int:
         """Make the tables what the log says, in one transaction."""
         self._connection.preupdate_hook(None)
         try:
             self._ours("BEGIN IMMEDIATE")
-            applied = self._rows.bring_up(self._library.events.values(), read)
+            applied = self._rows.bring_up(self._library.events.values(), log)
             self._ours("COMMIT")
             self._reached = self._rows.offsets()
         except BaseException:

@@ -11,7 +11,7 @@ from pathlib import Path
 import apsw
 
 from tailrace.model.clock import Clock
-from tailrace.model.errors import OverloadedError, StoreClosedError
+from tailrace.model.errors import OverloadedError, QueryLimitError, StoreClosedError
 from tailrace.model.limits import Limits
 from tailrace.sql.parameters import Parameters
 from tailrace.sql.result import Result
@@ -50,6 +50,10 @@ class TableReaders:
             return await loop.run_in_executor(self._threads, self._query, work, query, params, most_rows)
         except asyncio.CancelledError:
             work.cancel()
+            raise
+        except QueryLimitError as error:
+            if self._is_closed:
+                raise StoreClosedError("the tables are closing; query again after the restart") from error
             raise
         finally:
             self._running.discard(work)

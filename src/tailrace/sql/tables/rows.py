@@ -4,10 +4,13 @@ Every commit of SQLite carries the offsets that its tables have reached. What th
 gives the same rows as the first time: an event holds the whole row.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 import apsw
 
+from tailrace.model.changes import Bounds
 from tailrace.model.ids import Offset, TableId
 from tailrace.model.limits import MIB
 from tailrace.model.record import Record
@@ -16,8 +19,18 @@ from tailrace.sql.tables.database import CATALOG, quoted
 from tailrace.sql.tables.events import TableEvents
 from tailrace.sql.tables.schema import create_sql, delete_sql, insert_sql
 
-ReadChanges = Callable[[Table, Offset, int], list[Record]]
-"""Changes of a table from an offset on, up to so many bytes; none at the end."""
+
+class Log(Protocol):
+    """The changes of tables, as the broker has them."""
+
+    def bounds(self, table: Table) -> Bounds:
+        """The offsets of the changes that there are."""
+
+    def read(self, table: Table, offset: Offset, max_bytes: int) -> list[Record]:
+        """Changes from an offset on, up to so many bytes; none at the end. Raises `CorruptionError` outside the bounds."""
+
+
+_log = logging.getLogger(__name__)
 
 _READ_BYTES = 4 * MIB
 _FIRST = Offset(0)
@@ -52,27 +65,38 @@ class Rows:
             [(offset, table_id) for table_id, offset in offsets.items()],
         )
 
-    def bring_up(self, events: Iterable[TableEvents], read: ReadChanges) -> int:
+    def bring_up(self, events: Iterable[TableEvents], log: Log) -> int:
         """Make the tables what the log says they are, and give the number of changes applied."""
         wanted = {of.table.id: of for of in events}
         there = {
-            TableId(table_id): name
+            TableId(table_id): str(name)
             for table_id, name in self._connection.execute(f"SELECT id, name FROM {quoted(CATALOG)}")  # noqa: S608
         }
         for table_id, name in there.items():
             if table_id not in wanted:
-                self.drop(table_id, str(name))
+                self.drop(table_id, name)
         for table_id, of in wanted.items():
             if table_id not in there:
                 self.create(of.table)
         offsets = self.offsets()
-        return sum(self._replay(of, offsets[table_id], read) for table_id, of in wanted.items())
+        return sum(self._bring_up(of, offsets[table_id], log) for table_id, of in wanted.items())
 
-    def _replay(self, of: TableEvents, offset: Offset, read: ReadChanges) -> int:
+    def _bring_up(self, of: TableEvents, offset: Offset, log: Log) -> int:
+        table = of.table
+        start, end = log.bounds(table)
+        if offset > end and start == _FIRST:
+            # With relaxed durability a power cut can take more from the log than from the rows. The log is the truth.
+            _log.warning("table %s is ahead of the log, which ends at offset %d: its rows are made again", table.name, end)
+            self.drop(table.id, table.name)
+            self.create(table)
+            offset = _FIRST
+        return self._replay(of, offset, log)
+
+    def _replay(self, of: TableEvents, offset: Offset, log: Log) -> int:
         table = of.table
         put, take = insert_sql(table, or_replace=True), delete_sql(table)
         first = offset
-        while records := read(table, offset, _READ_BYTES):
+        while records := log.read(table, offset, _READ_BYTES):
             for record in records:
                 key, row = of.decode(record.value)
                 if row is None:

@@ -50,7 +50,7 @@ class Tables:
         library = self._library = Library(limits)
         library.add(broker.tables)
         self._writer = TableWriter(
-            partial(Execution, path, library, clock, limits),
+            partial(Execution, path, broker.cluster_id, library, clock, limits),
             library,
             broker.changes,
             clock,

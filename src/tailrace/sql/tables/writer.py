@@ -17,10 +17,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from tailrace.broker.change_log import ChangeLog, Committed
+from tailrace.broker.change_log import ChangeBatch, ChangeLog, Committed
 from tailrace.model.clock import Clock
 from tailrace.model.errors import (
     OverloadedError,
+    StorageFailedError,
     StoreClosedError,
     TablesBehindError,
     TailraceError,
@@ -62,6 +63,8 @@ class TableWriter:
         self._loop = loop
         self._waiting: deque[Job] = deque()
         self._waiting_bytes = 0
+        self._taken: list[Job] = []
+        """The group that is worked on; whatever happens, each of them is answered."""
         self._changed = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="tailrace-tables", daemon=True)
@@ -104,28 +107,37 @@ class TableWriter:
     def _run(self) -> None:
         try:
             self._execution = self._open_execution()
-            applied = self._execution.bring_up(self._changes.read)
+            applied = self._execution.bring_up(self._changes)
+            self._checkpoint()
         except Exception as error:  # noqa: BLE001  the top of the thread: whoever opens the tables is told
             self._call(self._opened.set_exception, failure_of(error, self._limits))
             return
-        self._checkpoint()
         self._call(self._opened.set_result, applied)
-        while True:
-            job = self._next()
-            if job is None:
-                break
-            try:
-                if isinstance(job, SchemaJob):
-                    self._change_schema(job)
-                else:
-                    self._run_group(job)
-            except Exception as error:  # noqa: BLE001  the top of the thread: it must go on for the other clients
-                self._execution.roll_back()
-                self._refuse([job], failure_of(error, self._limits))
-        self._execution.close()
+        try:
+            while (job := self._next()) is not None:
+                self._do(job)
+            self._execution.close()
+        except BaseException as error:  # the thread ends here: nobody may wait for it
+            _log.exception("the tables' writer has stopped")
+            with self._changed:
+                self.behind = StorageFailedError(f"writing to tables has stopped because of {error!r}; restart the server")
+                left, self._waiting = list(self._waiting), deque()
+            self._refuse([*self._taken, *left], self.behind)
+            raise
+
+    def _do(self, job: Job) -> None:
+        try:
+            if isinstance(job, SchemaJob):
+                self._change_schema(job)
+            else:
+                self._run_group(job)
+        except Exception as error:  # noqa: BLE001  it must go on for the other clients
+            self._execution.roll_back()
+            self._refuse(self._taken, failure_of(error, self._limits))
 
     def _next(self) -> Job | None:
         """The next job, once there is one; `None` at the end. A pause is used to make durable what was committed."""
+        self._taken = []
         if self._execution.is_due_for_checkpoint:
             self._checkpoint()
         with self._changed:
@@ -153,6 +165,7 @@ class TableWriter:
     def _take(self) -> Job:
         job = self._waiting.popleft()
         self._waiting_bytes -= job.size
+        self._taken.append(job)
         return job
 
     def _next_of_group(self) -> WriteJob | None:
@@ -184,21 +197,23 @@ class TableWriter:
             execution.roll_back()
 
     def _again(self, jobs: Sequence[WriteJob]) -> list[WriteJob]:
-        """Run jobs in a new transaction that went well in one that is gone."""
+        """Run jobs in a new transaction that went well in one that is gone. Gives those that went well again."""
         execution = self._execution
         left = list(jobs)
         while True:
             execution.begin(self._changes.now_ms())
-            for job in left:
+            done: list[WriteJob] = []
+            for number, job in enumerate(left, start=1):
                 try:
                     execution.run(job)
+                    done.append(job)
                 except Exception as error:  # noqa: BLE001  whatever it is, it belongs to this client
                     self._refuse([job], failure_of(error, self._limits))
-                    left.remove(job)
                     if not execution.is_open:
+                        left = [*done, *left[number:]]
                         break
             else:
-                return left
+                return done
 
     def _commit(self, jobs: list[WriteJob]) -> None:
         execution = self._execution
@@ -236,10 +251,13 @@ class TableWriter:
     def _one_by_one(self, jobs: Sequence[WriteJob]) -> None:
         """What the log refused for good is the fault of one; find it."""
         for job in jobs:
-            for done in self._again([job]):
-                self._commit([done])
+            done = self._again([job])
+            if done:
+                self._commit(done)
+            else:
+                self._execution.roll_back()
 
-    def _on_loop(self, batches: list, messages: list[Message]) -> Committed:  # type: ignore[type-arg]
+    def _on_loop(self, batches: Sequence[ChangeBatch], messages: Sequence[Message]) -> Committed:
         return asyncio.run_coroutine_threadsafe(self._changes.commit(batches, messages), self._loop).result()
 
     def _change_schema(self, job: SchemaJob) -> None:
@@ -272,7 +290,7 @@ class TableWriter:
         pause = _FIRST_PAUSE_SECONDS
         while True:
             try:
-                self._execution.bring_up(self._changes.read)
+                self._execution.bring_up(self._changes)
             except Exception as again:  # noqa: BLE001  whatever it is, the next attempt may do better
                 self._execution.roll_back()
                 with self._changed:

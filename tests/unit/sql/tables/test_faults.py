@@ -1,6 +1,7 @@
 """Groups of writers, and what they are told when the log, SQLite or one of them fails."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import apsw
@@ -12,6 +13,7 @@ from tailrace.model.errors import (
     CorruptionError,
     OverloadedError,
     QueryLimitError,
+    StorageFailedError,
     StorageFullError,
     StoreClosedError,
     TablesBehindError,
@@ -281,6 +283,52 @@ async def test_a_file_of_another_log_is_not_taken_for_this_one(tmp_path: Path) -
         (tmp_path / "a" / FILE_NAME).rename(tmp_path / "b" / FILE_NAME)
         with pytest.raises(CorruptionError, match="not of this log"):
             await Tables.open(tmp_path / "b", broker, ManualClock(), DEFAULT_LIMITS)
+
+
+@on_loop
+async def test_rows_that_are_ahead_of_the_log_are_made_again_from_it(tmp_path: Path) -> None:
+    async with running_broker(MemoryStore()) as broker:
+        tables = await Tables.open(tmp_path, broker, ManualClock(), DEFAULT_LIMITS)
+        sql = TableSql(broker, tables)
+        await given_table(sql)
+        await sql.run(INSERT, [[1], [2]])
+        await tables.close()
+        # As after a power cut that took the newest frames of a relaxed log.
+        file = apsw.Connection(str(tmp_path / FILE_NAME))
+        file.execute("INSERT INTO t VALUES (3)")
+        file.execute('UPDATE "_tailrace.tables" SET next_offset = next_offset + 1')
+        file.close()
+        sql.tables = await Tables.open(tmp_path, broker, ManualClock(), DEFAULT_LIMITS)
+        assert await sql.rows("SELECT id FROM t ORDER BY id") == [(1,), (2,)]
+        await sql.run(INSERT, [3])
+        assert len(await sql.events("t")) == 3
+        await sql.tables.close()
+
+
+@on_loop
+async def test_a_job_that_nobody_foresaw_to_fail_is_answered_and_the_next_one_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_tables(tmp_path) as sql:
+        await given_table(sql)
+        with monkeypatch.context() as patched:
+            patched.setattr("tailrace.sql.tables.recorder.Recorder.batches", lambda _: 1 / 0)
+            with pytest.raises(TailraceError, match="ZeroDivisionError"):
+                await sql.run(INSERT, [1])
+        assert "nobody foresaw" in caplog.text
+        await sql.run(INSERT, [1])
+        assert await sql.value(COUNT) == 1
+
+
+@on_loop
+async def test_writers_are_told_when_their_thread_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_tables(tmp_path) as sql:
+        await given_table(sql)
+        monkeypatch.setattr(Execution, "roll_back", lambda _: 1 / 0)
+        monkeypatch.setattr(threading, "excepthook", lambda _: None)
+        for _ in range(2):
+            with pytest.raises(StorageFailedError, match="restart the server"):
+                await sql.run("INSERT INTO t SELECT 1 WHERE false")
 
 
 @on_loop
