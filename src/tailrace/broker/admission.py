@@ -1,7 +1,8 @@
 """What may come in: the limits of batches and messages, each refused with an error that names the limit."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from tailrace.broker.dedup import fingerprint_of_content, fingerprint_of_id
 from tailrace.broker.live_topic import LiveTopic
@@ -29,7 +30,7 @@ from tailrace.wire.codecs import check_codec
 from tailrace.wire.records import decode_batch
 
 
-class CheckedBatch(NamedTuple):
+class CheckedBatch(msgspec.Struct, frozen=True):
     """A batch that is fit to be stored."""
 
     live: LiveTopic

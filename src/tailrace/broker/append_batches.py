@@ -87,7 +87,8 @@ class AppendBatches(Proposal[list[Outcome]]):
 
     def _place(self, draft: Draft, windows: Windows, checked: CheckedBatch) -> "_Placed":
         intake = self._intake
-        live, partition, batch, header, fingerprinted = checked
+        live, partition, batch, header = checked.live, checked.partition, checked.batch, checked.header
+        fingerprinted = checked.records
         base_offset = draft.next_offset(partition)
         sequenced = header.producer_id != NO_PRODUCER
         if sequenced and not header.is_transactional:

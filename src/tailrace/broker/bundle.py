@@ -11,9 +11,10 @@ from tailrace.broker.append_batches import AppendBatches, Outcome
 from tailrace.broker.commit import Proposal, StillInFlight
 from tailrace.broker.draft import Draft
 from tailrace.broker.intake import Intake
+from tailrace.broker.live_topic import LiveTopic
 from tailrace.model.changes import Append, Changes, Receipt
 from tailrace.model.errors import TailraceError
-from tailrace.model.ids import Cursor
+from tailrace.model.ids import Cursor, Partition
 from tailrace.model.limits import MIB
 from tailrace.model.record import NO_TIMESTAMP, Appended
 from tailrace.wire.batch import NO_PRODUCER
@@ -62,16 +63,19 @@ class Bundle(Proposal[None]):
         return None if draft.is_empty else draft.changes()
 
     def settled(self, receipt: Receipt | None) -> None:
-        cursor = receipt.cursor if receipt is not None else Cursor(0)
-        arrived = self._intake.arrived
+        cursor: int = receipt.cursor if receipt is not None else 0
+        arrived: dict[Partition, tuple[LiveTopic, int, int]] = {}
         for (checked, answer), outcome in zip(self._waiting, self._placed, strict=True):
             if isinstance(outcome, Append):
                 partition, batch, records, _, base_offset = outcome
-                arrived(checked.live, partition, records, len(batch))
-                outcome = Appended(base_offset, cursor, NO_TIMESTAMP, 0)
-                cursor = Cursor(cursor + records)
+                live, so_many, so_large = arrived.get(partition) or (checked.live, 0, 0)
+                arrived[partition] = live, so_many + records, so_large + len(batch)
+                outcome = Appended(base_offset, Cursor(cursor), NO_TIMESTAMP, 0)
+                cursor += records
             if not answer.done():
                 answer.set_result([outcome])
+        for partition, (live, records, size) in arrived.items():
+            self._intake.arrived(live, partition, records, size)
 
     def failed(self, error: Exception) -> None:
         for _, answer in self._waiting:
@@ -79,7 +83,7 @@ class Bundle(Proposal[None]):
                 answer.set_exception(error)
 
     def _place(self, draft: Draft, checked: CheckedBatch) -> Append | Outcome:
-        _, partition, batch, header, _ = checked
+        partition, batch, header = checked.partition, checked.batch, checked.header
         base_offset = draft.next_offset(partition)
         if header.producer_id != NO_PRODUCER:
             self._intake.joiner.check_plain(header)

@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tailrace.log.index import IndexReader, PartitionCounters, PartitionIndex, Place
+from tailrace.log.index import IndexReader, PartitionIndex
+from tailrace.log.place import pack_place
 from tailrace.log.usage import SegmentUsage
 from tailrace.model.changes import Buffer, Changes
 from tailrace.model.clock import Hlc
@@ -17,7 +18,6 @@ from tailrace.model.invariant import InvariantError, invariant
 from tailrace.model.stats import StoreStats
 
 _CACHED_BATCH_OVERHEAD = 512
-_new = tuple.__new__
 
 
 class LogEnd(NamedTuple):
@@ -32,8 +32,8 @@ class Cut(NamedTuple):
     """Everything that a checkpoint saves, as it was at `end`."""
 
     end: LogEnd
-    partitions: Sequence[tuple[PartitionIndex, PartitionCounters, Sequence[Place]]]
-    """The partition, where it stood, and its places that are not saved yet."""
+    partitions: Sequence[tuple[PartitionIndex, bytes, Sequence[bytes]]]
+    """The partition, its counters and its places that are not saved yet, all packed."""
     dropped: Sequence[TopicId]
     usages: Sequence[tuple[SegmentUsage, bytes]]
     """Each with how it was when the cut was taken."""
@@ -111,7 +111,8 @@ class Catalog:
     def append(self, batches: Iterable[NewBatch]) -> None:
         """Batches are in the log now. This is the busiest loop of the log: everything that it needs is at hand."""
         partitions, add_dirty = self.partitions, self._dirty.add
-        spans = self.active.spans
+        active = self.active
+        segment = active.base
         count = cached = 0
         for partition, base, records, length, position, timestamp, cursor, data in batches:
             index = partitions[partition]
@@ -119,17 +120,16 @@ class Catalog:
                 raise InvariantError(f"{partition} ends at {index.end}, a batch came for {base}")
             before = index.end_bytes
             index.end_bytes = after = before + length
-            span = spans.get(partition)
-            if span is None:
-                spans[partition] = [before, after]
-            else:
-                span[1] = after
+            if index.segment != segment:
+                index.segment = segment
+                index.span = active.spans.setdefault(partition, [before, after])
+            index.span[1] = after
             running = index.running
             if timestamp > running:
                 index.running = running = timestamp
             recent = index.recent
             recent.data.append(data)
-            recent.places.append(_new(Place, (base, records, length, position, timestamp, cursor, running, before)))
+            recent.places.append(pack_place(base, records, length, position, timestamp, cursor, running, before))
             index.end = base + records
             add_dirty(index)
             count += 1
@@ -162,7 +162,7 @@ class Catalog:
         dropped, self._dropped = self._dropped, []
         return Cut(
             self.end,
-            [(index, index.counters(), index.recent.places[index.saved :]) for index in dirty],
+            [(index, index.pack_counters(), index.recent.places[index.saved :]) for index in dirty],
             dropped,
             [(usage, usage.pack()) for usage in self.usages.values()],
             list(self._marks),
