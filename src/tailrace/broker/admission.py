@@ -49,9 +49,11 @@ def check_batch_for(live: LiveTopic, number: int, batch: Buffer, now_ms: int, li
     if header.max_timestamp < 0:
         # The records have no time of their own; for retention and the index it is now.
         header = header._replace(max_timestamp=now_ms)
+    records = None
+    dedup = live.topic.settings.dedup
     # What a transaction writes may be aborted and come again, so it is no duplicate of anything.
-    dedup = None if header.is_transactional else live.topic.settings.dedup
-    records = None if dedup is None else _fingerprinted(decode_batch(batch, limits), dedup)
+    if dedup is not None and not header.is_transactional:
+        records = _fingerprinted(decode_batch(batch, limits), dedup)
     return CheckedBatch(live, partition, batch, header, records)
 
 

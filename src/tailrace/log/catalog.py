@@ -111,8 +111,7 @@ class Catalog:
     def append(self, batches: Iterable[NewBatch]) -> None:
         """Batches are in the log now. This is the busiest loop of the log: everything that it needs is at hand."""
         partitions, add_dirty = self.partitions, self._dirty.add
-        active = self.active
-        segment = active.base
+        spans = self.active.spans
         count = cached = 0
         for partition, base, records, length, position, timestamp, cursor, data in batches:
             index = partitions[partition]
@@ -120,10 +119,11 @@ class Catalog:
                 raise InvariantError(f"{partition} ends at {index.end}, a batch came for {base}")
             before = index.end_bytes
             index.end_bytes = after = before + length
-            if index.segment != segment:
-                index.segment = segment
-                index.span = active.spans.setdefault(partition, [before, after])
-            index.span[1] = after
+            span = spans.get(partition)
+            if span is None:
+                spans[partition] = [before, after]
+            else:
+                span[1] = after
             running = index.running
             if timestamp > running:
                 index.running = running = timestamp

@@ -24,6 +24,7 @@ _COUNTERS = Struct(">QQQQq")
 _TIME_BIAS = 1 << 63
 NO_TIMESTAMP = -_TIME_BIAS
 _FORGET_AT_LEAST = 16
+"""With many partitions each has few places, and to copy their lists for one of them costs more than to keep it."""
 
 _base_offset = itemgetter(0)
 
@@ -47,19 +48,7 @@ class Recent:
 class PartitionIndex:
     """The index of one partition. Changed by the writer under the log's lock; read by anybody."""
 
-    __slots__ = (
-        "end",
-        "end_bytes",
-        "partition",
-        "pruned",
-        "recent",
-        "running",
-        "saved",
-        "segment",
-        "span",
-        "start",
-        "start_bytes",
-    )
+    __slots__ = ("end", "end_bytes", "partition", "pruned", "recent", "running", "saved", "start", "start_bytes")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -73,10 +62,6 @@ class PartitionIndex:
         self.recent = Recent([], [], 0)
         self.saved = 0
         """How many of the recent places are in the saved index too."""
-        self.segment = -1
-        """Base of the segment that holds the partition's last batch."""
-        self.span: list[int] = []
-        """First and end byte of the partition in that segment, in the partition's own count."""
 
     def size(self) -> int:
         return self.end_bytes - self.start_bytes

@@ -38,7 +38,6 @@ class PendingCommit(msgspec.Struct, eq=False):
     offsets: Sequence[Offset]
     sequence: int
     size: int
-    has_state: bool
     done: Done
     submitted_at: float = 0.0
     error: TailraceError | None = None
@@ -83,20 +82,17 @@ class Sequencer:
         size = _COMMIT_OVERHEAD_BYTES
         for key, value in puts:
             size += len(key) + (len(value) if value is not None else 0)
-        for append in appends:
-            size += len(append[1])
+        records = 0
+        for _, batch, count, _, _ in appends:
+            size += len(batch)
+            records += count
         if size > self._frame_bytes:
             raise self._too_large(size)
-        ends = self._place(changes)
+        offsets, ends = self._place(changes)
         # Nothing below refuses: from here on the commit is part of the latest view.
         if creates or drops:
             self._change_partitions(changes)
-        offsets = []
-        records = 0
-        for (partition, _, count, _, _), end in zip(appends, ends, strict=True):
-            self._ends[partition] = end
-            offsets.append(Offset(end - count))
-            records += count
+        self._ends.update(ends)
         self._sequence = sequence = self._sequence + 1
         for prefix in drop_prefixes:
             self._dropped_prefixes.append((sequence, prefix))
@@ -104,12 +100,13 @@ class Sequencer:
             self._state[key] = (sequence, value)
         cursor = self._cursor
         self._cursor = Cursor(cursor + records)
-        has_state = bool(puts or drop_prefixes)
-        return PendingCommit(changes, None, self._clock.next(), cursor, offsets, sequence, size, has_state, done)
+        return PendingCommit(changes, None, self._clock.next(), cursor, offsets, sequence, size, done)
 
     def settle(self, commits: Iterable[PendingCommit]) -> None:
         """These commits are in the settled view now; the latest view need not remember them."""
         state = self._state
+        if not state and not self._dropped_prefixes:
+            return
         last = 0
         for commit in commits:
             last = commit.sequence
@@ -148,28 +145,28 @@ class Sequencer:
         self._ends[partition] = Offset(end + records)
         cursor = self._cursor
         self._cursor = Cursor(cursor + records)
-        return PendingCommit(changes, only, self._clock.next(), cursor, (end,), self._sequence, size, False, done)
+        return PendingCommit(changes, only, self._clock.next(), cursor, (end,), self._sequence, size, done)
 
     def _too_large(self, size: int) -> LimitExceededError:
         return LimitExceededError(f"the commit has {size} bytes, more than frame_bytes allows ({self._frame_bytes}); split it")
 
-    def _place(self, changes: Changes) -> list[Offset]:
-        """Where the partition of each append ends after it."""
-        ends: list[Offset] = []
-        placed: dict[Partition, Offset] = {}
+    def _place(self, changes: Changes) -> tuple[list[Offset], dict[Partition, Offset]]:
+        """The base offset of each append, and where the partitions end after all of them."""
+        offsets: list[Offset] = []
+        ends: dict[Partition, Offset] = {}
         for partition, _, records, _, wanted in changes.appends:
-            end = placed.get(partition)
+            end = ends.get(partition)
             if end is None:
                 end = self._ends.get(partition)
                 if end is None and partition.number < dict(changes.creates).get(partition.topic_id, 0):
                     end = Offset(0)
                 if end is None or partition.topic_id in changes.drops:
                     raise UnknownPartitionError.of(partition)
-            if wanted not in (ASSIGN, end):
+            if wanted != ASSIGN and wanted != end:
                 raise _out_of_sequence(partition, end, wanted)
-            placed[partition] = end = Offset(end + records)
-            ends.append(end)
-        return ends
+            offsets.append(end)
+            ends[partition] = Offset(end + records)
+        return offsets, ends
 
     def _check_partitions(self, changes: Changes) -> None:
         counts: dict[TopicId, int] = {}
