@@ -11,10 +11,9 @@ from tailrace.broker.append_batches import AppendBatches, Outcome
 from tailrace.broker.commit import Proposal, StillInFlight
 from tailrace.broker.draft import Draft
 from tailrace.broker.intake import Intake
-from tailrace.broker.live_topic import LiveTopic
 from tailrace.model.changes import Append, Changes, Receipt
 from tailrace.model.errors import TailraceError
-from tailrace.model.ids import Cursor, Partition
+from tailrace.model.ids import Cursor
 from tailrace.model.limits import MIB
 from tailrace.model.record import NO_TIMESTAMP, Appended
 from tailrace.wire.batch import NO_PRODUCER
@@ -64,18 +63,15 @@ class Bundle(Proposal[None]):
 
     def settled(self, receipt: Receipt | None) -> None:
         cursor: int = receipt.cursor if receipt is not None else 0
-        arrived: dict[Partition, tuple[LiveTopic, int, int]] = {}
+        arrived = self._intake.arrived
         for (checked, answer), outcome in zip(self._waiting, self._placed, strict=True):
             if isinstance(outcome, Append):
                 partition, batch, records, _, base_offset = outcome
-                live, so_many, so_large = arrived.get(partition) or (checked.live, 0, 0)
-                arrived[partition] = live, so_many + records, so_large + len(batch)
+                arrived(checked.live, partition, records, len(batch))
                 outcome = Appended(base_offset, Cursor(cursor), NO_TIMESTAMP, 0)
                 cursor += records
             if not answer.done():
                 answer.set_result([outcome])
-        for partition, (live, records, size) in arrived.items():
-            self._intake.arrived(live, partition, records, size)
 
     def failed(self, error: Exception) -> None:
         for _, answer in self._waiting:
