@@ -10,7 +10,7 @@ FIND_PYTHON := for name in $(or $(PYTHON),python3.14 python3.13 python3.12 pytho
 	&& { echo "$$name"; exit; }; done
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test compat check format bench lock clean
+.PHONY: help demo test compat fuzz check format bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,9 +22,12 @@ test: $(READY) ## run the whole test suite; SLOW=1 adds 500 kill cycles, ARGS='-
 	@$(BIN)/pytest $(ARGS)
 	@$(if $(SLOW),$(BIN)/pytest tests/chaos --kill-cycles 500)
 
-compat: $(READY) ## try every Kafka client at full volume, Java and Spark too; writes docs/reference/kafka-clients.md
+compat: $(READY) ## try every Kafka client at full volume, Java, Go, Node and Spark too; writes docs/reference/kafka-clients.md
 	@$(BIN)/python -m tests.compat.prepare
 	@$(BIN)/pytest tests/compat --everything $(ARGS)
+
+fuzz: $(READY) ## look for input that does harm, for five minutes; ARGS='--seconds 3600 --seed 7' for other runs
+	@$(BIN)/python -m tests.fuzz $(ARGS)
 
 check: $(READY) ## lint, formatting, types, import contracts
 	@$(BIN)/ruff check .
@@ -36,7 +39,7 @@ format: $(READY) ## let ruff format and sort
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: $(READY) ## measure against plain writes on this machine; writes docs/benchmarks.md. ARGS=--quick takes a minute
+bench: $(READY) ## measure against plain writes and Apache Kafka; writes docs/benchmarks.md. ARGS=--quick takes three minutes
 	@$(BIN)/python -m bench.run $(ARGS)
 
 lock: $(READY) ## renew uv.lock and requirements.lock from pyproject.toml
@@ -45,7 +48,7 @@ lock: $(READY) ## renew uv.lock and requirements.lock from pyproject.toml
 	@$(BIN)/uv export --quiet --locked --no-emit-project --no-header --format requirements-txt --output-file requirements.lock
 
 clean: ## remove the environment and all caches
-	@rm -rf $(VENV) tests/compat/java/target tests/compat/spark/target .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) tests/compat/java/target tests/compat/spark/target tests/compat/go/target tests/compat/node/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(READY): pyproject.toml requirements.lock
 	@python=$$($(FIND_PYTHON)); test -n "$$python" || { \

@@ -6,7 +6,9 @@ each other, and the median of these ratios is the result. Who goes first changes
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 Side = Callable[[int], float]
 """Does so much work and says how it went: a rate or a time."""
@@ -34,15 +36,20 @@ class Samples(NamedTuple):
 
 def alternate(sides: Mapping[str, Side], work: int, rounds: int) -> dict[str, Samples]:
     """Measure each side once a round. Before that each does a part of the work once, which counts for nothing."""
+    return {name: Samples(tuple(found)) for name, found in take_turns(sides, work, rounds).items()}
+
+
+def take_turns(sides: Mapping[str, Callable[[int], T]], work: int, rounds: int) -> dict[str, list[T]]:
+    """The same for work of which more than one thing is measured."""
     names = list(sides)
     for name in names:
         sides[name](max(1, work // _WARM_UP_SHARE))
-    values: dict[str, list[float]] = {name: [] for name in names}
+    values: dict[str, list[T]] = {name: [] for name in names}
     for turn in range(rounds):
         first = turn % len(names)
         for name in names[first:] + names[:first]:
             values[name].append(sides[name](work))
-    return {name: Samples(tuple(found)) for name, found in values.items()}
+    return values
 
 
 def repeat(side: Side, work: int, rounds: int) -> Samples:

@@ -36,7 +36,7 @@ Written by `make bench`{"" if is_full else ", from a run with little data: take 
 **{summary(sections)}**
 
 Each line is the median of several rounds, with the lowest and the highest in brackets. Tailrace and its peer do the same work
-in one process, in turn; the ratio is taken within each round. Lines without a bar are for information. After every measurement
+in turn; the ratio is taken within each round. Lines without a bar are for information. After every measurement
 the records are counted and compared with what was acknowledged; a record that is lost, doubled or out of place ends the run
 with exit code 1, and no page is written."""
 

@@ -1,5 +1,7 @@
 """`make bench`: every benchmark in turn, one page at the end.
 
+What is measured beside Apache Kafka is left out, and said to be, where Java, Maven or its jars can't be had.
+
 Exits with 1 if a record was lost or doubled. A bar that is missed stands in the page and on the screen; it is no
 failure of the run.
 """
@@ -8,6 +10,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,6 +18,10 @@ from bench import append, fetch, growth, laggard, machine, opening, partitions, 
 from bench.audit import AuditFailure
 from bench.figures import Section
 from bench.ground import Ground
+from bench.kafka.subjects import KAFKA_SUBJECTS
+from bench.peers.kafka import KafkaPeer
+from bench.peers.kafka_jars import NotObtainable, kafka_jars
+from bench.peers.tailrace import TailracePeer
 from bench.report import render, summary
 from bench.scale import FULL, QUICK, Scale
 from tailrace.server import collect_seldom
@@ -33,6 +40,7 @@ SUBJECTS: Mapping[str, Callable[[Ground], Section]] = {
     "growth": growth.run,
     "laggard": laggard.run,
 }
+NAMES = (*SUBJECTS, *KAFKA_SUBJECTS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began = time.monotonic()
     load_before = machine.load()
     try:
-        sections = measure(options.dir, scale, options.only or list(SUBJECTS), lambda line: _say(began, line))
+        sections = measure(options.dir, scale, options.only or NAMES, lambda line: _say(began, line))
     except AuditFailure as failure:
         print(f"The run counts for nothing: {failure}", file=sys.stderr)
         return 1
@@ -59,14 +67,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def measure(folder: Path, scale: Scale, names: Sequence[str], say: Callable[[str], None]) -> list[Section]:
     with TemporaryDirectory(prefix="bench-", dir=folder) as root:
         ground = Ground(Path(root), scale, say)
-        return [SUBJECTS[name](ground) for name in names]
+        sections = [SUBJECTS[name](ground) for name in names if name in SUBJECTS]
+        beside_kafka = [KAFKA_SUBJECTS[name] for name in names if name in KAFKA_SUBJECTS]
+        if beside_kafka:
+            try:
+                kafka = partial(KafkaPeer, kafka_jars(folder))
+            except NotObtainable as why:
+                say(f"nothing is measured beside Kafka: {why}")
+            else:
+                sections += [subject(ground, TailracePeer, kafka) for subject in beside_kafka]
+        return sections
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="make bench", description="Measure Tailrace against plain writes on this machine.")
+    parser = argparse.ArgumentParser(
+        prog="make bench", description="Measure Tailrace on this machine, against plain writes and Kafka."
+    )
     parser.add_argument("--quick", action="store_true", help="less data and fewer rounds: minutes become seconds")
     parser.add_argument(
-        "--only", action="append", choices=list(SUBJECTS), metavar="NAME", help=f"one of {', '.join(SUBJECTS)}; can be repeated"
+        "--only", action="append", choices=NAMES, metavar="NAME", help=f"one of {', '.join(NAMES)}; can be repeated"
     )
     parser.add_argument("--dir", type=Path, default=ROOT / "build", help="where to write the data; it is removed afterwards")
     parser.add_argument(

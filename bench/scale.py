@@ -7,6 +7,29 @@ from tailrace.model.limits import MIB
 GIB = 1024 * MIB
 
 
+class KafkaScale(msgspec.Struct, frozen=True, kw_only=True):
+    """How much is done at each of two servers over their Kafka listeners."""
+
+    has_every_shape: bool
+    """Whether all sizes, batches and numbers of partitions are combined."""
+    rounds: int
+    load_bytes: int
+    """Records of a load, all together, unless that is more than `load_records`."""
+    load_records: int
+    one_by_one: int
+    """Records of which each waits for the one before it."""
+    steady_seconds: float
+    """How long records come at an even pace, in each round."""
+    connections: int
+    turns: int
+    """Records over each connection, in each round."""
+    synced_turns: int
+    starts: int
+
+    def records(self, record_bytes: int) -> int:
+        return min(self.load_records, self.load_bytes // record_bytes)
+
+
 class Scale(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int
     ring_bytes: int
@@ -41,6 +64,7 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes that a log is grown to, rising."""
     behind_bytes: int
     """What a reader far behind has still to read."""
+    kafka: KafkaScale
 
 
 FULL = Scale(
@@ -63,6 +87,18 @@ FULL = Scale(
     partition_counts=(1, 100, 10_000),
     log_sizes=(GIB, 10 * GIB),
     behind_bytes=512 * MIB,
+    kafka=KafkaScale(
+        has_every_shape=True,
+        rounds=5,
+        load_bytes=60_000_000,
+        load_records=300_000,
+        one_by_one=400,
+        steady_seconds=3,
+        connections=500,
+        turns=10,
+        synced_turns=2,
+        starts=3,
+    ),
 )
 
 QUICK = msgspec.structs.replace(
@@ -80,4 +116,16 @@ QUICK = msgspec.structs.replace(
     growth_appends=30_000,
     log_sizes=(256 * MIB,),
     behind_bytes=192 * MIB,
+    kafka=KafkaScale(
+        has_every_shape=False,
+        rounds=2,
+        load_bytes=20_000_000,
+        load_records=100_000,
+        one_by_one=100,
+        steady_seconds=1,
+        connections=100,
+        turns=5,
+        synced_turns=2,
+        starts=1,
+    ),
 )

@@ -63,14 +63,14 @@ def _read(client: httpx.Client, topic: str, partition: int) -> Iterator[tuple[Pl
     start = 0
     while True:
         answer = client.post(
-            "/api/topics/consume", json={"topic": topic, "partition": partition, "start": start, "limit": 5_000}
+            "/api/topics/consume", json={"topic": topic, "partition_id": partition, "start": start, "limit": 5_000}
         )
         answer.raise_for_status()
         page = answer.json()
-        for record in page["records"]:
+        for record in page["messages"]:
             yield Place(topic, partition, record["offset"]), Frame(**record["value"])
         start = page["next_offset"]
-        if start >= page["end_offset"]:
+        if not page["has_more"]:
             return
 
 

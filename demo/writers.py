@@ -55,6 +55,6 @@ async def _write(client: httpx.AsyncClient, writer: int, history: History) -> No
             return
         answer.raise_for_status()
         history.acked[frame] = tuple(
-            Place(record["topic"], record["partition"], record["offset"]) for record in answer.json()["records"]
+            Place(record["topic_name"], record["partition_id"], record["offset"]) for record in answer.json()["records"]
         )
         number += 1

@@ -7,9 +7,11 @@ because each takes a good part of the start.
 
 import asyncio
 import gc
+import resource
 import signal
 import socket
 from collections.abc import Callable
+from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +27,7 @@ from tailrace.store.embedded import EmbeddedStore
 
 _FINISH_REQUESTS_SECONDS = 4
 _BACKLOG = 1024
+_OTHER_FILES = 1024
 
 
 class Ready(NamedTuple):
@@ -72,6 +75,7 @@ class Server:
     async def run(self) -> TailraceError | None:
         """Serve until SIGTERM, SIGINT or a storage failure, which is returned."""
         collect_seldom()
+        _allow_files_for(2 * self._limits.connections)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
@@ -79,7 +83,8 @@ class Server:
             opening = loop.run_in_executor(None, self._open_store, loop)
             # Loaded here and not above, because that takes as long as opening the folder and the two overlap.
             import tailrace.http.app
-            import tailrace.kafka.apis  # noqa: F401
+            import tailrace.kafka.apis
+            import tailrace.sql.service  # noqa: F401
 
             opened = await opening
             try:
@@ -98,18 +103,26 @@ class Server:
         from tailrace.kafka.listener import KafkaListener
         from tailrace.kafka.metrics import KafkaCollector
         from tailrace.kafka.traffic import Traffic
+        from tailrace.sql.service import Sql
 
         limits = self._limits
         broker = Broker(opened.store, self._clock, limits, self._broker)
         await broker.start()
+        try:
+            sql = await Sql.open(self._folder, broker, self._clock, limits)
+        except BaseException:
+            await broker.close()
+            raise
         status = ServerStatus(self._durability, self._clock, lambda: self._failure)
         http_address = Address(self._http.host, http.getsockname()[1])
         kafka_address = Address(self._kafka.host, kafka.getsockname()[1])
         cluster = Cluster(broker.cluster_id, self._advertise or kafka_address)
         traffic = Traffic()
         dispatcher = create_dispatcher(broker, cluster, self._kafka_settings, traffic, self._clock, limits)
+        on_loopback = ip_address(http.getsockname()[0]).is_loopback
+        app = create_app(broker, status, limits, [KafkaCollector(traffic)], engine=sql.engine, on_loopback=on_loopback)
         listeners = (
-            HttpListener(create_app(broker, status, limits, [KafkaCollector(traffic)]), http, limits, _FINISH_REQUESTS_SECONDS),
+            HttpListener(app, http, limits, _FINISH_REQUESTS_SECONDS),
             KafkaListener(dispatcher, kafka, traffic, limits, _FINISH_REQUESTS_SECONDS),
         )
         try:
@@ -118,8 +131,9 @@ class Server:
             self._on_ready(Ready(http_address, kafka_address, opened.seconds, opened.store.stats().replayed_bytes))
             await self._stopping.wait()
         finally:
-            # The broker goes first: that finishes what it was asked to do and wakes those who wait, so that the listeners can
-            # send all answers before they close their connections.
+            # SQL and the broker go first: that finishes what they were asked to do and wakes those who wait, so that the
+            # listeners can send all answers before they close their connections.
+            await sql.close()
             await broker.close()
             await asyncio.gather(*(listener.stop() for listener in listeners))
 
@@ -150,6 +164,14 @@ def collect_seldom() -> None:
     cost a third of the appends per second.
     """
     gc.set_threshold(10_000, 20, 20)
+
+
+def _allow_files_for(connections: int) -> None:
+    """Ask for as many open files as so many connections need, within what the system lets a process ask for."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = min(connections + _OTHER_FILES, hard if hard != resource.RLIM_INFINITY else connections + _OTHER_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class _Opened(NamedTuple):

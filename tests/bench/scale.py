@@ -1,6 +1,6 @@
 """The smallest run that goes through all code."""
 
-from bench.scale import Scale
+from bench.scale import KafkaScale, Scale
 from tailrace.model.limits import KIB, MIB
 
 TINY = Scale(
@@ -23,4 +23,16 @@ TINY = Scale(
     partition_counts=(1, 10),
     log_sizes=(2 * MIB,),
     behind_bytes=2 * MIB,
+    kafka=KafkaScale(
+        has_every_shape=False,
+        rounds=1,
+        load_bytes=200_000,
+        load_records=500,
+        one_by_one=3,
+        steady_seconds=0.1,
+        connections=3,
+        turns=2,
+        synced_turns=1,
+        starts=1,
+    ),
 )

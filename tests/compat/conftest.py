@@ -19,8 +19,10 @@ from tests.compat.process import ClientProcess  # noqa: E402
 from tests.compat.scenarios import SCENARIOS, Scenario  # noqa: E402
 from tests.support.kafka import RawClient  # noqa: E402
 from tests.support.server import ServerProcess  # noqa: E402
+from tools.record_frames import FRAMES, Recorder  # noqa: E402
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "reference" / "kafka-clients.md"
+REFEREE_ID = "referee"
 END_TXN = 26
 """The API without which there are no transactions."""
 FEW_RECORDS, MANY_RECORDS = 2_000, 100_000
@@ -29,6 +31,7 @@ FEW_MEMBERS, MANY_MEMBERS = 4, 10
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--everything", action="store_true", help="all clients and full volumes; writes the grid")
+    parser.addoption("--record", action="store_true", help="keep new kinds of requests in tests/data/frames")
 
 
 @pytest.fixture(scope="session")
@@ -47,12 +50,32 @@ def members(everything: bool) -> int:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+def recorder(request: pytest.FixtureRequest) -> Iterator[Recorder | None]:
+    """Stands between the clients and the server in runs that record."""
+    if not request.config.getoption("--record", default=False):
+        yield None
+        return
+    recorder = Recorder(FRAMES, ignored_ids=[REFEREE_ID.encode()])
+    yield recorder
+    recorder.stop()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory, recorder: Recorder | None) -> Iterator[ServerProcess]:
     folder = tmp_path_factory.mktemp("compat")
     config = folder / "tailrace.toml"
     config.write_text("[broker]\ngroup_min_session_ms = 500\n")
-    with ServerProcess(folder / "data", "--config", str(config)) as running:
+    advertised = () if recorder is None else ("--advertise", recorder.listen())
+    with ServerProcess(folder / "data", "--config", str(config), *advertised) as running:
+        if recorder is not None:
+            recorder.forward(running.kafka)
         yield running
+
+
+@pytest.fixture
+def recorded(kind: ClientKind, recorder: Recorder | None) -> None:
+    if recorder is not None:
+        recorder.client = kind.name
 
 
 @pytest.fixture(scope="session")
@@ -64,7 +87,7 @@ def offers_transactions(server: ServerProcess) -> bool:
 
 @pytest.fixture(scope="session")
 def referee(server: ServerProcess) -> Client:
-    return Confluent(server.kafka)
+    return Confluent(server.kafka, client_id=REFEREE_ID)
 
 
 @pytest.fixture(scope="session")

@@ -57,6 +57,20 @@ class GroupState(NamedTuple):
     members: int
 
 
+class WriterState(NamedTuple):
+    """A producer, as a partition remembers it."""
+
+    producer_id: int
+    open_since: int
+    """The first offset of its open transaction, or `MISSING`."""
+
+
+class TransactionState(NamedTuple):
+    state: str
+    """Kafka's name for it, in small letters."""
+    partitions: list[tuple[str, int]]
+
+
 class Unsupported(Exception):
     """The client can not express it. The message is the reason that the grid shows."""
 
@@ -104,6 +118,10 @@ class Client:
         """`MISSING` if no record is that young."""
         raise Unsupported("it can not look up offsets by time")
 
+    def newest(self, topic: str, partition: int) -> int:
+        """The offset of the first record with the highest timestamp."""
+        raise Unsupported("it can not look up the highest timestamp")
+
     def consume(self, group: str, topic: str, count: int) -> list[Incoming]:
         """As a member of the group: read so many records, commit them, and leave."""
         self.join(group, topic)
@@ -114,10 +132,13 @@ class Client:
 
     # A member of a group
 
-    def join(self, group: str, topic: str, session_ms: int = 10_000, hand_over: bool = False) -> None:
+    def join(
+        self, group: str, topic: str, session_ms: int = 10_000, hand_over: bool = False, instance_id: str | None = None
+    ) -> None:
         """Subscribe, from the beginning where nothing is committed. Commits happen only when asked for.
 
-        With `hand_over` the member also commits what was polled before it gives partitions away.
+        With `hand_over` the member also commits what was polled before it gives partitions away. With an `instance_id` it is a
+        static member.
         """
         raise Unsupported("it has no consumer groups")
 
@@ -173,6 +194,10 @@ class Client:
     def brokers(self) -> int:
         raise Unsupported("it can not describe the cluster")
 
+    def log_dir_sizes(self, topic: str) -> list[tuple[int, int]]:
+        """Partitions and their bytes on disk."""
+        raise Unsupported("it can not describe log directories")
+
     # Groups
 
     def groups(self) -> list[str]:
@@ -214,3 +239,13 @@ class Client:
 
     def end(self, commit: bool) -> None:
         raise Unsupported("it has no transactions")
+
+    def producers(self, topic: str, partition: int) -> list[WriterState]:
+        raise Unsupported("it can not describe producers")
+
+    def transactions(self) -> list[tuple[str, str]]:
+        """Transactional ids and the states of their transactions."""
+        raise Unsupported("it can not list transactions")
+
+    def describe_transaction(self, transactional_id: str) -> TransactionState:
+        raise Unsupported("it can not describe transactions")

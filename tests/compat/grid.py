@@ -11,7 +11,7 @@ _HEAD = """\
 # Kafka clients
 
 What each client does with a real `tailrace serve`. This page is written by `make compat`, which plays every scenario of
-`tests/compat/scenarios.py` with every client; nothing on it is written by hand.
+`tests/compat/scenarios/` with every client; nothing on it is written by hand.
 
 "✓" works. "n/a" the client can not express it. "**fails**" does not work today. "?" was not tried.
 The notes say why; there "it" is the client.

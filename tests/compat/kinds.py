@@ -9,10 +9,16 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SPARK_FOLDER = Path(__file__).resolve().parent / "spark"
-SPARK_JARS = SPARK_FOLDER / "target" / "dependency"
+SPARK = "4.2.0"
+"""The newest for which Maven Central has the Kafka connector."""
+SPARK_JARS = SPARK_FOLDER / "target" / SPARK
 SPARK_PYTHON = SPARK_FOLDER / "target" / "python" / "bin" / "python"
 JAVA_FOLDER = Path(__file__).resolve().parent / "java"
 JAVA_JAR = JAVA_FOLDER / "target" / "compat.jar"
+GO_FOLDER = Path(__file__).resolve().parent / "go"
+GO_PROGRAM = GO_FOLDER / "target" / "compat-go"
+NODE_FOLDER = Path(__file__).resolve().parent / "node"
+NODE_MODULES = NODE_FOLDER / "node_modules"
 
 
 class ClientKind(NamedTuple):
@@ -56,6 +62,18 @@ def _no_spark() -> str | None:
     )
 
 
+def _no_go() -> str | None:
+    return None if GO_PROGRAM.exists() else "the Go client is not built (`make compat` does where `go` is installed)"
+
+
+def _no_node() -> str | None:
+    return (
+        None
+        if NODE_MODULES.exists() and shutil.which("node")
+        else "KafkaJS is not installed (`make compat` does where `node` and `npm` are)"
+    )
+
+
 def _output(command: list[str]) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout.strip()
 
@@ -72,6 +90,22 @@ KINDS = (
         lambda bootstrap: ["java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-jar", str(JAVA_JAR), "serve", bootstrap],
         _no_java,
         lambda: _output(["java", "-jar", str(JAVA_JAR), "version"]),
+    ),
+    ClientKind(
+        "franz-go",
+        "Go (franz-go)",
+        False,
+        lambda bootstrap: [str(GO_PROGRAM), "serve", bootstrap],
+        _no_go,
+        lambda: _output([str(GO_PROGRAM), "version"]),
+    ),
+    ClientKind(
+        "kafkajs",
+        "Node (KafkaJS)",
+        False,
+        lambda bootstrap: ["node", str(NODE_FOLDER / "main.js"), "serve", bootstrap],
+        _no_node,
+        lambda: _output(["node", str(NODE_FOLDER / "main.js"), "version"]),
     ),
     _python("spark", 'Spark\'s `format("kafka")`', "spark", _no_spark, always=False, python=str(SPARK_PYTHON)),
 )

@@ -1,6 +1,7 @@
 """Gets what `make compat` needs beyond the development environment, each by its ordinary package manager.
 
-kcat by apt-get, the Java client by Maven, Spark by pip into an environment of its own: it is large, and only tried here.
+kcat by apt-get, the Java client by Maven, those of Go and Node by their own tools where these are installed, Spark by pip into
+an environment of its own: it is large, and only tried here.
 """
 
 import os
@@ -10,10 +11,17 @@ import sys
 import venv
 from pathlib import Path
 
-from tests.compat.kinds import JAVA_FOLDER, JAVA_JAR, SPARK_FOLDER, SPARK_JARS, SPARK_PYTHON
-
-SPARK = "4.0.0"
-"""Its Kafka connector comes from Maven Central in the same version."""
+from tests.compat.kinds import (
+    GO_FOLDER,
+    GO_PROGRAM,
+    JAVA_FOLDER,
+    JAVA_JAR,
+    NODE_FOLDER,
+    SPARK,
+    SPARK_FOLDER,
+    SPARK_JARS,
+    SPARK_PYTHON,
+)
 
 
 def main() -> None:
@@ -25,11 +33,15 @@ def main() -> None:
         _install("maven")
     if shutil.which("mvn") is not None and _is_outdated():
         _maven(JAVA_FOLDER, "package")
+    if shutil.which("go") is not None:
+        _run("go", "build", "-C", str(GO_FOLDER), "-o", str(GO_PROGRAM), ".")
+    if shutil.which("npm") is not None:
+        _run("npm", "ci", "--silent", "--no-audit", "--no-fund", "--prefix", str(NODE_FOLDER))
     if not SPARK_PYTHON.exists():
         venv.create(SPARK_PYTHON.parent.parent, with_pip=True, clear=True)
     _run(str(SPARK_PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"pyspark=={SPARK}", "msgspec")
     if not SPARK_JARS.exists():
-        _maven(SPARK_FOLDER, f"-Dspark.version={SPARK}", "dependency:copy-dependencies")
+        _maven(SPARK_FOLDER, f"-Dspark.version={SPARK}", f"-DoutputDirectory={SPARK_JARS}", "dependency:copy-dependencies")
 
 
 def _is_outdated() -> bool:

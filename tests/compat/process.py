@@ -1,7 +1,7 @@
 """A client in a process of its own, asked by lines of JSON: a call goes in, its answer comes out.
 
 A call is `{"verb": ..., "args": {...}}`, bytes as base64. An answer is `{"result": ...}`, `{"refused": code, "message": ...}`
-or `{"unsupported": reason}`.
+or `{"unsupported": reason}`, where an empty reason stands for that of the contract.
 """
 
 import os
@@ -87,7 +87,16 @@ class ClientProcess:
             raise AssertionError(f"the client died in {verb}: {self._log.read_text()[-2000:]}")
         answer = msgspec.json.decode(line, type=Answer)
         if answer.unsupported is not None:
-            raise Unsupported(answer.unsupported)
+            raise Unsupported(answer.unsupported or _why_not(verb, args))
         if answer.refused is not None:
             raise Refused(answer.refused, answer.message)
         return answer
+
+
+def _why_not(verb: str, args: dict[str, Any]) -> str:
+    """What a client that does not have the verb says."""
+    try:
+        getattr(Client(""), verb)(**args)
+    except Unsupported as reason:
+        return str(reason)
+    return f"it has no {verb}"

@@ -16,6 +16,7 @@ from tests.compat.scenarios import SCENARIOS, Scenario, Stage
 pytestmark = pytest.mark.timeout(180)
 
 
+@pytest.mark.usefixtures("recorded")
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_client_works(

@@ -6,7 +6,7 @@ import pytest
 
 from tailrace.model.changes import Bounds, Changes
 from tailrace.model.errors import OffsetOutOfRangeError
-from tailrace.model.ids import Offset, Partition, TopicId
+from tailrace.model.ids import Cursor, Offset, Partition, TopicId
 from tailrace.store.contract import Store
 from tests.support.batches import append, decode_batch, values_of
 from tests.support.observed import fetch_all
@@ -48,6 +48,16 @@ def test_fetch_from_inside_a_batch_begins_with_the_batch_that_holds_the_offset(
     for offset in range(18):
         first = decode_batch(store.fetch(A0, Offset(offset), 1).batches[0])
         assert [record.offset for record in first] == [offset - offset % 3 + index for index in range(3)]
+
+
+def test_fetch_tells_the_cursor_of_each_batch(store: Store, revisit: Callable[[], Store]) -> None:
+    _filled(store)
+    store = revisit()
+    scanned = {batch.base_offset: batch.cursor for batch in store.scan(Cursor(0), 1 << 20).batches if batch.partition == A0}
+    assert scanned == {offset: offset // 3 * 4 for offset in range(0, 18, 3)}
+    for offset in range(18):
+        fetched = store.fetch(A0, Offset(offset), 1 << 20)
+        assert list(fetched.cursors) == [scanned[Offset(first)] for first in range(offset - offset % 3, 18, 3)]
 
 
 def test_fetch_at_the_end_gives_nothing_and_the_bounds(store: Store, revisit: Callable[[], Store]) -> None:

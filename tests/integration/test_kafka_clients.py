@@ -23,8 +23,12 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from tailrace.wire.batch import read_header
+from tailrace.wire.messages import fetch
+from tailrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.integration.topics import consume as consume_over_http
 from tests.integration.topics import create
+from tests.support.kafka import RawClient
 from tests.support.server import ServerProcess
 
 SECONDS = 30
@@ -125,6 +129,30 @@ def test_a_record_of_a_megabyte_passes_and_a_larger_one_is_refused(server: Serve
     producer.produce("orders", b"x" * 2_000_000, on_delivery=lambda error, _: refused.append(error))
     assert producer.flush(SECONDS) == 0
     assert [error.code() for error in refused] == [KafkaError.MSG_SIZE_TOO_LARGE]
+
+
+def test_one_batch_may_have_a_hundred_thousand_tiny_records(server: ServerProcess) -> None:
+    create(server.url, "orders", settings={"max_message_bytes": 4_000_000})
+    values = [f"{number:010}".encode() for number in range(100_000)]
+    producer = Producer(
+        {
+            "bootstrap.servers": server.kafka,
+            "batch.num.messages": 1_000_000,
+            "batch.size": 4_000_000,
+            "message.max.bytes": 4_000_000,
+            "queue.buffering.max.messages": 200_000,
+            "linger.ms": 5_000,
+            **QUIET,
+        }
+    )
+    for value in values:
+        producer.produce("orders", value)
+    assert producer.flush(SECONDS) == 0
+    assert read_all(server, "orders", len(values)) == values
+    with RawClient(server.kafka) as raw:
+        request = FetchRequest(topics=[FetchTopic(topic="orders", partitions=[FetchPartition(partition_max_bytes=4_000_000)])])
+        answer = raw.ask(fetch.API, request, 12)
+    assert read_header(answer.responses[0].partitions[0].records).records > 50_000
 
 
 def test_records_of_one_surface_are_read_over_the_other(server: ServerProcess) -> None:

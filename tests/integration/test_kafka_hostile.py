@@ -6,20 +6,27 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
+from tailrace.model.limits import DEFAULT_LIMITS
+from tailrace.model.record import Record
+from tailrace.wire.codecs import Codec
 from tailrace.wire.messages import api_versions, metadata, produce
 from tailrace.wire.messages.api_versions import ApiVersionsRequest
 from tailrace.wire.messages.metadata import MetadataRequest
 from tailrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tailrace.wire.records import encode_batch as encode_records
 from tests.integration.topics import create, metric
 from tests.support.batches import encode_batch
 from tests.support.kafka import RawClient, frame, sized
 from tests.support.server import ServerProcess
 
 MIB = 1024 * 1024
+MESSAGE_TOO_LARGE = 10
 GROWTH_BYTES = 40 * MIB
 
 
@@ -118,15 +125,76 @@ def test_another_protocol_is_closed_with_a_line_that_says_so(server: ServerProce
     assert is_well(server)
 
 
-def test_five_hundred_idle_connections_harm_nobody(server: ServerProcess) -> None:
-    with flat_memory(server):
-        held = [RawClient(server.kafka) for _ in range(500)]
-        for client in held[::2]:
-            client.socket.sendall(b"\0\0")
+def test_a_thousand_idle_connections_harm_nobody(tmp_path: Path) -> None:
+    config = tmp_path / "tailrace.toml"
+    config.write_text("[limits]\nconnections = 1100\nconnections_per_address = 1100\n")
+    with ServerProcess(tmp_path / "roomy", "--config", str(config)) as server:
+        create(server.url, "well")
+        with flat_memory(server):
+            held = [RawClient(server.kafka) for _ in range(1_000)]
+            for client in held[::2]:
+                client.socket.sendall(b"\0\0")
+            assert is_well(server)
+            assert metric(server.url, "tailrace_kafka_connections") >= 1_000
+            for client in held:
+                client.socket.close()
+
+
+def test_one_address_leaves_room_for_others(server: ServerProcess) -> None:
+    held = [RawClient(server.kafka) for _ in range(DEFAULT_LIMITS.connections_per_address)]
+    with RawClient(server.kafka) as late:
+        assert late.is_closed_by_server()
+    for client in held:
+        client.socket.close()
+    deadline = time.monotonic() + 10
+    while metric(server.url, "tailrace_kafka_connections") > 0:
+        assert time.monotonic() < deadline
+    reason = 'tailrace_kafka_connections_closed_total{reason="connections_per_address"}'
+    assert metric(server.url, reason) == 1
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD], ids=lambda codec: codec.name.lower())
+def test_a_bomb_is_refused_where_it_would_go_off(server: ServerProcess, codec: Codec) -> None:
+    create(server.url, "unique", settings={"dedup": "content", "max_message_bytes": 4 * MIB})
+    create(server.url, "plain", settings={"max_message_bytes": 4 * MIB})
+    bomb = encode_records([Record(None, bytes(20 * MIB), (), int(time.time() * 1000))], codec=codec)
+    assert len(bomb) < 2 * MIB
+    with flat_memory(server), RawClient(server.kafka) as client:
+        codes = []
+        for topic in ["unique"] * 10 + ["plain"]:
+            data = TopicProduceData(name=topic, partition_data=(PartitionProduceData(records=bytes(bomb)),))
+            answer = client.ask(produce.API, ProduceRequest(acks=-1, topic_data=(data,)), 9)
+            codes.append(answer.responses[0].partition_responses[0].error_code)
+        assert codes == [MESSAGE_TOO_LARGE] * 10 + [0]
+        # It is stored as it came, for Kafka's readers decompress by themselves; one that would have it decompressed is told.
+        refused = httpx.post(f"{server.url}/api/topics/consume", json={"topic": "plain", "start": "earliest"})
+        assert refused.is_client_error or refused.is_server_error
+        assert "decompressed_batch_bytes" in refused.text
+
+
+def test_a_sender_that_is_too_slow_is_closed(tmp_path: Path) -> None:
+    config = tmp_path / "tailrace.toml"
+    config.write_text("[limits]\nrequest_seconds = 1\n")
+    with ServerProcess(tmp_path / "slow", "--config", str(config)) as server, RawClient(server.kafka) as client:
+        create(server.url, "well")
+        client.socket.sendall(struct.pack(">i", 1_000))
+        client.socket.settimeout(0.05)
+        deadline = time.monotonic() + 10
+        while not _is_over(client):
+            assert time.monotonic() < deadline
         assert is_well(server)
-        assert metric(server.url, "tailrace_kafka_connections") >= 500
-        for client in held:
-            client.socket.close()
+        assert metric(server.url, 'tailrace_kafka_connections_closed_total{reason="half_frame"}') == 1
+
+
+def _is_over(client: RawClient) -> bool:
+    """Send one byte more, and see whether the server has had enough."""
+    try:
+        client.socket.sendall(b"\0")
+        return client.socket.recv(1) == b""
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
 
 
 def test_a_client_that_never_reads_is_held_back(server: ServerProcess) -> None:

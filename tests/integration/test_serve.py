@@ -80,7 +80,7 @@ def test_a_stop_answers_long_polls_instead_of_waiting_for_them(server: ServerPro
     answers: list[httpx.Response] = []
 
     def poll() -> None:
-        body = {"topic": "orders", "start": "latest", "wait_ms": 30_000}
+        body = {"topic": "orders", "start": "latest", "timeout_ms": 30_000}
         answers.append(httpx.post(f"{server.url}/api/topics/consume", json=body, timeout=40))
 
     polling = threading.Thread(target=poll)

@@ -23,13 +23,13 @@ def consume(url: str, topic: str, partition: int = 0) -> list[Any]:
     values: list[Any] = []
     start = 0
     while True:
-        body = {"topic": topic, "partition": partition, "start": start, "limit": 10_000}
+        body = {"topic": topic, "partition_id": partition, "start": start, "limit": 10_000}
         answer = httpx.post(f"{url}/api/topics/consume", json=body)
         answer.raise_for_status()
         page = answer.json()
-        values += [record["value"] for record in page["records"]]
+        values += [record["value"] for record in page["messages"]]
         start = page["next_offset"]
-        if start >= page["end_offset"]:
+        if not page["has_more"]:
             return values
 
 

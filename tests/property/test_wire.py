@@ -23,6 +23,7 @@ records = st.builds(
     headers=st.lists(st.tuples(names, some_bytes), max_size=4),
     timestamp=st.integers(0, 1 << 42),
     offset=st.just(-1),
+    cursor=st.just(-1),
 )
 codecs = st.sampled_from(list(Codec))
 

@@ -8,10 +8,12 @@ from tailrace.broker.dedup import fingerprint_of_content, fingerprint_of_id
 from tailrace.broker.live_topic import LiveTopic
 from tailrace.model.changes import Buffer
 from tailrace.model.errors import (
+    CorruptBatchError,
     InvalidRequestError,
     InvalidTimestampError,
     LimitExceededError,
     MessageTooLargeError,
+    ReservedTopicError,
 )
 from tailrace.model.ids import Partition
 from tailrace.model.limits import Limits
@@ -20,6 +22,7 @@ from tailrace.model.topic import Dedup
 from tailrace.wire.batch import (
     CODEC_MASK,
     CONTROL_MASK,
+    HEADER_BYTES,
     NO_PRODUCER,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
@@ -27,7 +30,7 @@ from tailrace.wire.batch import (
     check_batch,
 )
 from tailrace.wire.codecs import check_codec
-from tailrace.wire.records import decode_batch
+from tailrace.wire.records import LEAST_RECORD_BYTES, decode_batch
 
 
 class CheckedBatch(msgspec.Struct, frozen=True):
@@ -43,6 +46,8 @@ class CheckedBatch(msgspec.Struct, frozen=True):
 
 def check_batch_for(live: LiveTopic, number: int, batch: Buffer, now_ms: int, limits: Limits) -> CheckedBatch:
     """A batch from outside, before it goes to this partition."""
+    if live.is_reserved:
+        raise reserved(live)
     partition = live.partition(number)
     header = check_batch(batch)
     _check_raw_batch(header, len(batch), live, now_ms, limits)
@@ -106,17 +111,25 @@ def check_batch_size(size: int, live: LiveTopic, limits: Limits) -> None:
         )
 
 
+def reserved(live: LiveTopic) -> ReservedTopicError:
+    return ReservedTopicError(
+        f"{live.topic.name!r} is the server's own topic and can't be written to; write to its table, or to another topic"
+    )
+
+
 def _check_raw_batch(header: BatchHeader, size: int, live: LiveTopic, now_ms: int, limits: Limits) -> None:
     if size > live.max_batch_bytes:
         raise MessageTooLargeError(
             f"the batch has {size} bytes, more than topic {live.topic.name!r} takes ({_batch_limit(live, limits)})"
         )
     if header.records > limits.batch_records:
-        raise LimitExceededError(
-            f"the batch has {header.records} records, more than batch_records allows ({limits.batch_records})"
-        )
+        raise _too_many_records(header, "batch_records", limits.batch_records)
+    if live.topic.settings.dedup is not None and header.records > limits.dedup_batch_records:
+        raise _too_many_records(header, "dedup_batch_records", limits.dedup_batch_records)
     if header.attributes:
         _check_attributes(header)
+    if header.records * LEAST_RECORD_BYTES > size - HEADER_BYTES and not header.codec:
+        raise CorruptBatchError(f"the batch counts {header.records} records in {size} bytes, too few to hold them")
     if header.max_timestamp > now_ms + limits.timestamp_ahead_ms:
         raise _too_far_ahead(header.max_timestamp, now_ms, limits)
 
@@ -146,6 +159,13 @@ def _too_far_ahead(timestamp: int, now_ms: int, limits: Limits) -> InvalidTimest
     return InvalidTimestampError(
         f"the timestamp {timestamp} is {timestamp - now_ms} ms ahead of the server's clock, more than timestamp_ahead_ms"
         f" allows ({limits.timestamp_ahead_ms})"
+    )
+
+
+def _too_many_records(header: BatchHeader, limit: str, allowed: int) -> MessageTooLargeError:
+    # Of this kind, because then producers of Java cut the batch in two and try again.
+    return MessageTooLargeError(
+        f"the batch has {header.records} records, more than {limit} allows ({allowed}); send smaller batches"
     )
 
 

@@ -45,7 +45,7 @@ class Appender:
         try:
             return check_batch_for(intake.topics.get(raw[0]), raw[1], raw[2], intake.clock.now_ms(), intake.limits)
         except TailraceError as error:
-            return error
+            return _without_frames(error)
 
     def _bundled(self, checked: CheckedBatch) -> Answer:
         loop = self._committer.loop
@@ -64,3 +64,9 @@ class Appender:
             self._bundle = None
             # Those who wait are told one by one; nobody waits for the bundle as such.
             self._committer.submit(bundle).add_done_callback(asyncio.Future.exception)
+
+
+def _without_frames(error: TailraceError) -> TailraceError:
+    """An error that is an answer, and no longer keeps alive what was in the frames it came through: a batch, decompressed."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)

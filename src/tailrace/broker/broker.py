@@ -3,13 +3,15 @@
 It runs on one event loop; every method is called there. Surfaces see this class and the values of `model`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from uuid import uuid4
 
 from tailrace.broker import keys
 from tailrace.broker.append import Appender
 from tailrace.broker.bundle import Answer
+from tailrace.broker.change_log import ChangeLog
 from tailrace.broker.commit import Committer
+from tailrace.broker.consume import Consumers
 from tailrace.broker.dedup import Dedup
 from tailrace.broker.fetch import Fetcher
 from tailrace.broker.groups.coordinator import GroupCoordinator
@@ -19,20 +21,28 @@ from tailrace.broker.intake import Intake
 from tailrace.broker.jobs import Job, Jobs
 from tailrace.broker.metrics import BrokerCollector, Sources
 from tailrace.broker.offsets import Offsets
+from tailrace.broker.pipelines import Pipelines
 from tailrace.broker.positions import Positions
 from tailrace.broker.producers import Producers
 from tailrace.broker.publish import Publisher
 from tailrace.broker.reader import Reader
 from tailrace.broker.retention import Retention
+from tailrace.broker.routes import Routes
+from tailrace.broker.routing import Routing
+from tailrace.broker.scan import Scanner, TopicView
 from tailrace.broker.settings import DEFAULT_BROKER_SETTINGS, BrokerSettings
 from tailrace.broker.snowflake import Snowflakes
+from tailrace.broker.subscriptions import Subscriptions
+from tailrace.broker.tables import TableDefinitions
+from tailrace.broker.tail import Tail
 from tailrace.broker.topics import Topics
 from tailrace.broker.transactions.aborted import AbortedTransactions
+from tailrace.broker.transactions.pending import PendingOffsets
 from tailrace.broker.transactions.stable import StableOffsets
 from tailrace.broker.transactions.transactions import Transactions
 from tailrace.model.clock import Clock
-from tailrace.model.fetch import Isolation, PartitionBatches, PartitionFetch, PartitionRecords
-from tailrace.model.ids import Cursor, Offset, Partition
+from tailrace.model.fetch import CommittedBatches, Isolation, PartitionBatches, PartitionFetch, PartitionRecords
+from tailrace.model.ids import Cursor, Offset, Partition, TopicId
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.record import Message, Published, RawBatch
 from tailrace.store.contract import Store
@@ -49,15 +59,21 @@ class Broker:
         """The name of this log, known from the start on."""
         self._committer = Committer(store, limits)
         self._reader = Reader(store, limits)
-        self.topics = Topics(store, self._committer, clock, limits, self._partition_gone)
+        self.topics = Topics(store, self._committer, clock, limits, self._partition_gone, self._check_droppable)
         stable = StableOffsets()
         aborted = AbortedTransactions(store)
         self._fetcher = Fetcher(store, self._reader, self.topics, stable, aborted, limits)
+        self._scanner = Scanner(store, stable, aborted)
         self.producers = Producers(store, self._committer, clock, limits)
         group_names = GroupNames(limits)
-        self.offsets = Offsets(store, self._committer, self.topics, group_names, clock, limits)
+        pending = PendingOffsets(store)
+        self.offsets = Offsets(store, self._committer, self.topics, group_names, pending, clock, limits)
         self.groups = GroupCoordinator(store, self._committer, self.offsets, group_names, clock, limits, settings)
         self.positions = Positions(store, self._reader, self.topics, stable, limits)
+        self.consumers = Consumers(self.topics, self.positions, self.offsets, self.groups, self._fetcher, limits)
+        self.subscriptions = Subscriptions(
+            store, self._reader, Tail(store, self._committer, self.topics, limits), stable, aborted, limits
+        )
         self._transactions = Transactions(
             store,
             self._committer,
@@ -65,11 +81,12 @@ class Broker:
             self.producers,
             self.offsets,
             group_names,
+            pending,
             stable,
             aborted,
             clock,
             limits,
-            self._fetcher.stabilized,
+            self._stabilized,
         )
         self.transactions = self._transactions.coordinator
         self.transaction_queries = self._transactions.queries
@@ -79,8 +96,21 @@ class Broker:
         intake = Intake(store, self.topics, self.producers, self._dedup, joiner, clock, limits, self._fetcher.arrived)
         self._appender = Appender(intake, self._committer)
         self._publisher = Publisher(intake, self._committer, self._snowflakes)
+        self.pipelines = Pipelines(store, self._committer, intake, self._reader, store.staging, clock, limits)
+        self.tables = TableDefinitions(store, self.topics, clock, limits)
+        self.routes = Routes(store, self._committer, self.topics, clock, limits, intake.arrived)
+        self.routing = Routing(store, self._reader, self.topics, self.routes, self.pipelines)
+        self.changes = ChangeLog(intake, self._committer, self._publisher, self._snowflakes, self.tables)
         self.retention = Retention(
-            store, self._committer, self.topics, self._reader, stable, aborted, clock, self._fetcher.disturbed
+            store,
+            self._committer,
+            self.topics,
+            self._reader,
+            stable,
+            aborted,
+            self._floor,
+            clock,
+            self._fetcher.disturbed,
         )
         self._jobs = Jobs(
             (
@@ -90,6 +120,7 @@ class Broker:
                 Job("transactions", settings.transaction_interval_seconds, self.transactions.abort_overdue),
                 Job("transactional_ids", settings.producer_interval_seconds, self.transactions.forget_silent),
                 Job("groups", settings.group_interval_seconds, self.groups.expire),
+                Job("staging", settings.staging_interval_seconds, self.pipelines.clean),
             )
         )
 
@@ -97,10 +128,13 @@ class Broker:
         """Read the state from the store and begin to work."""
         self._committer.start()
         self.topics.load()
+        self.tables.load()
+        self.routes.load()
         self.offsets.load()
         self.groups.start()
         self.producers.load()
         self._transactions.load()
+        self.pipelines.load()
         self.cluster_id = await identity_of(self._store, self._committer, uuid4)
         self._snowflakes.start_after(int.from_bytes(self._store.get(keys.MESSAGE_ID_MARK) or b""))
         self._jobs.start()
@@ -109,6 +143,7 @@ class Broker:
         """Take nothing new, tell those who wait, and return when everything in flight is answered."""
         await self._jobs.close()
         self._fetcher.close()
+        self.subscriptions.close()
         self.groups.close()
         await self._committer.close()
         self._reader.close()
@@ -117,9 +152,9 @@ class Broker:
         """Append Kafka batches, each judged for itself. See `Appender.append`."""
         return self._appender.append(batches, adds_partitions=adds_partitions)
 
-    async def publish(self, messages: Sequence[Message]) -> list[Published]:
+    async def publish(self, messages: Sequence[Message], *, by_server: bool = False) -> list[Published]:
         """Publish messages to any number of topics, all or nothing. See `Publisher.publish`."""
-        return await self._publisher.publish(messages)
+        return await self._publisher.publish(messages, by_server=by_server)
 
     async def fetch(
         self,
@@ -134,6 +169,16 @@ class Broker:
         return await self._fetcher.fetch(
             wanted, min_bytes=min_bytes, max_bytes=max_bytes, max_wait_ms=max_wait_ms, isolation=isolation
         )
+
+    async def committed(
+        self, topic: str, partition: int, offset: Offset, *, max_bytes: int | None = None, max_wait_ms: int = 0
+    ) -> CommittedBatches:
+        """Batches for a reader that decodes them itself. See `Fetcher.committed`."""
+        return await self._fetcher.committed(topic, partition, offset, max_bytes=max_bytes, max_wait_ms=max_wait_ms)
+
+    async def await_growth(self, ends: Mapping[str, Sequence[int]], max_wait_ms: int) -> None:
+        """See `Fetcher.await_growth`."""
+        await self._fetcher.await_growth(ends, max_wait_ms)
 
     async def read(
         self,
@@ -154,6 +199,10 @@ class Broker:
         """The cursor that the next record of the log will get."""
         return self._store.end_cursor()
 
+    def view(self, topic: str) -> TopicView:
+        """The topic as it is now, to be read from any thread. See `Scanner`."""
+        return self._scanner.view(self.topics.get(topic))
+
     def collector(self) -> BrokerCollector:
         """Everything that is counted, for a Prometheus registry."""
         return BrokerCollector(
@@ -162,6 +211,7 @@ class Broker:
                 self.topics,
                 self._committer,
                 self._fetcher,
+                self.subscriptions,
                 self._reader,
                 self.offsets,
                 self.groups,
@@ -172,7 +222,19 @@ class Broker:
             )
         )
 
+    def _floor(self, partition: Partition) -> Offset | None:
+        floor = self.routes.floor(partition)
+        return self.changes.floor(partition) if floor is None else floor
+
+    def _check_droppable(self, topic_id: TopicId) -> None:
+        self.routes.check_droppable(topic_id)
+
+    def _stabilized(self, partition: Partition, size: int) -> None:
+        self._fetcher.stabilized(partition, size)
+        self.subscriptions.stabilized()
+
     def _partition_gone(self, partition: Partition) -> None:
         self._fetcher.disturbed(partition)
         self.producers.forget_partition(partition)
         self._transactions.forget_partition(partition)
+        self.subscriptions.stabilized()

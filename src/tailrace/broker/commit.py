@@ -6,6 +6,7 @@ number. Everything here runs on the event loop but `Proposal.done`, which the st
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -17,6 +18,9 @@ from tailrace.model.limits import Limits
 from tailrace.store.contract import Commit, Store
 
 T = TypeVar("T")
+Watcher = Callable[[Changes, Receipt], None]
+
+_log = logging.getLogger(__name__)
 
 _SEQUENCING_ATTEMPTS = 4
 _RETRY_SECONDS = 0.005
@@ -101,6 +105,7 @@ class Committer:
         self._timer: asyncio.TimerHandle | None = None
         self._quiet: asyncio.Future[None] | None = None
         self._ahead: Callable[[], None] | None = None
+        self._watcher: Watcher | None = None
         self._closed = False
         self.in_flight = 0
         self.overloads = 0
@@ -138,6 +143,10 @@ class Committer:
     def let_first(self, ahead: Callable[[], None]) -> None:
         """Before anything else is submitted, call this: it submits what came earlier and is still being gathered."""
         self._ahead = ahead
+
+    def watch(self, watcher: Watcher | None) -> None:
+        """Tell of every commit with records once it is settled and answered, in the order of the log."""
+        self._watcher = watcher
 
     def wake(self, proposal: Proposal[Any]) -> None:
         """Called by the store's thread. One wake-up of the loop answers all commits that are done by then."""
@@ -220,6 +229,8 @@ class Committer:
             del proposal.commit
             if commit.error is None:
                 _answer(proposal, commit.receipt)
+                if self._watcher is not None and commit.changes.appends:
+                    _tell(self._watcher, commit)
             else:
                 self._refuse(proposal, commit.error)
             if proposal.followers is not None:
@@ -307,6 +318,13 @@ def _answer(proposal: Proposal[Any], receipt: Receipt | None) -> None:
         return
     if not proposal.future.done():
         proposal.future.set_result(answer)
+
+
+def _tell(watcher: Watcher, commit: Commit) -> None:
+    try:
+        watcher(commit.changes, commit.receipt)
+    except Exception:  # noqa: BLE001  those who wait for their answers must get them; the watcher finds the gap by the next one
+        _log.exception("a commit could not be shown to subscribers")
 
 
 def _given_up() -> OverloadedError:

@@ -15,6 +15,7 @@ from tailrace.broker.transactions.aborted import AbortedTransactions
 from tailrace.broker.transactions.committed import committed_batches
 from tailrace.broker.transactions.stable import StableOffsets
 from tailrace.model.changes import Bounds, Buffer
+from tailrace.model.consume import PartitionOffset
 from tailrace.model.errors import (
     CorruptBatchError,
     InvalidRequestError,
@@ -23,8 +24,15 @@ from tailrace.model.errors import (
     StoreClosedError,
     TailraceError,
 )
-from tailrace.model.fetch import NO_BOUNDS, Isolation, PartitionBatches, PartitionFetch, PartitionRecords
-from tailrace.model.ids import Offset, Partition
+from tailrace.model.fetch import (
+    NO_BOUNDS,
+    CommittedBatches,
+    Isolation,
+    PartitionBatches,
+    PartitionFetch,
+    PartitionRecords,
+)
+from tailrace.model.ids import Cursor, Offset, Partition
 from tailrace.model.limits import KIB, MIB, Limits
 from tailrace.model.record import Record
 from tailrace.store.contract import Store
@@ -33,6 +41,10 @@ from tailrace.wire.records import decode_batch
 
 _DECODED_INLINE_BYTES = 64 * KIB
 _READ_BYTES = MIB
+_RECORDS_AT_A_STRETCH = 1_000
+"""Records decoded before others get their turn."""
+_SHARES = 8
+"""How many such parts a read of many partitions may have in all."""
 
 
 class Fetcher:
@@ -76,6 +88,24 @@ class Fetcher:
                 _count_batches(target.live, answer.batches)
         return answers
 
+    async def committed(
+        self, topic: str, partition: int, offset: Offset, *, max_bytes: int | None = None, max_wait_ms: int = 0
+    ) -> CommittedBatches:
+        """Batches from the one that holds `offset` on, without those of transactions that are open or were aborted."""
+        live = self._topics.get(topic)
+        budget = _READ_BYTES if max_bytes is None else max_bytes
+        target = _Target(PartitionFetch(topic, partition, offset, budget), live, live.partition(partition))
+        (answer,) = await self._fetch([target], 1, budget, max_wait_ms, Isolation.READ_COMMITTED)
+        committed = _committed(answer, offset)
+        if committed.batches:
+            _count_batches(live, committed.batches)
+        return committed
+
+    async def await_growth(self, ends: Mapping[str, Sequence[int]], max_wait_ms: int) -> None:
+        """Until a partition of one of these topics can be read beyond its offset here, or the time is up."""
+        wanted = [PartitionFetch(topic, at, Offset(end), 1) for topic, each in ends.items() for at, end in enumerate(each)]
+        await self._fetch([self._target(request) for request in wanted], 1, 1, max_wait_ms, Isolation.READ_COMMITTED)
+
     async def read(
         self,
         topic: str,
@@ -87,20 +117,47 @@ class Fetcher:
         max_wait_ms: int = 0,
     ) -> PartitionRecords:
         """Decoded records from `offset` on, without those of transactions that are open or were aborted."""
+        read = await self.read_many(
+            topic,
+            [PartitionOffset(partition, offset)],
+            max_records=max_records,
+            max_bytes=_READ_BYTES if max_bytes is None else max_bytes,
+            max_wait_ms=max_wait_ms,
+        )
+        return read[partition]
+
+    async def read_many(
+        self,
+        topic: str,
+        starts: Sequence[PartitionOffset],
+        *,
+        max_records: int,
+        max_bytes: int | None = None,
+        max_wait_ms: int = 0,
+    ) -> dict[int, PartitionRecords]:
+        """The same for several partitions of a topic: from each up to `max_records`, and of the bytes an equal share."""
         limits = self._limits
         if not 0 < max_records <= limits.read_records:
             raise LimitExceededError(f"{max_records} records were asked for; read_records allows 1 to {limits.read_records}")
         live = self._topics.get(topic)
-        wanted = PartitionFetch(topic, partition, offset, _READ_BYTES if max_bytes is None else max_bytes)
-        target = _Target(wanted, live, live.partition(partition))
-        (answer,) = await self._fetch([target], 1, wanted.max_bytes, max_wait_ms, Isolation.READ_COMMITTED)
-        if answer.error is not None:
-            raise answer.error
+        budget = _READ_BYTES * min(len(starts), _SHARES) if max_bytes is None else max_bytes
+        targets = [
+            _Target(PartitionFetch(topic, number, offset, budget // len(starts)), live, live.partition(number))
+            for number, offset in starts
+        ]
+        answers = await self._fetch(targets, 1, budget, max_wait_ms, Isolation.READ_COMMITTED)
+        return {
+            number: await self._decoded(live, answer, offset, max_records)
+            for (number, offset), answer in zip(starts, answers, strict=True)
+        }
+
+    async def _decoded(self, live: LiveTopic, answer: PartitionBatches, offset: Offset, max_records: int) -> PartitionRecords:
+        batches, cursors, next_offset, bounds = _committed(answer, offset)
         records: list[Record] = []
-        next_offset = Offset(max(offset, _end_of(answer.batches[-1]))) if answer.batches else offset
-        for batch in committed_batches(answer.batches, answer.aborted):
+        held_up = 0
+        for batch, cursor in zip(batches, cursors, strict=True):
             try:
-                decoded = await self._decode(batch)
+                records += await self._decode(batch, cursor, offset, max_records - len(records))
             except InvalidRequestError as error:
                 if records:
                     next_offset = Offset(records[-1].offset + 1)
@@ -108,17 +165,18 @@ class Fetcher:
                 header = read_header(batch)
                 last = header.base_offset + header.last_offset_delta
                 raise CorruptBatchError(
-                    f"offsets {header.base_offset} to {last} of {topic!r}, partition {partition}, can't be decoded: {error}."
-                    f" Go on at {last + 1}"
+                    f"offsets {header.base_offset} to {last} of {live.topic.name!r}, partition {answer.partition}, can't be"
+                    f" decoded: {error}. Go on at {last + 1}"
                 ) from error
-            records += decoded[max(0, offset - decoded[0].offset) :]
-            if len(records) >= max_records:
-                del records[max_records:]
+            if len(records) == max_records:
                 next_offset = Offset(records[-1].offset + 1)
                 break
+            if len(records) - held_up >= _RECORDS_AT_A_STRETCH:
+                held_up = len(records)
+                await asyncio.sleep(0)
         live.messages_out += len(records)
         live.bytes_out += sum(len(record.key or b"") + len(record.value or b"") for record in records)
-        return PartitionRecords(records, next_offset, answer.bounds)
+        return PartitionRecords(records, next_offset, bounds, next_offset < answer.last_stable_offset)
 
     def arrived(self, partition: Partition, size: int) -> None:
         """So many bytes more can be read."""
@@ -210,7 +268,7 @@ class Fetcher:
                 bounds, stable = self._look(partition)
                 if (found and left <= 0) or stable <= offset <= bounds.end:
                     return PartitionBatches(topic, number, (), bounds, None, stable)
-            batches, bounds = await self._reader.fetch(partition, offset, max(0, min(max_bytes, left)))
+            batches, bounds, cursors = await self._reader.fetch(partition, offset, max(0, min(max_bytes, left)))
             # After the reading: what lies below this offset was decided before, and the index of the aborted ones knows it.
             stable = self._stable.of(partition, bounds)
             if isolation and stable < bounds.end:
@@ -220,7 +278,7 @@ class Fetcher:
             aborted = self._aborted.between(partition, offset, _end_of(batches[-1])) if isolation and batches else ()
         except TailraceError as error:
             return _refused(target.request, error)
-        return PartitionBatches(topic, number, batches, bounds, None, stable, aborted)
+        return PartitionBatches(topic, number, batches, bounds, None, stable, aborted, cursors[: len(batches)])
 
     async def _wait(self, seen: "Mapping[Partition, _Seen]", missing_bytes: int, deadline: float, isolation: Isolation) -> None:
         """Until there may be so many bytes more, until something else happens to the partitions, or until the deadline."""
@@ -259,10 +317,12 @@ class Fetcher:
         bounds = self._store.bounds(partition)
         return _Seen(bounds, self._stable.of(partition, bounds))
 
-    async def _decode(self, batch: Buffer) -> list[Record]:
-        if len(batch) <= _DECODED_INLINE_BYTES and not read_header(batch).codec:
-            return decode_batch(batch, self._limits)
-        return await self._reader.in_thread(decode_batch, batch, self._limits)
+    async def _decode(self, batch: Buffer, cursor: Cursor, offset: Offset, most: int) -> list[Record]:
+        header = read_header(batch)
+        first = max(0, offset - header.base_offset)
+        if len(batch) <= _DECODED_INLINE_BYTES and not header.codec:
+            return decode_batch(batch, self._limits, first=first, most=most, cursor=cursor)
+        return await self._reader.in_thread(decode_batch, batch, self._limits, first=first, most=most, cursor=cursor)
 
 
 class _Target(NamedTuple):
@@ -298,6 +358,15 @@ def _count_batches(live: LiveTopic, batches: Sequence[Buffer]) -> None:
     last = read_header(batches[-1])
     live.messages_out += last.base_offset + last.records - first.base_offset
     live.bytes_out += sum(map(len, batches))
+
+
+def _committed(answer: PartitionBatches, offset: Offset) -> CommittedBatches:
+    if answer.error is not None:
+        raise answer.error
+    next_offset = Offset(max(offset, _end_of(answer.batches[-1]))) if answer.batches else offset
+    cursor_of = {id(batch): cursor for batch, cursor in zip(answer.batches, answer.cursors, strict=True)}
+    batches = list(committed_batches(answer.batches, answer.aborted))
+    return CommittedBatches(batches, [cursor_of[id(batch)] for batch in batches], next_offset, answer.bounds)
 
 
 def _end_of(batch: Buffer) -> Offset:

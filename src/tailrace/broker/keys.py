@@ -6,13 +6,16 @@ a topic carries the topic's id first, so that it goes with the topic by its pref
 
 from struct import Struct
 
-from tailrace.model.ids import Offset, Partition, ProducerId, TopicId
+from tailrace.model.ids import Offset, Partition, ProducerId, TableId, TopicId
 
 TOPICS = b"topic/"
+TABLES = b"table/"
 GROUPS = b"group/"
 OFFSETS = b"offset/"
 PRODUCERS = b"producer/"
 TRANSACTIONS = b"transaction/"
+PIPELINES = b"pipeline/"
+_MARKS = b"mark/"
 _PENDING_OFFSETS = b"pending_offsets/"
 OPEN_TRANSACTIONS = b"open/"
 _ABORTED = b"aborted/"
@@ -20,6 +23,7 @@ _DEDUP = b"dedup/"
 
 IDENTITY = b"identity"
 LAST_TOPIC_ID = b"counter/topic"
+LAST_TABLE_ID = b"counter/table"
 NEXT_PRODUCER_ID = b"counter/producer"
 MESSAGE_ID_MARK = b"counter/message_id"
 
@@ -38,6 +42,10 @@ _COUNT = b"/count"
 
 def topic_key(topic_id: TopicId) -> bytes:
     return TOPICS + _ID.pack(topic_id)
+
+
+def table_key(table_id: TableId) -> bytes:
+    return TABLES + _ID.pack(table_id)
 
 
 def group_key(group: str) -> bytes:
@@ -97,6 +105,23 @@ def transactional_id_of(key: bytes) -> str:
 def pending_offsets_key(transactional_id: str, group: str) -> bytes:
     name = transactional_id.encode()
     return _PENDING_OFFSETS + _LENGTH.pack(len(name)) + name + group.encode()
+
+
+def pipeline_key(name: str) -> bytes:
+    return PIPELINES + name.encode()
+
+
+def pipeline_of(key: bytes) -> str:
+    return key[len(PIPELINES) :].decode()
+
+
+def marks_of(pipeline: str) -> bytes:
+    name = pipeline.encode()
+    return _MARKS + _LENGTH.pack(len(name)) + name
+
+
+def mark_key(pipeline: str, source: str) -> bytes:
+    return marks_of(pipeline) + source.encode()
 
 
 def open_transactions_of_topic(topic_id: TopicId) -> bytes:

@@ -3,6 +3,7 @@
 from tailrace.model.errors import UnknownPartitionError
 from tailrace.model.ids import Partition
 from tailrace.model.limits import Limits
+from tailrace.model.names import is_reserved
 from tailrace.model.topic import Topic
 
 
@@ -12,6 +13,7 @@ class LiveTopic:
         "bytes_out",
         "dedup_evictions",
         "dedup_hits",
+        "is_reserved",
         "max_batch_bytes",
         "messages_in",
         "messages_out",
@@ -36,6 +38,7 @@ class LiveTopic:
 
     def become(self, topic: Topic, limits: Limits) -> None:
         self.topic = topic
+        self.is_reserved = is_reserved(topic.name)
         self.partitions = tuple(Partition(topic.id, number) for number in range(topic.partitions))
         self.takes_batches_as_they_are = topic.settings.dedup is None and topic.settings.timestamps == "create"
         self.max_batch_bytes = topic.settings.max_message_bytes or limits.batch_bytes

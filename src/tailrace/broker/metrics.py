@@ -20,6 +20,7 @@ from tailrace.broker.live_topic import LiveTopic
 from tailrace.broker.offsets import Offsets
 from tailrace.broker.producers import Producers
 from tailrace.broker.reader import Reader
+from tailrace.broker.subscriptions import Subscriptions
 from tailrace.broker.topics import Topics
 from tailrace.broker.transactions.transactions import Transactions
 from tailrace.model.stats import Histogram, StoreStats
@@ -33,6 +34,7 @@ class Sources(NamedTuple):
     topics: Topics
     committer: Committer
     fetcher: Fetcher
+    subscriptions: Subscriptions
     reader: Reader
     offsets: Offsets
     groups: GroupCoordinator
@@ -114,6 +116,9 @@ NUMBERS = (
     Counted("groups_expired", "Groups forgotten after long silence.", lambda sources: sources.groups.expired),
     _now("end_cursor", "The cursor that the next record of the log will get.", lambda sources: sources.store.end_cursor()),
     _now("fetch_waiters", "Fetches that wait for records.", lambda sources: sources.fetcher.waiters),
+    _now("subscribers", "Subscribers to patterns.", lambda sources: sources.subscriptions.subscribers),
+    Counted("subscribers_cut", "Subscribers cut off because they were too slow.", lambda sources: sources.subscriptions.cut),
+    Counted("subscription_messages", "Messages handed to subscribers.", lambda sources: sources.subscriptions.delivered),
     _now("queued_reads", "Reads that wait for the disk.", lambda sources: sources.reader.queued),
     _now("waiting_publishes", "Publishes that wait for room.", lambda sources: sources.committer.waiting),
     _now("waiting_publish_bytes", "Bytes of publishes that wait for room.", lambda sources: sources.committer.waiting_bytes),

@@ -14,6 +14,7 @@ from tailrace.broker.draft import Draft
 from tailrace.broker.groups.names import GroupNames
 from tailrace.broker.live_topic import LiveTopic
 from tailrace.broker.topics import Topics
+from tailrace.broker.transactions.pending import PendingOffsets
 from tailrace.model.changes import Changes, Receipt
 from tailrace.model.clock import Clock
 from tailrace.model.errors import (
@@ -39,13 +40,21 @@ Check = Callable[[], None]
 
 class Offsets:
     def __init__(
-        self, store: Store, committer: Committer, topics: Topics, names: GroupNames, clock: Clock, limits: Limits
+        self,
+        store: Store,
+        committer: Committer,
+        topics: Topics,
+        names: GroupNames,
+        pending: PendingOffsets,
+        clock: Clock,
+        limits: Limits,
     ) -> None:
         self._store = store
         self._committer = committer
         self._topics = topics
         self._clock = clock
         self._names = names
+        self._pending = pending
         self._limits = limits
 
     def load(self) -> None:
@@ -63,21 +72,32 @@ class Offsets:
         known = self._topics.get(topic).topic
         return (known.name,) if known.alias is None else (known.name, known.alias)
 
-    async def commit(self, group: str, commits: Sequence[OffsetCommit], *, reset: bool = False) -> None:
+    async def commit(
+        self, group: str, commits: Sequence[OffsetCommit], *, reset: bool = False, check: Check | None = None
+    ) -> None:
         """Commit them all, or none if one is refused. Without `reset` none may be lower than before."""
         check_group_name(group, self._limits)
-        await self._commit(group, [self._checked(commit) for commit in commits], reset, check=None)
+        await self._commit(group, [self._checked(commit) for commit in commits], reset, check)
+
+    async def begin(self, group: str, commits: Sequence[OffsetCommit], *, check: Check | None = None) -> None:
+        """Commit those for partitions in which the group has committed nothing; the others stay as they are."""
+        check_group_name(group, self._limits)
+        await self._commit(group, [self._checked(commit) for commit in commits], False, check, only_new=True)
 
     async def commit_each(
         self, group: str, commits: Sequence[OffsetCommit], *, reset: bool = False, check: Check | None = None
     ) -> list[TailraceError | None]:
-        """Commit what can be, and say for each what was wrong."""
+        """Commit what can be, and say for each what was wrong.
+
+        An offset below 0 forgets what was committed, so that the reader begins where it does by default. KafkaJS asks for that
+        when its offset is not there any more.
+        """
         check_group_name(group, self._limits)
         targets: list[_Target] = []
         refusals: list[TailraceError | None] = []
         for commit in commits:
             try:
-                targets.append(self._checked(commit))
+                targets.append(self._checked(commit, may_forget=True))
             except TailraceError as error:
                 refusals.append(error)
             else:
@@ -113,6 +133,14 @@ class Offsets:
             found.append(Lag(committed.topic, committed.partition, committed.offset, end, max(0, end - committed.offset)))
         return found
 
+    def all_committed(self) -> Iterator[tuple[str, CommittedOffset]]:
+        """Every offset of every group, with the group. May be called from any thread."""
+        for key, value in self._scan(keys.OFFSETS):
+            partition, group = keys.read_offset_key(key)
+            live = self._topics.by_id(partition.topic_id)
+            if live is not None:
+                yield group, _decode(live, partition.number, value)
+
     def total_lags(self) -> dict[tuple[str, str], int]:
         """The lag of each group in each topic, for the metrics page. May be called from any thread."""
         totals: dict[tuple[str, str], int] = {}
@@ -129,8 +157,12 @@ class Offsets:
             totals[name] = totals.get(name, 0) + max(0, end - _VALUE.unpack_from(value)[0])
         return totals
 
+    def has_pending(self, group: str) -> bool:
+        """Whether an open transaction is about to commit offsets of the group."""
+        return self._pending.has_any(group)
+
     async def delete_group(self, group: str, *, check: Check | None = None) -> None:
-        """Forget the group and all its offsets."""
+        """Forget the group and all its offsets, those of open transactions as well."""
         if group not in self._names:
             raise UnknownGroupError(f"there is no group {group!r}")
 
@@ -139,28 +171,31 @@ class Offsets:
                 check()
             return Changes(
                 drop_prefixes=tuple(keys.offsets_of_group(live.topic.id, group) for live in self._topics),
-                puts=((keys.group_key(group), None),),
+                puts=((keys.group_key(group), None), *self._pending.deletions(group)),
             )
 
-        await self._committer.submit(Change(decide, lambda _: self._names.remove(group)))
+        def settled(_: Receipt | None) -> None:
+            self._names.remove(group)
+            self._pending.deleted(group)
+
+        await self._committer.submit(Change(decide, settled))
 
     async def delete_offsets(
         self, group: str, topic: str, partitions: Sequence[int] | None = None, *, check: Check | None = None
     ) -> None:
-        """Forget the group's offsets in these partitions of a topic, or in all of them."""
+        """Forget the group's offsets in these partitions of a topic, or in all of them; those of open transactions as well."""
         live = self._topics.get(topic)
-        if partitions is None:
-            changes = Changes(drop_prefixes=(keys.offsets_of_group(live.topic.id, group),))
-        else:
-            gone = [keys.offset_key(live.partition(number), group) for number in partitions]
-            changes = Changes(puts=tuple((key, None) for key in gone))
+        gone = live.partitions if partitions is None else [live.partition(number) for number in partitions]
 
         def decide() -> Changes:
             if check is not None:
                 check()
-            return changes
+            pending = self._pending.deletions(group, gone)
+            if partitions is None:
+                return Changes(drop_prefixes=(keys.offsets_of_group(live.topic.id, group),), puts=tuple(pending))
+            return Changes(puts=(*((keys.offset_key(each, group), None) for each in gone), *pending))
 
-        await self._committer.submit(Change(decide, lambda _: None))
+        await self._committer.submit(Change(decide, lambda _: self._pending.deleted(group, gone)))
 
     def check(self, commit: OffsetCommit) -> Partition:
         """Where the commit goes. Raises if it can't be made."""
@@ -174,7 +209,9 @@ class Offsets:
         draft.put(keys.offset_key(partition, group), _encode(commit, now_ms))
         self._names.commits(group, now_ms)
 
-    async def _commit(self, group: str, targets: "list[_Target]", reset: bool, check: Check | None) -> None:
+    async def _commit(
+        self, group: str, targets: "list[_Target]", reset: bool, check: Check | None, *, only_new: bool = False
+    ) -> None:
         if not targets:
             return
         is_held = False
@@ -195,8 +232,10 @@ class Offsets:
                     raise UnknownTopicError(f"topic {commit.topic!r} has been deleted")
                 key = keys.offset_key(partition, group)
                 if not reset and (before := draft.latest(key)) is not None:
+                    if only_new:
+                        continue
                     _check_forward(group, commit, _VALUE.unpack_from(before)[0])
-                draft.put(key, _encode(commit, now_ms))
+                draft.put(key, None if commit.offset < 0 else _encode(commit, now_ms))
             self._names.commits(group, now_ms)
             return draft.changes()
 
@@ -212,11 +251,11 @@ class Offsets:
 
         await self._committer.submit(Change(decide, settled, failed))
 
-    def _checked(self, commit: OffsetCommit) -> "_Target":
+    def _checked(self, commit: OffsetCommit, *, may_forget: bool = False) -> "_Target":
         live = self._topics.get(commit.topic)
         partition = live.partition(commit.partition)
         bounds = self._store.bounds(partition)
-        if not 0 <= commit.offset <= bounds.end:
+        if commit.offset > bounds.end or (commit.offset < 0 and not may_forget):
             raise OffsetOutOfRangeError(
                 f"offset {commit.offset} can't be committed: partition {commit.partition} of {live.topic.name!r} ends at"
                 f" {bounds.end}",

@@ -12,7 +12,8 @@ from tailrace.model.ids import Offset, Partition
 from tailrace.model.limits import Limits
 from tailrace.model.start import AtOffset, Edge, Start
 from tailrace.store.contract import Store
-from tailrace.wire.records import decode_batch
+from tailrace.wire.batch import read_header
+from tailrace.wire.records import first_record_at
 
 _MAX_TIMESTAMP = (1 << 63) - 1
 
@@ -96,13 +97,14 @@ class Positions:
         if base is None:
             return None
         first = max(base, self._store.bounds(partition).start)
-        batches, _ = self._store.fetch(partition, first, 1)
-        try:
-            records = decode_batch(batches[0], self._limits) if batches else []
-        except InvalidRequestError:
-            records = []
-        for record in records:
-            if record.timestamp >= timestamp_ms and record.offset >= first:
-                return TimedOffset(record.offset, record.timestamp)
+        batches = self._store.fetch(partition, first, 1).batches
+        if batches:
+            start = read_header(batches[0]).base_offset
+            try:
+                found = first_record_at(batches[0], timestamp_ms, self._limits, first=first - start)
+            except InvalidRequestError:
+                found = None
+            if found is not None:
+                return TimedOffset(Offset(start + found.number), found.timestamp)
         # The batch promises a later time than its records have. To begin with it shows too much rather than too little.
         return TimedOffset(first, timestamp_ms)

@@ -7,19 +7,19 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tailrace.broker import keys
-from tailrace.broker.admission import check_batch_size, check_message, message_id_of
+from tailrace.broker.admission import check_batch_size, check_message, message_id_of, reserved
 from tailrace.broker.commit import Committer, Proposal
 from tailrace.broker.dedup import fingerprint_of_content, fingerprint_of_id
 from tailrace.broker.draft import Draft
 from tailrace.broker.intake import Intake, Windows
 from tailrace.broker.live_topic import LiveTopic
-from tailrace.broker.partitioner import partition_for_key
 from tailrace.broker.snowflake import Snowflakes
 from tailrace.model.changes import Append, Changes, Receipt
 from tailrace.model.errors import LimitExceededError
 from tailrace.model.ids import Cursor, Offset, Partition
 from tailrace.model.record import MESSAGE_ID_HEADER, Message, Published, Record
 from tailrace.wire.batch import HEADER_BYTES
+from tailrace.wire.partitioner import partition_for_key
 from tailrace.wire.records import encode_batch, encoded_size_bound
 
 
@@ -29,22 +29,31 @@ class Publisher:
         self._committer = committer
         self._snowflakes = snowflakes
 
-    async def publish(self, messages: Sequence[Message]) -> list[Published]:
-        """Where each message is, in the order of the messages. If one is refused, nothing changes."""
+    async def publish(self, messages: Sequence[Message], *, by_server: bool = False) -> list[Published]:
+        """Where each message is, in the order of the messages. If one is refused, nothing changes.
+
+        Only the server itself writes to topics with reserved names.
+        """
+        if not messages:
+            return []
+        return await self._committer.submit(self.propose(messages, by_server=by_server))
+
+    def propose(self, messages: Sequence[Message], *, by_server: bool = False) -> "PublishMessages":
+        """The publish of these messages, checked and not yet submitted."""
         limits = self._intake.limits
         if len(messages) > limits.publish_records:
             raise LimitExceededError(
                 f"the publish has {len(messages)} messages, more than publish_records allows ({limits.publish_records})"
             )
-        if not messages:
-            return []
         now = self._intake.clock.now_ms()
-        prepared = [self._prepare(message, now) for message in messages]
-        return await self._committer.submit(_PublishMessages(self._intake, self._snowflakes, _route(prepared)))
+        prepared = [self._prepare(message, now, by_server) for message in messages]
+        return PublishMessages(self._intake, self._snowflakes, _route(prepared))
 
-    def _prepare(self, message: Message, now_ms: int) -> "_Prepared":
+    def _prepare(self, message: Message, now_ms: int, by_server: bool) -> "_Prepared":
         intake = self._intake
         live = intake.topics.get(message.topic)
+        if live.is_reserved and not by_server:
+            raise reserved(live)
         check_message(message, now_ms, intake.limits)
         given_id = message_id_of(message, intake.limits)
         message_id = given_id if given_id is not None else str(self._snowflakes.next()).encode()
@@ -87,7 +96,7 @@ class _Place(NamedTuple):
     is_duplicate: bool
 
 
-class _PublishMessages(Proposal[list[Published]]):
+class PublishMessages(Proposal[list[Published]]):
     __slots__ = ("_appends", "_groups", "_intake", "_mark_ms", "_places", "_routed", "_snowflakes", "_windows")
 
     def __init__(self, intake: Intake, snowflakes: Snowflakes, routed: list[_Routed]) -> None:

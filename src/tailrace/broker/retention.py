@@ -16,11 +16,15 @@ from tailrace.broker.transactions.aborted import AbortedTransactions
 from tailrace.broker.transactions.stable import StableOffsets
 from tailrace.model.changes import Changes, Receipt
 from tailrace.model.clock import Clock
-from tailrace.model.errors import OffsetOutOfRangeError, TailraceError
+from tailrace.model.errors import OffsetOutOfRangeError, ReservedTopicError, TailraceError
 from tailrace.model.ids import Offset, Partition
 from tailrace.store.contract import Store
 
 _log = logging.getLogger(__name__)
+
+
+Floor = Callable[[Partition], Offset | None]
+"""The offset from which on somebody still needs the records of a partition, if somebody does."""
 
 
 class Trim(NamedTuple):
@@ -38,6 +42,7 @@ class Retention:
         reader: Reader,
         stable: StableOffsets,
         aborted: AbortedTransactions,
+        floor: Floor,
         clock: Clock,
         on_trim: Callable[[Partition], None],
     ) -> None:
@@ -47,6 +52,7 @@ class Retention:
         self._reader = reader
         self._stable = stable
         self._aborted = aborted
+        self._floor = floor
         self._clock = clock
         self._on_trim = on_trim
 
@@ -71,9 +77,28 @@ class Retention:
             raise OffsetOutOfRangeError(
                 f"records before {new_start} can't be deleted: partition {partition} of {topic!r} ends at {end}", start, end
             )
+        floor = self._floor(target)
+        if floor is not None and new_start > floor:
+            raise ReservedTopicError(
+                f"records before {new_start} of {topic!r} can't be deleted: the server needs them from offset {floor} on"
+            )
         if new_start > start:
             await self._trim(live, [Trim(target, start, new_start)])
         return self._store.bounds(target).start
+
+    async def clear(self, topic: str) -> int:
+        """Take away all records of all partitions in one commit, and say how many went. What an open transaction has written
+        stays, because its fate is not known."""
+        live = self._topics.get(topic)
+        if live.is_reserved:
+            raise ReservedTopicError(f"{live.topic.name!r} is the server's own topic and can't be cleared")
+        due = []
+        for partition in live.partitions:
+            bounds = self._store.bounds(partition)
+            end = self._stable.of(partition, bounds)
+            if end > bounds.start:
+                due.append(Trim(partition, bounds.start, end))
+        return await self._trim(live, due) if due else 0
 
     def _due(self, live: LiveTopic) -> list[Trim]:
         due = []
@@ -102,6 +127,9 @@ class Retention:
             new_start = max(new_start, self._store.batch_for_size(partition, settings.retention_max_bytes))
         # The records of an open transaction stay until their fate is known.
         new_start = min(new_start, self._stable.of(partition, bounds))
+        floor = self._floor(partition)
+        if floor is not None:
+            new_start = min(new_start, floor)
         return Trim(partition, start, new_start) if new_start > start else None
 
     async def _trim(self, live: LiveTopic, due: list[Trim]) -> int:

@@ -22,6 +22,8 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The longest session time-out that a member may ask for."""
     transaction_interval_seconds: int = 5
     """Between two looks for transactions that have lasted too long."""
+    staging_interval_seconds: int = 600
+    """Between two runs that forget batches which were staged and never published."""
     node: int = 0
     """Part of every message id, 0 to 1023. Servers whose ids must not meet need different ones."""
 

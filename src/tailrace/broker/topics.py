@@ -5,7 +5,7 @@ after another, because each is checked against all topics that there are.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -20,6 +20,7 @@ from tailrace.model.clock import Clock
 from tailrace.model.errors import (
     InvalidPartitionsError,
     LimitExceededError,
+    ReservedTopicError,
     TopicExistsError,
     UnknownTopicError,
     UnknownTopicIdError,
@@ -27,11 +28,14 @@ from tailrace.model.errors import (
 from tailrace.model.ids import Partition, TopicId
 from tailrace.model.invariant import invariant
 from tailrace.model.limits import Limits
-from tailrace.model.names import check_topic_name
+from tailrace.model.names import check_topic_name, is_reserved
 from tailrace.model.topic import NO_OPTIONS, Topic, TopicOptions, TopicSettings, check_settings, differences, with_options
 from tailrace.store.contract import Store
 
 OnGone = Callable[[Partition], None]
+CheckDroppable = Callable[[TopicId], None]
+"""Raises if something still needs the topic."""
+Puts = Sequence[tuple[bytes, bytes | None]]
 
 
 class Topics:
@@ -44,6 +48,7 @@ class Topics:
         clock: Clock,
         limits: Limits,
         on_gone: OnGone,
+        check_droppable: CheckDroppable = lambda _: None,
         new_uuid: Callable[[], UUID] = uuid4,
     ) -> None:
         self._store = store
@@ -51,6 +56,7 @@ class Topics:
         self._clock = clock
         self._limits = limits
         self._on_gone = on_gone
+        self._check_droppable = check_droppable
         self._new_uuid = new_uuid
         self._by_name: dict[str, LiveTopic] = {}
         """By name and by alias."""
@@ -111,12 +117,32 @@ class Topics:
         What is asked for besides must be as it is: a setting that differs is refused, for `alter` is there to change it.
         With `must_be_new` a topic that is there is refused.
         """
+        _check_not_reserved(name, alias)
         return await self._in_turn(self._create(name, partitions, alias, options, must_be_new))
+
+    async def create_reserved(
+        self,
+        name: str,
+        *,
+        alias: str | None = None,
+        options: TopicOptions = NO_OPTIONS,
+        state: Callable[[Topic], Puts] = lambda _: (),
+    ) -> Topic:
+        """Make a topic of the server's own, of one partition, and in the same commit the state that belongs to it."""
+        return await self._in_turn(self._make(name, 1, alias, options, state))
+
+    async def delete_reserved(self, name: str, state: Puts = ()) -> Topic:
+        """Remove a topic of the server's own, and in the same commit change the state that belongs to it."""
+        return await self._in_turn(self._delete(name, state))
 
     def check_new(
         self, name: str, partitions: int, *, alias: str | None = None, options: TopicOptions = NO_OPTIONS
     ) -> TopicSettings:
         """The settings that such a new topic would have. Raises what `create` would raise for it."""
+        _check_not_reserved(name, alias)
+        return self._check_new(name, partitions, alias, options)
+
+    def _check_new(self, name: str, partitions: int, alias: str | None, options: TopicOptions) -> TopicSettings:
         if partitions < 1:
             raise InvalidPartitionsError(f"a topic has at least 1 partition, not {partitions}")
         if name in self._by_name:
@@ -133,12 +159,21 @@ class Topics:
         self.check_room(partitions)
         return settings
 
+    async def add_partitions(self, name: str, more: int) -> Topic:
+        """Make the topic larger by so many partitions. It may be named by its alias."""
+        if more < 1:
+            raise InvalidPartitionsError(f"at least 1 partition can be added, not {more}")
+        live = self.get(name)
+        _check_not_reserved(live.topic.name)
+        return await self._in_turn(self._add_partitions(live.topic.name, more))
+
     async def alter(self, name: str, options: TopicOptions = NO_OPTIONS, *, alias: str | UnsetType | None = UNSET) -> Topic:
         """Change the settings that are given, and the alias if one is given; `None` takes the alias away."""
         return await self._in_turn(self._alter(name, options, alias))
 
     async def delete(self, name: str) -> Topic:
         """Remove the topic with its records, its groups' offsets and all else that belongs to it."""
+        _check_not_reserved(self.get(name).topic.name)
         return await self._in_turn(self._delete(name))
 
     async def _in_turn(self, change: Coroutine[Any, Any, Topic]) -> Topic:
@@ -174,11 +209,24 @@ class Topics:
             )
         if partitions == topic.partitions:
             return topic
+        _check_not_reserved(topic.name)
         self.check_room(partitions - topic.partitions)
         return await self._replace(live, msgspec.structs.replace(topic, partitions=partitions))
 
-    async def _make(self, name: str, partitions: int, alias: str | None, options: TopicOptions) -> Topic:
-        settings = self.check_new(name, partitions, alias=alias, options=options)
+    async def _add_partitions(self, name: str, more: int) -> Topic:
+        live = self.get(name)
+        self.check_room(more)
+        return await self._replace(live, msgspec.structs.replace(live.topic, partitions=live.topic.partitions + more))
+
+    async def _make(
+        self,
+        name: str,
+        partitions: int,
+        alias: str | None,
+        options: TopicOptions,
+        state: Callable[[Topic], Puts] = lambda _: (),
+    ) -> Topic:
+        settings = self._check_new(name, partitions, alias, options)
         topic = Topic(
             id=TopicId(int.from_bytes(self._store.latest(keys.LAST_TOPIC_ID) or b"") + 1),
             uuid=self._new_uuid(),
@@ -193,6 +241,7 @@ class Topics:
             puts=(
                 (keys.LAST_TOPIC_ID, topic.id.to_bytes(4)),
                 (keys.topic_key(topic.id), msgspec.msgpack.encode(topic)),
+                *state(topic),
             ),
         )
         await self._committer.submit(Change(lambda: changes, lambda _: self._enter(LiveTopic(topic, self._limits))))
@@ -205,6 +254,8 @@ class Topics:
         check_settings(settings, self._limits)
         if alias is UNSET:
             alias = topic.alias
+        if is_reserved(topic.name):
+            _check_only_retention(topic, settings, alias)
         if alias is not None and alias != topic.alias:
             self._check_free(alias)
         return msgspec.structs.replace(topic, settings=settings, alias=alias)
@@ -229,7 +280,7 @@ class Topics:
         await self._committer.submit(Change(lambda: changes, settled))
         return topic
 
-    async def _delete(self, name: str) -> Topic:
+    async def _delete(self, name: str, state: Puts = ()) -> Topic:
         live = self.get(name)
         topic = live.topic
         changes = Changes(
@@ -241,10 +292,11 @@ class Topics:
                 keys.aborted_of_topic(topic.id),
                 keys.dedup_of_topic(topic.id),
             ),
-            puts=((keys.topic_key(topic.id), None),),
+            puts=((keys.topic_key(topic.id), None), *state),
         )
 
         def decide() -> Changes:
+            self._check_droppable(topic.id)
             # From here on nobody finds the topic, so nothing is written for it after its state is dropped.
             self._leave(live)
             return changes
@@ -286,3 +338,20 @@ class Topics:
             self._by_name.pop(topic.alias, None)
         self._by_id.pop(topic.id, None)
         self._by_uuid.pop(topic.uuid, None)
+
+
+def _check_not_reserved(name: str, alias: str | None = None) -> None:
+    for wanted in (name, alias):
+        if wanted is not None and is_reserved(wanted):
+            raise ReservedTopicError(
+                f"{wanted!r} is a name of the server's own: it makes and deletes such topics itself, with tables and routes"
+            )
+
+
+def _check_only_retention(topic: Topic, settings: TopicSettings, alias: str | None) -> None:
+    """The server counts on the rest of a topic of its own to stay as it made it."""
+    kept = msgspec.structs.replace(
+        settings, retention_seconds=topic.settings.retention_seconds, retention_max_bytes=topic.settings.retention_max_bytes
+    )
+    if kept != topic.settings or alias != topic.alias:
+        raise ReservedTopicError(f"{topic.name!r} is the server's own topic: only its retention can be altered")

@@ -9,7 +9,9 @@ from tailrace import __version__
 from tailrace.cli.dump import dump
 from tailrace.cli.exits import Exit
 from tailrace.cli.fsck import fsck
+from tailrace.cli.pipeline import pipeline
 from tailrace.cli.serve import serve
+from tailrace.cli.up import up
 from tailrace.model.errors import StorageFailedError, TailraceError
 
 
@@ -24,6 +26,8 @@ def build_app() -> typer.Typer:
     )
     app.callback()(_root)
     app.command("serve")(serve)
+    app.command("pipeline")(pipeline)
+    app.command("up")(up)
     app.command("fsck")(fsck)
     app.command("dump")(dump)
     return app

@@ -1,32 +1,74 @@
 """The HTTP surface as one application: its endpoints, its errors, its bounds."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from litestar import Litestar
 from litestar.di import Provide
 from prometheus_client.registry import Collector
 
 from tailrace.broker.broker import Broker
+from tailrace.http.engine import Engine, NoEngine
+from tailrace.http.frames import Frames
+from tailrace.http.groups import GroupEndpoints
+from tailrace.http.guards import FirstLook
 from tailrace.http.health import ServerStatus, health
 from tailrace.http.metrics import ServerCollector, metrics, registry_of
+from tailrace.http.openapi import openapi
+from tailrace.http.pipelines import BatchEndpoints, PipelineEndpoints
 from tailrace.http.problems import UnexpectedErrors, exception_handlers
+from tailrace.http.routes import RouteEndpoints
+from tailrace.http.sql import sql
+from tailrace.http.subscribe import subscribe, subscribe_by_websocket
+from tailrace.http.tables import tables
 from tailrace.http.topics import TopicEndpoints
 from tailrace.model.limits import Limits
 
 
-def create_app(broker: Broker, status: ServerStatus, limits: Limits, collectors: Sequence[Collector] = ()) -> Litestar:
-    """`collectors`: what else is shown on the metrics page."""
+def create_app(
+    broker: Broker,
+    status: ServerStatus,
+    limits: Limits,
+    collectors: Sequence[Collector] = (),
+    *,
+    engine: Engine | None = None,
+    on_loopback: bool = False,
+) -> Litestar:
+    """`collectors`: what else is shown on the metrics page. `on_loopback`: only this machine can reach the server."""
     unexpected = UnexpectedErrors()
+    first_look = FirstLook(on_loopback)
     registry = registry_of(broker.collector(), ServerCollector(status, unexpected), *collectors)
     return Litestar(
-        [health, metrics, TopicEndpoints],
+        [
+            health,
+            metrics,
+            openapi,
+            sql,
+            subscribe,
+            subscribe_by_websocket,
+            TopicEndpoints,
+            GroupEndpoints,
+            tables,
+            RouteEndpoints,
+            PipelineEndpoints,
+            BatchEndpoints,
+        ],
         dependencies={
-            "broker": Provide(lambda: broker, sync_to_thread=False),
-            "status": Provide(lambda: status, sync_to_thread=False),
-            "registry": Provide(lambda: registry, sync_to_thread=False),
+            "broker": _given(broker),
+            "engine": _given(engine or NoEngine()),
+            "first_look": _given(first_look),
+            "frames": _given(Frames()),
+            "limits": _given(limits),
+            "registry": _given(registry),
+            "status": _given(status),
         },
+        before_request=first_look,
         exception_handlers=exception_handlers(unexpected, limits),
         request_max_body_size=limits.request_bytes,
         openapi_config=None,
         logging_config=None,
     )
+
+
+def _given(value: Any) -> Provide:
+    return Provide(lambda: value, sync_to_thread=False)

@@ -39,6 +39,7 @@ class Health(msgspec.Struct, omit_defaults=True):
 
 @get("/health")
 async def health(broker: NamedDependency[Broker], status: NamedDependency[ServerStatus]) -> Response[Health]:
+    """Whether the server works, and how far its log goes."""
     failure = status.failure()
     return Response(
         Health(

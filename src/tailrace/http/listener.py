@@ -11,21 +11,31 @@ from socket import socket
 import uvicorn
 from litestar import Litestar
 
-from tailrace.model.limits import Limits
+from tailrace.http.connections import WebSocketConnection, connection_class
+from tailrace.model.limits import KIB, Limits
+
+_IDLE_SECONDS = 60
+_MESSAGE_BYTES = 4 * KIB
+"""Of one message that comes by a WebSocket. None is expected."""
 
 
 class HttpListener:
     def __init__(self, app: Litestar, bound: socket, limits: Limits, stop_seconds: int) -> None:
         config = uvicorn.Config(
             app,
-            http="httptools",
-            ws="none",
+            http=connection_class(limits),
+            ws=WebSocketConnection,
+            ws_max_size=_MESSAGE_BYTES,
+            ws_ping_interval=limits.subscriber_silence_seconds,
+            ws_ping_timeout=limits.subscriber_stall_seconds,
+            ws_per_message_deflate=False,
             lifespan="off",
             log_config=None,
             log_level="error",
             access_log=False,
             server_header=False,
-            limit_concurrency=limits.connections,
+            proxy_headers=False,
+            timeout_keep_alive=_IDLE_SECONDS,
             timeout_graceful_shutdown=stop_seconds,
         )
         self._bound = bound

@@ -1,28 +1,27 @@
-"""Bodies of the topic endpoints, and their way to the broker's values and back.
+"""Messages as JSON, and their way to the broker's values and back.
 
-A value is JSON and stored exactly as it was written, or bytes in base64 for everything else. JSON `null` is a tombstone.
+A value is JSON and stored exactly as it was written, or bytes in base64 for everything else. JSON `null` is a tombstone. Keys
+and headers are text, or bytes in base64.
 """
 
-from collections.abc import Iterable
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Annotated, TypeVar
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Meta, Raw, UnsetType
 
 from tailrace.model.errors import InvalidRequestError
 from tailrace.model.record import MESSAGE_ID_HEADER, Message, Published, Record
-from tailrace.model.start import AtOffset, AtTime, Edge, Start
-from tailrace.model.topic import NO_OPTIONS, TopicOptions
+
+OP_HEADER = "op"
+PAYLOAD_MODE_HEADER = "payload_mode"
+SOURCE_TABLE_HEADER = "source_table"
+"""With the two above: headers of table changes and of what routes make of them, shown as fields of their own too."""
 
 _NULL = b"null"
 _Body = TypeVar("_Body", bound=msgspec.Struct)
-
-
-class CreateTopic(msgspec.Struct, forbid_unknown_fields=True):
-    name: str
-    partitions: int = 1
-    alias: str | None = None
-    settings: TopicOptions = NO_OPTIONS
+Text = str | UnsetType | None
+Data = bytes | UnsetType
 
 
 class SentHeader(msgspec.Struct, forbid_unknown_fields=True):
@@ -37,10 +36,10 @@ class SentMessage(msgspec.Struct, forbid_unknown_fields=True):
     value_base64: bytes | None = None
     key: str | None = None
     key_base64: bytes | None = None
-    headers: list[SentHeader] = []
-    partition: int | None = None
-    timestamp_ms: int | None = None
-    id: str | None = None
+    headers: Sequence[SentHeader] = ()
+    partition_id: Annotated[int, Meta(ge=0)] | None = None
+    timestamp_ms: Annotated[int, Meta(ge=0)] | None = None
+    message_id: str | None = None
 
 
 class Publish(msgspec.Struct, forbid_unknown_fields=True):
@@ -50,12 +49,13 @@ class Publish(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class PublishedRecord(msgspec.Struct):
-    topic: str
-    partition: int
+    topic_name: str
+    partition_id: int
     offset: int
-    id: str
-    duplicate: bool
     cursor: int | None
+    """`null` for a duplicate: only the first publish learns it."""
+    message_id: str
+    duplicate: bool
 
 
 class PublishAnswer(msgspec.Struct):
@@ -63,44 +63,31 @@ class PublishAnswer(msgspec.Struct):
     """In the order of the messages."""
 
 
-class StartTime(msgspec.Struct, forbid_unknown_fields=True):
-    timestamp_ms: int
-
-
-class Consume(msgspec.Struct, forbid_unknown_fields=True):
-    topic: str
-    partition: int = 0
-    start: Edge | int | StartTime = Edge.EARLIEST
-    limit: int = 100
-    wait_ms: int = 0
-
-
 class ReadHeader(msgspec.Struct, omit_defaults=True):
     name: str
-    value: str | UnsetType | None = UNSET
-    value_base64: bytes | UnsetType = UNSET
+    value: Text = UNSET
+    value_base64: Data = UNSET
 
 
-class ReadRecord(msgspec.Struct, omit_defaults=True):
+class ReadMessage(msgspec.Struct, omit_defaults=True):
+    """One record. What is not there or has no meaning for it is left out."""
+
+    topic_name: str
+    partition_id: int
     offset: int
+    cursor: int
     timestamp_ms: int
-    key: str | UnsetType | None = UNSET
-    key_base64: bytes | UnsetType = UNSET
+    key: Text = UNSET
+    key_base64: Data = UNSET
     value: Raw | UnsetType = UNSET
-    value_base64: bytes | UnsetType = UNSET
-    headers: list[ReadHeader] = []
-    id: str | UnsetType | None = UNSET
+    value_base64: Data = UNSET
+    headers: Sequence[ReadHeader] = ()
+    message_id: Text = UNSET
     """What the sender or the server named the message; records of other senders may have none."""
-
-
-class ConsumeAnswer(msgspec.Struct):
-    records: list[ReadRecord]
-    next_offset: int
-    """Where to start the next read."""
-    start_offset: int
-    """The oldest offset that retention has left."""
-    end_offset: int
-    """The offset that the next record will get."""
+    source_table: Text = UNSET
+    """For changes of a table: which table, what was done, and what the value holds of the row."""
+    op: Text = UNSET
+    payload_mode: Text = UNSET
 
 
 def read_body(body: bytes, shape: type[_Body]) -> _Body:
@@ -113,16 +100,12 @@ def read_body(body: bytes, shape: type[_Body]) -> _Body:
         raise InvalidRequestError(f"the body does not fit: {error}") from error
     except msgspec.DecodeError as error:
         raise InvalidRequestError(f"the body is not JSON: {error}") from error
+    except RecursionError as error:
+        raise InvalidRequestError("the body is nested too deeply") from error
 
 
 def to_messages(sent: Iterable[SentMessage]) -> list[Message]:
     return [_to_message(place, message) for place, message in enumerate(sent)]
-
-
-def to_start(asked: Edge | int | StartTime) -> Start:
-    if isinstance(asked, Edge):
-        return asked
-    return AtTime(asked.timestamp_ms) if isinstance(asked, StartTime) else AtOffset(asked)
 
 
 def to_published(published: Published) -> PublishedRecord:
@@ -130,25 +113,41 @@ def to_published(published: Published) -> PublishedRecord:
         published.topic,
         published.partition,
         published.offset,
+        published.cursor,
         published.message_id,
         published.duplicate,
-        published.cursor,
     )
 
 
-def to_read(record: Record) -> ReadRecord:
-    key, key_base64 = _as_text(record.key)
-    value, value_base64 = _as_json(record.value)
-    return ReadRecord(
-        offset=record.offset,
-        timestamp_ms=record.timestamp,
-        key=key,
-        key_base64=key_base64,
-        value=value,
-        value_base64=value_base64,
-        headers=[ReadHeader(name, *_as_text(data)) for name, data in record.headers if name != MESSAGE_ID_HEADER],
-        id=next((_as_text(data)[0] for name, data in record.headers if name == MESSAGE_ID_HEADER), UNSET),
-    )
+def to_read(topic: str, partition: int, record: Record) -> ReadMessage:
+    data, value, headers, timestamp, offset, cursor = record
+    read = ReadMessage(topic, partition, offset, cursor, timestamp)
+    try:
+        read.key = None if data is None else data.decode()
+    except UnicodeDecodeError:
+        read.key_base64 = data  # type: ignore[assignment]
+    read.value, read.value_base64 = _as_json(value)
+    if headers:
+        _put_headers(read, headers)
+    return read
+
+
+def _put_headers(read: ReadMessage, headers: Sequence[tuple[str, bytes | None]]) -> None:
+    shown = []
+    for name, data in headers:
+        text, opaque = _as_text(data)
+        if name == MESSAGE_ID_HEADER:
+            read.message_id = text
+            continue
+        shown.append(ReadHeader(name, text, opaque))
+        if name == SOURCE_TABLE_HEADER and read.source_table is UNSET:
+            read.source_table = text
+        elif name == OP_HEADER and read.op is UNSET:
+            read.op = text
+        elif name == PAYLOAD_MODE_HEADER and read.payload_mode is UNSET:
+            read.payload_mode = text
+    if shown:
+        read.headers = shown
 
 
 def _to_message(place: int, sent: SentMessage) -> Message:
@@ -161,9 +160,9 @@ def _to_message(place: int, sent: SentMessage) -> Message:
         headers=[
             (header.name, header.value_base64 if header.value is None else header.value.encode()) for header in sent.headers
         ],
-        partition=sent.partition,
+        partition=sent.partition_id,
         timestamp=sent.timestamp_ms,
-        message_id=sent.id,
+        message_id=sent.message_id,
     )
 
 
@@ -176,7 +175,7 @@ def _sent_value(place: int, sent: SentMessage) -> bytes | None:
     raise InvalidRequestError(f"message {place} needs one of value (JSON) and value_base64 (bytes)")
 
 
-def _as_text(data: bytes | None) -> tuple[str | UnsetType | None, bytes | UnsetType]:
+def _as_text(data: bytes | None) -> tuple[Text, Data]:
     """The bytes as text if they are text, else as they are."""
     try:
         return (None if data is None else data.decode()), UNSET
@@ -184,13 +183,13 @@ def _as_text(data: bytes | None) -> tuple[str | UnsetType | None, bytes | UnsetT
         return UNSET, data or b""
 
 
-def _as_json(data: bytes | None) -> tuple[Raw | UnsetType, bytes | UnsetType]:
+def _as_json(data: bytes | None) -> tuple[Raw | UnsetType, Data]:
     """The bytes as JSON if they are JSON, else as they are. JSON `null` means a tombstone, so a stored `null` is no JSON."""
     if data is None:
         return Raw(_NULL), UNSET
     try:
         data.decode()
         found = msgspec.json.decode(data, type=Raw)
-    except (UnicodeDecodeError, msgspec.DecodeError):
+    except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
         return UNSET, data
     return (UNSET, data) if bytes(found) == _NULL else (found, UNSET)

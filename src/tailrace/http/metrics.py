@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from tailrace import __version__
+from tailrace.http.description import described
 from tailrace.http.health import ServerStatus
 from tailrace.http.problems import UnexpectedErrors
 
@@ -40,6 +41,7 @@ def registry_of(*collectors: Collector) -> CollectorRegistry:
     return registry
 
 
-@get("/metrics")
+@get("/metrics", opt=described(answer_types={"text/plain": str}))
 async def metrics(registry: NamedDependency[CollectorRegistry]) -> Response[bytes]:
+    """What broker, store and process have done, for Prometheus."""
     return Response(generate_latest(registry), media_type=_TEXT_FORMAT)

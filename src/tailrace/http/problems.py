@@ -12,15 +12,17 @@ from typing import Any
 
 import msgspec
 from litestar import Request, Response
-from litestar.exceptions import HTTPException
+from litestar.exceptions import HTTPException, ValidationException
 from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from litestar.types import ExceptionHandlersMap
 
-from tailrace.model.errors import MessageTooLargeError, TailraceError
+from tailrace.model.errors import MessageTooLargeError, Outcome, TailraceError
 from tailrace.model.limits import Limits
 
+MEDIA_TYPE = "application/problem+json"
 PROBLEM_TYPE_PREFIX = "urn:tailrace:error:"
 
+_STATUSES = frozenset(HTTPStatus)
 _WORD_START = re.compile(r"(?<!^)(?=[A-Z])")
 _log = logging.getLogger("tailrace.http")
 
@@ -31,27 +33,40 @@ def problem_name(error: type[TailraceError]) -> str:
 
 
 def tailrace_problem(_: Request[Any, Any, Any], error: TailraceError) -> Response[bytes]:
-    name = problem_name(type(error))
-    members = {member: value for member, value in vars(error).items() if not member.startswith("_")}
-    return _problem(
-        error.http_status,
-        PROBLEM_TYPE_PREFIX + name,
-        name.replace("-", " ").capitalize(),
-        str(error),
-        retriable=error.retriable,
-        outcome=error.outcome,
-        **members,
-    )
+    return Response(error_body(error), status_code=error.http_status, media_type=MEDIA_TYPE)
 
 
 def http_problem(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
     """What the framework itself refuses."""
-    status = HTTPStatus(error.status_code)
-    detail = {
-        HTTPStatus.NOT_FOUND: f"there is no {request.url.path}",
-        HTTPStatus.METHOD_NOT_ALLOWED: f"{request.url.path} does not take {request.method}",
-    }.get(status, error.detail)
-    return _problem(status, "about:blank", status.phrase, detail, retriable=False, outcome="failed")
+    detail = error.detail
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        detail = f"there is no {request.url.path}"
+    elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        detail = f"{request.url.path} does not take {request.method}"
+    elif isinstance(error, ValidationException) and isinstance(error.extra, list):
+        detail = "; ".join(f"{fault.get('key')}: {fault.get('message')}" for fault in error.extra if isinstance(fault, dict))
+    body = problem_body(error.status_code, detail)
+    return Response(body, status_code=error.status_code, media_type=MEDIA_TYPE, headers=error.headers)
+
+
+def error_body(error: TailraceError) -> bytes:
+    name = problem_name(type(error))
+    body = {
+        "type": PROBLEM_TYPE_PREFIX + name,
+        "title": name.replace("-", " ").capitalize(),
+        "status": error.http_status,
+        "detail": str(error),
+        "retriable": error.retriable,
+        "outcome": error.outcome,
+    }
+    return msgspec.json.encode(body | {member: value for member, value in vars(error).items() if not member.startswith("_")})
+
+
+def problem_body(status: int, detail: str, *, outcome: Outcome = "failed") -> bytes:
+    """A problem that is no error of ours but one of HTTP."""
+    phrase = HTTPStatus(status).phrase if status in _STATUSES else "Client Closed Request"
+    body = {"type": "about:blank", "title": phrase, "status": status, "detail": detail, "retriable": False, "outcome": outcome}
+    return msgspec.json.encode(body)
 
 
 class UnexpectedErrors:
@@ -64,10 +79,17 @@ class UnexpectedErrors:
         self.count += 1
         _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
         detail = "the server failed in a way that nobody foresaw; its log says more"
-        return _problem(500, "about:blank", "Internal Server Error", detail, retriable=False, outcome="unknown")
+        return Response(problem_body(500, detail, outcome="unknown"), status_code=500, media_type=MEDIA_TYPE)
 
 
 def exception_handlers(unexpected: UnexpectedErrors, limits: Limits) -> ExceptionHandlersMap:
+    def refused(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+        return (
+            unexpected(request, error)
+            if error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR
+            else http_problem(request, error)
+        )
+
     def too_large(request: Request[Any, Any, Any], _: RequestEntityTooLarge) -> Response[bytes]:
         message = f"the body is larger than request_bytes allows ({limits.request_bytes}); send less at once"
         return tailrace_problem(request, MessageTooLargeError(message))
@@ -75,11 +97,6 @@ def exception_handlers(unexpected: UnexpectedErrors, limits: Limits) -> Exceptio
     return {
         TailraceError: tailrace_problem,
         RequestEntityTooLarge: too_large,
-        HTTPException: http_problem,
+        HTTPException: refused,
         Exception: unexpected,
     }
-
-
-def _problem(status: int, kind: str, title: str, detail: str, **members: object) -> Response[bytes]:
-    body = {"type": kind, "title": title, "status": status, "detail": detail, **members}
-    return Response(msgspec.json.encode(body), status_code=status, media_type="application/problem+json")

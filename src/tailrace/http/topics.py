@@ -1,60 +1,141 @@
-"""`/api/topics`: make a topic, publish to many at once, read one partition."""
+"""`/api/topics`: make, change, list and delete topics; publish, consume, ack."""
 
-from typing import Any
+import asyncio
+from typing import Annotated, Any
 
-from litestar import Controller, post
-from litestar.connection import ASGIConnection
+import msgspec
+from litestar import Controller, Request, Response, delete, get, patch, post
 from litestar.di import NamedDependency
-from litestar.exceptions import HTTPException
-from litestar.handlers import BaseRouteHandler
-from litestar.params import RawBody
+from litestar.params import FromPath, FromQuery, RawBody
+from msgspec import UNSET, Meta, UnsetType
 
 from tailrace.broker.broker import Broker
-from tailrace.http.messages import (
-    Consume,
-    ConsumeAnswer,
-    CreateTopic,
-    Publish,
-    PublishAnswer,
-    read_body,
-    to_messages,
-    to_published,
-    to_read,
-    to_start,
-)
+from tailrace.http.consuming import Ack, AckAnswer, Consume, ConsumeAnswer, to_ack, to_acked, to_answer, to_consume
+from tailrace.http.description import described
+from tailrace.http.guards import JSON
+from tailrace.http.messages import Publish, PublishAnswer, read_body, to_messages, to_published
+from tailrace.http.paging import DEFAULT_PAGE, PageSize, page
+from tailrace.http.patience import while_connected
 from tailrace.model.fetch import Isolation
-from tailrace.model.topic import Topic
+from tailrace.model.start import Edge
+from tailrace.model.topic import NO_OPTIONS, Topic, TopicOptions
+
+_INLINE_MESSAGES = 1_000
+"""More of them are encoded in a thread, so that others are not held up."""
+
+Count = Annotated[int, Meta(ge=1)]
 
 
-def takes_json(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
-    """Only bodies that say they are JSON. A page in a browser can't send those to another site without asking it first."""
-    kind = connection.headers.get("content-type", "")
-    if kind.partition(";")[0].strip().lower() != "application/json":
-        raise HTTPException(
-            status_code=415, detail=f"the body is {kind or 'of no type'!r}; send content-type: application/json"
-        )
+class CreateTopic(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    partitions: Count = 1
+    alias: str | None = None
+    settings: TopicOptions = NO_OPTIONS
+
+
+class ChangeTopic(msgspec.Struct, forbid_unknown_fields=True):
+    """What is left out stays as it is; an alias of `null` takes it away."""
+
+    partitions: Count | None = None
+    alias: str | UnsetType | None = UNSET
+    settings: TopicOptions = NO_OPTIONS
+
+
+class TopicPage(msgspec.Struct):
+    topics: list[Topic]
+    next: str | None
+    """What to ask for as `after` to get the next page."""
+
+
+class PartitionView(msgspec.Struct):
+    partition_id: int
+    start_offset: int
+    end_offset: int
+    last_stable_offset: int
+    """Up to here no transaction is open."""
+    size_bytes: int
+
+
+class PartitionPage(msgspec.Struct):
+    partitions: list[PartitionView]
+    next: str | None
 
 
 class TopicEndpoints(Controller):
     path = "/api/topics"
-    guards = (takes_json,)
+    tags = ("topics",)
 
-    @post(status_code=200)
+    @get()
+    async def all(
+        self, broker: NamedDependency[Broker], after: FromQuery[str] = "", limit: FromQuery[PageSize] = DEFAULT_PAGE
+    ) -> TopicPage:
+        """Topics by name."""
+        return TopicPage(*page((live.topic for live in broker.topics), lambda topic: topic.name, after, limit))
+
+    @post(status_code=200, opt=described(CreateTopic))
     async def create(self, body: RawBody, broker: NamedDependency[Broker]) -> Topic:
+        """Make a topic, or grow the one of that name."""
         asked = read_body(body, CreateTopic)
         return await broker.topics.create(asked.name, asked.partitions, alias=asked.alias, options=asked.settings)
 
-    @post("/publish", status_code=200)
+    @get("/{name:str}")
+    async def one(self, name: FromPath[str], broker: NamedDependency[Broker]) -> Topic:
+        """A topic by name or alias."""
+        return broker.topics.get(name).topic
+
+    @patch("/{name:str}", opt=described(ChangeTopic))
+    async def change(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> Topic:
+        """Change settings and alias, and grow it."""
+        asked = read_body(body, ChangeTopic)
+        topic = await broker.topics.alter(name, asked.settings, alias=asked.alias)
+        if asked.partitions is not None:
+            topic = await broker.topics.create(topic.name, asked.partitions)
+        return topic
+
+    @delete("/{name:str}")
+    async def remove(self, name: FromPath[str], broker: NamedDependency[Broker]) -> None:
+        """Delete a topic with its records and its groups' offsets."""
+        await broker.topics.delete(name)
+
+    @get("/{name:str}/partitions")
+    async def partitions(
+        self,
+        name: FromPath[str],
+        broker: NamedDependency[Broker],
+        after: FromQuery[int] = -1,
+        limit: FromQuery[PageSize] = DEFAULT_PAGE,
+    ) -> PartitionPage:
+        """The bounds of a topic's partitions."""
+        live = broker.topics.get(name)
+        numbers = range(max(0, after + 1), len(live.partitions))
+        chosen, last = page(numbers, str, "", limit)
+        views = []
+        for number in chosen:
+            positions = broker.positions
+            stable = await positions.resolve(name, number, Edge.LATEST, isolation=Isolation.READ_COMMITTED)
+            views.append(PartitionView(number, *positions.bounds(name, number), stable, positions.size(name, number)))
+        return PartitionPage(views, last)
+
+    @post("/publish", status_code=200, opt=described(Publish))
     async def publish(self, body: RawBody, broker: NamedDependency[Broker]) -> PublishAnswer:
+        """Publish messages to any number of topics, all or nothing."""
         asked = read_body(body, Publish)
         published = await broker.publish(to_messages(asked.messages))
         return PublishAnswer([to_published(each) for each in published])
 
-    @post("/consume", status_code=200)
-    async def consume(self, body: RawBody, broker: NamedDependency[Broker]) -> ConsumeAnswer:
-        asked = read_body(body, Consume)
-        offset = await broker.positions.resolve(
-            asked.topic, asked.partition, to_start(asked.start), isolation=Isolation.READ_COMMITTED
-        )
-        read = await broker.read(asked.topic, asked.partition, offset, max_records=asked.limit, max_wait_ms=asked.wait_ms)
-        return ConsumeAnswer([to_read(record) for record in read.records], read.next_offset, *read.bounds)
+    @post("/consume", status_code=200, opt=described(Consume, answer=ConsumeAnswer))
+    async def consume(self, request: Request[Any, Any, Any], body: RawBody, broker: NamedDependency[Broker]) -> Response[bytes]:
+        """Read a topic, alone or for a group; waits for the first message if there is none yet."""
+        asked = to_consume(read_body(body, Consume))
+        reading = broker.consumers.consume(asked)
+        consumed = await (while_connected(request, reading) if asked.wait_ms else reading)
+        if len(consumed.records) <= _INLINE_MESSAGES:
+            answer = msgspec.json.encode(to_answer(consumed))
+        else:
+            answer = await asyncio.to_thread(lambda: msgspec.json.encode(to_answer(consumed)))
+        return Response(answer, media_type=JSON)
+
+    @post(["/ack", "/commit"], status_code=200, opt=described(Ack))
+    async def ack(self, body: RawBody, broker: NamedDependency[Broker]) -> AckAnswer:
+        """A group is done with everything up to an offset."""
+        return to_acked(await broker.consumers.ack(to_ack(read_body(body, Ack))))

@@ -19,6 +19,7 @@ from tailrace.kafka.handlers.topics import TopicHandlers
 from tailrace.kafka.handlers.transaction_queries import TransactionQueryHandlers
 from tailrace.kafka.handlers.transactions import TransactionHandlers
 from tailrace.kafka.handlers.versions import VersionHandlers
+from tailrace.kafka.node import Node
 from tailrace.kafka.settings import KafkaSettings
 from tailrace.kafka.traffic import Traffic
 from tailrace.model.clock import Clock
@@ -36,10 +37,11 @@ def create_dispatcher(
 
     random = SystemRandom()
     sessions = FetchSessions(clock, limits, lambda: random.getrandbits(_SESSION_BITS))
+    node = Node(broker, cluster, settings, limits)
     routes: list[Route] = [
         *VersionHandlers(offered).routes(),
         *ClusterHandlers(cluster).routes(),
-        *MetadataHandlers(broker, cluster, settings, limits).routes(),
+        *MetadataHandlers(node).routes(),
         *ProduceHandlers(broker).routes(),
         *ProducerHandlers(broker).routes(),
         *FetchHandlers(broker, sessions).routes(),
@@ -48,8 +50,8 @@ def create_dispatcher(
         *GroupOffsetHandlers(broker).routes(),
         *TransactionHandlers(broker).routes(),
         *TransactionQueryHandlers(broker).routes(),
-        *TopicHandlers(broker, settings, limits).routes(),
-        *ConfigHandlers(broker, cluster, settings, limits).routes(),
+        *TopicHandlers(node).routes(),
+        *ConfigHandlers(node).routes(),
     ]
     dispatcher = Dispatcher(routes, traffic, limits)
     return dispatcher

@@ -87,7 +87,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_about_to_send = False
         self._has_lone_request = False
         """Whether a request is being answered that no other may overlap."""
-        self._last_byte_at = self._frame_began_at = self._write_paused_at = self._loop.time()
+        self._opened_at = self._last_byte_at = self._frame_began_at = self._write_paused_at = self._loop.time()
         self._drained: asyncio.Future[None] | None = None
         self.client = Client("", number)
 
@@ -160,6 +160,8 @@ class Connection(asyncio.BufferedProtocol):
         patience = min(_PRESSED_SECONDS, limits.request_seconds) if is_pressed else limits.request_seconds
         if self._frame is not None and now - self._frame_began_at > patience:
             self._end("half_frame", f"{self.client.host} did not finish a request within {patience} s")
+        elif self._is_first and now - self._opened_at > limits.request_seconds:
+            self._end("no_request", f"{self.client.host} has not begun with a request in {limits.request_seconds} s")
         elif not self._can_write and now - self._write_paused_at > limits.unsent_seconds:
             self._end("slow_reader", f"{self.client.host} did not take its answers for {limits.unsent_seconds} s", now=True)
         elif not self._slots and not self._queue and now - self._last_byte_at > limits.idle_connection_seconds:

@@ -6,6 +6,7 @@ from collections import Counter
 from socket import socket
 
 from tailrace.kafka.connection import SCRATCH_BYTES, Connection, Surroundings
+from tailrace.kafka.connection_rate import ConnectionRate
 from tailrace.kafka.dispatch import Dispatcher
 from tailrace.kafka.traffic import Traffic
 from tailrace.model.limits import Limits
@@ -25,6 +26,7 @@ class KafkaListener:
         self._shared = Surroundings(dispatcher, limits, traffic, memoryview(bytearray(SCRATCH_BYTES)), self)
         self._connections: set[Connection] = set()
         self._by_host: Counter[str] = Counter()
+        self._rate = ConnectionRate(limits)
         self._crowded: set[Connection] = set()
         self._making_way = False
         self._lines_left = _LINES_PER_INSPECTION
@@ -57,6 +59,8 @@ class KafkaListener:
             return "connections"
         if self._by_host[host] > self._limits.connections_per_address:
             return "connections_per_address"
+        if not self._rate.admits(host, asyncio.get_running_loop().time()):
+            return "new_connections_per_second"
         return ""
 
     def closed(self, connection: Connection) -> None:
@@ -95,6 +99,7 @@ class KafkaListener:
     def _inspect(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
         self._lines_left = _LINES_PER_INSPECTION
+        self._rate.forget_rested(now)
         for connection in tuple(self._connections):
             connection.inspect(now)
         self._inspection = loop.call_later(_INSPECTION_SECONDS, self._inspect, loop)

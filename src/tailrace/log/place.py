@@ -12,6 +12,7 @@ from typing import NamedTuple
 _PLACE = Struct(">QIIQqQqQ")
 _BASE = Struct(">Q")
 _RUNNING = Struct(">q")
+_CURSOR_AT = Struct(">QIIQq").size
 _RUNNING_AT = Struct(">QIIQqQ").size
 _BYTES_AT = Struct(">QIIQqQq").size
 
@@ -50,6 +51,11 @@ def unpack_places(packed: bytes) -> Iterator[Place]:
 def base_of(packed: bytes) -> int:
     base: int = _BASE.unpack_from(packed)[0]
     return base
+
+
+def cursor_of(packed: bytes) -> int:
+    cursor: int = _BASE.unpack_from(packed, _CURSOR_AT)[0]
+    return cursor
 
 
 def running_of(packed: bytes) -> int:

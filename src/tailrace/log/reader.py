@@ -9,7 +9,7 @@ from tailrace.log.checkpoint import Checkpoints
 from tailrace.log.frame import BadFrameError, Entry, Frame, batch_fault, frame_size, read_frame
 from tailrace.log.index import IndexReader, PartitionIndex
 from tailrace.log.options import LogOptions
-from tailrace.log.place import Place, base_of, first_above, holding
+from tailrace.log.place import Place, base_of, cursor_of, first_above, holding
 from tailrace.log.segment import HEADER_BYTES, SegmentFolder, SegmentHandle
 from tailrace.model.changes import Bounds, Buffer, Fetched, LogBatch, Scanned
 from tailrace.model.errors import CorruptionError, OffsetOutOfRangeError
@@ -19,6 +19,7 @@ from tailrace.model.stats import StoreStats
 _SCAN_LIMIT_BYTES = 16 << 20
 _RETRIES = 3
 _Read = TypeVar("_Read")
+_Found = tuple[list[Buffer], Sequence[Cursor]]
 
 
 class LogReader:
@@ -60,13 +61,14 @@ class LogReader:
         bounds = self.bounds(index)
         _check_range(index, offset, bounds)
         if offset == bounds.end:
-            return Fetched((), bounds)
-        found = self._from_memory(index, offset, bounds.end, max_bytes)
+            return Fetched((), bounds, ())
+        found, cursors = self._from_memory(index, offset, bounds.end, max_bytes)
         if found:
             self._stats.fetches_from_memory += 1
-            return Fetched(found, bounds)
-        self._stats.fetches_from_disk += 1
-        return Fetched(self._steadily(lambda: self._from_disk(index, offset, bounds.end, max_bytes)), bounds)
+        else:
+            self._stats.fetches_from_disk += 1
+            found, cursors = self._steadily(lambda: self._from_disk(index, offset, bounds.end, max_bytes))
+        return Fetched(found, bounds, cursors)
 
     def scan(self, cursor: int, max_bytes: int) -> Scanned:
         return self._steadily(lambda: self._scan(cursor, max_bytes))
@@ -86,22 +88,24 @@ class LogReader:
         with self._lock:  # keeps the cleaner from moving anything
             return read()
 
-    def _from_disk(self, index: PartitionIndex, offset: int, end: int, max_bytes: int) -> list[Buffer]:
+    def _from_disk(self, index: PartitionIndex, offset: int, end: int, max_bytes: int) -> _Found:
         places = _up_to(self._index.walk(index, offset), end, max_bytes)
         # Retention may have passed the offset since the range was checked.
         _check_range(index, offset, Bounds(Offset(index.start), Offset(index.end)))
         if not places or places[0].base_offset > offset:
             raise CorruptionError(f"the index of {index.partition} has no batch for offset {offset}; see `tailrace fsck`")
-        return [batch for piece in self._pieces(places) for batch in self._read_piece(index.partition, piece)]
+        batches = [batch for piece in self._pieces(places) for batch in self._read_piece(index.partition, piece)]
+        return batches, [Cursor(place.cursor) for place in places]
 
-    def _from_memory(self, index: PartitionIndex, offset: int, end: int, max_bytes: int) -> list[Buffer]:
+    def _from_memory(self, index: PartitionIndex, offset: int, end: int, max_bytes: int) -> _Found:
         recent = index.recent
         places, data = recent.places, recent.data
         found: list[Buffer] = []
         if not places or offset < base_of(places[0]):
-            return found
+            return found, ()
         size = 0
-        for at in range(holding(places, offset), first_above(places, end - 1)):
+        first = holding(places, offset)
+        for at in range(first, first_above(places, end - 1)):
             batch = data[at]
             if batch is None:
                 break
@@ -109,7 +113,7 @@ class LogReader:
             if found and size > max_bytes:
                 break
             found.append(batch)
-        return found
+        return found, [Cursor(cursor_of(place)) for place in places[first : first + len(found)]]
 
     def _pieces(self, places: Sequence[Place]) -> Iterator[Sequence[Place]]:
         """Runs of places that are read at once: near each other, in one segment, not too large."""

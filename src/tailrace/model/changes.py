@@ -65,6 +65,8 @@ class Fetched(NamedTuple):
 
     batches: Sequence[Buffer]
     bounds: Bounds
+    cursors: Sequence[Cursor]
+    """Of each batch, the cursor of its first record; those of the others follow it."""
 
 
 class LogBatch(NamedTuple):

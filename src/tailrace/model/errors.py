@@ -52,6 +52,10 @@ class InvalidTopicNameError(InvalidRequestError):
     kafka_code = 17
 
 
+class InvalidPatternError(InvalidRequestError):
+    """The pattern of topic names is not legal."""
+
+
 class InvalidGroupNameError(InvalidRequestError):
     """The consumer group's name is not legal."""
 
@@ -116,6 +120,85 @@ class InvalidTimestampError(InvalidRequestError):
     """A record's timestamp is negative or too far in the future."""
 
     kafka_code = 32
+
+
+class SqlError(InvalidRequestError):
+    """A statement can't be run as it stands: an unknown column, a wrong type, a value that does not fit."""
+
+    def __init__(self, message: str, line: int | None = None, column: int | None = None) -> None:
+        """`line` and `column` count from 1 and say where in the text; the message begins with them."""
+        super().__init__(message if line is None else f"line {line}, column {column}: {message}")
+        self.line = line
+        self.column = column
+
+
+class SqlSyntaxError(SqlError):
+    """The text is not a statement of our SQL. The message says where, and what was expected there."""
+
+
+class UnsupportedSqlError(SqlError):
+    """The statement, clause or function is known and not allowed here."""
+
+
+class QueryLimitError(SqlError):
+    """A query took more time, memory or rows than the limits allow. The message names the limit."""
+
+    http_status = 422
+
+
+class ConstraintError(SqlError):
+    """A row breaks a rule of its table: a key that is there already, a null where none may be."""
+
+    http_status = 409
+
+
+class UnknownTableError(SqlError):
+    """There is no such table."""
+
+    kafka_code = 3
+    http_status = 404
+
+
+class TableExistsError(SqlError):
+    """A table, topic or alias of that name exists."""
+
+    kafka_code = 36
+    http_status = 409
+
+
+class ReservedTopicError(InvalidRequestError):
+    """The topic belongs to the server, which alone makes it, writes to it and deletes it."""
+
+    kafka_code = 44
+    http_status = 403
+
+
+class TablesBehindError(TailraceError):
+    """The tables lack changes that are in the log and are being brought up to it. A change that was asked for meets it too."""
+
+    kafka_code = 56
+    http_status = 503
+    retriable = True
+    outcome = "unknown"
+
+
+class UnknownRouteError(SqlError):
+    """There is no such route."""
+
+    http_status = 404
+
+
+class RouteExistsError(SqlError):
+    """There is a route that does just the same."""
+
+    http_status = 409
+
+
+class RoutedError(SqlError):
+    """The table or topic can't be dropped, because routes lead from or to it."""
+
+    kafka_code = 44
+    http_status = 409
 
 
 class UnknownMemberError(TailraceError):
@@ -285,6 +368,17 @@ class FetchSessionTopicIdError(TailraceError):
     retriable = True
 
 
+class CursorOutOfRangeError(TailraceError):
+    """The cursor is beyond the end of the log."""
+
+    kafka_code = 1
+    http_status = 416
+
+    def __init__(self, message: str, end: int) -> None:
+        super().__init__(message)
+        self.end = end
+
+
 class OffsetRegressionError(TailraceError):
     """A committed offset would move back, and no reset was asked for."""
 
@@ -351,6 +445,18 @@ class TransactionFencedError(TailraceError):
     http_status = 409
 
 
+class PipelineFencedError(TailraceError):
+    """Another one runs this pipeline."""
+
+    http_status = 409
+
+
+class PipelineConflictError(TailraceError):
+    """A step of a pipeline does not begin where the pipeline stands. It starts again from its mark."""
+
+    http_status = 409
+
+
 class UnstableOffsetsError(TailraceError):
     """A transaction that is still open holds offsets for this partition."""
 
@@ -371,6 +477,13 @@ class OverloadedError(TailraceError):
     """A queue is full. Nothing was taken; try again after a pause."""
 
     kafka_code = 7
+    http_status = 503
+    retriable = True
+
+
+class SlowSubscriberError(TailraceError):
+    """A subscriber took nothing of what it was sent for too long, and was cut off."""
+
     http_status = 503
     retriable = True
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from tailrace.model.changes import Bounds, Buffer
 from tailrace.model.errors import TailraceError
-from tailrace.model.ids import Offset
+from tailrace.model.ids import Cursor, Offset
 from tailrace.model.record import Record
 from tailrace.model.transaction import AbortedTransaction
 
@@ -45,6 +45,18 @@ class PartitionBatches(NamedTuple):
     """Up to here no transaction is open."""
     aborted: Sequence[AbortedTransaction] = ()
     """For readers of committed records: the aborted transactions that have records in these batches."""
+    cursors: Sequence[Cursor] = ()
+    """Of each batch, the cursor of its first record."""
+
+
+class CommittedBatches(NamedTuple):
+    """Whole batches of one partition without markers and aborted transactions, and where to go on."""
+
+    batches: Sequence[Buffer]
+    cursors: Sequence[Cursor]
+    """Of each batch, the cursor of its first record."""
+    next_offset: Offset
+    bounds: Bounds
 
 
 class PartitionRecords(NamedTuple):
@@ -53,3 +65,5 @@ class PartitionRecords(NamedTuple):
     records: Sequence[Record]
     next_offset: Offset
     bounds: Bounds
+    has_more: bool
+    """Whether there is more to read right now."""

@@ -10,6 +10,8 @@ Offset = NewType("Offset", int)
 Cursor = NewType("Cursor", int)
 Position = NewType("Position", int)
 TopicId = NewType("TopicId", int)
+TableId = NewType("TableId", int)
+RouteId = NewType("RouteId", int)
 ProducerId = NewType("ProducerId", int)
 
 

@@ -1,7 +1,8 @@
 """Named places where a test can kill the process.
 
 `TAILRACE_KILLPOINT=name:3` ends the process at once, without any clean-up, when it passes `name` for the third time.
-Unset, which is the rule, a kill point is an empty call. `KILLPOINTS` lists every name, so that a test can visit them all.
+Unset, which is the rule, a kill point is an empty call. `KILLPOINTS` lists every name of the log, `TABLE_KILLPOINTS` those of
+tables, so that a test can visit them all.
 """
 
 import os
@@ -28,13 +29,21 @@ KILLPOINTS = (
     "clean.after",
 )
 
+TABLE_KILLPOINTS = (
+    "change.made",
+    "change.logged",
+    "change.applied",
+)
+"""The steps of a write to a table: run, in the log, in the table and not answered."""
+
 EXIT_CODE = 137
 
 
 def _armed(setting: str) -> Callable[[str], None]:
     target, _, count = setting.partition(":")
-    if target not in KILLPOINTS:
-        raise ValueError(f"TAILRACE_KILLPOINT names {target!r}, which is none of {', '.join(KILLPOINTS)}")
+    known = (*KILLPOINTS, *TABLE_KILLPOINTS)
+    if target not in known:
+        raise ValueError(f"TAILRACE_KILLPOINT names {target!r}, which is none of {', '.join(known)}")
     left = int(count or 1)
 
     def armed(name: str) -> None:

@@ -25,8 +25,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     header_bytes: int = 4 * KIB
     """Bytes of one header's value."""
     batch_bytes: int = MIB + 64 * KIB
-    """Bytes of one record batch as stored."""
-    batch_records: int = 50_000
+    """Bytes of one record batch as stored, on topics that say nothing else. They may say up to `largest_batch_bytes`."""
+    batch_records: int = 1_000_000
+    """Records of one batch, as many as librdkafka can be told to send."""
+    dedup_batch_records: int = 50_000
+    """Records of one batch on a topic that finds duplicates: there each is looked at."""
     decompressed_batch_bytes: int = 16 * MIB
     publish_records: int = 10_000
     """Records in one atomic publish."""
@@ -57,6 +60,20 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Partitions and offsets of one transaction together."""
     transaction_timeout_ms: int = 900_000
     """The longest time-out that a transaction can have."""
+    routes: int = 1_000
+    """Routes of all tables together."""
+    routes_per_table: int = 100
+    routes_per_topic: int = 100
+    dropped_routes: int = 10_000
+    """Dropped routes that are still known; beyond it the oldest are forgotten. The topic of routes keeps them all."""
+    route_expressions: int = 1_000
+    """Operators, columns and constants in the condition and the partition expressions of one route."""
+    route_sql_bytes: int = 256 * KIB
+    """Bytes of the SQL that these are compiled to."""
+    explained_changes: int = 1_000
+    """Changes that a dry run of a route looks at, the newest ones."""
+    explained_bytes: int = 64 * MIB
+    """Bytes of these changes; the oldest beyond it are left out."""
     message_id_bytes: int = 255
     """Bytes of a message id."""
     timestamp_ahead_ms: int = 3_600_000
@@ -91,14 +108,26 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Reads that wait for one of these threads."""
     read_records: int = 10_000
     """Decoded records handed out by one read."""
+    subscribers: int = 2_000
+    """Subscriptions to patterns at the same time."""
+    subscription_tail_bytes: int = 16 * MIB
+    """Memory for the newest records, kept for all subscribers together; those who are further behind read the log."""
+    subscriber_stall_seconds: int = 30
+    """How long a subscriber may take nothing of what it is sent before it is cut off."""
+    subscriber_silence_seconds: int = 15
+    """How long a subscriber hears nothing before it gets a sign of life."""
     min_free_bytes: int = 64 * MIB
     """Free disk below which nothing new is taken."""
     request_bytes: int = 16 * MIB
     """Bytes of one HTTP body or Kafka request."""
-    connections: int = 1_000
+    request_head_bytes: int = 64 * KIB
+    """Bytes of an HTTP request before its body: its address and its headers."""
+    connections: int = 4_000
     """Connections that one listener serves at the same time."""
     connections_per_address: int = 800
     """Kafka connections from one address, so that one machine can't take all."""
+    new_connections_per_second: int = 100
+    """Kafka connections that one address may open in a second, beyond `connections_per_address` at a stroke."""
     pipelined_requests: int = 8
     """Requests of one Kafka connection that are answered or wait for it; beyond it nothing is read from the client."""
     pipelined_bytes: int = 32 * MIB
@@ -108,7 +137,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     request_items: int = 50_000
     """Elements of all arrays of one Kafka request, batches of records not counted."""
     request_seconds: int = 30
-    """How long a client may take to send one Kafka request."""
+    """How long a client may take to send one Kafka request, and to begin with the first."""
     unsent_bytes: int = MIB
     """Bytes of answers that a Kafka client has not taken; beyond it nothing more is done for it."""
     unsent_seconds: int = 30
@@ -117,8 +146,50 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Fetch sessions of Kafka consumers; beyond it consumers name all their partitions in every request."""
     fetch_session_partitions: int = 100_000
     """Partitions of all these sessions together."""
+    pipelines: int = 1_000
+    pipeline_name_length: int = 200
+    """Bytes of a pipeline's name."""
+    pipeline_marks: int = 10_000
+    """Sources of one pipeline."""
+    pipeline_lease_seconds: int = 10
+    """How long a pipeline may be silent before another one may run in its place."""
+    staged_bytes: int = 8 * 1024 * MIB
+    """Bytes that pipelines have staged and not published."""
+    staged_seconds: int = 3600
+    """How long they are kept for that."""
+    table_columns: int = 500
+    """Columns of one table."""
+    change_bytes: int = 4 * MIB
+    """Bytes of one change of a table as an event, with the row before and after."""
+    queued_writes: int = 10_000
+    """Requests that wait to write to tables."""
+    queued_write_bytes: int = 128 * MIB
+    """Bytes of their statements and parameters."""
+    query_seconds: int = 30
+    """How long one statement of SQL may run."""
+    query_rows: int = 100_000
+    """Rows that one query answers; more are cut off, and that is told."""
+    query_bytes: int = 256 * MIB
+    """Memory that one query may take."""
+    joined_rows: int = 1_000_000
+    """Rows of one table that a query may join with topics."""
+    query_threads: int = 2
+    """Queries of tables that run at the same time."""
+    queued_queries: int = 1_000
+    """Queries that wait for one of these threads."""
+    statement_bytes: int = 128 * KIB
+    """Bytes of the SQL text of one request. The rows of an INSERT of plain values are not counted."""
+    statements: int = 1_000
+    """Statements of one SQL text."""
+    parsed_texts: int = 1_000
+    """SQL texts that are remembered with what they mean, each of up to 4 KiB."""
     idle_connection_seconds: int = 600
     """How long a Kafka connection may be silent."""
+
+    @property
+    def largest_batch_bytes(self) -> int:
+        """What a topic may take as one batch: more than that fits into no request or commit."""
+        return min(self.request_bytes, self.frame_bytes)
 
 
 DEFAULT_LIMITS = Limits()

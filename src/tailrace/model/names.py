@@ -2,8 +2,17 @@
 
 import re
 
-from tailrace.model.errors import InvalidGroupNameError, InvalidTopicNameError, InvalidTransactionalIdError
+from tailrace.model.errors import (
+    InvalidGroupNameError,
+    InvalidRequestError,
+    InvalidTopicNameError,
+    InvalidTransactionalIdError,
+)
 from tailrace.model.limits import Limits
+from tailrace.model.route import ROUTES_TOPIC
+from tailrace.model.table import CHANGES_PREFIX
+
+_SYSTEM_PREFIX = "system."
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -26,6 +35,11 @@ def check_topic_name(name: str, limits: Limits) -> None:
         raise InvalidTopicNameError(
             f"the topic name {name!r} has {len(segments)} parts, more than topic_segments allows ({limits.topic_segments})"
         )
+
+
+def is_reserved(name: str) -> bool:
+    """Whether topics of that name are the server's own: changes of tables, routes, and what queries see as `system`."""
+    return name == ROUTES_TOPIC or name.startswith((CHANGES_PREFIX, _SYSTEM_PREFIX))
 
 
 def check_group_name(name: str, limits: Limits) -> None:
@@ -52,4 +66,12 @@ def check_transactional_id(name: str, limits: Limits) -> None:
         raise InvalidTransactionalIdError(
             f"the transactional id {name[:32]!r}... has {size} bytes, more than transactional_id_length allows"
             f" ({limits.transactional_id_length})"
+        )
+
+
+def check_pipeline_name(name: str, limits: Limits) -> None:
+    if not _LEGAL.fullmatch(name) or len(name) > limits.pipeline_name_length:
+        raise InvalidRequestError(
+            f"the pipeline name {name[:32]!r} must have letters, digits, '.', '_' and '-', at most pipeline_name_length"
+            f" ({limits.pipeline_name_length}) of them"
         )

@@ -11,6 +11,7 @@ from tailrace.model.ids import Cursor, Offset
 Headers = Sequence[tuple[str, bytes | None]]
 
 NO_TIMESTAMP = -1
+NO_CURSOR = Cursor(-1)
 
 MESSAGE_ID_HEADER = "message_id"
 """The header that names a record. Topics with `dedup = 'id'` take each name once."""
@@ -25,6 +26,7 @@ class Record(NamedTuple):
     timestamp: int = NO_TIMESTAMP
     """Milliseconds since 1970."""
     offset: Offset = ASSIGN
+    cursor: Cursor = NO_CURSOR
 
 
 class Message(NamedTuple):

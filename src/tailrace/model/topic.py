@@ -26,7 +26,7 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
     dedup_window_seconds: int = 1800
     """How long a record is remembered for that."""
     max_message_bytes: int | None = None
-    """Bytes of one batch; `None` means the limit `batch_bytes`."""
+    """Bytes of one batch; `None` means the limit `batch_bytes`; no topic takes more than `largest_batch_bytes`."""
     timestamps: Timestamps = "create"
     """Whether records keep the sender's time or get the time of their append."""
 
@@ -73,7 +73,7 @@ def check_settings(settings: TopicSettings, limits: Limits) -> None:
     _check_between("retention_seconds", settings.retention_seconds, 1, MAX_SECONDS)
     _check_between("retention_max_bytes", settings.retention_max_bytes, 1, (1 << 63) - 1)
     _check_between("dedup_window_seconds", settings.dedup_window_seconds, 1, limits.dedup_window_seconds)
-    _check_between("max_message_bytes", settings.max_message_bytes, 1, limits.batch_bytes)
+    _check_between("max_message_bytes", settings.max_message_bytes, 1, limits.largest_batch_bytes)
 
 
 def _check_between(name: str, value: int | None, least: int, most: int) -> None:

@@ -1,1 +1,1 @@
-"""PySpark: source, sink, router, change sources. Knows `client` and `wire` only."""
+"""PySpark: topics as a source and a sink for everybody, and the router that fills topics from table changes."""

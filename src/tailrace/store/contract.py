@@ -32,8 +32,26 @@ Done = Callable[[Commit], None]
 """Called once for each commit, in commit order, from a thread of the store. Must be quick and must not raise."""
 
 
+class Staging(Protocol):
+    """A place for batches that are not published yet, lost when the server stops. May be called from any thread."""
+
+    def write(self, stage: str, part: int, data: bytes) -> None:
+        """Keep one part of a stage; the same part again replaces it. Raises `LimitExceededError`, `StorageFullError`."""
+
+    def read(self, stage: str, part: int) -> bytes:
+        """Raises `InvalidRequestError` if it is not there."""
+
+    def remove(self, stage: str) -> None:
+        """Forget the stage, if there is one."""
+
+    def remove_older_than(self, seconds: float) -> int:
+        """Forget what nobody published for so long; how many stages that were."""
+
+
 class Store(Protocol):
     """Durable, atomic, ordered storage for one broker."""
+
+    staging: Staging
 
     def submit(self, changes: Changes, done: Done) -> Commit:
         """Give the commit its place in the log and start to make it durable.

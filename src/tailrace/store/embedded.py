@@ -16,8 +16,10 @@ from tailrace.model.errors import StorageFailedError, StorageFullError, StoreClo
 from tailrace.model.ids import Cursor, Offset, Partition
 from tailrace.model.limits import DEFAULT_LIMITS, MIB, Limits
 from tailrace.model.stats import StoreStats
+from tailrace.store.contract import Staging
 from tailrace.store.group_commit import GroupCommit
 from tailrace.store.sequencer import Done, PendingCommit, Sequencer
+from tailrace.store.staging import StagingFolder
 
 _ROOM_CHECK_SECONDS = 0.1
 
@@ -65,6 +67,7 @@ class EmbeddedStore:
         # Without a sync to share, large groups only keep callers waiting while there is work for them to do.
         group_bytes = limits.group_commit_bytes if durability == "fsync" else min(limits.group_commit_bytes, MIB)
         self._commits = GroupCommit(self, sequencer, limits, clock, self._stats, on_failure, group_bytes)
+        self.staging: Staging = StagingFolder(folder / "staging", limits)
         self._room_checked_at = 0.0
         self._has_room = True
         self._log.start()

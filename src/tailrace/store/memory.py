@@ -4,13 +4,15 @@ import threading
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from tailrace.model.changes import Append, Bounds, Buffer, Changes, Fetched, LogBatch, Receipt, Scanned
+from tailrace.model.changes import Append, Bounds, Changes, Fetched, LogBatch, Receipt, Scanned
 from tailrace.model.clock import Clock, HybridClock, SystemClock
 from tailrace.model.errors import OffsetOutOfRangeError, StoreClosedError, UnknownPartitionError
 from tailrace.model.ids import Cursor, Offset, Partition
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.stats import StoreStats
+from tailrace.store.contract import Staging
 from tailrace.store.sequencer import Done, PendingCommit, Sequencer
+from tailrace.store.staging import StagingMemory
 from tailrace.wire.batch import placed
 
 
@@ -44,6 +46,7 @@ class MemoryStore:
         self._cursor = Cursor(0)
         self._stats = StoreStats()
         self._closed = False
+        self.staging: Staging = StagingMemory()
 
     def submit(self, changes: Changes, done: Done) -> PendingCommit:
         with self._lock:
@@ -65,15 +68,16 @@ class MemoryStore:
             stream = self._stream(partition)
             if not stream.start <= offset <= stream.end:
                 raise OffsetOutOfRangeError.of(partition, offset, stream.start, stream.end)
-            found: list[Buffer] = []
+            found: list[LogBatch] = []
             size = 0
             for held in stream.batches[stream.first_holding(offset) :]:
                 size += len(held.batch)
                 if found and size > max_bytes:
                     break
-                found.append(held.batch)
+                found.append(held)
             self._stats.fetches_from_memory += 1
-            return Fetched(found, Bounds(stream.start, stream.end))
+            bounds = Bounds(stream.start, stream.end)
+            return Fetched([held.batch for held in found], bounds, [held.cursor for held in found])
 
     def is_hot(self, partition: Partition, offset: Offset) -> bool:
         return True

@@ -6,14 +6,15 @@ than its own size (and, when compressed, more than the bound that it is given).
 
 from collections.abc import Sequence
 from struct import Struct
+from typing import NamedTuple
 
 from crc32c import crc32c
 
 from tailrace.model.changes import Buffer
 from tailrace.model.errors import CorruptBatchError, LimitExceededError
-from tailrace.model.ids import Offset
+from tailrace.model.ids import Cursor, Offset
 from tailrace.model.limits import Limits
-from tailrace.model.record import Headers, Record
+from tailrace.model.record import NO_CURSOR, Headers, Record
 from tailrace.wire.batch import (
     CHECKED_FROM,
     HEADER_BYTES,
@@ -37,10 +38,18 @@ _CRC_AT = 17
 
 _LEAST_TIMESTAMP = -(1 << 63)
 _GREATEST_TIMESTAMP = (1 << 63) - 1
-_LEAST_RECORD_BYTES = 7
+LEAST_RECORD_BYTES = 7
 _VARINT_BYTES = 10
 _ONE_BYTE = [bytes([number]) for number in range(0x80)]
 _NULL = _ONE_BYTE[1]
+
+
+class TimedRecord(NamedTuple):
+    """A record of a batch, by its time."""
+
+    number: int
+    """Counted in the batch, from 0."""
+    timestamp: int
 
 
 def encode_batch(
@@ -58,20 +67,20 @@ def encode_batch(
     max_timestamp = base_timestamp
     parts: list[Buffer] = []
     add = parts.append
-    for delta, (key, value, headers, timestamp, _) in enumerate(records):
+    for delta, (key, value, headers, timestamp, _, _) in enumerate(records):
         if timestamp > max_timestamp:
             max_timestamp = timestamp
         body = b"".join(
             (
                 b"\0",
-                _varint(timestamp - base_timestamp),
-                _varint(delta),
-                _NULL if key is None else _varint(len(key)) + key,
-                _NULL if value is None else _varint(len(value)) + value,
-                _encode_headers(headers) if headers else b"\0",
+                encode_varint(timestamp - base_timestamp),
+                encode_varint(delta),
+                _NULL if key is None else encode_varint(len(key)) + key,
+                _NULL if value is None else encode_varint(len(value)) + value,
+                encode_headers(headers) if headers else b"\0",
             )
         )
-        add(_varint(len(body)))
+        add(encode_varint(len(body)))
         add(body)
     if append_time is not None:
         # Deltas stay relative to the first record's own time; readers take the batch's maximum instead.
@@ -98,24 +107,56 @@ def encode_batch(
     return batch
 
 
-def decode_batch(batch: Buffer, limits: Limits) -> list[Record]:
-    """The records of a batch whose head and checksum are known to be right."""
+def decode_batch(
+    batch: Buffer, limits: Limits, *, first: int = 0, most: int | None = None, cursor: Cursor | None = None
+) -> list[Record]:
+    """The records of a batch whose head and checksum are known to be right: from the `first` on, at most so many.
+
+    A large batch read in parts takes memory for one part only. What is left out is not checked. `cursor` is that of the first
+    record of the batch, where it is known.
+    """
     header = read_header(batch)
+    data = _records_of(batch, header, limits)
+    stop = header.records if most is None else min(header.records, first + most)
+    try:
+        found, end = _decode_records(data, header, first, stop, cursor)
+    except IndexError:
+        raise _cut_off() from None
+    if stop == header.records and end != len(data):
+        raise CorruptBatchError(f"the batch has {len(data) - end} bytes after its last record")
+    return found
+
+
+def first_record_at(batch: Buffer, timestamp_ms: int, limits: Limits, *, first: int = 0) -> TimedRecord | None:
+    """Which record, from the `first` on, has this timestamp or a later one."""
+    header = read_header(batch)
+    if header.attributes & TIMESTAMP_TYPE_MASK:
+        return TimedRecord(first, header.max_timestamp) if header.max_timestamp >= timestamp_ms else None
+    data = _records_of(batch, header, limits)
+    try:
+        at = _skip_records(data, 0, first)
+        for index in range(first, header.records):
+            length, at = _decode_varint(data, at)
+            delta, _ = _decode_varint(data, at + 1)
+            if header.base_timestamp + delta >= timestamp_ms:
+                return TimedRecord(index, header.base_timestamp + delta)
+            at = _next_record(data, at, length, index)
+    except IndexError:
+        raise _cut_off() from None
+    return None
+
+
+def _records_of(batch: Buffer, header: BatchHeader, limits: Limits) -> bytes:
+    """The bytes after the head, without their compression, as far as they can hold what the head counts."""
     records = header.records
     if records > limits.batch_records:
         raise LimitExceededError(
             f"the batch has {records} records, more than batch_records allows ({limits.batch_records}); send smaller batches"
         )
     data = bytes(decompress(header.codec, memoryview(batch)[HEADER_BYTES:], limits.decompressed_batch_bytes))
-    if records * _LEAST_RECORD_BYTES > len(data):
+    if records * LEAST_RECORD_BYTES > len(data):
         raise CorruptBatchError(f"the batch counts {records} records in {len(data)} bytes, too few to hold them")
-    try:
-        found, end = _decode_records(data, header)
-    except IndexError:
-        raise CorruptBatchError("the batch's last record is cut off") from None
-    if end != len(data):
-        raise CorruptBatchError(f"the batch has {len(data) - end} bytes after its last record")
-    return found
+    return data
 
 
 def with_append_time(batch: Buffer, timestamp_ms: int) -> bytearray:
@@ -136,15 +177,15 @@ def encoded_size_bound(record: Record) -> int:
     return size
 
 
-def _decode_records(data: bytes, header: BatchHeader) -> tuple[list[Record], int]:
+def _decode_records(data: bytes, header: BatchHeader, first: int, stop: int, cursor: Cursor | None) -> tuple[list[Record], int]:
     base_offset = header.base_offset
     base_timestamp = header.base_timestamp
     append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_MASK else None
     size = len(data)
     found: list[Record] = []
     add = found.append
-    at = 0
-    for index in range(header.records):
+    at = _skip_records(data, 0, first)
+    for index in range(first, stop):
         length = data[at]
         at += 1
         if length < 0x80:
@@ -152,8 +193,8 @@ def _decode_records(data: bytes, header: BatchHeader) -> tuple[list[Record], int
         else:
             length, at = _long_varint(data, at)
         end = at + length
-        if length < _LEAST_RECORD_BYTES - 1 or end > size:
-            raise CorruptBatchError(f"record {index} of the batch says it has {length} bytes, and {size - at} are left")
+        if length < LEAST_RECORD_BYTES - 1 or end > size:
+            raise _wrong_length(index, length, size - at)
         at += 1
         timestamp = data[at]
         at += 1
@@ -187,9 +228,23 @@ def _decode_records(data: bytes, header: BatchHeader) -> tuple[list[Record], int
                 headers,
                 base_timestamp + timestamp if append_time is None else append_time,
                 Offset(base_offset + index),
+                NO_CURSOR if cursor is None else Cursor(cursor + index),
             )
         )
     return found, at
+
+
+def _skip_records(data: bytes, at: int, count: int) -> int:
+    for index in range(count):
+        length, at = _decode_varint(data, at)
+        at = _next_record(data, at, length, index)
+    return at
+
+
+def _next_record(data: bytes, at: int, length: int, index: int) -> int:
+    if length < LEAST_RECORD_BYTES - 1 or at + length > len(data):
+        raise _wrong_length(index, length, len(data) - at)
+    return at + length
 
 
 def _decode_bytes(data: bytes, at: int, end: int, index: int) -> tuple[bytes | None, int]:
@@ -229,17 +284,17 @@ def _decode_headers(data: bytes, at: int, end: int, index: int) -> tuple[Headers
     return headers, at
 
 
-def _encode_headers(headers: Headers) -> bytes:
-    parts = [_varint(len(headers))]
+def encode_headers(headers: Headers) -> bytes:
+    parts = [encode_varint(len(headers))]
     for name, value in headers:
         encoded = name.encode()
-        parts.append(_varint(len(encoded)))
+        parts.append(encode_varint(len(encoded)))
         parts.append(encoded)
-        parts.append(_NULL if value is None else _varint(len(value)) + value)
+        parts.append(_NULL if value is None else encode_varint(len(value)) + value)
     return b"".join(parts)
 
 
-def _varint(number: int) -> bytes:
+def encode_varint(number: int) -> bytes:
     rest = (number << 1) ^ (number >> 63)
     if rest < 0x80:
         return _ONE_BYTE[rest]
@@ -251,6 +306,14 @@ def _varint(number: int) -> bytes:
         rest >>= 7
     encoded.append(rest)
     return bytes(encoded)
+
+
+def _decode_varint(data: bytes, at: int) -> tuple[int, int]:
+    number = data[at]
+    at += 1
+    if number < 0x80:
+        return (number >> 1) ^ -(number & 1), at
+    return _long_varint(data, at)
 
 
 def _long_varint(data: bytes, at: int) -> tuple[int, int]:
@@ -266,3 +329,11 @@ def _long_varint(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
         if shift >= 7 * _VARINT_BYTES:
             raise CorruptBatchError(f"the batch has a number of more than {_VARINT_BYTES} bytes")
+
+
+def _wrong_length(index: int, length: int, left: int) -> CorruptBatchError:
+    return CorruptBatchError(f"record {index} of the batch says it has {length} bytes, and {left} are left")
+
+
+def _cut_off() -> CorruptBatchError:
+    return CorruptBatchError("the batch's last record is cut off")

@@ -86,7 +86,9 @@ class Adapter(Client):
 
         return self._run(look_up())
 
-    def join(self, group: str, topic: str, session_ms: int = 10_000, hand_over: bool = False) -> None:
+    def join(
+        self, group: str, topic: str, session_ms: int = 10_000, hand_over: bool = False, instance_id: str | None = None
+    ) -> None:
         self._hands_over = hand_over
 
         async def join() -> None:
@@ -98,6 +100,7 @@ class Adapter(Client):
                 auto_offset_reset="earliest",
                 enable_auto_commit=False,
                 metadata_max_age_ms=1_000,
+                group_instance_id=instance_id,
             )
             self._member.subscribe([topic], listener=_HandOver(self._member) if hand_over else None)
             await self._member.start()

@@ -47,9 +47,10 @@ class Adapter(Client):
     _member: Consumer
     _transactional: Producer
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, client_id: str = "rdkafka") -> None:
         super().__init__(bootstrap)
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._common: dict[str, Any] = {"bootstrap.servers": bootstrap, "client.id": client_id}
+        self._admin = AdminClient(self._common)
 
     @classmethod
     def version(cls) -> str:
@@ -94,16 +95,23 @@ class Adapter(Client):
         consumer.close()
         return found.offset if found.offset >= 0 else MISSING
 
-    def join(self, group: str, topic: str, session_ms: int = 10_000, hand_over: bool = False) -> None:
+    def newest(self, topic: str, partition: int) -> int:
+        (found,) = _all(self._admin.list_offsets({TopicPartition(topic, partition): OffsetSpec.max_timestamp()}))
+        return int(found.offset)
+
+    def join(
+        self, group: str, topic: str, session_ms: int = 10_000, hand_over: bool = False, instance_id: str | None = None
+    ) -> None:
         self._member = Consumer(
             {
-                "bootstrap.servers": self.bootstrap,
+                **self._common,
                 "group.id": group,
                 "session.timeout.ms": session_ms,
                 "heartbeat.interval.ms": min(session_ms // 4, 500),
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "topic.metadata.refresh.interval.ms": 1_000,
+                **({} if instance_id is None else {"group.instance.id": instance_id}),
             }
         )
         if hand_over:
@@ -201,12 +209,12 @@ class Adapter(Client):
             self._transactional.abort_transaction(SECONDS)
 
     def _producer(self, settings: dict[str, Any]) -> Producer:
-        return Producer({"bootstrap.servers": self.bootstrap, "partitioner": "murmur2_random", **settings})
+        return Producer({**self._common, "partitioner": "murmur2_random", **settings})
 
     def _reader(self, committed_only: bool) -> Consumer:
         return Consumer(
             {
-                "bootstrap.servers": self.bootstrap,
+                **self._common,
                 "group.id": "not-used",
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed" if committed_only else "read_uncommitted",

@@ -23,7 +23,9 @@ from tests.compat.contract import (
     Incoming,
     Outgoing,
     Start,
+    TransactionState,
     Unsupported,
+    WriterState,
 )
 
 SECONDS = 20.0
@@ -72,7 +74,15 @@ class Adapter(Client):
         consumer.close()
         return MISSING if found is None else found.offset
 
-    def join(self, group: str, topic: str, session_ms: int = 10_000, hand_over: bool = False) -> None:
+    def newest(self, topic: str, partition: int) -> int:
+        where = TopicPartition(topic, partition)
+        with closing(self._admin()) as admin:
+            found: int = admin.list_partition_offsets({where: OffsetSpec.MAX_TIMESTAMP})[where].offset
+            return found
+
+    def join(
+        self, group: str, topic: str, session_ms: int = 10_000, hand_over: bool = False, instance_id: str | None = None
+    ) -> None:
         self._member = KafkaConsumer(
             bootstrap_servers=self.bootstrap,
             group_id=group,
@@ -82,6 +92,7 @@ class Adapter(Client):
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             metadata_max_age_ms=1_000,
+            group_instance_id=instance_id,
         )
         self._member.subscribe([topic], listener=_HandOver(self._member) if hand_over else None)
 
@@ -172,6 +183,30 @@ class Adapter(Client):
     def delete_group_offsets(self, group: str, topic: str, partitions: list[int]) -> None:
         with closing(self._admin()) as admin:
             _raise_first(admin.delete_group_offsets(group, [TopicPartition(topic, each) for each in partitions]).values())
+
+    def log_dir_sizes(self, topic: str) -> list[tuple[int, int]]:
+        with closing(self._admin()) as admin:
+            (broker,) = admin.describe_log_dirs()
+            topics = [each for folder in broker["log_dirs"] for each in folder["topics"] if each["name"] == topic]
+            return [(part["partition_index"], part["partition_size"]) for each in topics for part in each["partitions"]]
+
+    def producers(self, topic: str, partition: int) -> list[WriterState]:
+        where = TopicPartition(topic, partition)
+        with closing(self._admin()) as admin:
+            found = admin.describe_producers([where])[where].active_producers
+            return [WriterState(each.producer_id, each.current_transaction_start_offset) for each in found]
+
+    def transactions(self) -> list[tuple[str, str]]:
+        with closing(self._admin()) as admin:
+            found = [each for listed in admin.list_transactions().values() for each in listed]
+            return [(each.transactional_id, each.state.value.lower()) for each in found]
+
+    def describe_transaction(self, transactional_id: str) -> TransactionState:
+        with closing(self._admin()) as admin:
+            found = admin.describe_transactions([transactional_id])[transactional_id]
+            return TransactionState(
+                found.state.value.lower(), [(each.topic, each.partition) for each in found.topic_partitions]
+            )
 
     def open_transactions(self, transactional_id: str) -> None:
         self._transactional = KafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=transactional_id)

@@ -55,7 +55,9 @@ class Adapter(Client):
         settings = ["-X", "auto.offset.reset=earliest"]
         return _parse(self._run(*settings, "-c", str(count), "-q", "-f", FORMAT, "-G", group, topic))
 
-    def join(self, group: str, topic: str, session_ms: int = 10_000, hand_over: bool = False) -> None:
+    def join(
+        self, group: str, topic: str, session_ms: int = 10_000, hand_over: bool = False, instance_id: str | None = None
+    ) -> None:
         raise Unsupported("it commits by itself when it ends, and can not be told when")
 
     def topics(self) -> list[str]:

@@ -1,11 +1,10 @@
 """Spark's `format("kafka")`: batch writes, batch reads, and streaming queries that end when they have read what there is.
 
-Runs in an environment of its own, so it imports nothing but pyspark and the contract.
+Runs in an environment of its own, so it imports nothing but pyspark, the contract and where the connector is.
 """
 
 import json
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import pyspark
@@ -13,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, StringType, StructField, StructType
 
 from tests.compat.contract import NOT_KAFKA, Client, Codec, Incoming, Outgoing, Start, Unsupported
+from tests.compat.kinds import SPARK_JARS
 
-JARS = Path(__file__).resolve().parent.parent / "spark" / "target" / "dependency"
 HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 ROW = StructType(
     [
@@ -33,7 +32,7 @@ class Adapter(Client):
         """Starts at the first verb that needs it: it takes seconds."""
         return (
             SparkSession.builder.master("local[1]")
-            .config("spark.jars", ",".join(map(str, sorted(JARS.glob("*.jar")))))
+            .config("spark.jars", ",".join(map(str, sorted(SPARK_JARS.glob("*.jar")))))
             .config("spark.ui.enabled", "false")
             .config("spark.sql.shuffle.partitions", "1")
             .config("spark.task.maxFailures", "1")
@@ -84,7 +83,9 @@ class Adapter(Client):
             for row in rows
         ]
 
-    def join(self, group: str, topic: str, session_ms: int = 10_000, hand_over: bool = False) -> None:
+    def join(
+        self, group: str, topic: str, session_ms: int = 10_000, hand_over: bool = False, instance_id: str | None = None
+    ) -> None:
         raise Unsupported("it keeps its offsets in its own checkpoints, not in a group")
 
     def stream(self, source: str, target: str, checkpoint: str) -> None:

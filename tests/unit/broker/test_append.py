@@ -1,12 +1,13 @@
 import asyncio
+from struct import pack_into
 
 import pytest
 
 from tailrace.model.errors import (
+    ConfigurationError,
     CorruptBatchError,
     InvalidRequestError,
     InvalidTimestampError,
-    LimitExceededError,
     MessageTooLargeError,
     OverloadedError,
     StorageFullError,
@@ -16,6 +17,7 @@ from tailrace.model.errors import (
     UnsupportedBatchError,
     UnsupportedCodecError,
 )
+from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
 from tailrace.model.record import Appended, RawBatch, Record
 from tailrace.store.memory import MemoryStore
@@ -33,6 +35,14 @@ NOW = ManualClock().now_ms()
 def with_attributes(attributes: int) -> bytearray:
     batch = encode_batch([Record(None, b"v", (), NOW)])
     batch[CHECKED_FROM + 1] = attributes
+    return resealed(batch)
+
+
+def claiming_records(count: int) -> bytearray:
+    """One record, and a head that counts more."""
+    batch = encode_batch([Record(None, b"v", (), NOW)])
+    pack_into(">i", batch, 23, count - 1)
+    pack_into(">i", batch, 57, count)
     return resealed(batch)
 
 
@@ -142,6 +152,7 @@ async def test_a_request_without_batches_is_answered() -> None:
         (b"\0" * 100, UnsupportedBatchError, "format 0"),
         (bytes(encode_batch([Record(None, b"v", (), NOW)]))[:-1], CorruptBatchError, "says that it has"),
         (bytes(encode_batch([Record(None, b"v", (), NOW)])).replace(b"v", b"w"), CorruptBatchError, "checksum"),
+        (claiming_records(500_000), CorruptBatchError, "counts 500000 records in 69 bytes"),
         (with_attributes(0x20), InvalidRequestError, "control batches"),
         (with_attributes(0x10), InvalidRequestError, "transactional batch names its producer"),
         (with_attributes(0x08), InvalidTimestampError, "append time"),
@@ -176,8 +187,40 @@ async def test_a_topic_can_take_smaller_batches_than_the_server() -> None:
 async def test_records_of_a_batch_are_limited() -> None:
     async with running_broker(limits=Limits(batch_records=2)) as broker:
         await broker.topics.create("t")
-        with pytest.raises(LimitExceededError, match="batch_records"):
+        with pytest.raises(MessageTooLargeError, match="batch_records"):
             await append(broker, raw("t", 0, b"1", b"2", b"3"))
+
+
+@on_loop
+async def test_records_of_a_batch_that_is_looked_into_are_limited_further() -> None:
+    async with running_broker(limits=Limits(dedup_batch_records=2)) as broker:
+        await broker.topics.create("t")
+        await broker.topics.create("unique", options=options(dedup="content"))
+        await append(broker, raw("t", 0, b"1", b"2", b"3"))
+        with pytest.raises(MessageTooLargeError, match="dedup_batch_records"):
+            await append(broker, raw("unique", 0, b"1", b"2", b"3"))
+
+
+@on_loop
+async def test_a_topic_can_take_batches_as_large_as_a_request() -> None:
+    limits = Limits()
+    async with running_broker() as broker:
+        await broker.topics.create("t", options=options(max_message_bytes=limits.request_bytes))
+        with pytest.raises(ConfigurationError, match=f"must be from 1 to {limits.request_bytes}"):
+            await broker.topics.create("u", options=options(max_message_bytes=limits.request_bytes + 1))
+        await append(broker, raw("t", 0, b"v" * 10_000_000))
+        assert bounds_of(broker, "t") == (0, 1)
+
+
+@on_loop
+async def test_many_tiny_records_are_one_batch_and_are_read_in_parts() -> None:
+    batch = encode_batch([Record(None, b"0123456789", (), NOW)] * 100_000, codec=Codec.ZSTD)
+    async with running_broker() as broker:
+        await broker.topics.create("t")
+        await append(broker, RawBatch("t", 0, batch))
+        read = await broker.read("t", 0, Offset(99_990), max_records=4)
+        assert [record.offset for record in read.records] == [99_990, 99_991, 99_992, 99_993]
+        assert read.next_offset == 99_994
 
 
 @on_loop

@@ -67,7 +67,7 @@ async def test_what_is_there_is_returned_at_once() -> None:
 async def test_without_patience_an_empty_answer_comes_at_once() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
-        assert await broker.fetch([at(0)]) == [PartitionBatches("t", 0, [], Bounds(0, 0), None, Offset(0))]
+        assert await broker.fetch([at(0)]) == [PartitionBatches("t", 0, [], Bounds(0, 0), None, Offset(0), (), [])]
 
 
 @on_loop
@@ -379,6 +379,18 @@ async def test_decoded_records_begin_at_the_offset_and_end_at_the_limit() -> Non
 
 
 @on_loop
+async def test_decoded_records_know_their_place_in_the_whole_log() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("t")
+        await broker.topics.create("u")
+        await append(broker, raw("t", 0, b"a", b"b"))
+        await append(broker, raw("u", 0, b"between"))
+        await append(broker, raw("t", 0, b"c", b"d"))
+        read = await broker.read("t", 0, Offset(1), max_records=10)
+        assert [(record.value, record.cursor) for record in read.records] == [(b"b", 1), (b"c", 3), (b"d", 4)]
+
+
+@on_loop
 async def test_a_decoded_read_waits_too() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
@@ -395,9 +407,9 @@ async def test_large_batches_are_decoded_in_another_thread(monkeypatch: pytest.M
     threads: list[str] = []
     decode = module.decode_batch
 
-    def watched(*args: object) -> object:
+    def watched(*args: object, **part: object) -> object:
         threads.append(threading.current_thread().name)
-        return decode(*args)  # type: ignore[arg-type]
+        return decode(*args, **part)  # type: ignore[arg-type]
 
     monkeypatch.setattr(module, "decode_batch", watched)
     async with running_broker() as broker:

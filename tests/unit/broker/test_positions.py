@@ -11,6 +11,7 @@ from tailrace.wire.records import encode_batch
 from tests.support.aio import on_loop
 from tests.support.brokers import append, options, running_broker
 from tests.support.clocks import ManualClock
+from tests.support.transactions import started
 from tests.unit.wire.test_records import body_of
 
 NOW = ManualClock().now_ms()
@@ -110,3 +111,19 @@ async def test_unknown_places_are_refused() -> None:
                 await broker.positions.resolve("nowhere", 0, start)
             with pytest.raises(UnknownPartitionError):
                 await broker.positions.resolve("t", 1, start)
+
+
+@on_loop
+async def test_a_marker_has_a_time_and_a_place_like_a_record_as_in_kafka() -> None:
+    clock = ManualClock()
+    async with running_broker(clock=clock) as broker:
+        await broker.topics.create("t")
+        await timed(broker, 0)
+        producer = await started(broker)
+        await producer.write(0, b"in a transaction")
+        clock.advance(5_000)
+        await producer.commit()
+        assert await broker.positions.newest("t", 0) == (2, NOW + 5_000)
+        assert await broker.positions.at_time("t", 0, NOW + 1) == (2, NOW + 5_000)
+        assert await broker.positions.resolve("t", 0, AtTime(NOW + 1)) == 2
+        assert await broker.positions.at_time("t", 0, NOW + 5_001) is None

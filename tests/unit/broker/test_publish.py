@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from tailrace.broker.partitioner import partition_for_key
+from tailrace.wire.partitioner import partition_for_key
 from tailrace.broker.snowflake import snowflake_ms
 from tailrace.model.errors import (
     InvalidRequestError,

@@ -5,7 +5,7 @@ import pytest
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.settings import BrokerSettings
-from tailrace.model.errors import OffsetOutOfRangeError
+from tailrace.model.errors import OffsetOutOfRangeError, ReservedTopicError
 from tailrace.model.fetch import PartitionFetch
 from tests.support.aio import on_loop, turns, until
 from tests.support.brokers import GatedStore, append, bounds_of, options, raw, running_broker, values_in
@@ -137,3 +137,24 @@ async def test_retention_runs_by_itself() -> None:
         await broker.topics.create("t", options=options(retention_seconds=3600))
         await hourly(broker, 4)
         await until(lambda: bounds_of(broker, "t").start == 2)
+
+
+@on_loop
+async def test_a_cleared_topic_is_empty_and_goes_on_where_it_was() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("t", 3)
+        for partition in (0, 0, 2):
+            await append(broker, raw("t", partition, b"old"))
+        assert await broker.retention.clear("t") == 3
+        assert [bounds_of(broker, "t", number) for number in range(3)] == [(2, 2), (0, 0), (1, 1)]
+        assert await broker.retention.clear("t") == 0
+        await append(broker, raw("t", 0, b"new"))
+        assert await values_in(broker, "t") == [b"new"]
+
+
+@on_loop
+async def test_topics_of_the_servers_own_can_not_be_cleared() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create_reserved("_routes")
+        with pytest.raises(ReservedTopicError, match="_routes"):
+            await broker.retention.clear("_routes")

@@ -326,3 +326,22 @@ async def test_nothing_is_written_for_a_topic_whose_deletion_is_in_flight() -> N
         store.open_gate()
         await deleting
         assert store.range(keys.offsets_of_topic(topic.id)) == []
+
+
+@on_loop
+async def test_partitions_added_at_the_same_time_all_come() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("app.orders", 1, alias="orders")
+        await asyncio.gather(broker.topics.add_partitions("app.orders", 2), broker.topics.add_partitions("orders", 3))
+        assert broker.topics.get("orders").topic.partitions == 6
+        with pytest.raises(InvalidPartitionsError, match="not 0"):
+            await broker.topics.add_partitions("orders", 0)
+
+
+@on_loop
+async def test_partitions_are_added_up_to_the_limit() -> None:
+    async with running_broker(limits=Limits(partitions=4)) as broker:
+        await broker.topics.create("t", 3)
+        with pytest.raises(LimitExceededError, match="partitions"):
+            await broker.topics.add_partitions("t", 2)
+        assert (await broker.topics.add_partitions("t", 1)).partitions == 4

@@ -56,3 +56,30 @@ async def test_health_is_unavailable_once_storage_has_failed() -> None:
         answer = await client.get("/health")
     assert answer.status_code == 503
     assert (answer.json()["status"], answer.json()["failure"]) == ("failed", "the disk is gone")
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("localhost:8080", 200),
+        ("LOCALHOST:8080", 200),
+        ("127.0.0.1:8080", 200),
+        ("[::1]:8080", 200),
+        ("localhost.example", 403),
+        ("127.0.0.1.example:8080", 403),
+        ("example", 403),
+        ("[::1", 403),
+        ("", 403),
+    ],
+)
+def test_a_server_on_the_loopback_answers_to_its_own_names_only(host: str, status: int) -> None:
+    @on_loop
+    async def run() -> None:
+        app = create_app(
+            Broker(MemoryStore(), CLOCK), ServerStatus("fsync", CLOCK, lambda: None), DEFAULT_LIMITS, on_loopback=True
+        )
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://server") as client:
+            assert (await client.get("/api/topics", headers={"host": host})).status_code == status
+
+    run()

@@ -12,7 +12,7 @@ from tailrace.model.record import Record
 
 
 def shown(value: bytes | None, key: bytes | None = None) -> dict[str, object]:
-    record = to_read(Record(key, value, (), 5, Offset(7)))
+    record = to_read("a", 0, Record(key, value, (), 5, Offset(7)))
     return dict(msgspec.json.decode(msgspec.json.encode(record)))
 
 

@@ -8,7 +8,7 @@ from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.record import Record
 from tailrace.wire.batch import CHECKED_FROM, HEADER_BYTES, check_batch, placed, read_header
 from tailrace.wire.codecs import Codec
-from tailrace.wire.records import decode_batch, encode_batch, encoded_size_bound, with_append_time
+from tailrace.wire.records import decode_batch, encode_batch, encoded_size_bound, first_record_at, with_append_time
 from tests.support import batches
 
 NOW = 1_700_000_000_000
@@ -22,7 +22,7 @@ RECORDS = [
 
 
 def unplaced(records: list[Record]) -> list[tuple[object, ...]]:
-    return [(key, value, list(headers), timestamp) for key, value, headers, timestamp, _ in records]
+    return [(key, value, list(headers), timestamp) for key, value, headers, timestamp, *_ in records]
 
 
 def resealed(batch: bytearray) -> bytearray:
@@ -100,6 +100,48 @@ def test_a_count_that_the_bytes_cannot_hold_is_refused_before_anything_is_decode
 def test_more_records_than_batch_records_are_refused() -> None:
     with pytest.raises(LimitExceededError, match="batch_records"):
         decode_batch(encode_batch(RECORDS), Limits(batch_records=3))
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize(("first", "most", "values"), [(0, 2, ["0", "1"]), (3, 4, ["3", "4", "5", "6"]), (8, 9, ["8", "9"])])
+def test_a_part_of_a_batch_is_decoded_alone(codec: Codec, first: int, most: int, values: list[str]) -> None:
+    batch = placed(encode_batch([Record(None, str(number).encode(), (), NOW) for number in range(10)], codec=codec), 70)
+    found = decode_batch(batch, DEFAULT_LIMITS, first=first, most=most)
+    assert [str(record.offset - 70) for record in found] == values
+    assert [(record.value or b"").decode() for record in found] == values
+
+
+def test_a_record_that_lies_about_its_length_is_not_skipped() -> None:
+    with pytest.raises(CorruptBatchError, match="record 0 of the batch says it has 63 bytes, and 13 are left"):
+        decode_batch(body_of(0x7E, 0, 0, 0, 1, 1, 0, 12, 0, 0, 2, 1, 1, 0, records=2), DEFAULT_LIMITS, first=1)
+    with pytest.raises(CorruptBatchError, match="record 0 of the batch says it has 63 bytes, and 13 are left"):
+        first_record_at(body_of(0x7E, 0, 0, 0, 1, 1, 0, 12, 0, 0, 2, 1, 1, 0, records=2), NOW + 1, DEFAULT_LIMITS)
+
+
+def test_a_part_of_a_cut_batch_is_refused() -> None:
+    cut = body_of(12, 0, 0, 0, 1, 1, 0, 12, 0, 0, 2, 1, 1, 0, records=2)
+    pack_into(">i", cut, 57, 2)
+    assert len(decode_batch(cut, DEFAULT_LIMITS, first=1)) == 1
+    with pytest.raises(CorruptBatchError, match="cut off"):
+        first_record_at(
+            body_of(12, 0, 0, 0, 1, 1, 0, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, records=2), NOW + 1, DEFAULT_LIMITS
+        )
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_the_first_record_of_a_time_is_found_without_decoding_the_others(codec: Codec) -> None:
+    times = [5, 3, 70_000, 4, 90_000]
+    batch = encode_batch([Record(b"k", b"v", (), NOW + time) for time in times], codec=codec)
+    assert first_record_at(batch, NOW, DEFAULT_LIMITS) == (0, NOW + 5)
+    assert first_record_at(batch, NOW + 4, DEFAULT_LIMITS, first=1) == (2, NOW + 70_000)
+    assert first_record_at(batch, NOW + 70_001, DEFAULT_LIMITS) == (4, NOW + 90_000)
+    assert first_record_at(batch, NOW + 90_001, DEFAULT_LIMITS) is None
+
+
+def test_records_stamped_by_the_server_all_have_its_time() -> None:
+    batch = encode_batch([Record(None, b"v", (), NOW)] * 3, append_time=NOW + 50)
+    assert first_record_at(batch, NOW + 50, DEFAULT_LIMITS, first=1) == (1, NOW + 50)
+    assert first_record_at(batch, NOW + 51, DEFAULT_LIMITS) is None
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])

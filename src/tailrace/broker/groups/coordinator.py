@@ -212,7 +212,7 @@ class GroupCoordinator:
     async def expire(self) -> int:
         """Forget groups that have been without members and commits for longer than the settings keep them.
 
-        A group that never committed anything has nothing to be kept for.
+        A group that never committed anything has nothing to be kept for. One with offsets in an open transaction stays.
         """
         gone = 0
         for name in self._names:
@@ -221,7 +221,7 @@ class GroupCoordinator:
                 continue
 
             def check(name: str = name, seen_ms: int | None = seen_ms) -> None:
-                if self._names.last_commit_ms(name) != seen_ms:
+                if self._names.last_commit_ms(name) != seen_ms or self._offsets.has_pending(name):
                     raise GroupNotEmptyError(f"group {name!r} has just committed an offset")
 
             try:
@@ -289,7 +289,7 @@ class GroupCoordinator:
 
     def _is_due(self, name: str, last_commit_ms: int | None) -> bool:
         group = self._groups.get(name)
-        if group is not None and not group.is_deserted:
+        if (group is not None and not group.is_deserted) or self._offsets.has_pending(name):
             return False
         if last_commit_ms is None:
             return True

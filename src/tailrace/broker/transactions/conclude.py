@@ -12,6 +12,7 @@ from tailrace.broker.groups.names import GroupNames
 from tailrace.broker.offsets import Offsets
 from tailrace.broker.topics import Topics
 from tailrace.broker.transactions.aborted import AbortedTransactions
+from tailrace.broker.transactions.pending import PendingOffsets
 from tailrace.broker.transactions.registry import Registry
 from tailrace.broker.transactions.stable import StableOffsets
 from tailrace.broker.transactions.state import NO_RECORDS, PendingOffset, Transaction, read_offsets, read_open
@@ -46,6 +47,7 @@ class Concluder:
         group_names: GroupNames,
         clock: Clock,
         registry: Registry,
+        pending: PendingOffsets,
         stable: StableOffsets,
         aborted: AbortedTransactions,
         on_marker: OnMarker,
@@ -56,6 +58,7 @@ class Concluder:
         self._group_names = group_names
         self._clock = clock
         self._registry = registry
+        self._pending = pending
         self._stable = stable
         self._aborted = aborted
         self._on_marker = on_marker
@@ -94,7 +97,7 @@ class Concluder:
         else:
             self.aborted += 1
         for group, pending in offsets:
-            self._registry.offsets_decided(transactional_id, group, pending)
+            self._pending.decided(group, transactional_id)
             if committed and pending:
                 self._group_names.store(group)
         for partition, first_offset, _ in markers:

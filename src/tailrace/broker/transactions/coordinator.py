@@ -17,6 +17,7 @@ from tailrace.broker.producers import Producers
 from tailrace.broker.topics import Topics
 from tailrace.broker.transactions import rules
 from tailrace.broker.transactions.conclude import Concluder, Conclusion
+from tailrace.broker.transactions.pending import PendingOffsets
 from tailrace.broker.transactions.registry import Registry
 from tailrace.broker.transactions.state import (
     NO_RECORDS,
@@ -55,6 +56,7 @@ class Coordinator:
         clock: Clock,
         limits: Limits,
         registry: Registry,
+        pending: PendingOffsets,
         concluder: Concluder,
     ) -> None:
         self._store = store
@@ -66,6 +68,7 @@ class Coordinator:
         self._clock = clock
         self._limits = limits
         self._registry = registry
+        self._pending = pending
         self._concluder = concluder
         self.timed_out = 0
         """Transactions that were aborted because they took too long."""
@@ -165,6 +168,7 @@ class Coordinator:
             nonlocal is_held
             if not is_held:
                 self._group_names.hold(group)
+                self._pending.come(group, transactional_id)
                 is_held = True
             if draft.latest(keys.group_key(group)) is None:
                 draft.put(keys.group_key(group), b"")
@@ -176,14 +180,15 @@ class Coordinator:
 
         def settled() -> None:
             self._group_names.store(group)
-            self._group_names.release(group)
-            self._registry.offsets_pending(transactional_id, group, offsets)
+            self._pending.arrived(group, transactional_id, offsets)
+            let_go()
 
-        def failed() -> None:
+        def let_go() -> None:
             if is_held:
                 self._group_names.release(group)
+                self._pending.give_up(group, transactional_id)
 
-        await self._extend(transactional_id, producer, change, settled, failed)
+        await self._extend(transactional_id, producer, change, settled, let_go)
         return outcomes
 
     async def end(

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from tailrace.broker import keys
 from tailrace.broker.producers import describe_producer
 from tailrace.broker.topics import Topics
-from tailrace.broker.transactions.registry import Registry
+from tailrace.broker.transactions.pending import PendingOffsets
 from tailrace.broker.transactions.state import NO_RECORDS, read_open, read_transaction
 from tailrace.model.clock import Clock
 from tailrace.model.errors import UnknownTransactionalIdError, UnstableOffsetsError
@@ -15,11 +15,11 @@ from tailrace.store.contract import Store
 
 
 class TransactionQueries:
-    def __init__(self, store: Store, topics: Topics, clock: Clock, registry: Registry) -> None:
+    def __init__(self, store: Store, topics: Topics, clock: Clock, pending: PendingOffsets) -> None:
         self._store = store
         self._topics = topics
         self._clock = clock
-        self._registry = registry
+        self._pending = pending
 
     def find(
         self, *, states: Collection[str] = (), producer_ids: Collection[int] = (), lasting_ms: int = -1
@@ -75,7 +75,7 @@ class TransactionQueries:
     def check_offset_stable(self, group: str, topic: str, partition: int) -> None:
         """Raise if an open transaction is about to change the group's offset."""
         target = self._topics.get(topic).partition(partition)
-        if self._registry.has_pending_offset(group, target):
+        if self._pending.has(group, target):
             raise UnstableOffsetsError(
                 f"an open transaction holds an offset of group {group!r} for partition {partition} of {topic!r};"
                 " ask again when it has ended"

@@ -1,10 +1,8 @@
 """What is known of all transactional ids without reading the store. Changed only when a commit is durable."""
 
-from collections.abc import Iterable, Sequence
-
-from tailrace.broker.transactions.state import PendingOffset, Transaction
+from tailrace.broker.transactions.state import Transaction
 from tailrace.model.errors import LimitExceededError
-from tailrace.model.ids import Partition, ProducerId
+from tailrace.model.ids import ProducerId
 from tailrace.model.limits import Limits
 
 
@@ -16,7 +14,6 @@ class Registry:
         self._new_ids: set[str] = set()
         self._deadlines: dict[str, int] = {}
         self._beginning: set[str] = set()
-        self._pending: dict[tuple[str, Partition], set[str]] = {}
 
     @property
     def ids(self) -> int:
@@ -83,19 +80,3 @@ class Registry:
     def overdue(self, now_ms: int) -> list[str]:
         """Open transactions that have lasted longer than they may."""
         return [name for name, deadline_ms in self._deadlines.items() if deadline_ms <= now_ms]
-
-    def offsets_pending(self, transactional_id: str, group: str, offsets: Iterable[PendingOffset]) -> None:
-        for offset in offsets:
-            self._pending.setdefault((group, offset.target), set()).add(transactional_id)
-
-    def offsets_decided(self, transactional_id: str, group: str, offsets: Sequence[PendingOffset]) -> None:
-        for offset in offsets:
-            place = group, offset.target
-            waiting = self._pending.get(place)
-            if waiting is not None:
-                waiting.discard(transactional_id)
-                if not waiting:
-                    del self._pending[place]
-
-    def has_pending_offset(self, group: str, partition: Partition) -> bool:
-        return (group, partition) in self._pending

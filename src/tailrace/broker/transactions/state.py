@@ -92,8 +92,12 @@ def read_offsets(value: bytes | None) -> list[PendingOffset]:
     return [] if value is None else _decode_offsets(value)
 
 
+def encode_offsets(offsets: list[PendingOffset]) -> bytes:
+    return msgspec.msgpack.encode(offsets)
+
+
 def put_offsets(draft: Draft, transactional_id: str, group: str, offsets: list[PendingOffset]) -> None:
-    draft.put(keys.pending_offsets_key(transactional_id, group), msgspec.msgpack.encode(offsets))
+    draft.put(keys.pending_offsets_key(transactional_id, group), encode_offsets(offsets))
 
 
 def read_open(value: bytes) -> OpenHere:

@@ -10,6 +10,7 @@ from tailrace.broker.transactions.aborted import AbortedTransactions
 from tailrace.broker.transactions.conclude import Concluder, OnMarker
 from tailrace.broker.transactions.coordinator import Coordinator
 from tailrace.broker.transactions.joining import Joiner
+from tailrace.broker.transactions.pending import PendingOffsets
 from tailrace.broker.transactions.queries import TransactionQueries
 from tailrace.broker.transactions.registry import Registry
 from tailrace.broker.transactions.stable import StableOffsets
@@ -29,6 +30,7 @@ class Transactions:
         producers: Producers,
         offsets: Offsets,
         group_names: GroupNames,
+        pending: PendingOffsets,
         stable: StableOffsets,
         aborted: AbortedTransactions,
         clock: Clock,
@@ -37,13 +39,16 @@ class Transactions:
     ) -> None:
         self._store = store
         self._stable = stable
+        self._pending = pending
         self._registry = Registry(limits)
-        self._concluder = Concluder(store, topics, offsets, group_names, clock, self._registry, stable, aborted, on_marker)
+        self._concluder = Concluder(
+            store, topics, offsets, group_names, clock, self._registry, pending, stable, aborted, on_marker
+        )
         self.joiner = Joiner(store, clock, limits, self._registry, stable)
         self.coordinator = Coordinator(
-            store, committer, topics, producers, offsets, group_names, clock, limits, self._registry, self._concluder
+            store, committer, topics, producers, offsets, group_names, clock, limits, self._registry, pending, self._concluder
         )
-        self.queries = TransactionQueries(store, topics, clock, self._registry)
+        self.queries = TransactionQueries(store, topics, clock, pending)
 
     def load(self) -> None:
         """What was open stays open: its producer may go on, or it times out."""
@@ -56,7 +61,7 @@ class Transactions:
                 registry.began(transactional_id, transaction)
                 for group in transaction.groups:
                     pending = self._store.get(keys.pending_offsets_key(transactional_id, group))
-                    registry.offsets_pending(transactional_id, group, read_offsets(pending))
+                    self._pending.arrived(group, transactional_id, read_offsets(pending))
         for key, value in self._store.range(keys.OPEN_TRANSACTIONS):
             first_offset = read_open(value).first_offset
             if first_offset != NO_RECORDS:

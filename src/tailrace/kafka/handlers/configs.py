@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from tailrace.broker.broker import Broker
-from tailrace.kafka.cluster import NODE_ID, Cluster
+from tailrace.kafka.cluster import NODE_ID
 from tailrace.kafka.configs import (
     Config,
     ConfigSource,
@@ -14,9 +13,8 @@ from tailrace.kafka.configs import (
     show_configs,
 )
 from tailrace.kafka.dispatch import Call, Route
-from tailrace.kafka.settings import KafkaSettings
+from tailrace.kafka.node import Node
 from tailrace.model.errors import ConfigurationError, InvalidRequestError, TailraceError
-from tailrace.model.limits import Limits
 from tailrace.wire.messages import alter_configs, describe_configs, incremental_alter_configs
 from tailrace.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from tailrace.wire.messages.describe_configs import (
@@ -40,11 +38,9 @@ _DELETE = 1
 
 
 class ConfigHandlers:
-    def __init__(self, broker: Broker, cluster: Cluster, settings: KafkaSettings, limits: Limits) -> None:
-        self._topics = broker.topics
-        self._cluster = cluster
-        self._settings = settings
-        self._limits = limits
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._topics = node.broker.topics
 
     def routes(self) -> list[Route]:
         return [
@@ -77,7 +73,7 @@ class ConfigHandlers:
     def _configs_of(self, resource_type: int, name: str) -> Sequence[Config]:
         if resource_type == _TOPIC:
             topic = self._topics.get(name).topic
-            return show_configs(topic, topic.settings, self._limits)
+            return show_configs(topic, topic.settings, self._node.limits)
         if resource_type == _BROKER:
             if name not in ("", str(NODE_ID)):
                 raise InvalidRequestError(f"there is no server {name!r}; the only one is {NODE_ID}")
@@ -85,18 +81,18 @@ class ConfigHandlers:
         raise InvalidRequestError(f"resources of type {resource_type} have no configs here")
 
     def _server_configs(self) -> list[Config]:
-        auto_create = "true" if self._settings.auto_create_topics else "false"
+        auto_create = "true" if self._node.settings.auto_create_topics else "false"
         values = (
-            ("advertised.listeners", f"PLAINTEXT://{self._cluster.address}", ConfigType.STRING),
+            ("advertised.listeners", f"PLAINTEXT://{self._node.cluster.address}", ConfigType.STRING),
             ("auto.create.topics.enable", auto_create, ConfigType.BOOLEAN),
             ("broker.id", str(NODE_ID), ConfigType.INT),
             ("compression.type", "producer", ConfigType.STRING),
             ("default.replication.factor", "1", ConfigType.INT),
             ("log.cleanup.policy", "delete", ConfigType.LIST),
-            ("message.max.bytes", str(self._limits.batch_bytes), ConfigType.INT),
+            ("message.max.bytes", str(self._node.limits.batch_bytes), ConfigType.INT),
             ("min.insync.replicas", "1", ConfigType.INT),
-            ("num.partitions", str(self._settings.default_partitions), ConfigType.INT),
-            ("socket.request.max.bytes", str(self._limits.request_bytes), ConfigType.INT),
+            ("num.partitions", str(self._node.settings.default_partitions), ConfigType.INT),
+            ("socket.request.max.bytes", str(self._node.limits.request_bytes), ConfigType.INT),
         )
         return [
             Config(name, value, kind, ConfigSource.STATIC_BROKER, "Set in the configuration file.", read_only=True)

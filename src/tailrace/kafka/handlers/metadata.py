@@ -3,13 +3,11 @@
 from collections.abc import Iterable
 from itertools import islice
 
-from tailrace.broker.broker import Broker
 from tailrace.broker.live_topic import LiveTopic
-from tailrace.kafka.cluster import NODE_ID, REPLICAS, Cluster
+from tailrace.kafka.cluster import NODE_ID, REPLICAS
 from tailrace.kafka.dispatch import Call, Route
-from tailrace.kafka.settings import KafkaSettings
+from tailrace.kafka.node import Node
 from tailrace.model.errors import InvalidRequestError, TailraceError, UnknownTopicError
-from tailrace.model.limits import Limits
 from tailrace.model.names import check_topic_name
 from tailrace.wire.batch import LEADER_EPOCH
 from tailrace.wire.message import NO_UUID
@@ -36,11 +34,9 @@ _MOST_PARTITIONS = 2_000
 
 
 class MetadataHandlers:
-    def __init__(self, broker: Broker, cluster: Cluster, settings: KafkaSettings, limits: Limits) -> None:
-        self._topics = broker.topics
-        self._cluster = cluster
-        self._settings = settings
-        self._limits = limits
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._topics = node.broker.topics
 
     def routes(self) -> list[Route]:
         return [
@@ -49,16 +45,16 @@ class MetadataHandlers:
         ]
 
     async def metadata(self, call: Call, request: MetadataRequest) -> MetadataResponse:
-        host, port = self._cluster.address
+        host, port = self._node.cluster.address
         # In the first version an empty list means all topics; later ones say null for that.
         if request.topics is None or (call.version == 0 and not request.topics):
             topics = [_described(live, live.topic.name) for live in self._topics]
         else:
-            may_create = request.allow_auto_topic_creation and self._settings.auto_create_topics
+            may_create = request.allow_auto_topic_creation and self._node.settings.auto_create_topics
             topics = [await self._find(wanted, may_create, call.version) for wanted in request.topics]
         return MetadataResponse(
             brokers=(MetadataResponseBroker(node_id=NODE_ID, host=host, port=port),),
-            cluster_id=self._cluster.cluster_id,
+            cluster_id=self._node.cluster.cluster_id,
             controller_id=NODE_ID,
             topics=tuple(topics),
         )
@@ -73,9 +69,9 @@ class MetadataHandlers:
                 raise InvalidRequestError("a topic is asked for by its name or by its id, not by both")
             found = self._topics.find(name)
             if found is None:
-                check_topic_name(name, self._limits)
+                check_topic_name(name, self._node.limits)
                 if may_create:
-                    await self._topics.create(name, self._settings.default_partitions)
+                    await self._topics.create(name, self._node.settings.default_partitions)
                 found = self._topics.get(name)
             return _described(found, name)
         except TailraceError as error:

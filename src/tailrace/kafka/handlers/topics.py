@@ -3,11 +3,10 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from tailrace.broker.broker import Broker
 from tailrace.kafka.cluster import REPLICAS
 from tailrace.kafka.configs import parse_configs, show_configs
 from tailrace.kafka.dispatch import Call, Route
-from tailrace.kafka.settings import KafkaSettings
+from tailrace.kafka.node import Node
 from tailrace.model.errors import (
     InvalidPartitionsError,
     InvalidReplicationError,
@@ -16,7 +15,6 @@ from tailrace.model.errors import (
     UnknownTopicError,
 )
 from tailrace.model.ids import Offset
-from tailrace.model.limits import Limits
 from tailrace.model.topic import Topic, TopicSettings
 from tailrace.wire.message import NO_UUID
 from tailrace.wire.messages import create_partitions, create_topics, delete_records, delete_topics, describe_log_dirs
@@ -61,11 +59,9 @@ _LOG_DIR = "log"
 
 
 class TopicHandlers:
-    def __init__(self, broker: Broker, settings: KafkaSettings, limits: Limits) -> None:
-        self._broker = broker
-        self._topics = broker.topics
-        self._settings = settings
-        self._limits = limits
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._topics = node.broker.topics
 
     def routes(self) -> list[Route]:
         return [
@@ -118,12 +114,12 @@ class TopicHandlers:
             raise InvalidReplicationError(
                 f"replication factor {wanted.replication_factor} is not possible; there is one server, so it is 1"
             )
-        return self._settings.default_partitions if wanted.num_partitions == -1 else wanted.num_partitions
+        return self._node.settings.default_partitions if wanted.num_partitions == -1 else wanted.num_partitions
 
     def _shown(self, topic: Topic | None, settings: TopicSettings) -> tuple[CreatableTopicConfigs, ...]:
         return tuple(
             CreatableTopicConfigs(name=config.name, value=config.value, read_only=config.read_only, config_source=config.source)
-            for config in show_configs(topic, settings, self._limits)
+            for config in show_configs(topic, settings, self._node.limits)
         )
 
     async def create_partitions(self, call: Call, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
@@ -168,7 +164,7 @@ class TopicHandlers:
         index = wanted.partition_index
         before = None if wanted.offset == _HIGH_WATERMARK else Offset(wanted.offset)
         try:
-            start = await self._broker.retention.delete_before(topic, index, before)
+            start = await self._node.broker.retention.delete_before(topic, index, before)
         except TailraceError as error:
             return DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1, error_code=error.kafka_code)
         return DeleteRecordsPartitionResult(partition_index=index, low_watermark=start)
@@ -203,7 +199,7 @@ class TopicHandlers:
         sizes = []
         for number in wanted.partitions:
             try:
-                size = self._broker.positions.size(wanted.topic, number)
+                size = self._node.broker.positions.size(wanted.topic, number)
             except UnknownTopicError:
                 # What is not there lies in no directory; Kafka leaves it out as well.
                 continue

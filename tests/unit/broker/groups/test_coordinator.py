@@ -16,6 +16,7 @@ from tailrace.model.errors import (
     InvalidSessionTimeoutError,
     LimitExceededError,
     OffsetMetadataTooLargeError,
+    OffsetOutOfRangeError,
     RebalanceInProgressError,
     StorageFullError,
     StoreClosedError,
@@ -169,6 +170,20 @@ async def test_members_may_go_back_and_others_may_not_commit() -> None:
             await broker.groups.commit("g", MemberIdentity(member.member_id, 0), [OffsetCommit("t", 0, 2)])
         with pytest.raises(IllegalGenerationError):
             await broker.groups.commit("unknown", identity(member), [OffsetCommit("t", 0, 2)])
+
+
+@on_loop
+async def test_an_offset_below_zero_forgets_what_was_committed() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("t", 2)
+        await append(broker, raw("t", 0, b"1", b"2"))
+        nobody = MemberIdentity()
+        await broker.groups.commit("g", nobody, [OffsetCommit("t", 0, 2), OffsetCommit("t", 1, 0)])
+        assert await broker.groups.commit("g", nobody, [OffsetCommit("t", 0, -2)]) == [None]
+        assert broker.offsets.committed("g", "t", 0) is None
+        assert [committed.partition for committed in broker.offsets.committed_by("g")] == [1]
+        with pytest.raises(OffsetOutOfRangeError):
+            await broker.offsets.commit("g", [OffsetCommit("t", 0, -2)], reset=True)
 
 
 @on_loop

@@ -1,5 +1,7 @@
 """Offsets of consumer groups that are committed with a transaction."""
 
+import asyncio
+
 import pytest
 
 from tailrace.broker.broker import Broker
@@ -7,10 +9,12 @@ from tailrace.model.errors import InvalidTransactionStateError, OffsetOutOfRange
 from tailrace.model.ids import Offset
 from tailrace.model.offset import OffsetCommit
 from tailrace.store.memory import MemoryStore
-from tests.support.aio import on_loop
-from tests.support.brokers import append, raw, running_broker
+from tests.support.aio import on_loop, turns
+from tests.support.brokers import GatedStore, append, raw, running_broker
+from tests.support.clocks import ManualClock
 from tests.support.transactions import started
 
+LONG_MS = 8 * 24 * 3600 * 1000
 EITHER = pytest.mark.parametrize("newer", [False, True], ids=["classic", "newer"])
 
 
@@ -125,3 +129,105 @@ async def test_offsets_that_can_not_be_are_told_one_by_one() -> None:
         committed = broker.offsets.committed("g", "t", 0)
         assert committed is not None
         assert (committed.offset, committed.leader_epoch, committed.metadata) == (1, 7, "note")
+
+
+@on_loop
+async def test_a_group_with_pending_offsets_is_not_forgotten() -> None:
+    clock = ManualClock()
+    async with running_broker(clock=clock) as broker:
+        await with_records(broker)
+        await broker.offsets.commit("g", [OffsetCommit("t", 1, Offset(0))])
+        producer = await started(broker)
+        await producer.commit_offset("g", 0, 3)
+        await producer.commit_offset("new", 0, 4)
+        clock.advance(LONG_MS)
+        assert await broker.groups.expire() == 0
+        await producer.commit()
+        assert (offset_of(broker), offset_of(broker, "new")) == (3, 4)
+        clock.advance(LONG_MS)
+        assert await broker.groups.expire() == 2
+
+
+@on_loop
+async def test_a_group_whose_transaction_is_aborted_is_forgotten() -> None:
+    async with running_broker() as broker:
+        await with_records(broker)
+        producer = await started(broker)
+        await producer.commit_offset("g", 0, 3)
+        await producer.abort()
+        assert await broker.groups.expire() == 1
+        assert broker.offsets.groups == []
+
+
+@EITHER
+def test_a_deleted_group_takes_its_pending_offsets_with_it(newer: bool) -> None:
+    @on_loop
+    async def run() -> None:
+        store = MemoryStore()
+        async with running_broker(store) as broker:
+            await with_records(broker)
+            producer = await started(broker, newer=newer)
+            await producer.commit_offset("g", 0, 3)
+            await producer.commit_offset("other", 0, 4)
+            await broker.groups.delete("g")
+            broker.transaction_queries.check_offset_stable("g", "t", 0)
+            await producer.commit()
+            assert (offset_of(broker), offset_of(broker, "other")) == (None, 4)
+            assert broker.offsets.groups == ["other"]
+        async with running_broker(store) as broker:
+            assert broker.offsets.groups == ["other"]
+
+    run()
+
+
+@on_loop
+async def test_what_is_committed_after_the_deletion_counts_again() -> None:
+    async with running_broker() as broker:
+        await with_records(broker)
+        producer = await started(broker)
+        await producer.commit_offset("g", 0, 3)
+        await broker.groups.delete("g")
+        await producer.commit_offset("g", 0, 5)
+        await producer.commit()
+        assert offset_of(broker) == 5
+
+
+@on_loop
+async def test_a_pending_offset_on_its_way_to_the_log_is_deleted_with_its_group() -> None:
+    store = GatedStore()
+    async with running_broker(store) as broker:
+        await with_records(broker)
+        await broker.offsets.commit("g", [OffsetCommit("t", 0, Offset(1))])
+        producer = await started(broker)
+        await broker.transactions.add_group(producer.name, producer.identity, "g")
+        store.close_gate()
+        coming = asyncio.ensure_future(
+            broker.transactions.commit_offsets(
+                producer.name, producer.identity, "g", [OffsetCommit("t", 0, Offset(7))], lambda: None
+            )
+        )
+        await turns()
+        assert broker.offsets.has_pending("g")
+        deletion = asyncio.ensure_future(broker.groups.delete("g"))
+        await turns()
+        store.open_gate()
+        assert await coming == [None]
+        await deletion
+        await producer.commit()
+        assert offset_of(broker) is None
+        assert not broker.offsets.has_pending("g")
+
+
+@on_loop
+async def test_deleted_offsets_are_deleted_in_open_transactions_too() -> None:
+    async with running_broker() as broker:
+        await with_records(broker)
+        producer = await started(broker)
+        await producer.commit_offset("g", 0, 3)
+        await producer.commit_offset("g", 1, 0)
+        await broker.offsets.delete_offsets("g", "t", [0])
+        broker.transaction_queries.check_offset_stable("g", "t", 0)
+        with pytest.raises(UnstableOffsetsError):
+            broker.transaction_queries.check_offset_stable("g", "t", 1)
+        await producer.commit()
+        assert (offset_of(broker), offset_of(broker, partition=1)) == (None, 0)

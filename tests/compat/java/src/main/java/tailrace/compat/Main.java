@@ -32,6 +32,7 @@ public final class Main {
         new Records(args[1]).addTo(verbs);
         member.addTo(verbs);
         new Administration(args[1]).addTo(verbs);
+        new Inquiries(args[1]).addTo(verbs);
         new Transactions(args[1], member).addTo(verbs);
 
         PrintStream answers = new PrintStream(System.out, false, StandardCharsets.UTF_8);
@@ -55,7 +56,7 @@ public final class Main {
         ObjectNode answer = JSON.createObjectNode();
         Verb verb = verbs.get(call.get("verb").asText());
         if (verb == null) {
-            return answer.put("unsupported", "it has no such call: " + call.get("verb").asText());
+            return answer.put("unsupported", "");
         }
         try {
             answer.set("result", JSON.valueToTree(verb.play(call.get("args"))));

@@ -53,6 +53,9 @@ final class Member {
         settings.put("heartbeat.interval.ms", Math.min(session / 4, HEARTBEAT_MS));
         settings.put("auto.offset.reset", "earliest");
         settings.put("metadata.max.age.ms", 1_000);
+        if (args.path("instance_id").isTextual()) {
+            settings.put("group.instance.id", args.get("instance_id").asText());
+        }
         // A poll may be asked for any number of records, and a commit covers all that was polled.
         settings.put("max.poll.records", 1);
         consumer = Records.consumer(bootstrap, settings);

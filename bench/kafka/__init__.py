@@ -1,0 +1,1 @@
+"""Tailrace beside Apache Kafka: the same clients do the same work at both, in turn."""

@@ -1,0 +1,66 @@
+"""What a server costs before and after its work: time to start, memory."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from bench.figures import Bar, Figure, Section
+from bench.ground import Ground
+from bench.kafka.arena import contending, pass_through, samples
+from bench.kafka.tasks import Load
+from bench.measure import take_turns
+from bench.peers.contract import MakePeer
+
+_RECORD_BYTES = 1_000
+_PARTITIONS = 12
+
+
+class _Footprint(NamedTuple):
+    name: str
+    start_seconds: float
+    idle_megabytes: float
+    used_megabytes: float
+
+
+def run(ground: Ground, ours: MakePeer, other: MakePeer) -> Section:
+    scale = ground.scale.kafka
+    ground.say("memory and start")
+    found = take_turns(
+        {
+            "ours": lambda records: _footprint(ground, ours, records),
+            "other": lambda records: _footprint(ground, other, records),
+        },
+        scale.records(_RECORD_BYTES),
+        scale.starts,
+    )
+    starts = samples(each.start_seconds for each in found["ours"])
+
+    def figure(name: str, unit: str, value: Callable[[_Footprint], float], bar: Bar | None = None) -> Figure:
+        return Figure(
+            name=name,
+            ours=samples(map(value, found["ours"])),
+            unit=unit,
+            peer=found["other"][0].name,
+            peers=samples(map(value, found["other"])),
+            bar=bar,
+        )
+
+    return Section(
+        title="Beside Kafka: start and memory",
+        text="From the start of the process on an empty folder, which Kafka has formatted before, until a client that asks"
+        " for the brokers gets an answer. Memory is what the process has resident, at once and after"
+        f" {scale.records(_RECORD_BYTES):,} records of 1 KB in and out of {_PARTITIONS} partitions.",
+        figures=[
+            Figure(name="ready", ours=starts, unit="s", bar=Bar("at most", 1.5)),
+            figure("ready", "s", lambda each: each.start_seconds),
+            figure("memory after the start", "MB", lambda each: each.idle_megabytes, Bar("at most", 0.25)),
+            figure("memory after the load", "MB", lambda each: each.used_megabytes, Bar("at most", 0.25)),
+        ],
+    )
+
+
+def _footprint(ground: Ground, make: MakePeer, records: int) -> _Footprint:
+    with contending(ground, make, "relaxed") as contender:
+        idle = contender.memory_megabytes
+        load = Load(topic="load", records=records, record_bytes=_RECORD_BYTES, partitions=_PARTITIONS)
+        pass_through(contender, load)
+        return _Footprint(contender.peer.name, contender.start_seconds, idle, contender.memory_megabytes)

@@ -1,0 +1,110 @@
+"""What a client process is asked to do, and what it answers: values that travel as lines of JSON."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """Numbered records for a topic. Those of a sender are numbered from 0; the sender of a whole partition has its number."""
+
+    topic: str
+    records: int
+    record_bytes: int
+    partitions: int = 1
+    senders: int = 0
+    """Writers that share one partition; 0 where each partition has its own."""
+    settings: Mapping[str, str | int] = {}
+    """Of librdkafka's producer, apart from its defaults."""
+
+    @property
+    def megabytes(self) -> float:
+        return self.records * self.record_bytes / 1e6
+
+
+class Task(msgspec.Struct, frozen=True, tag=True):
+    load: Load
+
+
+class CreateTopic(Task, frozen=True):
+    """Answered with `Done`."""
+
+
+class Produce(Task, frozen=True):
+    """As fast as it goes; answered with a `Span` that ends with the last acknowledgement."""
+
+
+class ProduceOneByOne(Task, frozen=True):
+    """Each record when the one before it is acknowledged; answered with a `Span`."""
+
+
+class ProduceSteadily(Task, frozen=True):
+    """So many records a second; answered with a `Span`."""
+
+    per_second: int
+
+
+class OpenConnections(Task, frozen=True):
+    """One producer for each sender, connected; answered with `Done`."""
+
+
+class ProduceEverywhere(Task, frozen=True):
+    """Over all open connections, one record in flight on each; answered with a `Span`."""
+
+
+class CloseConnections(Task, frozen=True):
+    """Answered with `Done`."""
+
+
+class Consume(Task, frozen=True):
+    """All records from the start; answered with `Done` when it is ready to read, and with a `Span` at the end.
+
+    Every record is checked after the clock has stopped.
+    """
+
+
+class ConsumeSteadily(Task, frozen=True):
+    """One by one as they come; answered with `Done` when it is ready to read, and with `Delays`. Checked like `Consume`."""
+
+
+AnyTask = (
+    CreateTopic
+    | Produce
+    | ProduceOneByOne
+    | ProduceSteadily
+    | OpenConnections
+    | ProduceEverywhere
+    | CloseConnections
+    | Consume
+    | ConsumeSteadily
+)
+
+
+class Done(msgspec.Struct, frozen=True, tag=True):
+    pass
+
+
+class Span(msgspec.Struct, frozen=True, tag=True):
+    """By the clock that all processes of the machine share."""
+
+    began: float
+    ended: float
+
+    @property
+    def seconds(self) -> float:
+        return self.ended - self.began
+
+
+class Delays(msgspec.Struct, frozen=True, tag=True):
+    """Seconds between a record's leaving and its coming, of each."""
+
+    seconds: Sequence[float]
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    """A record was lost, doubled, changed or out of order; or the work could not be done."""
+
+    why: str
+
+
+Answer = Done | Span | Delays | Failed

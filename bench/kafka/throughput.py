@@ -1,0 +1,154 @@
+"""Records in and out as fast as one client goes, in many shapes."""
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from bench.figures import Bar, Figure, Section
+from bench.ground import Ground
+from bench.kafka.arena import Contender, duel, pass_through, samples
+from bench.kafka.tasks import Load
+from bench.peers.contract import MakePeer
+from tailrace.model.durability import Durability
+
+_JUDGED_BYTES = (100, 1_000)
+_PRODUCE_BARS: Mapping[Durability, Bar] = {"relaxed": Bar("at least", 1.0), "fsync": Bar("at least", 5.0)}
+_CONSUME_BARS: Mapping[Durability, Bar] = {"relaxed": Bar("at least", 1.0)}
+
+
+class _Batching(NamedTuple):
+    name: str
+    settings: Mapping[str, str | int]
+    synced_share: int = 2
+    """Where all is synced one record in so many must do, for the sake of those who wait."""
+
+
+_DEFAULT = _Batching("default batches", {})
+_LARGE = _Batching(
+    "large batches",
+    {"linger.ms": 50, "batch.num.messages": 100_000, "batch.size": 4_000_000, "message.max.bytes": 4_000_000},
+)
+_SMALL = _Batching("16 KB batches", {"batch.size": 16_384}, synced_share=10)
+
+
+class _Case(NamedTuple):
+    record_bytes: int
+    batching: _Batching
+    partitions: int
+
+    @property
+    def name(self) -> str:
+        size = f"{self.record_bytes} B" if self.record_bytes < 1_000 else f"{self.record_bytes // 1_000} KB"
+        return f"{size}, {self.batching.name}, {self.partitions} partition{'s' if self.partitions > 1 else ''}"
+
+    def load(self, records: int) -> Load:
+        return Load(
+            topic="throughput",
+            records=records,
+            record_bytes=self.record_bytes,
+            partitions=self.partitions,
+            settings=self.batching.settings,
+        )
+
+
+_CASES = [
+    *(
+        _Case(record_bytes, batching, partitions)
+        for record_bytes in (100, 1_000, 10_000)
+        for batching in (_DEFAULT, _LARGE)
+        for partitions in (1, 12)
+    ),
+    *(_Case(record_bytes, _SMALL, 1) for record_bytes in _JUDGED_BYTES),
+]
+_FEW_CASES = [case for case in _CASES if case.batching is not _LARGE and (case.partitions == 1 or case.record_bytes == 1_000)]
+
+
+class _Speed(NamedTuple):
+    produced: float
+    """MB/s"""
+    consumed: float
+    produce_cpu: float
+    """Seconds of the server's CPU for 1 GB."""
+    consume_cpu: float
+
+
+def run_relaxed(ground: Ground, ours: MakePeer, other: MakePeer) -> Section:
+    figures, remarks = _measure(ground, ours, other, "relaxed")
+    return Section(
+        title="Beside Kafka: produce and consume, `relaxed`",
+        text="One producer sends records as fast as it can until the last of them is acknowledged (`acks=all`); then one"
+        " consumer reads them all from the start. Both are librdkafka in processes of their own, the servers are separate"
+        " processes as well, and all share the machine's cores. Default batches are librdkafka's (5 ms, up to 10,000 records"
+        " or 1 MB), large ones have 50 ms and 4 MB, and 16 KB is what Java's producer takes by default. Kafka has the settings"
+        " it comes with, so it leaves syncing to the operating system. The goal is 1.5 times its speed.",
+        figures=figures,
+        remarks=remarks,
+    )
+
+
+def run_synced(ground: Ground, ours: MakePeer, other: MakePeer) -> Section:
+    figures, remarks = _measure(ground, ours, other, "fsync")
+    return Section(
+        title="Beside Kafka: produce and consume, `fsync`",
+        text="The same where all that is acknowledged is on the disk: Kafka runs with `log.flush.interval.messages=1`. Reading"
+        " syncs nothing, so it has no bar here.",
+        figures=figures,
+        remarks=remarks,
+    )
+
+
+def _measure(
+    ground: Ground, make_ours: MakePeer, make_other: MakePeer, durability: Durability
+) -> tuple[list[Figure], list[str]]:
+    scale = ground.scale.kafka
+    figures: list[Figure] = []
+    remarks: list[str] = []
+    with duel(ground, make_ours, make_other, durability) as both:
+        for case in _CASES if scale.has_every_shape else _FEW_CASES:
+            ground.say(f"{durability}: {case.name}")
+            records = scale.records(case.record_bytes) // (case.batching.synced_share if durability == "fsync" else 1)
+            ours, others = both.take_turns(partial(_speed, case), records, scale.rounds)
+            figures += _figures(case, durability, both.other.peer.name, ours, others)
+            remarks.append(f"{case.name}: {_cpu_of(ours)}; {both.other.peer.name} {_cpu_of(others)}.")
+    return figures, ["CPU that the server uses for 1 GB in and for 1 GB out, Tailrace first:", *remarks]
+
+
+def _speed(case: _Case, contender: Contender, records: int) -> _Speed:
+    load = case.load(records)
+    passed = pass_through(contender, load)
+    gigabytes = load.megabytes / 1_000
+    return _Speed(
+        load.megabytes / passed.produced.seconds,
+        load.megabytes / passed.consumed.seconds,
+        passed.produce_cpu_seconds / gigabytes,
+        passed.consume_cpu_seconds / gigabytes,
+    )
+
+
+def _figures(
+    case: _Case, durability: Durability, peer: str, ours: Sequence[_Speed], others: Sequence[_Speed]
+) -> Iterator[Figure]:
+    is_judged = case.record_bytes in _JUDGED_BYTES
+    yield Figure(
+        name=f"produce {case.name}",
+        ours=samples(each.produced for each in ours),
+        unit="MB/s",
+        peer=peer,
+        peers=samples(each.produced for each in others),
+        bar=_PRODUCE_BARS[durability] if is_judged else None,
+    )
+    yield Figure(
+        name=f"consume {case.name}",
+        ours=samples(each.consumed for each in ours),
+        unit="MB/s",
+        peer=peer,
+        peers=samples(each.consumed for each in others),
+        bar=_CONSUME_BARS.get(durability) if is_judged else None,
+    )
+
+
+def _cpu_of(speeds: Sequence[_Speed]) -> str:
+    produce = statistics.median(each.produce_cpu for each in speeds)
+    consume = statistics.median(each.consume_cpu for each in speeds)
+    return f"{produce:.1f} and {consume:.1f} s"

@@ -1,0 +1,1 @@
+"""Servers that are measured side by side, each as a process of its own on a folder of its own."""

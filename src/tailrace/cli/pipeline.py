@@ -1,0 +1,85 @@
+"""`tailrace pipeline`: route table changes to topics, on Spark."""
+
+import logging
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tailrace.cli.exits import Exit
+
+if TYPE_CHECKING:
+    from tailrace.model.pipeline import PipelineReport
+
+
+def pipeline(
+    server: Annotated[
+        str, typer.Option("--server", metavar="URL", help="The HTTP address of the server.")
+    ] = "http://127.0.0.1:8080",
+    master: Annotated[
+        str,
+        typer.Option("--master", help="Where Spark runs: local[*] is this machine, spark://host:7077 a cluster."),
+    ] = "local[*]",
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option("--checkpoint", metavar="DIR", help="Where Spark keeps its own notes; they may be lost without harm."),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Route what is there now, then exit.")] = False,
+    name: Annotated[str, typer.Option("--name", help="Which pipeline this is. One of a name runs at a time.")] = "router",
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Run even if another one of this name does; that one must stop then.")
+    ] = False,
+    batch_rows: Annotated[int, typer.Option("--batch-rows", min=1, help="Changes of one batch at most.")] = 200_000,
+) -> None:
+    """Route table changes to topics, on Spark.
+
+    Needs a running server, Java 17 or newer, and PySpark (pip install 'tailrace[spark]'). May be stopped or killed at any time:
+    the server knows how far it has come, and every change reaches its topics once.
+
+    [bold]Examples[/]
+
+      tailrace pipeline
+
+      tailrace pipeline --server http://10.0.0.5:8080 --master spark://10.0.0.7:7077
+
+      tailrace pipeline --once
+    """
+    from tailrace.pipeline.errors import PipelineError
+    from tailrace.pipeline.session import check_spark, spark_session
+
+    logging.basicConfig(level=logging.WARNING, format="tailrace: %(message)s", stream=sys.stderr)
+    try:
+        check_spark()
+        from tailrace.pipeline.kernels import load_kernels
+        from tailrace.pipeline.router import Router, RouterSettings
+
+        typer.echo(f"starting Spark at {master}")
+        # While Java starts, because both take a while, and before the first tasks, which would each do it again.
+        loading = threading.Thread(target=load_kernels)
+        loading.start()
+        spark = spark_session(master)
+        loading.join()
+        settings = RouterSettings(server, name, checkpoint, batch_rows, take_over=take_over)
+        router = Router(spark, settings, _tell)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: router.stop())
+        typer.echo(f"pipeline {name!r} is running: changes at {server} go to their topics")
+        router.run(once=once)
+        spark.stop()
+    except PipelineError as error:
+        typer.echo(f"tailrace: {error}", err=True)
+        raise typer.Exit(Exit.REFUSED) from None
+    typer.echo("stopped")
+
+
+def _tell(report: "PipelineReport") -> None:
+    if report.last_error is not None:
+        return
+    letters = f", {report.dead_letters:,} to dead letters so far" if report.dead_letters else ""
+    typer.echo(
+        f"batch {report.batch}: {report.rows:,} changes by {report.routes} routes in {report.batch_seconds:.2f} s"
+        f" ({report.rows_per_second:,.0f}/s){letters}"
+    )

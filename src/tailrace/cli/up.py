@@ -1,0 +1,59 @@
+"""`tailrace up`: a server and its pipeline, started, watched and stopped together."""
+
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tailrace.cli.exits import Exit
+from tailrace.cli.supervisor import Part, Supervisor
+
+_SERVER = "server"
+_PIPELINE = "pipeline"
+
+
+def up(
+    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="Folder that holds everything.")] = Path("./data"),
+    http: Annotated[str, typer.Option("--http", metavar="HOST:PORT", help="HTTP listener.")] = "127.0.0.1:8080",
+    kafka: Annotated[str, typer.Option("--kafka", metavar="HOST:PORT", help="Kafka listener.")] = "127.0.0.1:9092",
+    config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Settings in TOML.")] = None,
+    master: Annotated[str, typer.Option("--master", help="Where Spark runs.")] = "local[*]",
+) -> None:
+    """Run a server and its pipeline together, in one terminal.
+
+    Each line says which of the two it comes from. The pipeline is started again if it ends; where Spark or Java is missing,
+    the server runs without it and changes wait in the log. Ctrl-C stops both.
+
+    [bold]Examples[/]
+
+      tailrace up
+
+      tailrace up --data /var/lib/tailrace --http 127.0.0.1:9000
+    """
+    from tailrace.pipeline.errors import PipelineError
+    from tailrace.pipeline.session import check_spark
+
+    command = [sys.executable, "-m", "tailrace"]
+    serve = [*command, "serve", "--data", str(data), "--http", http, "--kafka", kafka]
+    if config is not None:
+        serve += ["--config", str(config)]
+    supervisor = Supervisor(_say)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: supervisor.stop())
+    supervisor.start(Part(_SERVER, serve, is_essential=True), until="is ready at")
+    try:
+        check_spark()
+    except PipelineError as error:
+        _say(_PIPELINE, f"not started: {error}. Changes wait in the log until it runs")
+    else:
+        route = [*command, "pipeline", "--server", f"http://{http}", "--master", master]
+        supervisor.start(Part(_PIPELINE, route, is_essential=False))
+    code = supervisor.run()
+    if code:
+        raise typer.Exit(code if code in list(Exit) else Exit.REFUSED)
+
+
+def _say(part: str, line: str) -> None:
+    typer.echo(f"{part:>8} | {line}")

@@ -1,0 +1,170 @@
+"""The connections of the HTTP listener: uvicorn's, with the bounds and the exit that they lack.
+
+A client has a bounded time and a bounded number of bytes for the head of a request, and a bounded time for the whole of it. And
+a subscriber that takes nothing of what it is sent can be told so and cut off, instead of holding its part of the
+memory until the network gives up; applications find that exit as an extension of the scope.
+"""
+
+import asyncio
+from http import HTTPStatus
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.http11 import Request
+
+from tailrace.http.problems import MEDIA_TYPE, problem_body
+from tailrace.model.limits import DEFAULT_LIMITS, Limits
+
+EXTENSION = "tailrace.connection"
+CUT = "cut"
+_LINGER_SECONDS = 5.0
+"""How long a client that was cut off has to fetch what was sent before."""
+
+
+class HttpConnection(HttpToolsProtocol):
+    limits: Limits = DEFAULT_LIMITS
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._head_bytes = 0
+        self._is_in_body = False
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._set_deadline()
+        if len(self.connections) > self.limits.connections:
+            self._refuse(503, f"there are {self.limits.connections} connections, as many as connections allows")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._clear_deadline()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["extensions"] = {EXTENSION: {CUT: self.cut}}
+        self._head_bytes = 0
+        if self._deadline is None:
+            self._set_deadline()
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        self._count(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        self._count(len(name) + len(value))
+
+    def on_headers_complete(self) -> None:
+        before = self.cycle
+        super().on_headers_complete()
+        self._is_in_body = True
+        if self.cycle is not before:
+            self.cycle.transport = _JoiningHeads(self.transport, self.loop)  # type: ignore[assignment]
+
+    def on_message_complete(self) -> None:
+        self._clear_deadline()
+        self._is_in_body = False
+        super().on_message_complete()
+
+    def handle_websocket_upgrade(self) -> None:
+        self._clear_deadline()
+        super().handle_websocket_upgrade()
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(400, "what came is no HTTP request")
+
+    def cut(self, last: bytes) -> None:
+        """End a response in chunks with these bytes, whether the client takes them or not."""
+        if not self.transport.is_closing():
+            self.transport.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(last), last))
+            self.cycle.disconnected = True
+            _close_soon(self.transport)
+
+    def _count(self, size: int) -> None:
+        self._head_bytes += size
+        if self._head_bytes > self.limits.request_head_bytes:
+            self._refuse(431, f"the head of the request is larger than request_head_bytes ({self.limits.request_head_bytes})")
+
+    def _set_deadline(self) -> None:
+        self._deadline = self.loop.call_later(self.limits.request_seconds, self._too_slow)
+
+    def _clear_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _too_slow(self) -> None:
+        self._deadline = None
+        self._refuse(408, f"the request did not come within request_seconds ({self.limits.request_seconds})")
+
+    def _refuse(self, status: int, detail: str) -> None:
+        if self.transport.is_closing():
+            return
+        # A request may have been answered before all of it had come; a second answer would be taken for that of the next one.
+        if not (self._is_in_body and self.cycle.response_started):
+            body = problem_body(status, detail)
+            head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nconnection: close\r\ncontent-type: {MEDIA_TYPE}\r\n"
+            self.transport.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+        _close_soon(self.transport)
+
+
+class _JoiningHeads:
+    """The transport of one answer, whose head leaves with the first part of its body: one call of the system less."""
+
+    __slots__ = ("_head", "_is_begun", "_loop", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._head = b""
+        self._is_begun = False
+
+    def write(self, data: bytes) -> None:
+        if self._is_begun:
+            self._transport.write(self._head + data if self._head else data)
+            self._head = b""
+        else:
+            self._is_begun = True
+            self._head = data
+            # A body that takes its time does not keep the head waiting.
+            self._loop.call_soon(self._flush)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def _flush(self) -> None:
+        if self._head and not self._transport.is_closing():
+            self._transport.write(self._head)
+        self._head = b""
+
+
+class WebSocketConnection(WebSocketsSansIOProtocol):
+    def handle_connect(self, event: Request) -> None:
+        super().handle_connect(event)
+        if not self.close_sent:
+            self.scope["extensions"] = {**(self.scope["extensions"] or {}), EXTENSION: {CUT: self.cut}}
+
+    def cut(self, code: int, reason: str) -> None:
+        """Say why, whether the client hears it or not, and close."""
+        if not self.close_sent and not self.transport.is_closing():
+            self.stop_keepalive()
+            self.conn.send_close(code, reason)
+            self.transport.write(b"".join(self.conn.data_to_send()))
+            self.close_sent = True
+            _close_soon(self.transport)
+
+
+def connection_class(limits: Limits) -> type[HttpConnection]:
+    """uvicorn makes its connections itself, from a class."""
+    return type("BoundHttpConnection", (HttpConnection,), {"limits": limits})
+
+
+def _close_soon(transport: asyncio.Transport) -> None:
+    transport.close()
+    asyncio.get_running_loop().call_later(_LINGER_SECONDS, transport.abort)

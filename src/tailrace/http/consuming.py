@@ -1,0 +1,120 @@
+"""Bodies and answers of consume and ack, and their way to the broker's values and back."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from tailrace.http.messages import ReadMessage, to_read
+from tailrace.model.consume import Acked, AckRequest, Consumed, ConsumeRequest, PartitionOffset
+from tailrace.model.errors import InvalidRequestError
+from tailrace.model.group import NO_GENERATION, NO_MEMBER, MemberIdentity
+from tailrace.model.ids import Offset
+from tailrace.model.start import AtOffset, AtTime, Edge, Start
+
+NonNegative = Annotated[int, Meta(ge=0)]
+
+
+class StartTime(msgspec.Struct, forbid_unknown_fields=True):
+    timestamp_ms: NonNegative
+
+
+StartPlace = Edge | NonNegative | StartTime
+
+
+class StartPosition(msgspec.Struct, forbid_unknown_fields=True):
+    partition_id: NonNegative
+    offset: NonNegative
+
+
+class Consume(msgspec.Struct, forbid_unknown_fields=True):
+    topic: str
+    group_id: str | None = None
+    partition_id: NonNegative | None = None
+    """All partitions if it is left out."""
+    start: StartPlace | None = None
+    positions: list[StartPosition] | None = None
+    """Instead of `partition_id` and `start`: which partitions to read, and where from."""
+    limit: Annotated[int, Meta(ge=1)] = 100
+    timeout_ms: NonNegative = 0
+    member_id: str = NO_MEMBER
+    generation: int = NO_GENERATION
+
+
+class PartitionRead(msgspec.Struct):
+    partition_id: int
+    next_offset: int
+    """Where to go on."""
+    start_offset: int
+    """The oldest offset that retention has left."""
+    end_offset: int
+    """The offset that the next record will get."""
+
+
+class ConsumeAnswer(msgspec.Struct):
+    messages: list[ReadMessage]
+    """In the order of their cursors."""
+    next_offset: int | None
+    """Where to go on, where one partition was read; for several, `partitions` says it."""
+    has_more: bool
+    """Whether there is more to read right now."""
+    partitions: list[PartitionRead]
+
+
+class Ack(msgspec.Struct, forbid_unknown_fields=True):
+    topic: str
+    group_id: str
+    upto_offset: NonNegative
+    """The last offset that is done."""
+    partition_id: NonNegative = 0
+    member_id: str = NO_MEMBER
+    generation: int = NO_GENERATION
+
+
+class AckAnswer(msgspec.Struct):
+    topic_name: str
+    group_id: str
+    partition_id: int
+    acknowledged_offset: int
+    committed_offset: int
+    """Where the group goes on: one after the acknowledged offset."""
+
+
+def to_start(asked: StartPlace) -> Start:
+    if isinstance(asked, Edge):
+        return asked
+    return AtTime(asked.timestamp_ms) if isinstance(asked, StartTime) else AtOffset(asked)
+
+
+def to_consume(asked: Consume) -> ConsumeRequest:
+    if asked.positions is not None and not asked.positions:
+        raise InvalidRequestError("positions name no partition; leave them out to read all")
+    return ConsumeRequest(
+        asked.topic,
+        asked.group_id,
+        asked.partition_id,
+        None if asked.start is None else to_start(asked.start),
+        [PartitionOffset(position.partition_id, Offset(position.offset)) for position in asked.positions or ()],
+        asked.limit,
+        asked.timeout_ms,
+        MemberIdentity(asked.member_id, asked.generation),
+    )
+
+
+def to_answer(consumed: Consumed) -> ConsumeAnswer:
+    positions = consumed.positions
+    return ConsumeAnswer(
+        [to_read(consumed.topic, partition, record) for partition, record in consumed.records],
+        positions[0].next_offset if len(positions) == 1 else None,
+        consumed.has_more,
+        [PartitionRead(*position) for position in positions],
+    )
+
+
+def to_ack(asked: Ack) -> AckRequest:
+    member = MemberIdentity(asked.member_id, asked.generation)
+    return AckRequest(asked.topic, asked.group_id, asked.partition_id, asked.upto_offset, member)
+
+
+def to_acked(acked: Acked) -> AckAnswer:
+    return AckAnswer(*acked)

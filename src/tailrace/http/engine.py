@@ -1,0 +1,20 @@
+"""What the HTTP surface needs of `sql.engine`, and what stands in for it where there is none."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from tailrace.model.errors import InvalidRequestError
+from tailrace.sql.result import Result
+
+SqlParameters = Sequence[Any] | Mapping[str, Any]
+
+
+class Engine(Protocol):
+    async def execute(self, text: str, params: SqlParameters = ()) -> list[Result]: ...
+
+
+class NoEngine:
+    """Of a server without SQL, as tests have it."""
+
+    async def execute(self, text: str, params: SqlParameters = ()) -> list[Result]:
+        raise InvalidRequestError("this server runs no SQL")

@@ -1,0 +1,194 @@
+"""`/api/pipelines`: what a pipeline needs of the server. Its tasks fetch and send record batches as bytes, undecoded."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from litestar import Controller, Response, get, post, put
+from litestar.di import NamedDependency
+from litestar.params import FromPath, FromQuery, RawBody
+
+from tailrace.broker.broker import Broker
+from tailrace.broker.pipelines import Stage
+from tailrace.http.description import described
+from tailrace.http.messages import read_body
+from tailrace.model.fetch import Isolation
+from tailrace.model.ids import Offset
+from tailrace.model.limits import Limits
+from tailrace.model.pattern import parse_pattern
+from tailrace.model.pipeline import Lease, MarkMove, PipelineReport, PipelineStatus
+from tailrace.model.route import Route
+from tailrace.model.start import AtTime, Edge
+from tailrace.wire.batch_stream import PlacedBatch, encode_batches
+
+NEXT_OFFSET = "tailrace-next-offset"
+END_OFFSET = "tailrace-end-offset"
+_BYTES = "application/octet-stream"
+
+
+class TakeLease(msgspec.Struct, forbid_unknown_fields=True):
+    owner: str
+    """Who asks, in words for a person: host, process, command."""
+    take_over: bool = False
+
+
+class Release(msgspec.Struct, forbid_unknown_fields=True):
+    epoch: int
+
+
+class Pin(msgspec.Struct, forbid_unknown_fields=True):
+    epoch: int
+    starts: dict[str, int]
+
+
+class Marks(msgspec.Struct):
+    marks: Mapping[str, int]
+
+
+class RouteToDo(msgspec.Struct):
+    route: Route
+    source: str
+    start: int
+
+
+class PublishStages(msgspec.Struct, forbid_unknown_fields=True):
+    stages: list[tuple[str, int]]
+    """Names of stages and how many parts each has, in the order in which they take effect."""
+    epoch: int | None = None
+    """Of the lease; `None` for a writer that has none."""
+    moves: list[tuple[str, int | None, int]] = []
+    atomic: bool = False
+
+
+class PublishedStages(msgspec.Struct):
+    records: int
+    duplicates: int
+    skipped: int
+
+
+class Report(msgspec.Struct, forbid_unknown_fields=True):
+    epoch: int
+    report: PipelineReport
+
+
+class AskOffsets(msgspec.Struct, forbid_unknown_fields=True):
+    topics: list[str] = []
+    pattern: str | None = None
+    """All topics that match it, besides those that are named."""
+    at: Edge | int = Edge.LATEST
+    """An edge, or milliseconds since 1970: the first record at that time or later."""
+    beyond: dict[str, list[int]] = {}
+    """Wait until a partition of one of these topics has grown beyond these offsets."""
+    wait_ms: int = 0
+
+
+class TopicOffsets(msgspec.Struct):
+    topic: str
+    topic_id: int
+    partitions: list[int]
+
+
+class Offsets(msgspec.Struct):
+    topics: Sequence[TopicOffsets]
+    cursor: int
+    """The end of the log, not before these offsets."""
+
+
+class PipelineEndpoints(Controller):
+    path = "/api/pipelines"
+    tags = ("pipelines",)
+    include_in_schema = False
+
+    @get()
+    async def pipelines(self, broker: NamedDependency[Broker]) -> list[PipelineStatus]:
+        return list(broker.pipelines)
+
+    @post("/{name:str}/lease", status_code=200)
+    async def lease(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> Lease:
+        asked = read_body(body, TakeLease)
+        return await broker.pipelines.lease(name, asked.owner, take_over=asked.take_over)
+
+    @post("/{name:str}/release", status_code=204)
+    async def release(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> None:
+        await broker.pipelines.release(name, read_body(body, Release).epoch)
+
+    @post("/{name:str}/pin", status_code=200)
+    async def pin(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> Marks:
+        asked = read_body(body, Pin)
+        return Marks(await broker.pipelines.pin(name, asked.epoch, asked.starts))
+
+    @get("/{name:str}/marks")
+    async def marks(self, name: FromPath[str], broker: NamedDependency[Broker]) -> Marks:
+        return Marks(broker.pipelines.marks(name))
+
+    @get("/{name:str}/routing")
+    async def routing(self, name: FromPath[str], broker: NamedDependency[Broker]) -> list[RouteToDo]:
+        """The routes that count for changes which the pipeline has not come to yet."""
+        return [RouteToDo(*pending) for pending in await broker.routing.of(name)]
+
+    @put("/{name:str}/stages/{stage:str}/{part:int}", status_code=204, opt=described(takes=_BYTES))
+    async def stage(
+        self, name: FromPath[str], stage: FromPath[str], part: FromPath[int], body: RawBody, broker: NamedDependency[Broker]
+    ) -> None:
+        await broker.pipelines.stage(name, stage, part, body)
+
+    @post("/{name:str}/publish", status_code=200)
+    async def publish(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> PublishedStages:
+        asked = read_body(body, PublishStages)
+        moves = [MarkMove(*move) for move in asked.moves]
+        done = await broker.pipelines.publish(name, asked.epoch, _stages(asked), moves, atomic=asked.atomic)
+        return PublishedStages(*done)
+
+    @post("/{name:str}/discard", status_code=204)
+    async def discard(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> None:
+        await broker.pipelines.discard(_stages(read_body(body, PublishStages)))
+
+    @post("/{name:str}/report", status_code=204)
+    async def report(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> None:
+        asked = read_body(body, Report)
+        broker.pipelines.report(name, asked.epoch, asked.report)
+
+
+class BatchEndpoints(Controller):
+    """Where partitions begin and end, and their batches as they are stored."""
+
+    path = "/api/batches"
+    tags = ("pipelines",)
+    include_in_schema = False
+
+    @post("/offsets", status_code=200)
+    async def offsets(self, body: RawBody, broker: NamedDependency[Broker], limits: NamedDependency[Limits]) -> Offsets:
+        asked = read_body(body, AskOffsets)
+        if asked.beyond and asked.wait_ms:
+            await broker.await_growth(asked.beyond, asked.wait_ms)
+        start = AtTime(asked.at) if isinstance(asked.at, int) else asked.at
+        found = []
+        topics = [broker.topics.get(name).topic for name in asked.topics]
+        if asked.pattern is not None:
+            pattern = parse_pattern(asked.pattern, limits)
+            topics += [live.topic for live in broker.topics if pattern.matches(live.topic.name)]
+        for topic in topics:
+            offsets = [
+                await broker.positions.resolve(topic.name, number, start, isolation=Isolation.READ_COMMITTED)
+                for number in range(topic.partitions)
+            ]
+            found.append(TopicOffsets(topic.name, topic.id, [int(offset) for offset in offsets]))
+        return Offsets(found, broker.end_cursor())
+
+    @get("/{topic:str}/{partition:int}")
+    async def batches(
+        self,
+        topic: FromPath[str],
+        partition: FromPath[int],
+        offset: FromQuery[int],
+        broker: NamedDependency[Broker],
+        max_bytes: FromQuery[int | None] = None,
+        wait_ms: FromQuery[int] = 0,
+    ) -> Response[bytes]:
+        read = await broker.committed(topic, partition, Offset(offset), max_bytes=max_bytes, max_wait_ms=wait_ms)
+        placed = [PlacedBatch(cursor, batch) for cursor, batch in zip(read.cursors, read.batches, strict=True)]
+        headers = {NEXT_OFFSET: str(read.next_offset), END_OFFSET: str(read.bounds.end)}
+        return Response(encode_batches(placed), media_type=_BYTES, headers=headers)
+
+
+def _stages(asked: PublishStages) -> list[Stage]:
+    return [Stage(name, parts) for name, parts in asked.stages]

@@ -1,0 +1,77 @@
+"""Reading a topic as consumers do, alone or for a group, and saying what is done."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tailrace.model.group import MemberIdentity
+from tailrace.model.ids import Offset
+from tailrace.model.record import Record
+from tailrace.model.start import Start
+
+
+class PartitionOffset(NamedTuple):
+    partition: int
+    offset: Offset
+
+
+class ConsumeRequest(NamedTuple):
+    topic: str
+    """Name or alias."""
+    group: str | None = None
+    partition: int | None = None
+    """`None` reads all partitions of the topic."""
+    start: Start | None = None
+    """Where to begin where the group has committed nothing; an offset counts always. `None` is the earliest record."""
+    positions: Sequence[PartitionOffset] = ()
+    """Read exactly these partitions from these offsets, instead of `partition` and `start`."""
+    limit: int = 100
+    wait_ms: int = 0
+    member: MemberIdentity = MemberIdentity()
+    """Who asks. Only looked at where something is written for the group."""
+
+
+class ConsumedRecord(NamedTuple):
+    partition: int
+    record: Record
+
+
+class ReadPosition(NamedTuple):
+    """How far a read has come in a partition."""
+
+    partition: int
+    next_offset: Offset
+    """Where to go on."""
+    start: Offset
+    """The oldest offset that retention has left."""
+    end: Offset
+    """The offset that the next record will get."""
+
+
+class Consumed(NamedTuple):
+    topic: str
+    """Its name, also where it was found by its alias."""
+    records: Sequence[ConsumedRecord]
+    """In the order of their cursors."""
+    positions: Sequence[ReadPosition]
+    has_more: bool
+    """Whether there is more to read right now."""
+
+
+class AckRequest(NamedTuple):
+    """The group is done with everything up to and with `upto_offset`."""
+
+    topic: str
+    group: str
+    partition: int
+    upto_offset: int
+    member: MemberIdentity = MemberIdentity()
+
+
+class Acked(NamedTuple):
+    topic: str
+    group: str
+    partition: int
+    acknowledged_offset: Offset
+    """The last offset that is done."""
+    committed_offset: Offset
+    """Where the group goes on: one after it."""

@@ -1,0 +1,130 @@
+"""One task's or driver's connection to the server.
+
+Everything that is asked for here can be asked again without harm, so requests that find no server, or one that has no room,
+are repeated with growing pauses as long as the client is patient. A restart of the server is a pause, not a failure.
+"""
+
+import http.client
+import random
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+
+from tailrace.pipeline.errors import OptionError, RefusedError, ServerUnreachableError
+
+PATIENCE_SECONDS = 60.0
+_REQUEST_SECONDS = 60
+_FIRST_PAUSE_SECONDS = 0.05
+_LONGEST_PAUSE_SECONDS = 2.0
+_NO_ROOM = (429, 503, 507)
+
+
+class Answer(NamedTuple):
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Ends(NamedTuple):
+    """Offsets of the partitions of some topics, as of one moment."""
+
+    offsets: dict[str, list[int]]
+    topic_ids: dict[str, int]
+    cursor: int
+
+
+class ServerConnection:
+    """Not for several threads. Opened when the first request is sent."""
+
+    def __init__(self, url: str, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        parts = urlsplit(url if "//" in url else f"http://{url}")
+        if parts.scheme != "http" or not parts.hostname:
+            raise OptionError(f"the server {url!r} is not an address such as http://127.0.0.1:8080")
+        self._url = url
+        self._host = parts.hostname
+        self._port = parts.port or 8080
+        self._patience = patience_seconds
+        self._connection: http.client.HTTPConnection | None = None
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def __enter__(self) -> "ServerConnection":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def ask(self, method: str, path: str, question: object = None) -> Any:
+        """A question and its answer, both JSON."""
+        body = None if question is None else msgspec.json.encode(question)
+        answer = self.send(method, path, body, "application/json")
+        return msgspec.json.decode(answer.body) if answer.body else None
+
+    def offsets(
+        self,
+        topics: Iterable[str] = (),
+        pattern: str | None = None,
+        at: str | int = "latest",
+        *,
+        beyond: Mapping[str, list[int]] | None = None,
+        wait_ms: int = 0,
+    ) -> Ends:
+        question = {"topics": list(topics), "pattern": pattern, "at": at, "beyond": beyond or {}, "wait_ms": wait_ms}
+        found = self.ask("POST", "/api/batches/offsets", question)
+        return Ends(
+            {topic["topic"]: topic["partitions"] for topic in found["topics"]},
+            {topic["topic"]: topic["topic_id"] for topic in found["topics"]},
+            found["cursor"],
+        )
+
+    def batches(self, topic: str, partition: int, offset: int, max_bytes: int) -> Answer:
+        """Stored batches from the one that holds the offset on, as `wire/batch_stream.py` has them."""
+        query = urlencode({"offset": offset, "max_bytes": max_bytes})
+        return self.send("GET", f"/api/batches/{quote(topic, safe='')}/{partition}?{query}")
+
+    def send(self, method: str, path: str, body: bytes | None = None, kind: str = "application/octet-stream") -> Answer:
+        deadline = time.monotonic() + self._patience
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                return self._attempt(method, path, body, kind)
+            except (OSError, http.client.HTTPException, _NoRoomError) as error:
+                self.close()
+                if time.monotonic() + pause > deadline:
+                    raise ServerUnreachableError(
+                        f"{self._url} did not take {method} {path.partition('?')[0]} for {self._patience:g} s: {error}."
+                        " Is `tailrace serve` running there?"
+                    ) from error
+            # Not all tasks at the same moment.
+            time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    def _attempt(self, method: str, path: str, body: bytes | None, kind: str) -> Answer:
+        if self._connection is None:
+            self._connection = http.client.HTTPConnection(self._host, self._port, timeout=_REQUEST_SECONDS)
+        self._connection.request(method, path, body, {"content-type": kind} if body is not None else {})
+        response = self._connection.getresponse()
+        answer = response.read()
+        if response.status < 300:
+            return Answer({name.lower(): value for name, value in response.getheaders()}, answer)
+        message, name = _problem(answer, response.reason)
+        if response.status in _NO_ROOM:
+            raise _NoRoomError(message)
+        raise RefusedError(f"{self._url} refused {method} {path.partition('?')[0]}: {message}", response.status, name)
+
+
+class _NoRoomError(Exception):
+    """The server is there and can't do it now."""
+
+
+def _problem(body: bytes, otherwise: str) -> tuple[str, str]:
+    try:
+        problem = msgspec.json.decode(body)
+        return problem["detail"], problem["type"].rpartition(":")[2]
+    except (msgspec.MsgspecError, KeyError, TypeError):
+        return otherwise, ""

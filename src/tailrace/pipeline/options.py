@@ -1,0 +1,147 @@
+"""Options of the data source, named as Spark's Kafka source names them, read and checked."""
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from tailrace.pipeline.errors import OptionError
+
+T = TypeVar("T")
+
+EARLIEST = "earliest"
+LATEST = "latest"
+_EARLIEST_OFFSET = -2
+_LATEST_OFFSET = -1
+
+DEFAULT_SERVER = "http://127.0.0.1:8080"
+
+Start = str | int | dict[str, dict[str, int]]
+"""An edge, a time in milliseconds, or offsets by topic and partition, where -2 is earliest and -1 latest."""
+
+
+class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
+    server: str
+    topics: tuple[str, ...]
+    pattern: str | None
+    starting: Start
+    ending: Start
+    max_offsets_per_trigger: int | None
+    min_partitions: int
+    fail_on_data_loss: bool
+    include_headers: bool
+    patience_seconds: float
+    pin: str | None
+    """A name under which the server keeps where a query started."""
+
+
+class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
+    server: str
+    topic: str | None
+    compression: str
+    patience_seconds: float
+
+
+def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
+    given = _Given(options)
+    subscribed = given.text("subscribe")
+    pattern = given.text("pattern")
+    if (subscribed is None) == (pattern is None):
+        raise OptionError("say which topics to read: either subscribe, as in 'orders.paid,orders.sent', or pattern, 'orders.>'")
+    topics = tuple(name.strip() for name in (subscribed or "").split(",") if name.strip())
+    if subscribed is not None and not topics:
+        raise OptionError(f"subscribe is {subscribed!r}; name at least one topic")
+    starting = _edge(given, "starting", LATEST if streaming else EARLIEST)
+    ending = _edge(given, "ending", LATEST)
+    if streaming and any(given.has(name) for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")):
+        raise OptionError("a stream has no end: leave out endingOffsets, or read a batch with spark.read")
+    if not streaming and starting == LATEST:
+        raise OptionError("startingOffsets is 'latest', and a batch that begins at the end holds nothing")
+    if ending == EARLIEST:
+        raise OptionError("endingOffsets is 'earliest', and a batch that ends at the beginning holds nothing")
+    return SourceOptions(
+        server=given.text("server") or DEFAULT_SERVER,
+        topics=topics,
+        pattern=pattern,
+        starting=starting,
+        ending=ending,
+        max_offsets_per_trigger=given.number("maxOffsetsPerTrigger", least=1),
+        min_partitions=given.number("minPartitions", least=1) or 1,
+        fail_on_data_loss=given.flag("failOnDataLoss", True),
+        include_headers=given.flag("includeHeaders", False),
+        patience_seconds=float(given.number("patienceSeconds", least=0) or 60),
+        pin=given.text("pin"),
+    )
+
+
+def sink_options(options: Mapping[str, str]) -> SinkOptions:
+    given = _Given(options)
+    compression = given.text("compression") or "none"
+    if compression not in ("none", "gzip", "snappy", "lz4", "zstd"):
+        raise OptionError(f"compression is {compression!r}; it must be none, gzip, snappy, lz4 or zstd")
+    return SinkOptions(
+        server=given.text("server") or DEFAULT_SERVER,
+        topic=given.text("topic"),
+        compression=compression,
+        patience_seconds=float(given.number("patienceSeconds", least=0) or 60),
+    )
+
+
+def _edge(given: "_Given", side: str, otherwise: str) -> Start:
+    """One of `startingOffsets`, `startingTimestamp` and `startingOffsetsByTimestamp`, or the same with `ending`."""
+    names = [f"{side}Offsets", f"{side}Timestamp"]
+    if sum(map(given.has, names)) > 1:
+        raise OptionError(f"{names[0]} and {names[1]} are both given; leave one out")
+    timestamp = given.number(f"{side}Timestamp", least=0)
+    if timestamp is not None:
+        return timestamp
+    text = given.text(f"{side}Offsets") or otherwise
+    if text.lower() in (EARLIEST, LATEST):
+        return text.lower()
+    try:
+        return msgspec.json.decode(text, type=dict[str, dict[str, int]])
+    except msgspec.MsgspecError:
+        raise OptionError(
+            f"{side}Offsets is {text!r}; it must be earliest, latest or offsets by topic and partition, as in"
+            ' {"orders.paid": {"0": 23, "1": -2}}, where -2 is earliest and -1 latest'
+        ) from None
+
+
+class _Given:
+    """Spark makes no difference between large and small letters in the names of options."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = {name.lower(): value for name, value in options.items()}
+
+    def has(self, name: str) -> bool:
+        return name.lower() in self._options
+
+    def text(self, name: str) -> str | None:
+        return self._options.get(name.lower())
+
+    def flag(self, name: str, otherwise: bool) -> bool:
+        value = self.text(name)
+        if value is None:
+            return otherwise
+        if value.lower() not in ("true", "false"):
+            raise OptionError(f"{name} is {value!r}; it must be true or false")
+        return value.lower() == "true"
+
+    def number(self, name: str, *, least: int) -> int | None:
+        return self._read(name, int, f"a whole number from {least} on", lambda number: number >= least)
+
+    def _read(self, name: str, read: Callable[[str], T], what: str, fits: Callable[[T], bool]) -> T | None:
+        value = self.text(name)
+        if value is None:
+            return None
+        try:
+            found = read(value)
+        except ValueError:
+            found = None
+        if found is None or not fits(found):
+            raise OptionError(f"{name} is {value!r}; it must be {what}")
+        return found
+
+
+def resolve_offset(asked: int, earliest: int, latest: int) -> int:
+    return {_EARLIEST_OFFSET: earliest, _LATEST_OFFSET: latest}.get(asked, asked)

@@ -1,0 +1,49 @@
+"""One task's reading: a range of offsets of one partition, fetched in large pieces and decoded where Spark runs."""
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from tailrace.model.limits import MIB
+from tailrace.pipeline.columns import TopicColumns
+from tailrace.pipeline.connection import ServerConnection
+from tailrace.pipeline.errors import DataLossError, RefusedError
+from tailrace.pipeline.ranges import OffsetRange
+from tailrace.wire.batch_stream import decode_batches
+
+FETCH_BYTES = 8 * MIB
+_NEXT_OFFSET = "tailrace-next-offset"
+
+
+def read_range(
+    connection: ServerConnection, wanted: OffsetRange, names: Sequence[str], *, fail_on_data_loss: bool
+) -> Iterator[pa.RecordBatch]:
+    columns = TopicColumns(names)
+    at = wanted.start
+    while at < wanted.end:
+        try:
+            answer = connection.batches(wanted.topic, wanted.partition, at, FETCH_BYTES)
+        except RefusedError as error:
+            at = _after_loss(connection, wanted, at, error, fail_on_data_loss)
+            continue
+        stored = list(decode_batches(answer.body))
+        following = int(answer.headers[_NEXT_OFFSET])
+        if following <= at:
+            raise DataLossError(f"{wanted.topic!r}, partition {wanted.partition}, ends at {at}, before {wanted.end}")
+        yield from columns.decode(wanted.topic, wanted.partition, stored, at, wanted.end)
+        at = following
+
+
+def _after_loss(connection: ServerConnection, wanted: OffsetRange, at: int, error: RefusedError, fail: bool) -> int:
+    """Where to go on when what was to be read is gone."""
+    if error.kind not in ("offset-out-of-range", "unknown-topic", "unknown-partition"):
+        raise error
+    if fail:
+        raise DataLossError(
+            f"{wanted.topic!r}, partition {wanted.partition}: records from {at} to {wanted.end} can't be read: {error}. They"
+            " were removed by retention, or the topic was deleted. Set failOnDataLoss to false to go on without them"
+        ) from error
+    if error.kind != "offset-out-of-range":
+        return wanted.end
+    start = connection.offsets([wanted.topic], at="earliest").offsets[wanted.topic][wanted.partition]
+    return wanted.end if start <= at else start

@@ -1,0 +1,147 @@
+"""Topics as a Spark sink: each batch takes effect once, whole, whatever Spark has to repeat.
+
+Tasks stage record batches at the server, where nobody sees them. The driver's commit publishes those of all tasks in one
+frame, together with the number of the batch; a batch whose number was published before is left out.
+"""
+
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, ShortType, StringType, StructType, TimestampType
+
+from tailrace.model.pipeline import MarkMove
+from tailrace.pipeline.connection import ServerConnection
+from tailrace.pipeline.errors import OptionError
+from tailrace.pipeline.options import SinkOptions
+from tailrace.pipeline.staging import RecordRows, RowEncoder, StagedTask, Stager, publish
+from tailrace.wire.codecs import Codec
+
+_TEXT = (BinaryType, StringType)
+_LEGAL: dict[str, tuple[type[DataType], ...]] = {
+    "topic": (StringType,),
+    "key": _TEXT,
+    "value": _TEXT,
+    "partition": (IntegerType, ShortType, LongType),
+    "timestamp": (TimestampType,),
+}
+_COLUMNS = (*_LEGAL, "headers")
+_BATCH = "batch"
+_JOB = "job"
+_HEADERS = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
+
+
+class Staged(WriterCommitMessage, NamedTuple("Staged", [("writer", str), ("task", StagedTask)])):
+    """What a task tells the driver. The writer's name travels with it, because Spark tells the driver none."""
+
+
+class TopicWriter(DataSourceArrowWriter):
+    """A batch job. Its name is new each time, so writing the same rows again writes them again, as it should."""
+
+    def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
+        if overwrite:
+            raise OptionError("a topic keeps what is in it: write with mode('append')")
+        check_schema(schema, options.topic)
+        self.options = options
+        self.writer = f"job-{uuid4()}"
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return _stage(self.options, self.writer, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        _publish(self.options, messages, MarkMove(_JOB, None, 1))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        _discard(self.options, messages)
+
+
+class TopicStreamWriter(DataSourceStreamArrowWriter):
+    """A streaming query. Its name is the query's id, which the checkpoint keeps."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        check_schema(schema, options.topic)
+        self.options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        context = TaskContext.get()
+        query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
+        if query is None:
+            raise OptionError("this task belongs to no streaming query that could be named")
+        return _stage(self.options, f"query-{query}", iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        _publish(self.options, messages, MarkMove(_BATCH, None, batchId))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        # What was published stays: Spark aborts a batch also when it failed after its commit.
+        _discard(self.options, messages)
+
+
+def check_schema(schema: StructType, topic: str | None) -> None:
+    """Refuse a frame that can't become records, before anything runs."""
+    names = [field.name for field in schema]
+    unknown = [name for name in names if name not in _COLUMNS]
+    if unknown:
+        raise OptionError(f"the columns {unknown} mean nothing to a topic; select those of {list(_COLUMNS)} that you have")
+    if "value" not in names:
+        raise OptionError("there is no column value; a record has at least that")
+    if topic is None and "topic" not in names:
+        raise OptionError("which topic? Give the option topic, or a column topic")
+    for field in schema:
+        legal = _LEGAL.get(field.name)
+        if legal is not None and not isinstance(field.dataType, legal):
+            wanted = " or ".join(kind.typeName() for kind in legal)
+            raise OptionError(f"the column {field.name} is {field.dataType.simpleString()}; it must be {wanted}")
+
+
+def record_rows(batch: pa.RecordBatch, topic: str | None, now_ms: int) -> RecordRows:
+    """The columns of a record, wherever they come from."""
+    rows = batch.num_rows
+    names = batch.schema.names
+
+    def column(name: str, kind: pa.DataType) -> pa.Array:
+        return batch.column(name).cast(kind) if name in names else pa.nulls(rows, kind)
+
+    times = column("timestamp", pa.timestamp("us", "UTC")).cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
+    topics = column("topic", pa.string())
+    return RecordRows(
+        topics=topics if topic is None else pa.repeat(topic, rows),
+        values=column("value", pa.binary()),
+        keys=column("key", pa.binary()),
+        timestamps=times.fill_null(now_ms),
+        headers=batch.column("headers").cast(_HEADERS) if "headers" in names else None,
+        partitions=column("partition", pa.int32()) if "partition" in names else None,
+    )
+
+
+def _stage(options: SinkOptions, writer: str, rows: Iterator[pa.RecordBatch]) -> Staged:
+    context = TaskContext.get()
+    task = context.partitionId() if context is not None else 0
+    # A name of its own for each attempt, so that one that was given up does not write over the other's parts.
+    stage = f"{writer[-36:]}-{task}-{uuid4().hex[:12]}"
+    with ServerConnection(options.server, options.patience_seconds) as connection:
+        encoder = RowEncoder(connection, Codec[options.compression.upper()], task)
+        stager = Stager(connection, writer, stage)
+        for batch in rows:
+            if batch.num_rows:
+                stager.add(list(encoder.batches(record_rows(batch, options.topic, int(time.time() * 1000)))), batch.num_rows)
+        return Staged(writer, stager.finish())
+
+
+def _publish(options: SinkOptions, messages: list[WriterCommitMessage | None], move: MarkMove) -> None:
+    staged = [message for message in messages if isinstance(message, Staged)]
+    if staged:
+        with ServerConnection(options.server, options.patience_seconds) as connection:
+            publish(connection, staged[0].writer, [each.task for each in staged], moves=[move], atomic=True)
+
+
+def _discard(options: SinkOptions, messages: list[WriterCommitMessage | None]) -> None:
+    staged = [message for message in messages if isinstance(message, Staged)]
+    if staged:
+        question = {"stages": [(each.task.stage, each.task.parts) for each in staged]}
+        with ServerConnection(options.server, options.patience_seconds) as connection:
+            connection.ask("POST", f"/api/pipelines/{staged[0].writer}/discard", question)

@@ -1,0 +1,163 @@
+"""What one task sends to the server: rows become record batches, batches become chunks, chunks are staged in parts."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.model.limits import MIB
+from tailrace.model.pipeline import MarkMove
+from tailrace.pipeline.connection import ServerConnection
+from tailrace.pipeline.errors import OptionError
+from tailrace.wire.arrow_encoding import Encode, RecordColumns, compiled_encode
+from tailrace.wire.partition_kernels import load_partitions_of
+from tailrace.wire.staged import Chunk, StagedBatch, encode_chunk
+
+_PART_BYTES = 8 * MIB
+_BATCH_BYTES = MIB - 1024
+"""Of the records of one batch: a topic takes a MiB unless it is set otherwise."""
+
+
+class RecordRows(NamedTuple):
+    """Rows on their way to topics, as columns of one length."""
+
+    topics: pa.Array
+    values: pa.Array
+    keys: pa.Array
+    timestamps: pa.Array
+    """`int64`, milliseconds."""
+    headers: pa.Array | None = None
+    partitions: pa.Array | None = None
+    """`int32`; null where the key decides."""
+
+
+class StagedTask(NamedTuple):
+    """What a task has staged."""
+
+    stage: str
+    parts: int
+    records: int
+
+
+class RowEncoder:
+    """Rows to batches. Made in the task that uses it: loading the compiled loops takes a second."""
+
+    def __init__(self, connection: ServerConnection, codec: int, turn: int) -> None:
+        self._connection = connection
+        self._codec = codec
+        self._turn = turn
+        self._encode: Encode = compiled_encode()
+        self._partitions_of = load_partitions_of()
+        self._counts: dict[str, int] = {}
+
+    def batches(self, rows: RecordRows) -> Iterator[StagedBatch]:
+        """In the order of the rows within each partition."""
+        for topic in pc.unique(rows.topics).to_pylist():
+            if topic is None:
+                raise OptionError("a row names no topic: fill the column topic, or give the option topic")
+            of_topic = rows if _is_constant(rows.topics) else _taken(rows, pc.equal(rows.topics, topic))
+            yield from self._of_topic(topic, of_topic)
+
+    def _of_topic(self, topic: str, rows: RecordRows) -> Iterator[StagedBatch]:
+        count = self._count_of(topic)
+        chosen = self._chosen(rows, count)
+        if count == 1 or (chosen == chosen[0]).all():
+            yield from self._encoded(topic, int(chosen[0]), rows)
+            return
+        order = np.argsort(chosen, kind="stable")
+        ends = np.searchsorted(chosen[order], np.arange(count + 1))
+        for partition in range(count):
+            members = order[ends[partition] : ends[partition + 1]]
+            if len(members):
+                yield from self._encoded(topic, partition, _picked(rows, pa.array(members)))
+
+    def _chosen(self, rows: RecordRows, count: int) -> npt.NDArray[np.int32]:
+        chosen = self._partitions_of(rows.keys, count)
+        if (chosen < 0).any():
+            # Rows without a key stay together in a batch, and each batch goes to the next partition, as Kafka's clients do it.
+            chosen[chosen < 0] = self._turn % count
+            self._turn += 1
+        if rows.partitions is not None:
+            asked = rows.partitions.fill_null(-1).to_numpy(zero_copy_only=False)
+            if (asked >= count).any() or (asked < -1).any():
+                raise OptionError(f"a row asks for partition {int(asked.max())} of a topic that has {count}")
+            chosen = np.where(asked >= 0, asked, chosen).astype(np.int32)
+        return chosen
+
+    def _encoded(self, topic: str, partition: int, rows: RecordRows) -> Iterator[StagedBatch]:
+        columns = RecordColumns(rows.timestamps, rows.values, rows.keys, rows.headers)
+        for encoded in self._encode(columns, codec=self._codec, most_bytes=_BATCH_BYTES):
+            yield StagedBatch(topic, partition, encoded.batch)
+
+    def _count_of(self, topic: str) -> int:
+        count = self._counts.get(topic)
+        if count is None:
+            count = self._counts[topic] = len(self._connection.offsets([topic]).offsets.popitem()[1])
+        return count
+
+
+class Stager:
+    """Sends chunks in parts, so that neither the task nor the server holds much at a time."""
+
+    def __init__(self, connection: ServerConnection, pipeline: str, stage: str) -> None:
+        self._connection = connection
+        self._pipeline = pipeline
+        self._stage = stage
+        self._parts = 0
+        self._chunks: list[bytes] = []
+        self._size = 0
+        self._records = 0
+
+    def add(self, batches: Sequence[StagedBatch], records: int, moves: Sequence[MarkMove] = ()) -> None:
+        chunk = encode_chunk(Chunk(moves, batches))
+        if self._chunks and self._size + len(chunk) > _PART_BYTES:
+            self._send()
+        self._chunks.append(chunk)
+        self._size += len(chunk)
+        self._records += records
+
+    def finish(self) -> StagedTask:
+        if self._chunks:
+            self._send()
+        return StagedTask(self._stage, self._parts, self._records)
+
+    def _send(self) -> None:
+        path = f"/api/pipelines/{self._pipeline}/stages/{self._stage}/{self._parts}"
+        self._connection.send("PUT", path, b"".join(self._chunks))
+        self._parts += 1
+        self._chunks = []
+        self._size = 0
+
+
+def _is_constant(column: pa.Array) -> bool:
+    return len(pc.unique(column)) == 1
+
+
+def _taken(rows: RecordRows, mask: pa.Array) -> RecordRows:
+    return RecordRows(*(column if column is None else column.filter(mask) for column in rows))
+
+
+def _picked(rows: RecordRows, members: pa.Array) -> RecordRows:
+    return RecordRows(*(column if column is None else column.take(members) for column in rows))
+
+
+def publish(
+    connection: ServerConnection,
+    pipeline: str,
+    tasks: Sequence[StagedTask],
+    *,
+    epoch: int | None = None,
+    moves: Sequence[MarkMove] = (),
+    atomic: bool = False,
+) -> Mapping[str, int]:
+    question = {
+        "stages": [(task.stage, task.parts) for task in tasks],
+        "epoch": epoch,
+        "moves": [tuple(move) for move in moves],
+        "atomic": atomic,
+    }
+    answer: Mapping[str, int] = connection.ask("POST", f"/api/pipelines/{pipeline}/publish", question)
+    return answer

@@ -1,0 +1,1 @@
+"""The grammar of our statements: one module for each family."""

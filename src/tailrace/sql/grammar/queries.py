@@ -1,0 +1,155 @@
+"""SELECT, INSERT, UPDATE and DELETE: parsed by sqlglot, and then held against what is allowed.
+
+Only the clauses that are listed here pass; what sqlglot knows besides (INTO, locks, samples, hints, pivots ...) is refused by
+name. Which functions and columns there are is for the engines to say.
+"""
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from tailrace.model.errors import SqlError, SqlSyntaxError, UnsupportedSqlError
+from tailrace.model.route import Operation
+from tailrace.sql.dialect import parse_statement
+from tailrace.sql.places import Place, place_of, place_of_token
+from tailrace.sql.statements import Query, Statement, Write
+
+_MAX_DEPTH = 100
+_QUERY = frozenset({"with_", "order", "limit", "offset"})
+_CLAUSES: dict[type[exp.Expression], frozenset[str]] = {
+    exp.Select: _QUERY
+    | {"expressions", "distinct", "from_", "joins", "laterals", "where", "group", "having", "windows", "qualify"},
+    exp.SetOperation: _QUERY | {"this", "expression", "distinct"},
+    exp.Values: _QUERY | {"expressions", "alias"},
+    exp.Subquery: _QUERY | {"this", "alias", "joins", "laterals"},
+    exp.Insert: frozenset({"with_", "this", "expression", "conflict", "returning", "default"}),
+    exp.OnConflict: frozenset({"conflict_keys", "action", "expressions", "where"}),
+    exp.Update: frozenset({"with_", "this", "expressions", "from_", "where", "returning"}),
+    exp.Delete: frozenset({"with_", "this", "where", "returning"}),
+    exp.Table: frozenset({"this", "alias", "db", "catalog", "joins", "laterals", "ordinality"}),
+}
+_IN_WORDS = {
+    "alternative": "INSERT OR",
+    "hint": "a hint",
+    "locks": "FOR UPDATE",
+    "overwrite": "OVERWRITE",
+    "pivots": "PIVOT",
+    "sample": "TABLESAMPLE",
+    "tables": "DELETE without FROM",
+}
+_WRITES: dict[type[exp.Expression], Operation] = {exp.Insert: "insert", exp.Update: "update", exp.Delete: "delete"}
+_NEVER_FIRST = {TokenType.COMMA}
+_NEVER_AFTER_COMMA = {TokenType.COMMA, TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.FROM, TokenType.WHERE}
+_OPENS_LIST = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.SELECT, TokenType.VALUES, TokenType.SET}
+_EXPECTS_MORE = {TokenType.ON, TokenType.SET, TokenType.COMMA, TokenType.JOIN}
+
+
+def query_or_write(tokens: Sequence[Token], text: str, source: str) -> Statement:
+    """`source` is the whole text of the request, in which the expressions have their places."""
+    _check_lists(tokens)
+    tree = parse_statement(tokens, source)
+    place = place_of_token(tokens[0])
+    _check_depth(tree, place)
+    _check_clauses(tree, place)
+    parameters = tuple(dict.fromkeys(sorted((node.name for node in tree.find_all(exp.Placeholder)), key=_by_number)))
+    kind = _WRITES.get(type(tree))
+    if kind is not None:
+        return Write(text=text, kind=kind, target=_target(tree, place), tree=tree, parameters=parameters)
+    if not isinstance(tree, exp.Query | exp.Values):
+        raise UnsupportedSqlError(f"{tokens[0].text.upper()} can't be used like this", *place)
+    return query_of(tree, text, parameters)
+
+
+def query_of(tree: exp.Expression, text: str, parameters: Sequence[str]) -> Query:
+    tables = list(tree.find_all(exp.Table))
+    named = [name_of(table) for table in tables if not isinstance(table.this, exp.Func) and not is_cte(table)]
+    return Query(
+        text=text,
+        tree=tree,
+        sources=tuple(dict.fromkeys(named)),
+        has_functions=any(isinstance(table.this, exp.Func) for table in tables),
+        parameters=parameters,
+    )
+
+
+def name_of(table: exp.Table) -> str:
+    """With its namespace, as it was written."""
+    return ".".join(part.name for part in table.parts)
+
+
+def _by_number(name: str) -> tuple[int, str]:
+    return (int(name), "") if name.isdigit() else (0, name)
+
+
+def _check_lists(tokens: Sequence[Token]) -> None:
+    """sqlglot steps over a comma too many and a clause that is missing at the end."""
+    before: Token | None = None
+    for token in tokens:
+        if before is not None and before.token_type is TokenType.COMMA and token.token_type in _NEVER_AFTER_COMMA:
+            raise SqlSyntaxError(f"expected a value after the comma, found {token.text!r}", *place_of_token(token))
+        if before is not None and before.token_type in _OPENS_LIST and token.token_type in _NEVER_FIRST:
+            raise SqlSyntaxError(f"expected a value, found {token.text!r}", *place_of_token(token))
+        before = token
+    if before is not None and before.token_type in _EXPECTS_MORE:
+        raise SqlSyntaxError(f"expected more after {before.text!r}, found the end of the statement", *place_of_token(before))
+
+
+def _check_depth(tree: exp.Expression, place: Place) -> None:
+    """Engines walk the tree by recursion. Chains of AND and OR they walk in a loop."""
+    waiting: list[tuple[exp.Expr, int]] = [(tree, 1)]
+    while waiting:
+        node, depth = waiting.pop()
+        if depth > _MAX_DEPTH:
+            raise SqlError(f"the statement is nested more than {_MAX_DEPTH} deep; take it apart", *(place_of(node) or place))
+        for child in node.iter_expressions():
+            is_chain = isinstance(node, exp.Connector) and type(child) is type(node)
+            waiting.append((child, depth if is_chain else depth + 1))
+
+
+def _check_clauses(tree: exp.Expression, place: Place) -> None:
+    for node in tree.walk():
+        allowed = next((clauses for kind, clauses in _CLAUSES.items() if isinstance(node, kind)), None)
+        if allowed is not None:
+            for clause, value in node.args.items():
+                if value and clause not in allowed:
+                    written = _IN_WORDS.get(clause) or clause.strip("_").replace("_", " ").upper()
+                    raise UnsupportedSqlError(f"{written} is not supported here", *(place_of(node) or place))
+        if node is not tree and isinstance(node, exp.DML | exp.DDL | exp.Command) and not isinstance(node, exp.Query):
+            raise UnsupportedSqlError(f"{node.key.upper()} can't be part of another statement", *(place_of(node) or place))
+        if isinstance(node, exp.Parameter | exp.SessionParameter) or (isinstance(node, exp.Placeholder) and not node.this):
+            raise UnsupportedSqlError("parameters are written ? or :name", *(place_of(node) or place))
+
+
+def _target(tree: exp.Expression, place: Place) -> str:
+    target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
+    if not isinstance(target, exp.Table) or isinstance(target.this, exp.Func):
+        raise SqlSyntaxError(f"expected {tree.key.upper()} and the name of a table or topic", *place)
+    if isinstance(tree, exp.Update) and not tree.expressions:
+        raise SqlSyntaxError("expected SET and at least one column = value", *place)
+    if isinstance(tree, exp.Insert) and not (tree.expression or tree.args.get("default")):
+        raise SqlSyntaxError("expected VALUES or a query", *place)
+    conflict = tree.args.get("conflict")
+    if conflict is not None and not conflict.args.get("action"):
+        raise SqlSyntaxError("expected DO NOTHING or DO UPDATE SET after ON CONFLICT", *place)
+    return name_of(target)
+
+
+def is_cte(table: exp.Table) -> bool:
+    """Whether the name is that of a CTE where it stands: one of the same WITH sees those before it, and itself if recursive."""
+    if table.args.get("db"):
+        return False
+    inside: exp.Expr = table
+    while inside.parent is not None:
+        around = inside.parent
+        with_ = around.args.get("with_")
+        if isinstance(around, exp.With):
+            seen = around.expressions if around.recursive else around.expressions[: around.expressions.index(inside)]
+        elif isinstance(with_, exp.With) and with_ is not inside:
+            seen = with_.expressions
+        else:
+            seen = []
+        if any(cte.alias == table.name for cte in seen):
+            return True
+        inside = around
+    return False

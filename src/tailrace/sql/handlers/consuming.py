@@ -1,0 +1,121 @@
+"""CONSUME and ACK, as rows."""
+
+from datetime import UTC, datetime
+
+from tailrace.broker.broker import Broker
+from tailrace.model.consume import AckRequest, ConsumedRecord, ConsumeRequest
+from tailrace.model.errors import LimitExceededError, SqlError
+from tailrace.model.limits import Limits
+from tailrace.model.record import MESSAGE_ID_HEADER, Headers
+from tailrace.model.table import ColumnType
+from tailrace.sql.result import Result, ResultColumn
+from tailrace.sql.statements import Ack, Consume
+
+_TEXT = ColumnType("text")
+_BIGINT = ColumnType("bigint")
+
+CONSUMED = (
+    ResultColumn("topic", _TEXT),
+    ResultColumn("partition", ColumnType("integer")),
+    ResultColumn("offset", _BIGINT),
+    ResultColumn("cursor", _BIGINT),
+    ResultColumn("message_id", _TEXT),
+    ResultColumn("source_table", _TEXT),
+    ResultColumn("op", _TEXT),
+    ResultColumn("timestamp", ColumnType("timestamp")),
+    ResultColumn("payload_mode", _TEXT),
+    ResultColumn("key", _TEXT),
+    ResultColumn("value", _TEXT),
+    ResultColumn("headers", ColumnType("json")),
+)
+_ACKED = (
+    ResultColumn("topic", _TEXT),
+    ResultColumn("group_id", _TEXT),
+    ResultColumn("partition", ColumnType("integer")),
+    ResultColumn("acknowledged_offset", _BIGINT),
+)
+_LAST_TIMESTAMP_MS = 253_402_300_799_999
+
+
+class ConsumeStatements:
+    def __init__(self, broker: Broker, limits: Limits) -> None:
+        self._broker = broker
+        self._limits = limits
+
+    async def consume(self, asked: Consume) -> Result:
+        if asked.limit < 1:
+            raise SqlError(f"LIMIT is {asked.limit}; it must be at least 1", asked.line, asked.column)
+        if not 0 <= asked.wait_ms <= self._limits.fetch_wait_ms:
+            raise LimitExceededError(
+                f"WAIT is {asked.wait_ms} ms; fetch_wait_ms allows up to {self._limits.fetch_wait_ms}. Consume again instead"
+            )
+        consumed = await self._broker.consumers.consume(
+            ConsumeRequest(
+                topic=asked.topic,
+                group=asked.group,
+                partition=asked.partition,
+                start=asked.start,
+                limit=asked.limit,
+                wait_ms=asked.wait_ms,
+            )
+        )
+        rows = [_row(consumed.topic, found) for found in consumed.records]
+        return Result(CONSUMED, rows, status=f"CONSUME {len(rows)}")
+
+    async def ack(self, asked: Ack) -> Result:
+        acked = await self._broker.consumers.ack(AckRequest(asked.topic, asked.group, asked.partition, asked.upto_offset))
+        row = (acked.topic, acked.group, acked.partition, acked.acknowledged_offset)
+        return Result(_ACKED, [row], status="ACK")
+
+
+def _row(topic: str, found: ConsumedRecord) -> tuple[object, ...]:
+    record = found.record
+    headers = _headers(record.headers)
+    return (
+        topic,
+        found.partition,
+        record.offset,
+        record.cursor,
+        _first(headers, MESSAGE_ID_HEADER),
+        _first(headers, "source_table"),
+        _first(headers, "op"),
+        _moment(record.timestamp),
+        _first(headers, "payload_mode"),
+        _text(record.key),
+        _text(record.value),
+        headers,
+    )
+
+
+def _headers(headers: Headers) -> dict[str, object]:
+    """By name; a name that comes more than once has a list."""
+    found: dict[str, object] = {}
+    for name, value in headers:
+        if name not in found:
+            found[name] = _text(value)
+        else:
+            before = found[name]
+            found[name] = [*(before if isinstance(before, list) else [before]), _text(value)]
+    return found
+
+
+def _first(headers: dict[str, object], name: str) -> object:
+    found = headers.get(name)
+    return found[0] if isinstance(found, list) else found
+
+
+def _text(data: bytes | None) -> str | None:
+    """Bytes that are no text are shown as PostgreSQL shows them, and as SELECT does."""
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return f"\\x{data.hex()}"
+
+
+def _moment(timestamp_ms: int) -> datetime | None:
+    if not 0 <= timestamp_ms <= _LAST_TIMESTAMP_MS:
+        return None
+    seconds, ms = divmod(timestamp_ms, 1000)
+    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=ms * 1000)

@@ -1,0 +1,57 @@
+"""CREATE, ALTER, CLEAR and DROP TOPIC: the broker does it, here is what is asked of it."""
+
+from tailrace.broker.broker import Broker
+from tailrace.model.errors import TopicExistsError
+from tailrace.sql.result import Result
+from tailrace.sql.statements import AddPartitions, ClearTopic, CreateTopic, DropTopic, SetTopic
+
+
+class TopicStatements:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def create(self, asked: CreateTopic) -> Result:
+        topics = self._broker.topics
+        if asked.if_not_exists and _is_topic(self._broker, asked.name):
+            return Result(status="CREATE TOPIC, which exists")
+        try:
+            await topics.create(
+                asked.name,
+                1 if asked.partitions is None else asked.partitions,
+                alias=asked.alias,
+                options=asked.options,
+                must_be_new=True,
+            )
+        except TopicExistsError:
+            # It may have come to be in the meantime.
+            if asked.if_not_exists and _is_topic(self._broker, asked.name):
+                return Result(status="CREATE TOPIC, which exists")
+            raise
+        return Result(status="CREATE TOPIC")
+
+    async def set(self, asked: SetTopic) -> Result:
+        await self._broker.topics.alter(asked.name, asked.options, alias=asked.alias)
+        return Result(status="ALTER TOPIC")
+
+    async def add_partitions(self, asked: AddPartitions) -> Result:
+        topic = await self._broker.topics.add_partitions(asked.name, asked.partitions)
+        return Result(status=f"ALTER TOPIC, {topic.partitions} partitions")
+
+    async def clear(self, asked: ClearTopic) -> Result:
+        gone = await self._broker.retention.clear(asked.name)
+        return Result(status=f"CLEAR TOPIC {gone}", affected=gone)
+
+    async def drop(self, asked: DropTopic) -> Result:
+        live = self._broker.topics.find(asked.name)
+        if live is None and asked.if_exists:
+            return Result(status="DROP TOPIC, which does not exist")
+        if live is not None and asked.cascade:
+            await self._broker.routes.drop_all(live.topic.id)
+        await self._broker.topics.delete(asked.name)
+        return Result(status="DROP TOPIC")
+
+
+def _is_topic(broker: Broker, name: str) -> bool:
+    """Whether that is a topic of a user's. The name of a table is taken too, and is none."""
+    live = broker.topics.find(name)
+    return live is not None and not live.is_reserved

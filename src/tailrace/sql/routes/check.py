@@ -1,0 +1,302 @@
+"""Checks the condition and the partition expressions of a route when it is made, and gives each part its type.
+
+What passes can be compiled, and means the same in every engine. What does not is refused with the place where it stands: a
+column that is not there, types that don't go together, a subquery, an aggregate, a function whose answer could change. A bare
+column is that of the row which the operation leaves, for a delete that of the row which it removes.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from sqlglot import exp
+
+from tailrace.model.errors import LimitExceededError, SqlError
+from tailrace.model.limits import Limits
+from tailrace.model.route import Operation
+from tailrace.model.table import Column, Table
+from tailrace.sql.routes import constants
+from tailrace.sql.routes.arithmetic import computed, negated
+from tailrace.sql.routes.coercion import of_one_type
+from tailrace.sql.routes.expression import BOOLEAN, TEXT, TRY, Call, ColumnValue, Constant, Expression, Image, columns_of
+from tailrace.sql.routes.functions import function_of
+from tailrace.sql.routes.like import canonical_pattern
+from tailrace.sql.routes.refusals import not_allowed, wrong
+from tailrace.sql.routes.types import COMPARED, MOST_DIGITS, ORDERED, PLAIN_SCALE, cast_operator, digits_of
+from tailrace.sql.routes.written_types import written_type
+
+_NESTED = 60
+_NUMBER = re.compile(r"(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_IGNORED = frozenset({"_type", "safe", "typed", "ignore_nulls", "copy", "action"})
+_UNFIT_KEYS = {
+    "double": "has no exact text; cast it to a decimal or an integer",
+    "json": "has no one text",
+    "list": "has no one text",
+    "bytes": "has no text",
+}
+_COMPARISONS: Mapping[type[exp.Expr], str] = {
+    exp.EQ: "eq",
+    exp.NEQ: "ne",
+    exp.LT: "lt",
+    exp.LTE: "le",
+    exp.GT: "gt",
+    exp.GTE: "ge",
+    exp.NullSafeEQ: "same",
+    exp.NullSafeNEQ: "differs",
+}
+_OF_ANY_ORDER = frozenset({"eq", "ne", "same", "differs"})
+
+
+class CheckedRoute(NamedTuple):
+    where: Expression | None
+    keys: tuple[Expression, ...]
+
+
+def check_route(
+    where: exp.Expr | None,
+    partition_by: Sequence[exp.Expr],
+    operations: Sequence[Operation],
+    table: Table,
+    limits: Limits,
+) -> CheckedRoute:
+    written = [tree for tree in (where, *partition_by) if tree is not None]
+    count = sum(1 for tree in written for _ in tree.walk())
+    if count > limits.route_expressions:
+        raise LimitExceededError(
+            f"the route has {count} operators, columns and constants, more than route_expressions allows"
+            f" ({limits.route_expressions})"
+        )
+    for tree in written:
+        _check_depth(tree)
+    _check_names(table)
+    checker = _Checker(table, operations)
+    condition = None if where is None else checker.condition(where)
+    return CheckedRoute(condition, tuple(map(checker.key, partition_by)))
+
+
+class _Checker:
+    def __init__(self, table: Table, operations: Sequence[Operation]) -> None:
+        self._table = table
+        self._operations = frozenset(operations)
+        self._columns = {column.name.lower(): column for column in table.columns}
+        self._handlers: Mapping[type[exp.Expr], Callable[..., Expression]] = {
+            exp.Column: self._column,
+            exp.Boolean: lambda tree: constants.TRUE if tree.this else constants.FALSE,
+            exp.Null: lambda _: constants.null(TEXT),
+            exp.Literal: _literal,
+            exp.Paren: lambda tree: self.of(tree.this),
+            exp.And: self._logical,
+            exp.Or: self._logical,
+            exp.Not: lambda tree: Call("not", (self.condition(tree.this),), BOOLEAN),
+            exp.Is: self._is,
+            exp.In: self._in,
+            exp.Between: self._between,
+            exp.Like: self._like,
+            exp.Escape: self._escaped_like,
+            exp.Neg: lambda tree: negated(tree, self.of(tree.this)),
+            exp.Case: self._case,
+            exp.Cast: self._cast,
+            exp.TryCast: self._cast,
+            **dict.fromkeys(_COMPARISONS, self._comparison),
+            **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod), self._arithmetic),
+        }
+
+    def condition(self, tree: exp.Expr) -> Expression:
+        node = self.of(tree)
+        if node.type.kind != "boolean":
+            raise wrong(tree, f"a condition is true or false, and this is {_shown_type(node)}")
+        return node
+
+    def key(self, tree: exp.Expr) -> Expression:
+        node = self.of(tree)
+        why = _UNFIT_KEYS.get(node.type.kind)
+        if why is None and node.type.kind == "decimal" and (node.type.scale or 0) > PLAIN_SCALE:
+            why = f"has more than {PLAIN_SCALE} digits behind the point; cast it to fewer"
+        if why is not None:
+            raise wrong(tree, f"can't partition by {node.type}: it {why}")
+        if next(columns_of(node), None) is None:
+            raise wrong(tree, "a constant sends everything to one partition; name a column")
+        return node
+
+    def of(self, tree: exp.Expr) -> Expression:
+        handler = self._handlers.get(type(tree))
+        if handler is not None:
+            return handler(tree)
+        function = function_of(tree)
+        if function is None:
+            raise not_allowed(tree)
+        return function(self, tree)
+
+    def _column(self, tree: exp.Column) -> Expression:
+        column = self._found(tree)
+        return ColumnValue(column.name, self._image(tree), column.type)
+
+    def _found(self, tree: exp.Column) -> Column:
+        if not isinstance(tree.this, exp.Identifier):
+            raise not_allowed(tree.this)
+        name = tree.this.name
+        column = self._columns.get(name.lower())
+        if column is None:
+            close = get_close_matches(name.lower(), self._columns, n=1)
+            hint = f"; did you mean {self._columns[close[0]].name!r}?" if close else ""
+            raise wrong(tree, f"table {self._table.name!r} has no column {name!r}{hint}")
+        if column.type.kind == "decimal" and digits_of(column.type) is None:
+            raise wrong(tree, f"column {name!r} is {column.type}; a route can use decimals of up to {MOST_DIGITS} digits")
+        return column
+
+    def _image(self, tree: exp.Column) -> Image:
+        qualifier = tree.table.lower()
+        if tree.args.get("db") is not None or qualifier not in ("", "old", "new"):
+            raise wrong(tree, f"{tree.sql()!r}: only OLD. and NEW. can stand before a column")
+        if not qualifier:
+            if "delete" not in self._operations:
+                return "new"
+            return "old" if self._operations == {"delete"} else "row"
+        lacking, image = ("insert", "row before it") if qualifier == "old" else ("delete", "row after it")
+        if lacking in self._operations:
+            raise wrong(tree, f"{qualifier.upper()}.{tree.name}: the route is ON {lacking.upper()} too, which has no {image}")
+        return "old" if qualifier == "old" else "new"
+
+    def _logical(self, tree: exp.Connector) -> Expression:
+        word = "and" if isinstance(tree, exp.And) else "or"
+        return Call(word, tuple(self.condition(part) for part in tree.flatten(unnest=False)), BOOLEAN)
+
+    def _comparison(self, tree: exp.Binary) -> Expression:
+        return self._compared(_COMPARISONS[type(tree)], tree.left, tree.right)
+
+    def _compared(self, operator: str, left: exp.Expr, right: exp.Expr) -> Expression:
+        return Call(operator, self._comparable([left, right], COMPARED if operator in _OF_ANY_ORDER else ORDERED), BOOLEAN)
+
+    def _comparable(self, trees: Sequence[exp.Expr], kinds: frozenset[str]) -> tuple[Expression, ...]:
+        """The parts in the one type by which they are compared."""
+        if any(isinstance(tree, exp.Null) for tree in trees):
+            known = next((tree for tree in trees if not isinstance(tree, exp.Null)), trees[0])
+            raise wrong(known, "a comparison with NULL is never true; use IS NULL")
+        nodes = of_one_type(trees, [self.of(tree) for tree in trees], "compare", widened=False)
+        kind = nodes[0].type.kind
+        if kind not in kinds:
+            raise wrong(trees[0], f"{nodes[0].type} can't be compared{' by its order' if kind in COMPARED else ''}")
+        return nodes
+
+    def _between(self, tree: exp.Between) -> Expression:
+        self._only(tree, "this", "low", "high")
+        node, low, high = self._comparable([tree.this, tree.args["low"], tree.args["high"]], ORDERED)
+        return Call("and", (Call("ge", (node, low), BOOLEAN), Call("le", (node, high), BOOLEAN)), BOOLEAN)
+
+    def _in(self, tree: exp.In) -> Expression:
+        if tree.args.get("query") is not None:
+            raise not_allowed(tree.args["query"])
+        self._only(tree, "this", "expressions")
+        if not tree.expressions:
+            raise wrong(tree, "IN needs a list with something in it")
+        nodes = self._comparable([tree.this, *tree.expressions], COMPARED)
+        return Call("in", nodes, BOOLEAN)
+
+    def _is(self, tree: exp.Is) -> Expression:
+        self._only(tree, "this", "expression", "negate")
+        right = tree.expression
+        if isinstance(right, exp.Null):
+            found = Call("is_null", (self.of(tree.this),), BOOLEAN)
+        elif isinstance(right, exp.Boolean):
+            found = Call("is_true" if right.this else "is_false", (self.condition(tree.this),), BOOLEAN)
+        else:
+            raise not_allowed(tree)
+        return Call("not", (found,), BOOLEAN) if tree.args.get("negate") else found
+
+    def _like(self, tree: exp.Like) -> Expression:
+        return self._matched(tree, "\\")
+
+    def _escaped_like(self, tree: exp.Escape) -> Expression:
+        escape = tree.expression
+        if not isinstance(tree.this, exp.Like) or not isinstance(escape, exp.Literal) or len(escape.name) > 1:
+            raise not_allowed(tree)
+        return self._matched(tree.this, escape.name)
+
+    def _matched(self, tree: exp.Like, escape: str) -> Expression:
+        self._only(tree, "this", "expression", "negate")
+        node, pattern = self.of(tree.this), self.of(tree.expression)
+        if node.type.kind != "text":
+            raise wrong(tree.this, f"LIKE compares text, and this is {_shown_type(node)}")
+        if not isinstance(pattern, Constant) or not isinstance(pattern.value, str):
+            raise wrong(tree.expression, "the pattern of LIKE must be written out in a route")
+        canonical = canonical_pattern(pattern.value, escape)
+        if canonical is None:
+            raise wrong(tree.expression, f"in a pattern, {escape!r} can only stand before %, _ or itself")
+        found = Call("like", (node, constants.text(canonical)), BOOLEAN)
+        return Call("not", (found,), BOOLEAN) if tree.args.get("negate") else found
+
+    def _arithmetic(self, tree: exp.Binary) -> Expression:
+        return computed(tree, self.of(tree.left), self.of(tree.right))
+
+    def _case(self, tree: exp.Case) -> Expression:
+        self._only(tree, "this", "ifs", "default")
+        subject = tree.this
+        branches = tree.args["ifs"]
+        conditions = [
+            self.condition(branch.this) if subject is None else self._compared("eq", subject, branch.this)
+            for branch in branches
+        ]
+        default = tree.args.get("default") or exp.Null()
+        trees = [*(branch.args["true"] for branch in branches), default]
+        results = of_one_type(trees, [self.of(part) for part in trees], "give by one CASE")
+        pairs = [part for pair in zip(conditions, results[:-1], strict=True) for part in pair]
+        return Call("case", (*pairs, results[-1]), results[-1].type)
+
+    def _cast(self, tree: exp.Cast) -> Expression:
+        self._only(tree, "this", "to")
+        node = self.of(tree.this)
+        target = written_type(tree)
+        if node.type == target:
+            return node
+        if isinstance(node, Constant):
+            constant = constants.adapted(node, target)
+            if constant is not None and constant.type == target:
+                return constant
+            if constants.is_read(target) and isinstance(node.value, str) and not isinstance(tree, exp.TryCast):
+                raise wrong(tree, f"the text {node.value!r} is no {target}")
+        operator = cast_operator(node.type, target)
+        if operator is None:
+            raise wrong(tree, f"a route can't cast {_shown_type(node)} to {target}")
+        if isinstance(tree, exp.TryCast):
+            operator = TRY + operator
+        return Call(operator, (node,), target)
+
+    def _only(self, tree: exp.Expr, *known: str) -> None:
+        """Parts of a tree that are not looked at would be left out in silence."""
+        for name, value in tree.args.items():
+            if value and name not in known and name not in _IGNORED:
+                raise not_allowed(tree)
+
+
+def _literal(tree: exp.Literal) -> Expression:
+    if tree.is_string:
+        return constants.text(tree.name)
+    if not _NUMBER.fullmatch(tree.name):
+        raise wrong(tree, f"{tree.name[:40]!r} is no number")
+    number = constants.number(tree.name)
+    if number is None:
+        raise wrong(tree, f"the number {tree.name[:40]} has more digits than a route can compute with")
+    return number
+
+
+def _shown_type(node: Expression) -> str:
+    return "NULL" if isinstance(node, Constant) and node.value is None else str(node.type)
+
+
+def _check_names(table: Table) -> None:
+    for column in table.columns:
+        if "${" in column.name:
+            raise SqlError(f"column {column.name!r} of table {table.name!r} has a name that Spark would replace; rename it")
+
+
+def _check_depth(tree: exp.Expr) -> None:
+    """Engines read SQL by recursion. Chains of AND and OR become lists and do not count."""
+    waiting = [(tree, 1)]
+    while waiting:
+        node, depth = waiting.pop()
+        if depth > _NESTED:
+            raise wrong(node, f"the expression is nested more than {_NESTED} deep")
+        for child in node.iter_expressions():
+            flat = isinstance(node, exp.Connector) and type(child) is type(node)
+            waiting.append((child, depth if flat else depth + 1))

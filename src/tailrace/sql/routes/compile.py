@@ -1,0 +1,173 @@
+"""Checked expressions as SQL: for Spark, which routes, and for DuckDB, which shows beforehand what a route would do.
+
+Every expression becomes two: its value, and whether it failed. A value that failed is null, so a condition that failed is
+never true; the failure is true or false and never null. What does not matter can't fail: an operand of AND counts only where
+no other is false, a branch of CASE only where it is taken.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tailrace.model.errors import LimitExceededError
+from tailrace.model.limits import Limits
+from tailrace.model.route import RouteSql
+from tailrace.model.table import ColumnType, Table
+from tailrace.sql.routes.check import CheckedRoute
+from tailrace.sql.routes.engines import SPARK, Engine, key_text
+from tailrace.sql.routes.expression import TRY, Call, ColumnValue, Constant, Expression
+from tailrace.sql.routes.operators import OPERATORS
+from tailrace.sql.routes.types import digits_of
+
+
+class Compiled(NamedTuple):
+    value: str
+    failure: str | None
+    """`None` where it can't fail."""
+
+
+class CompiledRoute(NamedTuple):
+    condition: str
+    failure: str
+    keys: Sequence[str]
+    """Values of the partition expressions, of use where the condition is true."""
+
+
+def compile_route(where: Expression | None, keys: Sequence[Expression], engine: Engine, limits: Limits) -> CompiledRoute:
+    """What a route does with a row, for one engine. The condition is never true where there is a failure."""
+    compiler = _Compiler(engine, limits)
+    condition = compiler.render(where) if where is not None else Compiled("TRUE", None)
+    values = [compiler.render(key) for key in keys]
+    failed_keys = _any(value.failure for value in values)
+    failures = [] if condition.failure is None else [condition.failure]
+    matches = condition.value
+    if failed_keys is not None:
+        failed_match = f"coalesce({condition.value} AND {failed_keys}, FALSE)"
+        failures.append(failed_match)
+        matches = _null_if(failed_match, condition.value)
+    failure = _any(failures) or "FALSE"
+    if len(matches) + len(failure) + sum(len(value.value) for value in values) > limits.route_sql_bytes:
+        raise _too_large(limits)
+    return CompiledRoute(matches, failure, [value.value for value in values])
+
+
+def compile_for_spark(checked: CheckedRoute, table: Table, limits: Limits) -> RouteSql:
+    """The same as a route keeps it, with the record key as text."""
+    where, keys = checked
+    compiled = compile_route(where, keys, SPARK, limits)
+    texts = [key_text(text, key.type) for text, key in zip(compiled.keys, keys, strict=True)]
+    joined = ", ',', ".join(texts)
+    key = f"concat('[', {joined}, ']')" if texts else None
+    return RouteSql(row=SPARK.row_type(table), condition=compiled.condition, failure=compiled.failure, key=key)
+
+
+class _Compiler:
+    def __init__(self, engine: Engine, limits: Limits) -> None:
+        self._engine = engine
+        self._limits = limits
+
+    def render(self, expression: Expression) -> Compiled:
+        if isinstance(expression, ColumnValue):
+            return Compiled(self._engine.column(expression), None)
+        if isinstance(expression, Constant):
+            return Compiled(self._engine.constant(expression.value, expression.type), None)
+        operands = [self.render(operand) for operand in expression.operands]
+        match expression.operator:
+            case "and" | "or":
+                rendered = _logical(expression.operator, operands)
+            case "case":
+                rendered = _case(operands)
+            case "coalesce":
+                rendered = _coalesce(operands)
+            case _:
+                rendered = self._call(expression, operands)
+        if len(rendered.value) + len(rendered.failure or "") > self._limits.route_sql_bytes:
+            raise _too_large(self._limits)
+        return rendered
+
+    def _call(self, call: Call, operands: Sequence[Compiled]) -> Compiled:
+        operator = OPERATORS[call.operator.removeprefix(TRY)]
+        values = [operand.value for operand in operands]
+        value = self._engine.form(operator).format(
+            *values,
+            all=", ".join(values),
+            rest=", ".join(values[1:]),
+            type=self._engine.type_name(call.type),
+            **self._decimal_parts(call),
+        )
+        failures = [operand.failure for operand in operands]
+        if operator.fails and not call.operator.startswith(TRY):
+            present = [f"{text} IS NOT NULL" for text, of in zip(values, call.operands, strict=True) if not _is_never_null(of)]
+            failures.append(f"({' AND '.join([*present, value])} IS NULL)")
+        elif not operator.strict:
+            value = _null_if(_any(failures), value)
+        return Compiled(value, _any(failures))
+
+    def _decimal_parts(self, call: Call) -> dict[str, object]:
+        digits = digits_of(call.type)
+        if digits is None or call.type.kind != "decimal":
+            return {"roomy": self._engine.type_name(call.type)}
+        whole, scale = digits
+        left = digits_of(call.operands[0].type)
+        roomy = ColumnType("decimal", precision=whole + scale, scale=left[1] if left is not None else 0)
+        return {"whole": max(1, whole), "scale": max(1, scale), "roomy": self._engine.type_name(roomy)}
+
+
+def _logical(operator: str, operands: Sequence[Compiled]) -> Compiled:
+    """AND is false, and OR true, whatever the others are, once one operand is."""
+    word, settled = ("AND", "FALSE") if operator == "and" else ("OR", "TRUE")
+    value = f"({f' {word} '.join(operand.value for operand in operands)})"
+    failed = _any(operand.failure for operand in operands)
+    if failed is None:
+        return Compiled(value, None)
+    decided = " OR ".join(f"{operand.value} IS {settled}" for operand in operands)
+    return Compiled(value, f"({failed} AND NOT ({decided}))")
+
+
+def _case(operands: Sequence[Compiled]) -> Compiled:
+    """Only the conditions up to the first true one are looked at, and the result that belongs to it."""
+    pairs = list(zip(operands[:-1:2], operands[1::2], strict=True))
+    last = operands[-1]
+    branches = " ".join(f"WHEN {condition.value} THEN {result.value}" for condition, result in pairs)
+    value = f"CASE {branches} ELSE {last.value} END"
+    if all(operand.failure is None for operand in operands):
+        return Compiled(value, None)
+    steps = [
+        f"WHEN {condition.failure or 'FALSE'} THEN TRUE WHEN {condition.value} THEN {result.failure or 'FALSE'}"
+        for condition, result in pairs
+    ]
+    failure = f"CASE {' '.join(steps)} ELSE {last.failure or 'FALSE'} END"
+    # A condition that failed is null, which would go on to the next branch.
+    return Compiled(_null_if(failure, value), failure)
+
+
+def _coalesce(operands: Sequence[Compiled]) -> Compiled:
+    """Only the operands up to the first that is not null are looked at."""
+    value = f"coalesce({', '.join(operand.value for operand in operands)})"
+    if all(operand.failure is None for operand in operands):
+        return Compiled(value, None)
+    steps = [f"WHEN {operand.failure or 'FALSE'} THEN TRUE WHEN {operand.value} IS NOT NULL THEN FALSE" for operand in operands]
+    failure = f"CASE {' '.join(steps)} ELSE FALSE END"
+    return Compiled(_null_if(failure, value), failure)
+
+
+def _is_never_null(expression: Expression) -> bool:
+    if isinstance(expression, Call):
+        return expression.operator == "widen" and _is_never_null(expression.operands[0])
+    return isinstance(expression, Constant) and expression.value is not None
+
+
+def _null_if(failure: str | None, value: str) -> str:
+    return value if failure is None else f"CASE WHEN NOT {failure} THEN {value} END"
+
+
+def _any(failures: Iterable[str | None]) -> str | None:
+    known = [failure for failure in failures if failure is not None]
+    if len(known) < 2:
+        return known[0] if known else None
+    return f"({' OR '.join(known)})"
+
+
+def _too_large(limits: Limits) -> LimitExceededError:
+    return LimitExceededError(
+        f"the route's expressions are more than route_sql_bytes ({limits.route_sql_bytes}) as SQL; make them simpler"
+    )

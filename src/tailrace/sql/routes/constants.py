@@ -1,0 +1,137 @@
+"""Constants of a route: what a written one is, and what it becomes beside a value of another type.
+
+`'2026-01-31'` next to a date is that day, `1.5` next to a double is a double. A constant that can't be what stands beside it is
+refused when the route is made, not when the first row comes.
+"""
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from decimal import Context, Decimal, Inexact
+from uuid import UUID as UniqueId
+
+from tailrace.model.table import ColumnType
+from tailrace.sql.routes.expression import BIGINT, BOOLEAN, DATE, DOUBLE, TEXT, TIMESTAMP, UUID, Constant, Expression
+from tailrace.sql.routes.types import INTEGERS, MOST_DIGITS, common_type, decimal, digits_of
+
+_MOST = (1 << 63) - 1
+_EXACT = Context(prec=2 * MOST_DIGITS, traps=[Inexact])
+_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_ISO_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)?", re.ASCII)
+_HEX_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+_WRITTEN_AS_TEXT = ("date", "timestamp", "uuid")
+
+TRUE = Constant(True, BOOLEAN)
+FALSE = Constant(False, BOOLEAN)
+
+
+def number(text: str) -> Constant | None:
+    """A number as it is written. `None` if it has more digits than can be computed with."""
+    if "e" in text.lower():
+        value = float(text)
+        return Constant(value, DOUBLE) if abs(value) != float("inf") else None
+    exact = Decimal(text)
+    return _whole(exact) if "." not in text else _decimal(exact)
+
+
+def text(value: str) -> Constant:
+    return Constant(value, TEXT)
+
+
+def null(type_: ColumnType) -> Constant:
+    return Constant(None, type_)
+
+
+def negated(constant: Constant) -> Constant | None:
+    """Minus a number; `None` if it is none."""
+    value = constant.value
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        return None
+    # Without its sign the least bigint is no bigint, and the other way round.
+    return _whole(-Decimal(value)) if abs(value) == _MOST + 1 else Constant(-value, constant.type)
+
+
+def adapted(constant: Constant, target: ColumnType) -> Constant | None:
+    """The same constant in another type. `None` if it has none there."""
+    value = constant.value
+    if value is None or constant.type == target:
+        return Constant(value, target)
+    if isinstance(value, str):
+        return _read(value, target)
+    if isinstance(value, date):
+        return _midnight(value) if target.kind == "timestamp" and not isinstance(value, datetime) else None
+    if isinstance(value, bool):
+        return None
+    if target.kind == "double":
+        return Constant(float(value), DOUBLE)
+    if target.kind in INTEGERS:
+        return Constant(value, BIGINT) if isinstance(value, int) else None
+    digits = digits_of(target)
+    if target.kind != "decimal" or digits is None or isinstance(value, float):
+        return None
+    whole, scale = _digits(Decimal(value))
+    if whole > digits[0] or scale > digits[1]:
+        return None
+    return Constant(Decimal(value).quantize(Decimal(1).scaleb(-digits[1]), context=_EXACT), target)
+
+
+def type_beside(nodes: Sequence[Expression]) -> ColumnType | None:
+    """The type in which all of these can be compared, where constants take that of the others."""
+    present = [node for node in nodes if not isinstance(node, Constant) or node.value is not None]
+    texts = [node for node in present if isinstance(node, Constant) and node.type.kind == "text"]
+    others = [node for node in present if node not in texts]
+    if others and all(is_read(node.type) for node in others):
+        present = others
+    has_decimals = any(node.type.kind == "decimal" for node in present)
+    types = [narrowest(node) if has_decimals and isinstance(node, Constant) else node.type for node in present]
+    return common_type(types) if types else None
+
+
+def narrowest(constant: Constant) -> ColumnType:
+    """Of an integer, the decimal with just its digits: a bigint would take more beside a decimal than there are."""
+    value = constant.value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return decimal(*_digits(Decimal(value))) or constant.type
+    return constant.type
+
+
+def _whole(value: Decimal) -> Constant | None:
+    return Constant(int(value), BIGINT) if -_MOST - 1 <= value <= _MOST else _decimal(value)
+
+
+def _decimal(value: Decimal) -> Constant | None:
+    type_ = decimal(*_digits(value))
+    return None if type_ is None else Constant(value, type_)
+
+
+def is_read(target: ColumnType) -> bool:
+    """Whether constants of this type are written as texts."""
+    return target.kind in _WRITTEN_AS_TEXT
+
+
+def _read(value: str, target: ColumnType) -> Constant | None:
+    try:
+        if target.kind == "date" and _ISO_DATE.fullmatch(value):
+            return Constant(date.fromisoformat(value), DATE)
+        if target.kind == "timestamp" and _ISO_DATE.fullmatch(value):
+            return Constant(datetime.fromisoformat(value).replace(tzinfo=UTC), TIMESTAMP)
+        if target.kind == "timestamp" and _ISO_TIMESTAMP.fullmatch(value):
+            at = datetime.fromisoformat(value)
+            return Constant(at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC), TIMESTAMP)
+        if target.kind == "uuid" and _HEX_UUID.fullmatch(value):
+            return Constant(str(UniqueId(value)), UUID)
+    except (ValueError, OverflowError):
+        return None
+    return None
+
+
+def _midnight(day: date) -> Constant:
+    return Constant(datetime(day.year, day.month, day.day, tzinfo=UTC), TIMESTAMP)
+
+
+def _digits(value: Decimal) -> tuple[int, int]:
+    """Digits before and behind the point, as written."""
+    _, digits, exponent = value.as_tuple()
+    scale = max(0, -int(exponent))
+    return max(1, len(digits) + int(exponent)), scale

@@ -1,0 +1,145 @@
+"""ADD SOURCE, EXPLAIN ... ADD SOURCE and DROP SOURCE."""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import msgspec
+from sqlglot import exp
+
+from tailrace.broker.broker import Broker
+from tailrace.model.errors import OverloadedError, RouteExistsError
+from tailrace.model.ids import Offset, RouteId
+from tailrace.model.limits import Limits
+from tailrace.model.route import Operation, Route
+from tailrace.model.start import Edge
+from tailrace.model.table import CHANGES_PREFIX, ColumnType, Table
+from tailrace.sql.dialect import Tailrace
+from tailrace.sql.result import Result, ResultColumn
+from tailrace.sql.routes.check import CheckedRoute, check_route
+from tailrace.sql.routes.compile import compile_for_spark
+from tailrace.sql.routes.dry_run import Outcome, dry_run
+from tailrace.sql.statements import AddSource, DropSource
+from tailrace.wire.routing import ChangeEvent, read_change, routed
+
+_OPERATIONS: Sequence[Operation] = ("insert", "update", "delete")
+_NOT_YET = RouteId(0)
+COLUMNS = (
+    ResultColumn("cursor", ColumnType("bigint")),
+    ResultColumn("op", ColumnType("text")),
+    ResultColumn("key", ColumnType("json")),
+    ResultColumn("matches", ColumnType("text")),
+    ResultColumn("partition", ColumnType("integer")),
+    ResultColumn("payload", ColumnType("json")),
+)
+
+
+class RouteStatements:
+    def __init__(self, broker: Broker, limits: Limits) -> None:
+        self._broker = broker
+        self._limits = limits
+        self._threads = ThreadPoolExecutor(1, "tailrace-dry-run")
+        self._dry_runs = 0
+
+    async def add(self, asked: AddSource) -> Route:
+        route, _, _ = self._checked(asked)
+        return await self._broker.routes.add(route)
+
+    async def drop(self, asked: DropSource) -> None:
+        await self._broker.routes.drop(asked.topic, asked.table)
+
+    async def explain(self, asked: AddSource) -> Result:
+        """What the route would make of the newest changes of the table. Nothing is changed."""
+        route, checked, table = self._checked(asked)
+        # What a route does that is there already is a fair question.
+        with suppress(RouteExistsError):
+            self._broker.routes.check_new(route)
+        changes = await self._newest_changes(table)
+        outcomes = await self._in_thread(checked, table, changes)
+        partitions = self._broker.topics.get(asked.topic).topic.partitions
+        rows = [_row(route, change, outcome, partitions) for change, outcome in zip(changes, outcomes, strict=True)]
+        return Result(COLUMNS, rows, _summary([row[3] for row in rows]))
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def _checked(self, asked: AddSource) -> tuple[Route, CheckedRoute, Table]:
+        topic = self._broker.topics.get(asked.topic).topic
+        table = self._broker.tables.get(asked.table)
+        operations = tuple(operation for operation in _OPERATIONS if operation in asked.operations)
+        checked = check_route(asked.where, asked.partition_by, operations, table, self._limits)
+        route = Route(
+            id=_NOT_YET,
+            topic=topic.id,
+            topic_name=topic.name,
+            table=table.id,
+            table_name=table.name,
+            changes=table.changes,
+            operations=operations,
+            where=None if asked.where is None else _text(asked.where),
+            partition_by=tuple(map(_text, asked.partition_by)),
+            payload=asked.payload,
+            snapshot=asked.snapshot,
+            sql=compile_for_spark(checked, table, self._limits),
+        )
+        return route, checked, table
+
+    async def _newest_changes(self, table: Table) -> list[ChangeEvent]:
+        limits = self._limits
+        topic = CHANGES_PREFIX + table.name
+        start = await self._broker.positions.resolve(topic, 0, Edge.EARLIEST)
+        end = await self._broker.positions.resolve(topic, 0, Edge.LATEST)
+        offset = Offset(max(start, end - limits.explained_changes))
+        newest: deque[tuple[ChangeEvent, int]] = deque()
+        held = 0
+        while offset < end:
+            read = await self._broker.read(topic, 0, offset, max_records=min(end - offset, limits.read_records))
+            for record in read.records:
+                size = len(record.value or b"")
+                newest.append((read_change(record), size))
+                held += size
+                while held > limits.explained_bytes and len(newest) > 1:
+                    held -= newest.popleft()[1]
+            offset = read.next_offset
+        return [change for change, _ in newest]
+
+    async def _in_thread(self, checked: CheckedRoute, table: Table, changes: list[ChangeEvent]) -> list[Outcome]:
+        if self._dry_runs >= self._limits.queued_queries:
+            raise OverloadedError(f"{self._dry_runs} dry runs wait, as many as queued_queries allows; try again after a pause")
+        loop = asyncio.get_running_loop()
+        self._dry_runs += 1
+        done = self._threads.submit(dry_run, checked, table, changes, self._limits)
+        # Not when the caller stops waiting, but when the thread is free again.
+        done.add_done_callback(lambda _: loop.call_soon_threadsafe(self._finished))
+        return await asyncio.wrap_future(done)
+
+    def _finished(self) -> None:
+        self._dry_runs -= 1
+
+
+def _row(route: Route, change: ChangeEvent, outcome: Outcome, partitions: int) -> Sequence[object]:
+    told = [change.cursor, change.op, msgspec.json.decode(change.key)]
+    if change.op not in route.operations:
+        return (*told, "false", None, None)
+    if outcome.failed or outcome.matches is not True:
+        return (*told, "failed" if outcome.failed else "null" if outcome.matches is None else "false", None, None)
+    made = routed(
+        change,
+        route=route.id,
+        table=route.table_name,
+        payload=route.payload,
+        partitions=partitions,
+        key_values=outcome.key_values if route.partition_by else None,
+    )
+    return (*told, "true", made.partition, msgspec.json.decode(made.value))
+
+
+def _summary(matches: Sequence[object]) -> str:
+    failed = matches.count("failed")
+    return f"{matches.count('true'):,} of {len(matches):,} changes match" + (f", {failed:,} fail" if failed else "")
+
+
+def _text(tree: exp.Expression) -> str:
+    return tree.unnest().sql(dialect=Tailrace)

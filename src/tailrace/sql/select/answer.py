@@ -1,0 +1,134 @@
+"""What DuckDB answers, as rows of Python values."""
+
+import time
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pyarrow as pa
+
+from tailrace.model.errors import QueryLimitError, SqlError
+from tailrace.model.limits import Limits
+from tailrace.model.table import ColumnType, Kind
+from tailrace.sql.result import Result, ResultColumn
+
+_PAUSE_SECONDS = 0.00005
+
+_KINDS: dict[str, Kind] = {
+    "boolean": "boolean",
+    "tinyint": "smallint",
+    "utinyint": "smallint",
+    "smallint": "smallint",
+    "usmallint": "integer",
+    "integer": "integer",
+    "uinteger": "bigint",
+    "bigint": "bigint",
+    "ubigint": "bigint",
+    "hugeint": "bigint",
+    "uhugeint": "bigint",
+    "float": "double",
+    "double": "double",
+    "blob": "bytes",
+    "date": "date",
+    "uuid": "uuid",
+    "json": "json",
+    "struct": "json",
+    "map": "json",
+}
+
+
+def read_answer(names: Sequence[str], kinds: Sequence[Any], batches: Iterator[pa.RecordBatch], limits: Limits) -> Result:
+    """At most `query_rows` rows; more are cut off. `kinds` are DuckDB's types."""
+    columns = [ResultColumn(name, column_type(kind)) for name, kind in zip(names, kinds, strict=True)]
+    reads = [_reader(kind) for kind in kinds]
+    rows: list[Sequence[object]] = []
+    size = 0
+    for batch in batches:
+        size += batch.nbytes
+        if size > limits.query_bytes:
+            raise QueryLimitError(
+                f"the answer has more than {limits.query_bytes} bytes (query_bytes); ask for fewer rows or columns"
+            )
+        # Making rows takes the interpreter's lock; between batches it goes to whoever waits for it, who needs a moment to wake.
+        time.sleep(_PAUSE_SECONDS)
+        rows += zip(*(_values(column, read) for column, read in zip(batch.columns, reads, strict=True)), strict=True)
+    return Result(
+        columns,
+        rows[: limits.query_rows],
+        f"SELECT {min(len(rows), limits.query_rows)}",
+        truncated=len(rows) > limits.query_rows,
+    )
+
+
+def column_type(kind: Any) -> ColumnType:
+    """Of one of DuckDB's types."""
+    if str(kind) == "JSON":
+        return ColumnType("json")
+    name = kind.id
+    if name == "decimal":
+        digits = dict(kind.children)
+        return ColumnType("decimal", digits["precision"], digits["scale"])
+    if name in ("list", "array"):
+        return ColumnType("list", element=column_type(dict(kind.children)["child"]))
+    if name.startswith("timestamp"):
+        return ColumnType("timestamp")
+    return ColumnType(_KINDS.get(name, "text"))
+
+
+def _values(column: pa.Array, read: Callable[[Any], object] | None) -> Sequence[object]:
+    try:
+        values: list[object] = column.to_pylist()
+    except (ValueError, OverflowError):
+        raise SqlError("the answer holds a time outside of the years 1 to 9999; cast it to text") from None
+    return values if read is None else [None if value is None else read(value) for value in values]
+
+
+def _reader(kind: Any) -> Callable[[Any], object] | None:
+    """How a value of Arrow becomes one of ours; `None` where it is one already."""
+    name = kind.id
+    if str(kind) == "JSON":
+        return _json
+    if name in ("hugeint", "uhugeint"):
+        return int
+    if name.startswith("timestamp"):
+        return _timestamp
+    if name == "uuid":
+        return UUID
+    if name in ("list", "array"):
+        inner = _reader(dict(kind.children)["child"])
+        return None if inner is None else lambda items: [None if item is None else inner(item) for item in items]
+    if name in ("struct", "map"):
+        return _plain
+    return str if name in ("interval", "time", "time with time zone", "bit") else None
+
+
+def _timestamp(value: datetime) -> datetime:
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def _plain(value: object) -> object:
+    """A value of any kind within a struct or map, as JSON can hold it."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case dict():
+            return {str(name): _plain(item) for name, item in value.items()}
+        case list() if value and all(isinstance(item, tuple) for item in value):
+            return {str(name): _plain(item) for name, item in value}
+        case list():
+            return [_plain(item) for item in value]
+        case bytes():
+            return b64encode(value).decode()
+        case datetime():
+            return _timestamp(value).isoformat()
+    return str(value)
+
+
+def _json(text: str) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text

@@ -1,0 +1,264 @@
+"""`system.*`: what the server knows of itself, as tables. `docs/reference/system-tables.md` describes every column.
+
+A table is read in two steps: what belongs to the event loop is taken there, the rest in the thread that runs the query.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from tailrace.broker.broker import Broker
+from tailrace.broker.live_topic import LiveTopic
+from tailrace.model.errors import UnknownTopicError
+from tailrace.model.route import Route
+
+NAMESPACE = "system"
+
+Row = tuple[object, ...]
+ReadRows = Callable[[], Iterable[Row]]
+
+_TEXTS = pa.list_(pa.string())
+_TIME = pa.timestamp("us")
+
+
+class SystemTable(NamedTuple):
+    columns: Mapping[str, pa.DataType]
+    read: Callable[[Broker], ReadRows]
+    """Called on the event loop; what it returns, in a thread."""
+
+
+class SystemRelation:
+    def __init__(self, table: SystemTable, rows: ReadRows) -> None:
+        self.schema = pa.schema(list(table.columns.items()))
+        self._rows = rows
+        self._read: Sequence[pa.RecordBatch] | None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        if self._read is None:
+            columns = list(zip(*self._rows(), strict=True)) or [()] * len(self.schema)
+            arrays = [pa.array(column, kind) for column, kind in zip(columns, self.schema.types, strict=True)]
+            self._read = [pa.RecordBatch.from_arrays(arrays, schema=self.schema)]
+        return iter(self._read)
+
+
+def _topics(broker: Broker) -> ReadRows:
+    topics = [live.topic for live in broker.topics]
+
+    def rows() -> Iterator[Row]:
+        for topic in topics:
+            settings = topic.settings
+            yield (
+                topic.id,
+                topic.name,
+                topic.alias,
+                topic.partitions,
+                settings.retention_seconds,
+                settings.retention_max_bytes,
+                settings.dedup,
+                settings.dedup_window_seconds,
+                settings.max_message_bytes,
+                settings.timestamps,
+                _time(topic.created_ms),
+            )
+
+    return rows
+
+
+def _routes(broker: Broker) -> ReadRows:
+    return lambda: [row for route in broker.routes for row in _of_route(route)]
+
+
+def _of_route(route: Route) -> Iterator[Row]:
+    partition_by = ", ".join(route.partition_by) or None
+    for operation in route.operations:
+        yield (
+            route.topic,
+            route.table,
+            operation,
+            route.payload,
+            route.where,
+            partition_by,
+            route.id,
+            route.topic_name,
+            route.table_name,
+            route.since,
+        )
+
+
+def _offsets(broker: Broker) -> ReadRows:
+    lives = {live.topic.name: live for live in broker.topics}
+
+    def rows() -> Iterator[Row]:
+        for group, committed in broker.offsets.all_committed():
+            live = lives.get(committed.topic)
+            end = None if live is None else _end(broker, live, committed.partition)
+            if live is not None and end is not None:
+                yield (
+                    live.topic.id,
+                    group,
+                    committed.partition,
+                    committed.offset - 1 if committed.offset else None,
+                    _time(committed.committed_ms),
+                    live.topic.name,
+                    committed.offset,
+                    max(0, end - committed.offset),
+                )
+
+    return rows
+
+
+def _tables(broker: Broker) -> ReadRows:
+    def rows() -> Iterator[Row]:
+        for table in broker.tables:
+            live = broker.topics.by_id(table.changes)
+            columns = [{"name": column.name, "type": str(column.type), "nullable": column.nullable} for column in table.columns]
+            yield (
+                table.id,
+                table.name,
+                msgspec.json.encode(columns).decode(),
+                list(table.primary_key),
+                None if live is None else live.topic.name,
+                _time(table.created_ms),
+            )
+
+    return rows
+
+
+def _groups(broker: Broker) -> ReadRows:
+    described = [broker.groups.describe(listing.name) for listing in broker.groups.all()]
+
+    def rows() -> Iterator[Row]:
+        lags: dict[str, int] = {}
+        for (name, _), lag in broker.offsets.total_lags().items():
+            lags[name] = lags.get(name, 0) + lag
+        for group in described:
+            clients = [member.client_id for member in group.members]
+            yield group.name, group.state, group.protocol_type, group.generation, len(clients), clients, lags.get(group.name)
+
+    return rows
+
+
+def _partitions(broker: Broker) -> ReadRows:
+    lives = list(broker.topics)
+
+    def rows() -> Iterator[Row]:
+        for live in lives:
+            for number in range(len(live.partitions)):
+                try:
+                    start, end = broker.positions.bounds(live.topic.name, number)
+                    size = broker.positions.size(live.topic.name, number)
+                except UnknownTopicError:
+                    continue
+                yield live.topic.id, live.topic.name, number, start, end, end - start, size
+
+    return rows
+
+
+def _stats(broker: Broker) -> ReadRows:
+    families = list(broker.collector().collect())
+
+    def rows() -> Iterator[Row]:
+        for family in families:
+            for sample in family.samples:
+                if not sample.name.endswith(("_bucket", "_created")):
+                    yield sample.name, float(sample.value), msgspec.json.encode(sample.labels).decode()
+
+    return rows
+
+
+def _end(broker: Broker, live: LiveTopic, partition: int) -> int | None:
+    try:
+        return broker.positions.bounds(live.topic.name, partition).end
+    except UnknownTopicError:
+        return None
+
+
+def _time(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).replace(tzinfo=None)
+
+
+SYSTEM_TABLES: Mapping[str, SystemTable] = {
+    "topics": SystemTable(
+        {
+            "topic_id": pa.int64(),
+            "name": pa.string(),
+            "alias": pa.string(),
+            "partitions": pa.int32(),
+            "retention_seconds": pa.int64(),
+            "retention_max_bytes": pa.int64(),
+            "dedup": pa.string(),
+            "dedup_window_seconds": pa.int64(),
+            "max_message_bytes": pa.int64(),
+            "timestamps": pa.string(),
+            "created_at": _TIME,
+        },
+        _topics,
+    ),
+    "topic_routes": SystemTable(
+        {
+            "topic_id": pa.int64(),
+            "table_id": pa.int64(),
+            "op": pa.string(),
+            "payload_mode": pa.string(),
+            "filter_expr": pa.string(),
+            "partition_key_expr": pa.string(),
+            "route_id": pa.int64(),
+            "topic": pa.string(),
+            "source_table": pa.string(),
+            "since_cursor": pa.int64(),
+        },
+        _routes,
+    ),
+    "topic_offsets": SystemTable(
+        {
+            "topic_id": pa.int64(),
+            "group_id": pa.string(),
+            "partition_id": pa.int32(),
+            "last_acked_offset": pa.int64(),
+            "updated_at": _TIME,
+            "topic": pa.string(),
+            "next_offset": pa.int64(),
+            "lag": pa.int64(),
+        },
+        _offsets,
+    ),
+    "tables": SystemTable(
+        {
+            "table_id": pa.int64(),
+            "name": pa.string(),
+            "columns": pa.json_(),
+            "primary_key": _TEXTS,
+            "changes_topic": pa.string(),
+            "created_at": _TIME,
+        },
+        _tables,
+    ),
+    "groups": SystemTable(
+        {
+            "group_id": pa.string(),
+            "state": pa.string(),
+            "protocol_type": pa.string(),
+            "generation": pa.int32(),
+            "members": pa.int32(),
+            "clients": _TEXTS,
+            "lag": pa.int64(),
+        },
+        _groups,
+    ),
+    "partitions": SystemTable(
+        {
+            "topic_id": pa.int64(),
+            "topic": pa.string(),
+            "partition_id": pa.int32(),
+            "start_offset": pa.int64(),
+            "end_offset": pa.int64(),
+            "records": pa.int64(),
+            "size_bytes": pa.int64(),
+        },
+        _partitions,
+    ),
+    "stats": SystemTable({"name": pa.string(), "value": pa.float64(), "labels": pa.json_()}, _stats),
+}

@@ -1,0 +1,1 @@
+"""Embedded tables: rows in SQLite, every change in the log first."""

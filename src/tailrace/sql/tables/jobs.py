@@ -1,0 +1,64 @@
+"""What the writer's thread is asked to do: values between it and the event loop."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tailrace.model.ids import TableId
+from tailrace.model.record import Message
+from tailrace.model.table import Table
+from tailrace.sql.parameters import Parameters
+from tailrace.sql.result import Result
+from tailrace.sql.statements import Query, Write
+
+_PARAMETER_BYTES = 32
+_SAMPLED_ROWS = 16
+
+
+@dataclass(slots=True, eq=False)
+class WriteJob:
+    """One transaction of a client."""
+
+    tx: str
+    statements: Sequence[Write | Query]
+    params: Sequence[Parameters]
+    messages: Sequence[Message]
+    future: "asyncio.Future[list[Result]]"
+    size: int
+    results: list[Result] = field(default_factory=list)
+    firsts: list[int | None] = field(default_factory=list)
+    """For each statement, the number of its first event in the group, if it changed anything."""
+
+
+@dataclass(slots=True, eq=False)
+class SchemaJob:
+    """A table that is made or dropped, in the log first."""
+
+    log: Callable[[], Coroutine[Any, Any, Table]]
+    makes: Table | None
+    """What the new table looks like, to be tried out before the log has it."""
+    drops: tuple[TableId, str] | None
+    future: "asyncio.Future[Table]"
+    size: int = 0
+
+
+Job = WriteJob | SchemaJob
+
+
+def size_of(statements: Sequence[Write | Query], params: Sequence[Parameters]) -> int:
+    """About how many bytes a request holds. Many rows are judged by a few of them."""
+    size = sum(len(statement.text) for statement in statements)
+    return size + sum(_size_of(values) for values in params)
+
+
+def _size_of(values: object) -> int:
+    if isinstance(values, (str, bytes)):
+        return _PARAMETER_BYTES + len(values)
+    if isinstance(values, Mapping):
+        values = list(values.values())
+    if not isinstance(values, (list, tuple)) or not values:
+        return _PARAMETER_BYTES
+    step = max(1, len(values) // _SAMPLED_ROWS)
+    sample = [_size_of(value) for value in values[::step]]
+    return sum(sample) * len(values) // len(sample)

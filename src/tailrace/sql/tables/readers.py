@@ -1,0 +1,115 @@
+"""Queries of tables: a few threads with a connection each, which see what is committed and hold up nobody.
+
+A query can be cancelled at any time, and stops by itself at the limits of time, memory and rows.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import apsw
+
+from tailrace.model.clock import Clock
+from tailrace.model.errors import OverloadedError, StoreClosedError
+from tailrace.model.limits import Limits
+from tailrace.sql.parameters import Parameters
+from tailrace.sql.result import Result
+from tailrace.sql.statements import Query
+from tailrace.sql.tables.database import allow, open_reader
+from tailrace.sql.tables.failures import failure_of
+from tailrace.sql.tables.functions import register_functions
+from tailrace.sql.tables.library import Library
+from tailrace.sql.tables.programs import Run
+from tailrace.sql.tables.runner import Watch, fetch, result_of, values_for
+
+
+class TableReaders:
+    def __init__(self, path: Path, library: Library, clock: Clock, limits: Limits) -> None:
+        self._path = path
+        self._library = library
+        self._clock = clock
+        self._limits = limits
+        self._threads = ThreadPoolExecutor(limits.query_threads, "tailrace-query")
+        self._free: list[_Reader] = []
+        self._running: set[_Work] = set()
+        """Queries in a thread, and those that wait for one."""
+        self._is_closed = False
+
+    async def run(self, query: Query, params: Parameters, most_rows: int) -> Result:
+        if self._is_closed:
+            raise StoreClosedError("the tables are closing and take no more queries")
+        if len(self._running) >= self._limits.queued_queries:
+            raise OverloadedError(
+                f"{len(self._running)} queries wait for a thread, as many as queued_queries allows; try again after a pause"
+            )
+        work = _Work()
+        self._running.add(work)
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._threads, self._query, work, query, params, most_rows)
+        except asyncio.CancelledError:
+            work.cancel()
+            raise
+        finally:
+            self._running.discard(work)
+
+    async def close(self) -> None:
+        """Stop the queries that run, and close the file."""
+        self._is_closed = True
+        for work in self._running:
+            work.cancel()
+        await asyncio.to_thread(self._threads.shutdown, wait=True, cancel_futures=True)
+        for reader in self._free:
+            reader.close()
+
+    def _query(self, work: "_Work", query: Query, params: Parameters, most_rows: int) -> Result:
+        reader = self._free.pop() if self._free else _Reader(self._path, self._library, self._clock, self._limits)
+        try:
+            return reader.query(query, params, most_rows, work.is_cancelled)
+        finally:
+            self._free.append(reader)
+
+
+class _Work:
+    """A query, and whether anybody still waits for it."""
+
+    def __init__(self) -> None:
+        self._is_cancelled = False
+
+    def cancel(self) -> None:
+        self._is_cancelled = True
+
+    def is_cancelled(self) -> bool:
+        return self._is_cancelled
+
+
+class _Reader:
+    """One connection, used by one thread at a time."""
+
+    def __init__(self, path: Path, library: Library, clock: Clock, limits: Limits) -> None:
+        self._library = library
+        self._limits = limits
+        connection = self._connection = open_reader(path, limits)
+        self._watch = Watch(connection, clock, limits)
+        register_functions(connection, library.columns, library.types, self._watch.now_ms)
+        connection.authorizer = allow(library.events, writes=False)
+
+    def query(self, query: Query, params: Parameters, most_rows: int, is_cancelled: Callable[[], bool]) -> Result:
+        self._watch.start(is_cancelled)
+        try:
+            program = self._library.program(query)
+            values = values_for(program.parameters, params)
+            fetched = fetch(self._connection, self._watch, program.sql, values, self._limits, most_rows)
+            types = program.returning.types if isinstance(program, Run) and program.returning is not None else None
+            return result_of(fetched, types, self._library.find)
+        except Exception as error:
+            raise (self._watch.refusal or failure_of(error, self._limits)) from error
+        finally:
+            self._watch.stop()
+
+    def close(self) -> None:
+        try:
+            self._connection.close()
+        except apsw.Error:
+            self._connection.close(True)

@@ -1,0 +1,85 @@
+"""The rows in SQLite, held against the log: which tables there are, and how far each has its changes.
+
+Every commit of SQLite carries the offsets that its tables have reached. What the log has beyond them is applied again, which
+gives the same rows as the first time: an event holds the whole row.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+import apsw
+
+from tailrace.model.ids import Offset, TableId
+from tailrace.model.limits import MIB
+from tailrace.model.record import Record
+from tailrace.model.table import Table
+from tailrace.sql.tables.database import CATALOG, quoted
+from tailrace.sql.tables.events import TableEvents
+from tailrace.sql.tables.schema import create_sql, delete_sql, insert_sql
+
+ReadChanges = Callable[[Table, Offset, int], list[Record]]
+"""Changes of a table from an offset on, up to so many bytes; none at the end."""
+
+_READ_BYTES = 4 * MIB
+_FIRST = Offset(0)
+
+
+class Rows:
+    """Statements of our own on the writer's connection. Transactions are the caller's."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    def offsets(self) -> dict[TableId, Offset]:
+        """The offset of the next change that each table lacks."""
+        found = self._connection.execute(f"SELECT id, next_offset FROM {quoted(CATALOG)}")  # noqa: S608
+        return {TableId(table_id): Offset(offset) for table_id, offset in found}
+
+    def create(self, table: Table) -> None:
+        self._connection.execute(create_sql(table))
+        self._connection.execute(
+            f"INSERT INTO {quoted(CATALOG)} VALUES (?, ?, ?)",  # noqa: S608
+            (table.id, table.name, _FIRST),
+        )
+
+    def drop(self, table_id: TableId, name: str) -> None:
+        self._connection.execute(f"DROP TABLE IF EXISTS {quoted(name)}")
+        self._connection.execute(f"DELETE FROM {quoted(CATALOG)} WHERE id = ?", (table_id,))  # noqa: S608
+
+    def reached(self, offsets: Mapping[TableId, Offset]) -> None:
+        """In the same transaction as the rows: the tables have all changes below these offsets."""
+        self._connection.executemany(
+            f"UPDATE {quoted(CATALOG)} SET next_offset = ? WHERE id = ?",  # noqa: S608
+            [(offset, table_id) for table_id, offset in offsets.items()],
+        )
+
+    def bring_up(self, events: Iterable[TableEvents], read: ReadChanges) -> int:
+        """Make the tables what the log says they are, and give the number of changes applied."""
+        wanted = {of.table.id: of for of in events}
+        there = {
+            TableId(table_id): name
+            for table_id, name in self._connection.execute(f"SELECT id, name FROM {quoted(CATALOG)}")  # noqa: S608
+        }
+        for table_id, name in there.items():
+            if table_id not in wanted:
+                self.drop(table_id, str(name))
+        for table_id, of in wanted.items():
+            if table_id not in there:
+                self.create(of.table)
+        offsets = self.offsets()
+        return sum(self._replay(of, offsets[table_id], read) for table_id, of in wanted.items())
+
+    def _replay(self, of: TableEvents, offset: Offset, read: ReadChanges) -> int:
+        table = of.table
+        put, take = insert_sql(table, or_replace=True), delete_sql(table)
+        first = offset
+        while records := read(table, offset, _READ_BYTES):
+            for record in records:
+                key, row = of.decode(record.value)
+                if row is None:
+                    self._connection.execute(take, key)
+                else:
+                    self._connection.execute(put, row)
+            offset = Offset(records[-1].offset + 1)
+        if offset != first:
+            self.reached({table.id: offset})
+        return offset - first

@@ -1,0 +1,172 @@
+"""Runs programs on a connection, within the limits of time, rows and memory, and answers in our values."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import apsw
+import msgspec
+
+from tailrace.model.clock import Clock
+from tailrace.model.errors import QueryLimitError, SqlError
+from tailrace.model.limits import Limits
+from tailrace.model.table import ColumnType, Kind
+from tailrace.sql.result import Result, ResultColumn
+from tailrace.sql.tables.inference import Find
+from tailrace.sql.tables.values import Stored, bound, codec_of
+
+_CHECK_EVERY_STEPS = 20_000
+_FETCH_ROWS = 1000
+_AS_KEPT = frozenset(("smallint", "integer", "bigint", "double", "text", "bytes"))
+_WHOLE = frozenset(("smallint", "integer", "bigint"))
+_BY_VALUE: dict[type, Kind] = {int: "bigint", float: "double", str: "text", bytes: "bytes"}
+
+Given = Mapping[str, object] | Sequence[object]
+"""Parameters by name, or by their number less one."""
+
+
+class Described(NamedTuple):
+    """A column of a query as SQLite knows it."""
+
+    name: str
+    table: str | None
+    column: str | None
+
+
+class Watch:
+    """Stops a statement that takes too long or too much. One for each connection."""
+
+    def __init__(self, connection: apsw.Connection, clock: Clock, limits: Limits) -> None:
+        self._clock = clock
+        self._limits = limits
+        self._deadline: float | None = None
+        self._memory = 0
+        self._is_cancelled: Callable[[], bool] = lambda: False
+        self._now_ms = 0
+        self.refusal: QueryLimitError | None = None
+        connection.set_progress_handler(self._must_stop, _CHECK_EVERY_STEPS)
+
+    def start(self, is_cancelled: Callable[[], bool] = lambda: False) -> None:
+        self.refusal = None
+        self._is_cancelled = is_cancelled
+        self._now_ms = self._clock.now_ms()
+        self._deadline = self._clock.monotonic() + self._limits.query_seconds
+        self._memory = apsw.memory_used() + self._limits.query_bytes
+
+    def now_ms(self) -> int:
+        """What `now()` is, from the start of a transaction to its end."""
+        return self._now_ms
+
+    def stop(self) -> None:
+        self._deadline = None
+
+    def check(self) -> None:
+        """Between two rows."""
+        if self._must_stop() and self.refusal is not None:
+            raise self.refusal
+
+    def _must_stop(self) -> bool:
+        if self._deadline is None:
+            return False
+        limits = self._limits
+        if self._is_cancelled():
+            self.refusal = QueryLimitError("the query was cancelled")
+        elif self._clock.monotonic() > self._deadline:
+            self.refusal = QueryLimitError(
+                f"the statement ran longer than query_seconds allows ({limits.query_seconds} s); ask for less at a time"
+            )
+        elif apsw.memory_used() > self._memory:
+            self.refusal = QueryLimitError(
+                f"the statement needs more memory than query_bytes allows ({limits.query_bytes}); ask for less at a time"
+            )
+        return self.refusal is not None
+
+
+class Fetch(NamedTuple):
+    columns: Sequence[Described]
+    rows: list[tuple[Stored, ...]]
+    truncated: bool
+
+
+def fetch(connection: apsw.Connection, watch: Watch, sql: str, values: Sequence[Stored], limits: Limits, most: int) -> Fetch:
+    """All rows of a query, or as many as it may answer."""
+    columns: list[Described] = []
+
+    def describe(cursor: apsw.Cursor, sql: str, bindings: object) -> bool:
+        columns[:] = [Described(name, table, column) for name, _, _, table, column in cursor.description_full]
+        return True
+
+    cursor = connection.cursor()
+    cursor.exec_trace = describe
+    rows: list[tuple[Stored, ...]] = []
+    size = 0
+    try:
+        for row in cursor.execute(sql, values):
+            if len(rows) == most:
+                return Fetch(columns, rows, True)
+            rows.append(row)
+            size += 64 + sum(len(cell) for cell in row if isinstance(cell, (str, bytes)))
+            if size > limits.query_bytes:
+                raise QueryLimitError(
+                    f"the first {len(rows)} rows take more than query_bytes ({limits.query_bytes}); ask for less at a time"
+                )
+            if len(rows) % _FETCH_ROWS == 0:
+                watch.check()
+    finally:
+        cursor.close(force=True)
+    return Fetch(columns, rows, False)
+
+
+def result_of(fetched: Fetch, types: Sequence[ColumnType | None] | None, find: Find) -> Result:
+    """Rows of our values."""
+    columns = []
+    cells: list[Sequence[object]] = []
+    for at, (name, table_name, column_name) in enumerate(fetched.columns):
+        kept = [row[at] for row in fetched.rows]
+        table = find(table_name) if table_name is not None else None
+        column = table.column(column_name) if table is not None and column_name is not None else None
+        if column is not None:
+            type_, values = column.type, _loaded(column.type, kept)
+        else:
+            inferred = types[at] if types is not None and at < len(types) else None
+            type_, values = _as_inferred(inferred, kept)
+        columns.append(ResultColumn(name, type_))
+        cells.append(values)
+    rows = list(zip(*cells, strict=True)) if cells else []
+    return Result(columns, rows, status=f"SELECT {len(rows)}", truncated=fetched.truncated)
+
+
+def _loaded(type_: ColumnType, kept: Sequence[Stored]) -> Sequence[object]:
+    if type_.kind in _AS_KEPT:
+        return kept
+    load = codec_of(type_).load
+    return [None if cell is None else load(cell) for cell in kept]
+
+
+def _as_inferred(type_: ColumnType | None, kept: Sequence[Stored]) -> tuple[ColumnType, Sequence[object]]:
+    """Values of the type that an expression seems to have, unless they say otherwise."""
+    first = next((cell for cell in kept if cell is not None), None)
+    seen = ColumnType(_BY_VALUE.get(type(first), "text"))
+    if type_ is None or (type_.kind in _AS_KEPT and first is not None and seen.kind != type_.kind):
+        is_whole = type_ is not None and type_.kind in _WHOLE and seen.kind == "bigint"
+        return (type_ if is_whole and type_ is not None else seen), kept
+    try:
+        return type_, _loaded(type_, kept)
+    except (ValueError, TypeError, ArithmeticError, msgspec.MsgspecError):
+        return seen, kept
+
+
+def values_for(names: Sequence[str], given: Given) -> tuple[Stored, ...]:
+    """The parameters of a statement in the order in which SQLite numbers them."""
+    return tuple(bound(value_for(name, given)) for name in names)
+
+
+def value_for(name: str, given: Given) -> object:
+    if isinstance(given, Mapping):
+        if name not in given:
+            raise SqlError(f"the parameter :{name} has no value")
+        return given[name]
+    if not name.isdigit():
+        raise SqlError(f"the parameter :{name} has a name; give parameters as an object with their names")
+    if int(name) > len(given):
+        raise SqlError(f"the statement has a parameter number {name}, and {len(given)} values were given")
+    return given[int(name) - 1]

@@ -1,0 +1,122 @@
+"""Embedded tables: created, written and queried, with every change in the log.
+
+This is what the rest of the server sees of them; it lives on the event loop. Definitions belong to the broker, rows to SQLite;
+one thread writes (`writer`), a few read (`readers`).
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from tailrace.broker.broker import Broker
+from tailrace.model.clock import Clock
+from tailrace.model.errors import UnknownTableError
+from tailrace.model.ids import TableId, TopicId
+from tailrace.model.limits import Limits
+from tailrace.model.record import Message
+from tailrace.model.table import Table
+from tailrace.sql.parameters import NO_PARAMETERS, Parameters
+from tailrace.sql.result import Result
+from tailrace.sql.statements import CreateTable, Query, Write
+from tailrace.sql.tables.execution import Execution
+from tailrace.sql.tables.jobs import SchemaJob, WriteJob, size_of
+from tailrace.sql.tables.library import Library
+from tailrace.sql.tables.readers import TableReaders
+from tailrace.sql.tables.schema import checked_shape
+from tailrace.sql.tables.writer import TableWriter
+
+FILE_NAME = "tables.db"
+
+
+class Tables:
+    """Opened with `Tables.open` once the broker has started, and closed before it."""
+
+    @classmethod
+    async def open(cls, folder: Path, broker: Broker, clock: Clock, limits: Limits) -> "Tables":
+        """Open the file in the folder, make it if it is not there, and bring it up to the log."""
+        tables = cls(folder / FILE_NAME, broker, clock, limits)
+        try:
+            tables.replayed = await tables._writer.start()
+        except BaseException:
+            await tables.close()
+            raise
+        return tables
+
+    def __init__(self, path: Path, broker: Broker, clock: Clock, limits: Limits) -> None:
+        self._definitions = broker.tables
+        self._changes = broker.changes
+        self._limits = limits
+        library = self._library = Library(limits)
+        library.add(broker.tables)
+        self._writer = TableWriter(
+            partial(Execution, path, library, clock, limits),
+            library,
+            broker.changes,
+            clock,
+            limits,
+            asyncio.get_running_loop(),
+        )
+        self._readers = TableReaders(path, library, clock, limits)
+        self.replayed = 0
+        """Changes that opening applied, because the file lacked them."""
+
+    async def close(self) -> None:
+        await self._readers.close()
+        await self._writer.close()
+
+    def __iter__(self) -> Iterator[Table]:
+        return iter(self._definitions)
+
+    def get(self, name: str) -> Table:
+        return self._definitions.get(name)
+
+    async def create(self, asked: CreateTable) -> Table:
+        """Make a table. Raises `TableExistsError` if there is one, whatever it looks like."""
+        shape = checked_shape(asked, self._limits)
+        future: asyncio.Future[Table] = asyncio.get_running_loop().create_future()
+        log = partial(self._definitions.create, asked.name, shape.columns, shape.primary_key)
+        draft = Table(
+            id=TableId(0),
+            name=asked.name,
+            columns=shape.columns,
+            primary_key=shape.primary_key,
+            changes=TopicId(0),
+            created_ms=0,
+        )
+        self._writer.submit(SchemaJob(log, draft, None, future))
+        return await future
+
+    async def drop(self, name: str) -> Table:
+        """Remove a table with its rows and its changes."""
+        table = self.get(name)
+        future: asyncio.Future[Table] = asyncio.get_running_loop().create_future()
+        self._writer.submit(SchemaJob(partial(self._definitions.drop, table.name), None, (table.id, table.name), future))
+        return await future
+
+    async def write(
+        self,
+        statements: Sequence[Write | Query],
+        params: Sequence[Parameters] = (),
+        messages: Sequence[Message] = (),
+    ) -> list[Result]:
+        """Run statements as one transaction: all of it in one frame of the log, with messages for topics, or nothing.
+
+        `params` has the parameters of each statement; where they are rows, it is run once for each.
+        """
+        for statement in statements:
+            if isinstance(statement, Write) and self._definitions.find(statement.target) is None:
+                raise UnknownTableError(f"there is no table {statement.target!r}", statement.line, statement.column)
+        if messages:
+            self._changes.check(messages)
+        given = list(params) or [NO_PARAMETERS] * len(statements)
+        future: asyncio.Future[list[Result]] = asyncio.get_running_loop().create_future()
+        tx = str(self._changes.next_transaction())
+        self._writer.submit(WriteJob(tx, statements, given, messages, future, size_of(statements, given)))
+        return await future
+
+    async def query(self, query: Query, params: Parameters = NO_PARAMETERS, *, most_rows: int | None = None) -> Result:
+        """Read what is committed. Cancel the task to stop it."""
+        if self._writer.behind is not None:
+            raise self._writer.behind.afresh()
+        return await self._readers.run(query, params, self._limits.query_rows if most_rows is None else most_rows)

@@ -1,0 +1,123 @@
+"""A folder for batches that are not published yet.
+
+A stage is a name and numbered parts. Nothing here is durable or visible to anybody: what was staged and not published when the
+server stops is gone, and whoever staged it stages it again.
+"""
+
+import re
+import shutil
+import threading
+import time
+from pathlib import Path
+
+from tailrace.model.errors import InvalidRequestError, LimitExceededError, StorageFullError
+from tailrace.model.limits import Limits
+
+_LEGAL = re.compile(r"[a-zA-Z0-9_-]{1,100}")
+_MOST_PARTS = 1_000_000
+
+
+class StagingFolder:
+    """Parts are files. A part that is sent again replaces the one before. May be called from any thread."""
+
+    def __init__(self, folder: Path, limits: Limits) -> None:
+        self._folder = folder
+        self._limits = limits
+        self._lock = threading.Lock()
+        self._sizes: dict[str, dict[int, int]] = {}
+        self._total = 0
+        shutil.rmtree(folder, ignore_errors=True)
+
+    @property
+    def size(self) -> int:
+        """Bytes that are staged."""
+        return self._total
+
+    def write(self, stage: str, part: int, data: bytes) -> None:
+        path = self._path(stage, part)
+        self._reserve(stage, part, len(data))
+        # Renamed when it is whole, so that a part that was cut off is never published.
+        unfinished = path.with_suffix(".unfinished")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            unfinished.write_bytes(data)
+            unfinished.rename(path)
+        except OSError as error:
+            raise StorageFullError(f"the batch can't be staged: {error}") from error
+
+    def read(self, stage: str, part: int) -> bytes:
+        try:
+            return self._path(stage, part).read_bytes()
+        except FileNotFoundError:
+            raise _missing(stage, part) from None
+
+    def remove(self, stage: str) -> None:
+        folder = self._path(stage, 0).parent
+        with self._lock:
+            self._total -= sum(self._sizes.pop(stage, {}).values())
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def remove_older_than(self, seconds: float) -> int:
+        """Remove what nobody published for so long; how many stages that were."""
+        oldest = time.time() - seconds
+        with self._lock:
+            stages = list(self._sizes)
+        old = [stage for stage in stages if _written_at(self._folder / stage) < oldest]
+        for stage in old:
+            self.remove(stage)
+        return len(old)
+
+    def _reserve(self, stage: str, part: int, size: int) -> None:
+        with self._lock:
+            parts = self._sizes.get(stage, {})
+            more = size - parts.get(part, 0)
+            if self._total + more > self._limits.staged_bytes:
+                raise LimitExceededError(
+                    f"{self._total} bytes are staged and {more} more would be over staged_bytes ({self._limits.staged_bytes});"
+                    " publish in smaller batches"
+                )
+            parts[part] = size
+            self._sizes[stage] = parts
+            self._total += more
+
+    def _path(self, stage: str, part: int) -> Path:
+        if not _LEGAL.fullmatch(stage) or not 0 <= part < _MOST_PARTS:
+            raise InvalidRequestError(
+                f"{stage[:100]!r}, part {part}: a stage has a name of letters, digits, '_' and '-', and parts from 0"
+            )
+        return self._folder / stage / f"{part:06}"
+
+
+class StagingMemory:
+    """The same without a disk."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, dict[int, bytes]] = {}
+
+    def write(self, stage: str, part: int, data: bytes) -> None:
+        self._parts.setdefault(stage, {})[part] = data
+
+    def read(self, stage: str, part: int) -> bytes:
+        try:
+            return self._parts[stage][part]
+        except KeyError:
+            raise _missing(stage, part) from None
+
+    def remove(self, stage: str) -> None:
+        self._parts.pop(stage, None)
+
+    def remove_older_than(self, seconds: float) -> int:
+        return 0
+
+
+def _written_at(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def _missing(stage: str, part: int) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"part {part} of stage {stage!r} is not there. Stages are lost when the server restarts: stage it again"
+    )

@@ -1,0 +1,156 @@
+"""Kafka record batches, as they are stored, to Arrow columns.
+
+A reader says which columns it wants, and only the work for those is done. What the head of a batch tells (`partition`,
+`offset`, `cursor`) needs no decompression. For the rest the fields of the records are found, by compiled loops where they are
+loaded and by `wire/records.py` where not, with equal results. Loading them is for the caller to decide: it takes seconds.
+
+Keys and values come in two forms. `key` and `value` are text; bytes that are not UTF-8 are shown as `\\x` and hexadecimal
+digits. `key_bytes` and `value_bytes` are the bytes. Headers come as a JSON object, or as the list that they are.
+
+Which batches a reader may see is not decided here: whoever calls leaves out markers and aborted transactions.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tailrace.model.changes import Buffer
+from tailrace.model.errors import CorruptBatchError, LimitExceededError
+from tailrace.model.limits import MIB, Limits
+from tailrace.model.record import MESSAGE_ID_HEADER
+from tailrace.wire.batch import HEADER_BYTES, BatchHeader, read_header
+from tailrace.wire.batch_stream import PlacedBatch
+from tailrace.wire.codecs import decompress
+
+Longs = npt.NDArray[np.int64]
+
+HEADER_LIST = pa.list_(pa.struct([pa.field("name", pa.string(), nullable=False), pa.field("value", pa.binary())]))
+
+COLUMNS: Mapping[str, pa.DataType] = {
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "cursor": pa.int64(),
+    "timestamp": pa.timestamp("ms", "UTC"),
+    "key": pa.string(),
+    "value": pa.string(),
+    "headers": pa.string(),
+    "source_table": pa.string(),
+    "op": pa.string(),
+    "payload_mode": pa.string(),
+    "message_id": pa.string(),
+    "key_bytes": pa.binary(),
+    "value_bytes": pa.binary(),
+    "header_list": HEADER_LIST,
+}
+
+HEAD_COLUMNS = frozenset(("partition", "offset", "cursor"))
+"""Those that need no look at the records."""
+
+HEADER_COLUMNS = frozenset(("source_table", "op", "payload_mode", MESSAGE_ID_HEADER))
+"""Those that show the first header of their name. So does any other name that is not among the columns."""
+
+_LEAST_RECORD_BYTES = 7
+_CHUNK_BYTES = 8 * MIB
+
+
+class Fields(Protocol):
+    """The fields of the records of one chunk, as columns."""
+
+    def timestamps(self) -> pa.Array: ...
+    def binary(self, field: str) -> pa.Array: ...
+    def text(self, field: str) -> pa.Array: ...
+    def header(self, name: str) -> pa.Array: ...
+    def header_json(self) -> pa.Array: ...
+    def header_list(self) -> pa.Array: ...
+
+
+class Chunk(NamedTuple):
+    """Some batches that are decoded together."""
+
+    stored: Sequence[PlacedBatch]
+    heads: Sequence[BatchHeader]
+    bodies: Sequence[Buffer]
+    """Decompressed; empty where nobody asks for them."""
+
+
+ReadFields = Callable[[Chunk, Limits], Fields]
+
+
+def decode_batches(
+    stored: Sequence[PlacedBatch], columns: Sequence[str], *, partition: int, limits: Limits, read_fields: ReadFields
+) -> Iterator[pa.RecordBatch]:
+    """All records of these batches, whose checksums are known to be right, in pieces of a few MiB.
+
+    `read_fields` is `plain_fields`, or what `compiled_fields` returns.
+    """
+    with_bodies = not HEAD_COLUMNS.issuperset(columns)
+    schema = pa.schema([(name, COLUMNS.get(name, pa.string())) for name in columns])
+    for chunk in _chunks(stored, limits, with_bodies):
+        counts = np.array([head.records for head in chunk.heads], np.int64)
+        fields = read_fields(chunk, limits) if with_bodies else None
+        arrays = [_column(name, chunk, counts, partition, fields) for name in columns]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _chunks(stored: Sequence[PlacedBatch], limits: Limits, with_bodies: bool) -> Iterator[Chunk]:
+    """Cut by decompressed size, so that well compressed batches do not fill the memory."""
+    heads: list[BatchHeader] = []
+    bodies: list[Buffer] = []
+    size = first = 0
+    for number, (_, batch) in enumerate(stored):
+        head = read_header(batch)
+        heads.append(head)
+        if with_bodies:
+            body = _body(head, batch, limits)
+            bodies.append(body)
+            size += len(body)
+            if size >= _CHUNK_BYTES:
+                yield Chunk(stored[first : number + 1], heads, bodies)
+                heads, bodies, size, first = [], [], 0, number + 1
+    if heads:
+        yield Chunk(stored[first:], heads, bodies)
+
+
+def _body(head: BatchHeader, batch: Buffer, limits: Limits) -> Buffer:
+    if head.records > limits.batch_records:
+        raise LimitExceededError(
+            f"the batch at offset {head.base_offset} has {head.records} records, more than batch_records allows"
+            f" ({limits.batch_records})"
+        )
+    body = decompress(head.codec, memoryview(batch)[HEADER_BYTES:], limits.decompressed_batch_bytes)
+    if head.records * _LEAST_RECORD_BYTES > len(body):
+        raise CorruptBatchError(
+            f"the batch at offset {head.base_offset} counts {head.records} records in {len(body)} bytes, too few to hold them"
+        )
+    return body
+
+
+def _column(name: str, chunk: Chunk, counts: Longs, partition: int, fields: Fields | None) -> pa.Array:
+    if name == "partition":
+        return pa.array(np.full(int(counts.sum()), partition, np.int32))
+    if name == "offset":
+        return pa.array(_counted_from([head.base_offset for head in chunk.heads], counts))
+    if name == "cursor":
+        return pa.array(_counted_from([stored.cursor for stored in chunk.stored], counts))
+    if fields is None:
+        raise ValueError(f"column {name!r} can't be told by the head of a batch")
+    if name == "timestamp":
+        return fields.timestamps()
+    if name in ("key", "value"):
+        return fields.text(name)
+    if name in ("key_bytes", "value_bytes"):
+        return fields.binary(name.removesuffix("_bytes"))
+    if name == "headers":
+        return fields.header_json()
+    return fields.header_list() if name == "header_list" else fields.header(name)
+
+
+def _counted_from(firsts: Sequence[int], counts: Longs) -> Longs:
+    """For each batch so many numbers in a row, from its first one on."""
+    ends = np.cumsum(counts)
+    numbers: Longs = np.arange(ends[-1], dtype=np.int64)
+    numbers += np.repeat(np.array(firsts, np.int64) - (ends - counts), counts)
+    return numbers

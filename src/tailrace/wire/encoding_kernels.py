@@ -1,0 +1,143 @@
+"""The loops that write record bytes, compiled by numba. `wire/arrow_encoding.py` says what they are for.
+
+Like those of `wire/decoding_kernels.py`: imported only where records are written by the million, all in one file, and fields
+are spans, with a size of -1 for none at all.
+"""
+
+# mypy: disable-error-code="no-untyped-call, no-untyped-def, untyped-decorator, misc"
+from collections.abc import Callable
+from typing import NamedTuple
+
+from numba import int64, types
+
+from tailrace.wire.compiled import READ_BYTES, WRITTEN_BYTES, compiled
+
+_bytes = READ_BYTES
+_out = WRITTEN_BYTES
+_longs = int64[::1]
+
+
+class EncodingKernels(NamedTuple):
+    """The compiled loops, for whoever has loaded them."""
+
+    cut: Callable[..., int]
+    write: Callable[..., None]
+
+
+def load_encoding_kernels() -> EncodingKernels:
+    return EncodingKernels(_cut, _write)
+
+
+@compiled(int64(int64))
+def _varint_size(number):
+    rest = (number << 1) ^ (number >> 63)
+    size = 1
+    rest = (rest >> 7) & 0x01FFFFFFFFFFFFFF
+    while rest:
+        size += 1
+        rest >>= 7
+    return size
+
+
+@compiled(int64(_out, int64, int64))
+def _write_varint(out, to, number):
+    """Where the next byte goes."""
+    rest = (number << 1) ^ (number >> 63)
+    more = (rest >> 7) & 0x01FFFFFFFFFFFFFF
+    while more:
+        out[to] = (rest & 0x7F) | 0x80
+        to += 1
+        rest = more
+        more = rest >> 7
+    out[to] = rest & 0x7F
+    return to + 1
+
+
+@compiled(int64(_longs, _longs, _longs, _longs, _longs, _longs, int64, int64, _longs, _longs, _longs))
+def _cut(times, key_size, value_size, header_ends, name_size, header_size, most_bytes, most_records, bodies, firsts, sizes):
+    """Cut the records into batches of at most so many bytes and records, but at least one record.
+
+    Fills in the size of each record's body and, for each batch, its first record and its bytes. Returns how many batches.
+    """
+    batches = 0
+    first = 0
+    filled = 0
+    for row in range(len(times)):
+        fixed = 1 + _varint_size(key_size[row]) + max(key_size[row], 0)
+        fixed += _varint_size(value_size[row]) + max(value_size[row], 0)
+        fixed += _varint_size(header_ends[row + 1] - header_ends[row])
+        for header in range(header_ends[row], header_ends[row + 1]):
+            fixed += _varint_size(name_size[header]) + name_size[header]
+            fixed += _varint_size(header_size[header]) + max(header_size[header], 0)
+        body = fixed + _varint_size(times[row] - times[first]) + _varint_size(row - first)
+        whole = body + _varint_size(body)
+        if row == first or filled + whole > most_bytes or row - first >= most_records:
+            if row != first:
+                sizes[batches - 1] = filled
+            first = row
+            filled = 0
+            firsts[batches] = row
+            batches += 1
+            body = fixed + 2
+            whole = body + _varint_size(body)
+        bodies[row] = body
+        filled += whole
+    if batches:
+        sizes[batches - 1] = filled
+    firsts[batches] = len(times)
+    return batches
+
+
+@compiled(int64(_bytes, int64, int64, _out, int64))
+def _write_field(data, at, size, out, to):
+    """Where the next byte goes."""
+    to = _write_varint(out, to, size)
+    size = max(size, 0)
+    field = data[at : at + size]
+    room = out[to : to + size]
+    for place in range(size):
+        room[place] = field[place]
+    return to + size
+
+
+@compiled(
+    types.void(
+        int64, int64, _longs, _longs,
+        _bytes, _longs, _longs, _bytes, _longs, _longs,
+        _longs, _bytes, _longs, _longs, _bytes, _longs, _longs,
+        _out, int64,
+    )
+)  # fmt: skip
+def _write(
+    first,
+    stop,
+    times,
+    bodies,
+    keys,
+    key_at,
+    key_size,
+    values,
+    value_at,
+    value_size,
+    header_ends,
+    names,
+    name_at,
+    name_size,
+    contents,
+    content_at,
+    content_size,
+    out,
+    to,
+):
+    """Write the records from `first` up to but without `stop` as the records of one batch."""
+    for row in range(first, stop):
+        to = _write_varint(out, to, bodies[row])
+        out[to] = 0
+        to = _write_varint(out, to + 1, times[row] - times[first])
+        to = _write_varint(out, to, row - first)
+        to = _write_field(keys, key_at[row], key_size[row], out, to)
+        to = _write_field(values, value_at[row], value_size[row], out, to)
+        to = _write_varint(out, to, header_ends[row + 1] - header_ends[row])
+        for header in range(header_ends[row], header_ends[row + 1]):
+            to = _write_field(names, name_at[header], name_size[header], out, to)
+            to = _write_field(contents, content_at[header], content_size[header], out, to)

@@ -1,0 +1,83 @@
+"""What is measured beside Kafka runs, is audited and ends up in figures. Here Tailrace stands in for Kafka too."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench import run
+from bench.audit import AuditFailure
+from bench.ground import Ground
+from bench.kafka import footprint, throughput, waiting
+from bench.kafka.arena import Contender, check, contending
+from bench.kafka.subjects import BesideKafka
+from bench.kafka.tasks import Load, Produce
+from bench.peers.contract import PeerFailure
+from bench.peers.greeting import answers_kafka
+from bench.peers.process import PeerProcess, free_address
+from bench.peers.tailrace import TailracePeer
+from tests.bench.scale import TINY
+
+LOAD = Load(topic="audited", records=100, record_bytes=100, partitions=2)
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Ground:
+    return Ground(tmp_path, TINY, lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def contender(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Contender]:
+    ground = Ground(tmp_path_factory.mktemp("contender"), TINY, lambda _: None)
+    with contending(ground, TailracePeer, "relaxed") as running:
+        yield running
+
+
+@pytest.mark.parametrize("subject", [throughput.run_relaxed, waiting.run_synced, footprint.run])
+def test_every_subject_gives_figures_and_leaves_nothing_behind(subject: BesideKafka, ground: Ground) -> None:
+    section = subject(ground, TailracePeer, TailracePeer)
+
+    assert any(figure.bar for figure in section.figures)
+    for figure in section.figures:
+        assert len(figure.ours.values) == TINY.kafka.rounds
+        assert min(figure.ours.values) > 0
+        assert figure.peers is None or min(figure.peers.values) > 0
+    assert list(ground.root.iterdir()) == []
+
+
+def test_a_load_that_came_through_passes(contender: Contender) -> None:
+    load = contender.new_topic(LOAD)
+    contender.sender.ask(Produce(load))
+
+    assert check(contender, load).seconds > 0
+
+
+def test_records_that_are_there_twice_end_the_run(contender: Contender) -> None:
+    load = contender.new_topic(LOAD)
+    contender.sender.ask(Produce(load))
+    contender.sender.ask(Produce(load))
+
+    with pytest.raises(AuditFailure, match="audited"):
+        check(contender, load)
+
+
+def test_a_server_that_is_gone_does_not_answer(contender: Contender) -> None:
+    assert answers_kafka(contender.peer.address)
+    assert not answers_kafka(free_address())
+
+
+def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
+    process = PeerProcess([sys.executable, "-c", "raise SystemExit('no room')"], tmp_path / "said")
+
+    with pytest.raises(PeerFailure, match="ended with code 1: no room"):
+        process.start(lambda: False)
+
+
+def test_without_java_kafka_is_left_out_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    said: list[str] = []
+
+    assert run.measure(tmp_path, TINY, ["kafka", "kafka-footprint"], said.append) == []
+
+    assert said == ["nothing is measured beside Kafka: java is not installed"]

@@ -1,0 +1,28 @@
+"""Staging: parts are kept until they are removed, replaced when sent again, and gone after a restart."""
+
+import pytest
+
+from tailrace.model.errors import InvalidRequestError
+from tailrace.store.contract import Store
+
+
+def test_parts_come_back_as_they_were(store: Store) -> None:
+    store.staging.write("task-1", 0, b"first")
+    store.staging.write("task-1", 1, b"second")
+    store.staging.write("task-2", 0, b"other")
+    assert [store.staging.read("task-1", part) for part in (0, 1)] == [b"first", b"second"]
+    assert store.staging.read("task-2", 0) == b"other"
+
+
+def test_a_part_that_is_sent_again_replaces_the_one_before(store: Store) -> None:
+    store.staging.write("task", 0, b"first attempt")
+    store.staging.write("task", 0, b"second")
+    assert store.staging.read("task", 0) == b"second"
+
+
+def test_what_was_removed_is_gone(store: Store) -> None:
+    store.staging.write("task", 0, b"first")
+    store.staging.remove("task")
+    store.staging.remove("never-there")
+    with pytest.raises(InvalidRequestError, match="part 0 of stage 'task' is not there"):
+        store.staging.read("task", 0)

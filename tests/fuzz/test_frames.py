@@ -1,0 +1,106 @@
+"""Every captured request is read as kio reads it, is written again as it came, and is answered."""
+
+import asyncio
+import io
+from collections import Counter
+from struct import Struct
+from typing import NamedTuple
+
+import pytest
+from kio.serial import entity_reader, entity_writer
+
+from tailrace.kafka.dispatch import Pending
+from tailrace.model.limits import DEFAULT_LIMITS
+from tailrace.wire.batch import check_batch
+from tailrace.wire.codecs import Codec as Compression
+from tailrace.wire.message import Api, Codec, Message, Source, skip_tags
+from tailrace.wire.messages.produce import ProduceRequest
+from tailrace.wire.records import decode_batch
+from tests.fuzz.corpus import Captured, captured
+from tests.fuzz.seeds import all_apis
+from tests.support.aio import on_loop
+from tests.support.kafka import CLIENT, running_asker
+from tools.generate_messages import APIS, top_class
+
+HEAD = Struct(">hhih")
+CORPUS = captured()
+BY_KEY = {api.key: (name, api) for name, api in zip(APIS, all_apis(), strict=True)}
+CODEC = Codec()
+
+
+class Opened(NamedTuple):
+    """A request behind its header."""
+
+    module: str
+    api: Api
+    version: int
+    body: bytes
+
+    def read(self) -> Message:
+        source = Source(self.body)
+        message = CODEC.read(self.api.request, self.version, self.api.is_flexible(self.version), source)
+        assert source.at == len(self.body)
+        return message
+
+
+def opened(frame: bytes) -> Opened:
+    key, version, _, id_length = HEAD.unpack_from(frame)
+    module, api = BY_KEY[key]
+    source = Source(frame, HEAD.size + max(0, id_length))
+    if api.is_flexible(version):
+        skip_tags(source)
+    return Opened(module, api, version, frame[source.at :])
+
+
+@pytest.mark.parametrize("sent", CORPUS, ids=str)
+def test_a_captured_request_is_read_and_written_again_byte_for_byte(sent: Captured) -> None:
+    request = opened(sent.frame)
+    assert sent.name.startswith(f"{request.api.name}-v{request.version}")
+    again = bytearray()
+    CODEC.write(request.read(), request.version, request.api.is_flexible(request.version), again)
+    assert bytes(again) == request.body
+
+
+@pytest.mark.parametrize("sent", CORPUS, ids=str)
+def test_kio_agrees_about_a_captured_request(sent: Captured) -> None:
+    request = opened(sent.frame)
+    theirs = top_class(request.module, request.version, "request")
+    entity, size = entity_reader(theirs)(request.body, 0)
+    assert size == len(request.body)
+    again = io.BytesIO()
+    entity_writer(theirs)(again, entity)
+    assert again.getvalue() == request.body
+    assert CODEC.read(request.api.request, request.version, theirs.__flexible__, Source(again.getvalue())) == request.read()
+
+
+@pytest.mark.parametrize("sent", [each for each in CORPUS if each.name.startswith("Produce-")], ids=str)
+def test_the_batches_of_a_captured_produce_hold_what_they_say(sent: Captured) -> None:
+    request = opened(sent.frame).read()
+    assert isinstance(request, ProduceRequest)
+    batches = [each.records for topic in request.topic_data for each in topic.partition_data]
+    assert batches
+    for batch in batches:
+        assert batch is not None
+        header = check_batch(batch)
+        assert Compression(header.codec).name.lower() == sent.name.rpartition("-")[2]
+        records = decode_batch(batch, DEFAULT_LIMITS)
+        assert len(records) == header.records
+        assert max(record.timestamp for record in records) == header.max_timestamp
+
+
+@on_loop
+async def test_captured_requests_find_no_fault() -> None:
+    async with running_asker() as asker:
+        for sent in CORPUS:
+            reply = asker.dispatcher.dispatch(bytearray(sent.frame), CLIENT)
+            if isinstance(reply, Pending):
+                await asyncio.wait([reply.future], timeout=0.05)
+                reply.future.cancel()
+            assert asker.traffic.handler_faults == 0, sent
+
+
+def test_there_are_frames_of_every_client_that_was_recorded() -> None:
+    counts = Counter(sent.client for sent in CORPUS)
+    assert set(counts) >= {"aiokafka", "confluent-kafka", "java", "kafka-python", "kcat", "spark", "franz-go", "kafkajs"}
+    assert all(count > 5 for count in counts.values())
+    assert sum(len(sent.frame) for sent in CORPUS) < 200_000

@@ -1,0 +1,62 @@
+"""The recording proxy: clients notice nothing, and one request of each kind is kept."""
+
+from pathlib import Path
+
+import pytest
+
+from tailrace.wire.messages import api_versions, metadata
+from tailrace.wire.messages.api_versions import ApiVersionsRequest
+from tailrace.wire.messages.metadata import MetadataRequest
+from tests.compat.waiting import eventually
+from tests.fuzz.corpus import captured
+from tests.support.kafka import RawClient, frame
+from tests.support.server import ServerProcess
+from tools.record_frames import FrameName, Recorder
+
+
+def test_one_request_of_each_kind_is_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "frames"
+    recorder = Recorder(folder)
+    recorder.client = "raw"
+    address = recorder.listen()
+    with ServerProcess(tmp_path / "data", "--advertise", address) as server:
+        recorder.forward(server.kafka)
+        with RawClient(address) as client:
+            for _ in range(2):
+                assert client.ask(api_versions.API, ApiVersionsRequest(), 0).error_code == 0
+            (broker,) = client.ask(metadata.API, MetadataRequest(topics=()), 9).brokers
+        assert f"{broker.host}:{broker.port}" == address
+        eventually(lambda: len(captured(folder)) == 2)
+    recorder.stop()
+    kept = {str(each): each.frame for each in captured(folder)}
+    assert kept == {
+        "raw/ApiVersions-v0": frame(api_versions.API, 0, ApiVersionsRequest()),
+        "raw/Metadata-v9": frame(metadata.API, 9, MetadataRequest(topics=())),
+    }
+
+
+def test_requests_of_those_who_are_ignored_are_passed_on_and_not_kept(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "frames", ignored_ids=[b"test"])
+    recorder.client = "raw"
+    address = recorder.listen()
+    with ServerProcess(tmp_path / "data") as server, RawClient(address, timeout=5) as refused:
+        # Nobody has said yet where to.
+        assert refused.is_closed_by_server()
+        recorder.forward(server.kafka)
+        with RawClient(address) as client:
+            assert client.ask(api_versions.API, ApiVersionsRequest(), 0).error_code == 0
+    recorder.stop()
+    assert captured(tmp_path / "frames") == []
+
+
+@pytest.mark.parametrize(
+    ("sent", "name"),
+    [
+        (frame(metadata.API, 9, MetadataRequest(topics=())), "Metadata-v9"),
+        (b"\x7f\x00" + bytes(20), None),
+        (b"\x00\x03\x00\x63" + bytes(20), None),
+        (b"\x00\x00\x00\x09" + bytes(20), None),
+    ],
+)
+def test_a_frame_is_named_by_api_and_version(sent: bytes, name: str | None) -> None:
+    assert FrameName().of(bytes(sent)) == name

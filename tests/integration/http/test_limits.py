@@ -1,0 +1,98 @@
+"""What a client can't do to a server: send for ever, send too much, ask and go away."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.integration.topics import create, metric
+from tests.support.server import ServerProcess
+
+SECONDS = 15.0
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder: Path = tmp_path_factory.mktemp("server")
+    config = folder / "tailrace.toml"
+    config.write_text("[limits]\nrequest_seconds = 1\nconnections = 8\n")
+    with ServerProcess(folder / "data", "--config", str(config)) as server:
+        create(server.url, "t")
+        yield server.url
+
+
+def connected(url: str) -> socket.socket:
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    return socket.create_connection((host, int(port)), SECONDS)
+
+
+def answer_to(connection: socket.socket) -> bytes:
+    received = b""
+    while part := connection.recv(65_536):
+        received += part
+    return received
+
+
+HEAD = b"POST /api/topics/consume HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET /health HTTP/1.1\r\nhost: loc", HEAD % 9 + b"{"], ids=["nothing", "half a head", "half a body"]
+)
+def test_a_request_must_come_in_time(url: str, sent: bytes) -> None:
+    with connected(url) as connection:
+        connection.sendall(sent)
+        answer = answer_to(connection)
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"request_seconds (1)" in answer
+
+
+def test_a_request_that_was_refused_before_its_end_gets_one_answer(url: str) -> None:
+    with connected(url) as connection:
+        connection.sendall((HEAD % 9).replace(b"application/json", b"text/plain") + b"{")
+        answer = answer_to(connection)
+    assert answer.startswith(b"HTTP/1.1 415 ")
+    assert answer.count(b"HTTP/1.1") == 1
+
+
+def test_a_head_has_a_bound(url: str) -> None:
+    answer = httpx.get(f"{url}/health", headers={"x-large": "x" * 70_000})
+    assert (answer.status_code, answer.headers["content-type"]) == (431, "application/problem+json")
+    assert "request_head_bytes" in answer.json()["detail"]
+
+
+def test_what_is_no_http_is_answered_with_a_problem(url: str) -> None:
+    with connected(url) as connection:
+        connection.sendall(b"\x00\x00\x00\x12what is this\r\n\r\n")
+        answer = answer_to(connection)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"application/problem+json" in answer
+
+
+def test_there_are_only_so_many_connections(url: str) -> None:
+    held = [connected(url) for _ in range(8)]
+    try:
+        with connected(url) as one_more:
+            assert answer_to(one_more).startswith(b"HTTP/1.1 503 ")
+    finally:
+        for connection in held:
+            connection.close()
+
+
+def test_a_long_poll_ends_when_its_client_has_gone(url: str) -> None:
+    body = b'{"topic": "t", "start": "latest", "timeout_ms": 30000}'
+    with connected(url) as connection:
+        connection.sendall(HEAD % len(body) + body)
+        wait_for(url, "tailrace_fetch_waiters", 1)
+    wait_for(url, "tailrace_fetch_waiters", 0)
+
+
+def wait_for(url: str, sample: str, value: float) -> None:
+    deadline = time.monotonic() + SECONDS
+    while metric(url, sample) != value and time.monotonic() < deadline:
+        threading.Event().wait(0.02)
+    assert metric(url, sample) == value

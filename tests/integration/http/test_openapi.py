@@ -1,0 +1,53 @@
+"""The OpenAPI document, tried out on a running server by somebody who believes every word of it."""
+
+import subprocess
+import sys
+
+import httpx
+
+SECONDS = 100
+EXAMPLES = "8"
+SEED = "20260128"
+
+
+def test_the_server_does_what_its_document_says(url: str) -> None:
+    """Requests that fit the schemas may still be refused, which can't say all that is wrong; an endless stream is left out."""
+    tried = subprocess.run(
+        [
+            *(sys.executable, "-m", "schemathesis.cli", "run", f"{url}/api/openapi.json", "--no-color"),
+            *("--seed", SEED, "--max-examples", EXAMPLES, "--generation-database", "none"),
+            *("--exclude-path", "/api/subscribe", "--exclude-checks", "positive_data_acceptance"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+    assert tried.returncode == 0, tried.stdout + tried.stderr
+    assert "tailrace_unexpected_errors_total 0.0" in httpx.get(f"{url}/metrics").text
+
+
+def test_the_document_holds_every_endpoint_but_those_of_pipelines(url: str) -> None:
+    document = httpx.get(f"{url}/api/openapi.json").json()
+    assert document["openapi"] == "3.1.0"
+    assert set(document["paths"]) == {
+        "/health",
+        "/metrics",
+        "/api/openapi.json",
+        "/api/sql",
+        "/api/subscribe",
+        "/api/tables",
+        "/api/routes",
+        "/api/topics",
+        "/api/topics/{name}",
+        "/api/topics/{name}/partitions",
+        "/api/topics/publish",
+        "/api/topics/consume",
+        "/api/topics/ack",
+        "/api/topics/commit",
+        "/api/groups",
+        "/api/groups/{group_id}",
+        "/api/groups/{group_id}/offsets",
+    }
+    described = [operation for path in document["paths"].values() for operation in path.values()]
+    assert [operation["operationId"] for operation in described if not operation["summary"]] == []
+    assert len({operation["operationId"] for operation in described}) == len(described)

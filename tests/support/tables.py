@@ -1,0 +1,110 @@
+"""Tables on a store, run by SQL text, and what their change events say the rows must be."""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from tailrace.broker.broker import Broker
+from tailrace.model.clock import Clock
+from tailrace.model.ids import Offset
+from tailrace.model.limits import DEFAULT_LIMITS, Limits
+from tailrace.model.record import Message, Record
+from tailrace.sql.parameters import NO_PARAMETERS, Parameters, share_out
+from tailrace.sql.parse import parse
+from tailrace.sql.result import Result
+from tailrace.sql.statements import CreateTable, DropTable, Query, Write
+from tailrace.sql.tables.tables import Tables
+from tailrace.store.contract import Store
+from tests.support.brokers import running_broker
+from tests.support.clocks import ManualClock
+
+
+class TableSql:
+    """Runs statements about tables, each by itself unless they are handed over as one transaction."""
+
+    def __init__(self, broker: Broker, tables: Tables) -> None:
+        self.broker = broker
+        self.tables = tables
+
+    async def run(self, text: str, params: Parameters = NO_PARAMETERS) -> Result:
+        """One statement."""
+        (statement,) = parse(text)
+        if isinstance(statement, CreateTable):
+            await self.tables.create(statement)
+            return Result()
+        if isinstance(statement, DropTable):
+            await self.tables.drop(statement.name)
+            return Result()
+        if isinstance(statement, Query):
+            return await self.tables.query(statement, params)
+        (result,) = await self.transact(text, params)
+        return result
+
+    async def rows(self, text: str, params: Parameters = NO_PARAMETERS) -> list[tuple[object, ...]]:
+        return [tuple(row) for row in (await self.run(text, params)).rows]
+
+    async def value(self, text: str, params: Parameters = NO_PARAMETERS) -> object:
+        ((value,),) = await self.rows(text, params)
+        return value
+
+    async def transact(self, text: str, params: Parameters = NO_PARAMETERS, messages: Sequence[Message] = ()) -> list[Result]:
+        """All statements of the text as one transaction."""
+        statements = [statement for statement in parse(text) if isinstance(statement, Write | Query)]
+        shared = share_out(statements, params)
+        given = [
+            statement.rows if isinstance(statement, Write) and statement.rows is not None else values
+            for statement, values in zip(statements, shared, strict=True)
+        ]
+        return await self.tables.write(statements, given, messages)
+
+    async def records(self, table: str) -> list[Record]:
+        return await records_of(self.broker, table)
+
+    async def events(self, table: str) -> list[dict[str, Any]]:
+        """The values of the table's change events, without what differs from run to run."""
+        return [
+            {name: event[name] for name in ("op", "key", "old", "new")}
+            for event in (json.loads(record.value or b"") for record in await self.records(table))
+        ]
+
+
+@asynccontextmanager
+async def running_tables(
+    folder: Path, store: Store | None = None, clock: Clock | None = None, limits: Limits = DEFAULT_LIMITS
+) -> AsyncIterator[TableSql]:
+    clock = clock or ManualClock()
+    folder.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240  a test waits for nothing else
+    async with running_broker(store, clock, limits) as broker:
+        tables = await Tables.open(folder, broker, clock, limits)
+        try:
+            yield TableSql(broker, tables)
+        finally:
+            await tables.close()
+
+
+async def records_of(broker: Broker, topic: str) -> list[Record]:
+    """All records of the first partition."""
+    found: list[Record] = []
+    offset = Offset(0)
+    while True:
+        read = await broker.read(topic, 0, offset, max_records=1000)
+        if not read.records:
+            return found
+        found += read.records
+        offset = read.next_offset
+
+
+def replayed(events: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The rows by their keys that these events leave, in plain JSON: a second opinion on what the table must hold."""
+    rows: dict[str, dict[str, Any]] = {}
+    for event in events:
+        key = json.dumps(event["key"])
+        before = rows.get(key)
+        assert before == event["old"], f"{event} does not follow from {before}"
+        if event["new"] is None:
+            del rows[key]
+        else:
+            rows[key] = event["new"]
+    return rows

@@ -1,0 +1,228 @@
+"""Pipelines: one runs at a time, and each step of it takes effect once."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from tailrace.broker.broker import Broker
+from tailrace.broker.pipelines import Stage
+from tailrace.model.errors import (
+    InvalidRequestError,
+    LimitExceededError,
+    PipelineConflictError,
+    PipelineFencedError,
+    StorageFullError,
+    UnknownTopicError,
+)
+from tailrace.model.limits import DEFAULT_LIMITS
+from tailrace.model.pipeline import MarkMove, PipelineReport, StagedPublish
+from tailrace.model.record import Record
+from tailrace.store.memory import MemoryStore
+from tailrace.wire.records import encode_batch
+from tailrace.wire.staged import Chunk, StagedBatch, encode_chunk
+from tests.support.aio import on_loop, until
+from tests.support.brokers import GatedStore, options, running_broker, values_in
+from tests.support.clocks import ManualClock
+
+NOW = ManualClock().now_ms()
+
+
+def batch(*values: bytes) -> bytes:
+    return bytes(encode_batch([Record(None, value, [("message_id", value)], NOW) for value in values]))
+
+
+def chunk(before: int, after: int, *values: bytes, topic: str = "out", source: str = "1/0") -> bytes:
+    batches = [StagedBatch(topic, 0, batch(*values))] if values else []
+    return encode_chunk(Chunk([MarkMove(source, before, after)], batches))
+
+
+async def staged(broker: Broker, name: str, *chunks: bytes) -> Stage:
+    await broker.pipelines.stage("router", name, 0, b"".join(chunks))
+    return Stage(name, 1)
+
+
+async def routing(broker: Broker) -> int:
+    """A pipeline that stands at 0 of its source; its epoch."""
+    await broker.topics.create("out")
+    lease = await broker.pipelines.lease("router", "first")
+    await broker.pipelines.pin("router", lease.epoch, {"1/0": 0})
+    return lease.epoch
+
+
+@on_loop
+async def test_what_is_staged_is_seen_when_it_is_published_and_the_mark_moves_with_it() -> None:
+    async with running_broker() as broker:
+        epoch = await routing(broker)
+        first = await staged(broker, "a", chunk(0, 3, b"0", b"2"), chunk(3, 5))
+        second = await staged(broker, "b", chunk(5, 9, b"7"))
+        assert await values_in(broker, "out", 0) == []
+        assert await broker.pipelines.publish("router", epoch, [first, second]) == StagedPublish(3, 0, 0)
+        assert await values_in(broker, "out", 0) == [b"0", b"2", b"7"]
+        assert broker.pipelines.marks("router") == {"1/0": 9}
+
+
+@on_loop
+async def test_steps_that_were_done_are_skipped() -> None:
+    async with running_broker() as broker:
+        epoch = await routing(broker)
+        await broker.pipelines.publish("router", epoch, [await staged(broker, "a", chunk(0, 3, b"0"))])
+        again = await staged(broker, "again", chunk(0, 3, b"0"), chunk(3, 4, b"3"))
+        assert await broker.pipelines.publish("router", epoch, [again]) == StagedPublish(1, 0, 1)
+        assert await values_in(broker, "out", 0) == [b"0", b"3"]
+
+
+@on_loop
+@pytest.mark.parametrize(("before", "after"), [(4, 6), (2, 6), (0, 6)])
+async def test_a_step_that_begins_elsewhere_than_the_pipeline_stands_is_refused(before: int, after: int) -> None:
+    async with running_broker() as broker:
+        epoch = await routing(broker)
+        await broker.pipelines.publish("router", epoch, [await staged(broker, "a", chunk(0, 3, b"0"))])
+        with pytest.raises(PipelineConflictError, match="stands at 3"):
+            await broker.pipelines.publish("router", epoch, [await staged(broker, "b", chunk(before, after, b"x"))])
+        assert await values_in(broker, "out", 0) == [b"0"]
+        assert broker.pipelines.marks("router") == {"1/0": 3}
+
+
+@on_loop
+async def test_an_atomic_publish_is_one_frame_and_happens_once() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("out")
+        for _ in range(2):
+            stages = [await staged(broker, "a", encode_chunk(Chunk([], [StagedBatch("out", 0, batch(b"1"))])))]
+            stages.append(await staged(broker, "b", encode_chunk(Chunk([], [StagedBatch("out", 0, batch(b"2"))]))))
+            done = await broker.pipelines.publish("query-7", None, stages, [MarkMove("batch", None, 0)], atomic=True)
+        assert done == StagedPublish(0, 0, 1)
+        assert await values_in(broker, "out", 0) == [b"1", b"2"]
+
+
+@on_loop
+async def test_an_atomic_publish_that_does_not_fit_into_a_frame_is_refused_whole() -> None:
+    limits = msgspec.structs.replace(DEFAULT_LIMITS, frame_bytes=1_000)
+    async with running_broker(limits=limits) as broker:
+        await broker.topics.create("out")
+        body = b"".join(encode_chunk(Chunk([], [StagedBatch("out", 0, batch(bytes(200)))])) for _ in range(3))
+        with pytest.raises(LimitExceededError, match="frame_bytes"):
+            await broker.pipelines.publish("q", None, [await staged(broker, "a", body)], [], atomic=True)
+        assert await values_in(broker, "out", 0) == []
+
+
+@on_loop
+async def test_many_chunks_go_into_several_frames_and_all_arrive_in_order() -> None:
+    limits = msgspec.structs.replace(DEFAULT_LIMITS, group_commit_bytes=1_000)
+    async with running_broker(limits=limits) as broker:
+        epoch = await routing(broker)
+        chunks = [chunk(at, at + 1, b"%03d" % at * 50) for at in range(40)]
+        done = await broker.pipelines.publish("router", epoch, [await staged(broker, "a", *chunks)])
+        assert done == StagedPublish(40, 0, 0)
+        assert await values_in(broker, "out", 0) == [b"%03d" % at * 50 for at in range(40)]
+
+
+@on_loop
+async def test_a_frame_that_fails_leaves_the_mark_where_it_was_and_the_step_can_be_done_again() -> None:
+    store = GatedStore()
+    async with running_broker(store) as broker:
+        epoch = await routing(broker)
+        stage = await staged(broker, "a", chunk(0, 3, b"0"))
+        store.close_gate()
+        publishing = asyncio.ensure_future(broker.pipelines.publish("router", epoch, [stage]))
+        await until(lambda: bool(store.in_flight))
+        store.fail()
+        with pytest.raises(StorageFullError):
+            await publishing
+        store.open_gate()
+        assert broker.pipelines.marks("router") == {"1/0": 0}
+        assert (await broker.pipelines.publish("router", epoch, [stage])).records == 1
+        assert broker.pipelines.marks("router") == {"1/0": 3}
+
+
+@on_loop
+async def test_duplicates_are_left_out_where_the_topic_looks_for_them() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("out", options=options(dedup="id"))
+        lease = await broker.pipelines.lease("router", "first")
+        await broker.pipelines.pin("router", lease.epoch, {"1/0": 0})
+        stage = await staged(broker, "a", chunk(0, 1, b"same", b"same", b"other"))
+        assert await broker.pipelines.publish("router", lease.epoch, [stage]) == StagedPublish(2, 1, 0)
+
+
+@on_loop
+async def test_a_second_pipeline_is_refused_while_the_first_is_heard_of() -> None:
+    clock = ManualClock()
+    async with running_broker(clock=clock) as broker:
+        await routing(broker)
+        with pytest.raises(PipelineFencedError, match="is run by first"):
+            await broker.pipelines.lease("router", "second")
+        clock.advance(DEFAULT_LIMITS.pipeline_lease_seconds * 1000)
+        assert (await broker.pipelines.lease("router", "second")).epoch == 2
+
+
+@on_loop
+async def test_whoever_was_taken_over_can_do_nothing_more() -> None:
+    async with running_broker() as broker:
+        old = await routing(broker)
+        stage = await staged(broker, "a", chunk(0, 3, b"0"))
+        new = (await broker.pipelines.lease("router", "second", take_over=True)).epoch
+        with pytest.raises(PipelineFencedError, match="taken over"):
+            await broker.pipelines.publish("router", old, [stage])
+        with pytest.raises(PipelineFencedError):
+            broker.pipelines.report("router", old, PipelineReport())
+        await broker.pipelines.publish("router", new, [stage])
+        assert await values_in(broker, "out", 0) == [b"0"]
+
+
+@on_loop
+async def test_a_released_pipeline_can_be_leased_at_once() -> None:
+    async with running_broker() as broker:
+        epoch = await routing(broker)
+        await broker.pipelines.release("router", epoch)
+        assert (await broker.pipelines.lease("router", "second")).epoch == epoch + 1
+
+
+@on_loop
+async def test_epochs_and_marks_survive_a_restart() -> None:
+    store = MemoryStore(ManualClock())
+    async with running_broker(store) as broker:
+        epoch = await routing(broker)
+        await broker.pipelines.publish("router", epoch, [await staged(broker, "a", chunk(0, 3, b"0"))])
+    async with running_broker(store) as broker:
+        lease = await broker.pipelines.lease("router", "second")
+        assert (lease.epoch, lease.marks) == (epoch + 1, {"1/0": 3})
+
+
+@on_loop
+async def test_a_pin_stays_where_it_was_first_put() -> None:
+    async with running_broker() as broker:
+        epoch = await routing(broker)
+        assert await broker.pipelines.pin("router", epoch, {"1/0": 7, "2/0": 5}) == {"1/0": 0, "2/0": 5}
+
+
+@on_loop
+async def test_nothing_can_be_staged_for_a_topic_that_is_not_there() -> None:
+    async with running_broker() as broker:
+        with pytest.raises(UnknownTopicError):
+            await staged(broker, "a", chunk(0, 1, b"x", topic="nowhere"))
+
+
+@on_loop
+async def test_a_stage_that_is_lost_publishes_nothing() -> None:
+    async with running_broker() as broker:
+        epoch = await routing(broker)
+        first = await staged(broker, "a", chunk(0, 1, b"0"))
+        with pytest.raises(InvalidRequestError, match="stage it again"):
+            await broker.pipelines.publish("router", epoch, [first, Stage("lost", 1)])
+        assert await values_in(broker, "out", 0) == []
+
+
+@on_loop
+async def test_a_status_tells_who_runs_it_how_far_it_is_and_how_it_does() -> None:
+    clock = ManualClock()
+    async with running_broker(clock=clock) as broker:
+        epoch = await routing(broker)
+        broker.pipelines.report("router", epoch, PipelineReport(batch=4, rows=10, lag=2))
+        (status,) = broker.pipelines
+        assert (status.name, status.owner, status.running, status.marks) == ("router", "first", True, {"1/0": 0})
+        assert (status.report.batch, status.report.lag) == (4, 2)
+        clock.advance(60_000)
+        (status,) = broker.pipelines
+        assert not status.running

@@ -1,0 +1,209 @@
+"""Injections and other bad input: values stay values, engines stay in their cage, and the server goes on."""
+
+import time
+
+import pytest
+
+from tailrace.model.clock import SystemClock
+from tailrace.model.errors import TailraceError
+from tailrace.model.limits import Limits
+from tests.support.aio import on_loop
+from tests.support.sql import running_sql
+
+SETUP = (
+    "CREATE TABLE t (id INTEGER PRIMARY KEY, body TEXT); INSERT INTO t VALUES (1, 'one'), (2, 'two'); CREATE TOPIC a;"
+    " INSERT INTO a (key, value) VALUES ('k', 'v')"
+)
+
+HOSTILE_VALUES = [
+    "'; DROP TABLE t; --",
+    "' OR '1'='1",
+    "1); DELETE FROM t; --",
+    '"; DROP TOPIC a; --',
+    "\\'; DROP TABLE t; --",
+    "'/*",
+    "*/ DROP TABLE t /*",
+    "$$; DROP TABLE t; $$",
+    "?",
+    ":id",
+    "$1",
+    "%s",
+    "{{7*7}}",
+    "\u0000x"[1:],
+    "\u2019; DROP TABLE t",
+    "\n;\nDROP TABLE t",
+    "x" * 100_000,
+    "🦆" * 1000,
+    "../../etc/passwd",
+    "${jndi:ldap://x}",
+]
+
+
+@pytest.mark.parametrize("value", HOSTILE_VALUES, ids=lambda value: repr(value[:20]))
+@on_loop
+async def test_a_value_is_never_a_statement(value: str) -> None:
+    async with running_sql() as sql:
+        await sql.run(SETUP)
+        quoted = "'" + value.replace("'", "''") + "'"
+        await sql.run("INSERT INTO t VALUES (?, ?)", [3, value])
+        await sql.run(f"INSERT INTO t VALUES (4, {quoted})")
+        await sql.run("INSERT INTO a (key, value) VALUES (:k, :v)", {"k": value[:1000], "v": value})
+        await sql.run(f"UPDATE t SET body = body || {quoted} WHERE body = :v AND id = 4", {"v": value})
+        assert await sql.rows("SELECT id, body FROM t WHERE id > 2 ORDER BY id") == [(3, value), (4, value * 2)]
+        assert await sql.rows("SELECT id FROM t WHERE body = ?", [value]) == [(3,)]
+        assert [row["value"] for row in await sql.dicts("CONSUME FROM a")] == ["v", value]
+        assert await sql.rows("SELECT value FROM a WHERE value = ?", [value]) == [(value,)]
+        with pytest.raises(TailraceError):
+            await sql.run("CONSUME FROM a GROUP :g FROM OFFSET 99", {"g": value})
+        assert await sql.rows("SELECT count(*) FROM t") == [(4,)]
+
+
+ESCAPES = [
+    "SELECT * FROM read_csv('/etc/passwd')",
+    "SELECT * FROM read_csv_auto('/etc/passwd')",
+    "SELECT * FROM read_parquet('x.parquet')",
+    "SELECT * FROM read_text('/etc/passwd')",
+    "SELECT * FROM read_blob('/etc/passwd')",
+    "SELECT * FROM read_json('/etc/passwd')",
+    "SELECT * FROM glob('/etc/*')",
+    "SELECT * FROM '/etc/passwd'",
+    'SELECT * FROM "/etc/passwd"',
+    "SELECT * FROM 'https://example.com/x.csv'",
+    "SELECT * FROM a, read_text('/etc/passwd')",
+    "SELECT * FROM sqlite_master",
+    "SELECT * FROM sqlite_schema",
+    "SELECT * FROM pragma_table_info('t')",
+    "SELECT * FROM information_schema.tables",
+    "SELECT * FROM pg_catalog.pg_class",
+    "SELECT * FROM duckdb_settings()",
+    "SELECT * FROM duckdb_extensions()",
+    "SELECT * FROM duckdb_secrets()",
+    "SELECT * FROM query('SELECT 1')",
+    "SELECT * FROM query_table('t')",
+    "SELECT * FROM sniff_csv('/etc/passwd')",
+    "SELECT load_extension('x.so')",
+    "SELECT getenv('PATH')",
+    "SELECT current_setting('memory_limit')",
+    "SELECT readfile('/etc/passwd') FROM t",
+    "SELECT writefile('/tmp/x', 'y') FROM t",
+    "SELECT pg_read_file('/etc/passwd')",
+    "SELECT pg_sleep(100)",
+    "SELECT lo_import('/etc/passwd')",
+    "SELECT sqlite_version() FROM t",
+    "SELECT fts3_tokenizer('x') FROM t",
+    "SELECT zeroblob(1000000000) FROM t",
+    "SELECT randomblob(1000000000) FROM t",
+    "SELECT system('id')",
+    "INSERT INTO sqlite_master VALUES (1)",
+    "UPDATE sqlite_sequence SET seq = 1",
+    "DELETE FROM sqlite_schema",
+    "DELETE FROM system.topics",
+    "INSERT INTO system.topics VALUES (1)",
+    "INSERT INTO _changes.t (value) VALUES ('x')",
+    "INSERT INTO _routes (value) VALUES ('x')",
+    "DROP TABLE sqlite_master",
+    "DROP TABLE system.topics",
+    "CREATE TABLE sqlite_x (id INTEGER PRIMARY KEY)",
+    "CREATE TABLE SQLite_y (id INTEGER PRIMARY KEY)",
+    "CREATE TABLE _tailrace.tables (id INTEGER PRIMARY KEY)",
+    "DELETE FROM t WHERE (SELECT count(*) FROM _tailrace.tables) > 0",
+    "DELETE FROM t WHERE (SELECT count(*) FROM sqlite_master) > 0",
+    "WITH sqlite_master AS (SELECT 1) SELECT count(*) FROM sqlite_master, t",
+    "CREATE TABLE system.x (id INTEGER PRIMARY KEY)",
+    "CREATE TABLE _changes.x (id INTEGER PRIMARY KEY)",
+    "CREATE TOPIC _routes",
+    "ALTER TOPIC a ADD SOURCE t ON INSERT WHERE (SELECT 1) = 1",
+    "ALTER TOPIC a ADD SOURCE t ON INSERT WHERE random() > 0.5",
+    "ALTER TOPIC a ADD SOURCE t ON INSERT WHERE reflect('java.lang.Runtime', 'exec')",
+    "ALTER TOPIC a ADD SOURCE t ON INSERT WHERE java_method('x', 'y')",
+    "ALTER TOPIC a ADD SOURCE t ON INSERT PARTITION BY (load_extension('x'))",
+]
+
+
+@pytest.mark.parametrize("text", ESCAPES)
+@on_loop
+async def test_engines_stay_in_their_cage(text: str) -> None:
+    async with running_sql() as sql:
+        await sql.run(SETUP)
+        with pytest.raises(TailraceError) as refused:
+            await sql.run(text)
+        assert 400 <= refused.value.http_status < 500, refused.value
+        assert "root:" not in str(refused.value)
+        assert await sql.rows("SELECT id, body FROM t ORDER BY id") == [(1, "one"), (2, "two")]
+        assert await sql.rows("SELECT value FROM a") == [("v",)]
+
+
+TORN = [
+    "SELECT",
+    "SELECT * FROM",
+    "SELECT * FROM t WHERE",
+    "SELECT nothing FROM t",
+    "SELECT * FROM nothing",
+    "SELECT nothing FROM a",
+    "SELECT 1 / 0 FROM nothing",
+    "SELECT no_such_function(id) FROM t",
+    "SELECT no_such_function(value) FROM a",
+    "SELECT id FROM t GROUP BY",
+    "SELECT CAST('x' AS INTEGER) FROM a",
+    "SELECT CAST(id AS NOTHING) FROM t",
+    "INSERT INTO t VALUES (1)",
+    "INSERT INTO t VALUES (1, 2, 3)",
+    "INSERT INTO t (nothing) VALUES (1)",
+    "INSERT INTO t VALUES ('x', 'y')",
+    "INSERT INTO t VALUES (99999999999, 'y')",
+    "INSERT INTO t VALUES (NULL, 'y')",
+    "UPDATE t SET nothing = 1",
+    "UPDATE t SET id = 'x'",
+    "DELETE FROM t WHERE nothing = 1",
+    "ALTER TOPIC a ADD SOURCE nothing ON INSERT",
+    "ALTER TOPIC nothing ADD SOURCE t ON INSERT",
+    "ALTER TOPIC a ADD SOURCE t ON INSERT WHERE nothing = 1",
+    "ALTER TOPIC a ADD SOURCE t ON INSERT WHERE OLD.id = 1",
+    "ALTER TOPIC a ADD SOURCE t ON INSERT WHERE body = 1 +",
+    "DESCRIBE TOPIC nothing",
+    "DESCRIBE TABLE nothing",
+    "CLEAR TOPIC nothing",
+    "SELECT 'x",
+    "SELECT /*",
+    'SELECT "',
+    "\u0000",
+    "\ufeffSELECT",
+    "💥",
+    ")",
+    "(((",
+    ";;;",
+    "SELECT 1; ;; SELEKT",
+    "SELECT ?",
+    "SELECT :x",
+]
+
+
+@pytest.mark.parametrize("text", TORN, ids=repr)
+@on_loop
+async def test_bad_statements_are_refused_and_change_nothing(text: str) -> None:
+    async with running_sql() as sql:
+        await sql.run(SETUP)
+        with pytest.raises(TailraceError) as refused:
+            await sql.engine.execute(text)
+        assert 400 <= refused.value.http_status < 500, refused.value
+        assert await sql.rows("SELECT id, body FROM t ORDER BY id") == [(1, "one"), (2, "two")]
+        assert len(await sql.rows("CONSUME FROM a")) == 1
+
+
+HEAVY = [
+    "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT count(*) FROM r, t",
+    "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT count(*) FROM r, a",
+]
+
+
+@pytest.mark.parametrize("text", HEAVY)
+@on_loop
+async def test_a_query_without_end_is_stopped(text: str) -> None:
+    async with running_sql(clock=SystemClock(), limits=Limits(query_seconds=1)) as sql:
+        await sql.run(SETUP)
+        began = time.monotonic()
+        with pytest.raises(TailraceError, match="query_seconds") as refused:
+            await sql.run(text)
+        assert refused.value.http_status == 422
+        assert time.monotonic() - began < 20
+        assert await sql.rows("SELECT count(*) FROM t") == [(2,)]

@@ -1,0 +1,164 @@
+"""CONSUME and ACK: where a group begins, goes on and may not go."""
+
+import asyncio
+
+import pytest
+
+from tailrace.model.errors import LimitExceededError, OffsetOutOfRangeError, OffsetRegressionError, SqlError, TailraceError
+from tailrace.model.offset import OffsetCommit
+from tests.support.aio import on_loop, until
+from tests.support.sql import SqlClient, running_sql
+
+
+async def insert(sql: SqlClient, *values: str, partition: int = 0) -> None:
+    await sql.run("INSERT INTO a (value, partition) VALUES (?, ?)", [[value, partition] for value in values])
+
+
+async def values(sql: SqlClient, text: str) -> list[object]:
+    return [row["value"] for row in await sql.dicts(text)]
+
+
+@on_loop
+async def test_a_plain_read_begins_where_it_is_told_and_stores_nothing() -> None:
+    async with running_sql() as sql:
+        await sql.run("CREATE TOPIC a")
+        await insert(sql, "0", "1", "2")
+        assert await values(sql, "CONSUME FROM a") == ["0", "1", "2"]
+        assert await values(sql, "CONSUME FROM a FROM EARLIEST LIMIT 2") == ["0", "1"]
+        assert await values(sql, "CONSUME FROM a FROM LATEST") == []
+        assert await values(sql, "CONSUME FROM a FROM OFFSET 1") == ["1", "2"]
+        assert await values(sql, "CONSUME FROM a FROM TIMESTAMP '2100-01-01'") == []
+        assert await sql.rows("SHOW GROUPS") == []
+
+
+@on_loop
+async def test_a_group_goes_on_where_it_has_acked() -> None:
+    async with running_sql() as sql:
+        await sql.run("CREATE TOPIC a WITH (alias = 'b')")
+        await insert(sql, "0", "1", "2")
+        assert await values(sql, "CONSUME FROM a GROUP 'g' FROM EARLIEST LIMIT 2") == ["0", "1"]
+        assert await values(sql, "CONSUME FROM a GROUP 'g' LIMIT 2") == ["0", "1"]
+        assert await sql.rows("ACK b GROUP 'g' PARTITION 0 UPTO OFFSET 1") == [("a", "g", 0, 1)]
+        assert await values(sql, "CONSUME FROM b GROUP 'g' FROM EARLIEST") == ["2"]
+        assert await values(sql, "CONSUME FROM a GROUP 'g' FROM LATEST") == ["2"]
+
+
+@on_loop
+async def test_from_offset_counts_always() -> None:
+    async with running_sql() as sql:
+        await sql.run("CREATE TOPIC a")
+        await insert(sql, "0", "1", "2")
+        await sql.engine.execute("CONSUME FROM a GROUP 'g'; ACK a GROUP 'g' UPTO OFFSET 1")
+        assert await values(sql, "CONSUME FROM a GROUP 'g' FROM OFFSET 0") == ["0", "1", "2"]
+        assert await values(sql, "CONSUME FROM a GROUP 'g'") == ["2"]
+
+
+@on_loop
+async def test_latest_the_first_time_fixes_the_place() -> None:
+    async with running_sql() as sql:
+        await sql.run("CREATE TOPIC a")
+        await insert(sql, "0")
+        assert await values(sql, "CONSUME FROM a GROUP 'g' FROM LATEST") == []
+        await insert(sql, "1", "2")
+        assert await values(sql, "CONSUME FROM a GROUP 'g' FROM LATEST") == ["1", "2"]
+
+
+@on_loop
+async def test_all_partitions_are_read_in_the_order_of_the_log() -> None:
+    async with running_sql() as sql:
+        await sql.run("CREATE TOPIC a PARTITIONS 3")
+        for number in range(9):
+            await insert(sql, str(number), partition=number * 2 % 3)
+        assert await values(sql, "CONSUME FROM a") == [str(number) for number in range(9)]
+        assert await values(sql, "CONSUME FROM a LIMIT 4") == ["0", "1", "2", "3"]
+        assert await values(sql, "CONSUME FROM a PARTITION 1") == ["2", "5", "8"]
+        with pytest.raises(TailraceError, match="3 partitions"):
+            await sql.run("CONSUME FROM a FROM OFFSET 1")
+
+
+@on_loop
+async def test_offsets_are_those_of_kafka_groups() -> None:
+    async with running_sql() as sql:
+        await sql.run("CREATE TOPIC a")
+        await insert(sql, "0", "1", "2")
+        await sql.broker.offsets.commit("g", [OffsetCommit("a", 0, sql.broker.positions.bounds("a", 0).end)], reset=True)
+        assert await values(sql, "CONSUME FROM a GROUP 'g' FROM EARLIEST") == []
+        await insert(sql, "3")
+        await sql.run("ACK a GROUP 'g' UPTO OFFSET 3")
+        committed = sql.broker.offsets.committed("g", "a", 0)
+        assert committed is not None
+        assert committed.offset == 4
+
+
+@on_loop
+async def test_an_ack_goes_forward_up_to_the_end() -> None:
+    async with running_sql() as sql:
+        await sql.run("CREATE TOPIC a")
+        await insert(sql, "0", "1", "2")
+        await sql.run("ACK a GROUP 'g' PARTITION 0 UPTO OFFSET 1")
+        await sql.run("COMMIT a GROUP 'g' PARTITION 0 UPTO OFFSET 1")
+        with pytest.raises(OffsetRegressionError):
+            await sql.run("ACK a GROUP 'g' PARTITION 0 UPTO OFFSET 0")
+        for offset in (3, 99, -1):
+            with pytest.raises(OffsetOutOfRangeError):
+                await sql.run(f"ACK a GROUP 'g' PARTITION 0 UPTO OFFSET {offset}")
+        assert await values(sql, "CONSUME FROM a GROUP 'g'") == ["2"]
+
+
+@on_loop
+async def test_wait_ends_with_the_first_record() -> None:
+    async with running_sql() as sql:
+        await sql.run("CREATE TOPIC a PARTITIONS 2")
+        waiting = asyncio.ensure_future(values(sql, "CONSUME FROM a WAIT '20s'"))
+        await until(lambda: sql.broker._fetcher.waiters == 1)
+        await insert(sql, "x", partition=1)
+        assert await waiting == ["x"]
+
+
+@on_loop
+async def test_a_cancelled_wait_leaves_nothing_behind() -> None:
+    async with running_sql() as sql:
+        await sql.run("CREATE TOPIC a")
+        waiting = asyncio.ensure_future(sql.run("CONSUME FROM a WAIT '20s'"))
+        await until(lambda: sql.broker._fetcher.waiters == 1)
+        waiting.cancel()
+        await until(lambda: sql.broker._fetcher.waiters == 0)
+
+
+@on_loop
+async def test_a_group_behind_a_cleared_topic_is_told_and_goes_on_after_an_ack() -> None:
+    async with running_sql() as sql:
+        await sql.run("CREATE TOPIC a")
+        await insert(sql, "0", "1")
+        await sql.engine.execute("CONSUME FROM a GROUP 'behind'; ACK a GROUP 'done' UPTO OFFSET 1; CLEAR TOPIC a")
+        await insert(sql, "2")
+        assert await values(sql, "CONSUME FROM a GROUP 'done'") == ["2"]
+        with pytest.raises(OffsetOutOfRangeError, match="ack up to 1"):
+            await sql.run("CONSUME FROM a GROUP 'behind'")
+        await sql.run("ACK a GROUP 'behind' UPTO OFFSET 1")
+        assert await values(sql, "CONSUME FROM a GROUP 'behind'") == ["2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("CONSUME FROM a LIMIT 0", SqlError),
+        ("CONSUME FROM a LIMIT -1", SqlError),
+        ("CONSUME FROM a LIMIT 1000000", LimitExceededError),
+        ("CONSUME FROM a WAIT '10m'", LimitExceededError),
+        ("CONSUME FROM a FROM OFFSET 7", OffsetOutOfRangeError),
+        ("CONSUME FROM a FROM OFFSET -1", OffsetOutOfRangeError),
+        ("CONSUME FROM a PARTITION 9", TailraceError),
+        ("CONSUME FROM a PARTITION -1", TailraceError),
+        ("CONSUME FROM nothing", TailraceError),
+        ("CONSUME FROM a GROUP ''", TailraceError),
+        ("ACK a GROUP '' UPTO OFFSET 0", TailraceError),
+    ],
+)
+@on_loop
+async def test_what_can_not_be_read_is_refused(text: str, error: type[TailraceError]) -> None:
+    async with running_sql() as sql:
+        await sql.run("CREATE TOPIC a")
+        with pytest.raises(error) as refused:
+            await sql.run(text)
+        assert 400 <= refused.value.http_status < 500
