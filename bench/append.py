@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from bench import plain
 from bench.audit import check_streams
 from bench.batches import KB_16, MB_1, Ring, Shape, ring_of_bytes
-from bench.callers import StoreCalls, Took, call_in_turn, run_on_loop
+from bench.callers import StoreCallers, Took, run_on_loop
 from bench.figures import Bar, Figure, Section
 from bench.ground import Ground, settle_disk
 from bench.measure import alternate
@@ -32,7 +32,7 @@ def run_synced(ground: Ground) -> Section:
     measured = [_synced(ground, shape) for shape in (KB_16, MB_1)]
     return Section(
         title=f"Append, `fsync`, {WRITERS} writers",
-        text=f"{WRITERS} tasks on one event loop append to {PARTITIONS} partitions; each waits for its answer, which comes"
+        text=f"{WRITERS} callers on one event loop append to {PARTITIONS} partitions; each waits for its answer, which comes"
         " after the sync, before it appends again. The peer replays the groups that the store made of them: one `os.writev`"
         " and one `os.fdatasync` a group.",
         figures=[figure for figure, _ in measured],
@@ -46,8 +46,9 @@ def _relaxed(ground: Ground, shape: Shape) -> list[Figure]:
     def ours(count: int) -> float:
         with ground.folder() as folder, new_store(folder, "relaxed") as store:
             stream = new_stream(store, 1, PARTITIONS, ring)
+            work = stream.take(count)
             settle_disk()
-            seconds = Pipeline(store).send(stream, count)
+            seconds = Pipeline(store).send(work)
             check_streams(store, stream)
             return ring.megabytes(count) / seconds
 
@@ -83,9 +84,9 @@ def _synced(ground: Ground, shape: Shape) -> tuple[Figure, str]:
             settle_disk()
 
             async def write() -> Took:
-                calls = StoreCalls(store, stream)
-                took = await call_in_turn(calls.append, WRITERS, count)
-                groups[:] = calls.groups
+                callers = StoreCallers(store)
+                took = await callers.append(stream.take(count), WRITERS)
+                groups[:] = callers.groups
                 return took
 
             took = run_on_loop(write)

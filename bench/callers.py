@@ -1,64 +1,23 @@
-"""Many callers on one event loop, each of which waits for its answer before it appends again."""
+"""Many callers on one event loop, each of which waits for its answer before it appends again.
+
+What they append is made before the clock runs.
+"""
 
 import asyncio
+import gc
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
-from functools import partial
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import uvloop
 
-from bench.stream import Stream
+from bench.audit import AuditFailure
+from tailrace.model.changes import Changes
 from tailrace.store.contract import Commit, Store
 
 T = TypeVar("T")
-
-CallOnce = Callable[[], Awaitable[object]]
-"""Appends one batch and returns when it is acknowledged."""
-
-
-class StoreCalls:
-    """Carries answers from the store's thread to the event loop: one wake-up for all that are done by then.
-
-    The store counts a group's commits before it answers the first of them, so the count that an answer finds tells where one
-    group ends and the next begins.
-    """
-
-    def __init__(self, store: Store, stream: Stream) -> None:
-        self._submit = store.submit
-        self._stream = stream
-        self._stats = store.stats()
-        self._loop = asyncio.get_running_loop()
-        self._done: deque[tuple[asyncio.Future[None], Commit]] = deque()
-        self._waking = False
-        self._counted = self._stats.commits
-        self.groups: list[int] = []
-        """How many commits shared each sync."""
-
-    def append(self) -> asyncio.Future[None]:
-        future = self._loop.create_future()
-        self._submit(self._stream.next(), partial(self._answered, future))
-        return future
-
-    def _answered(self, future: asyncio.Future[None], commit: Commit) -> None:
-        commits = self._stats.commits
-        if commits != self._counted:
-            self.groups.append(commits - self._counted)
-            self._counted = commits
-        self._done.append((future, commit))
-        if not self._waking:
-            self._waking = True
-            self._loop.call_soon_threadsafe(self._answer)
-
-    def _answer(self) -> None:
-        self._waking = False
-        while self._done:
-            future, commit = self._done.popleft()
-            if commit.error is None:
-                future.set_result(None)
-            else:
-                future.set_exception(commit.error)
+Work = TypeVar("Work")
 
 
 class Took(NamedTuple):
@@ -67,19 +26,85 @@ class Took(NamedTuple):
     """Of all threads of the process."""
 
 
-async def call_in_turn(call: CallOnce, callers: int, calls: int) -> Took:
-    """What it took until all calls were answered."""
-    left = calls
+class Stopwatch:
+    def __init__(self) -> None:
+        gc.collect()  # what was made until now is no part of what is measured
+        self._cpu_began = time.process_time()
+        self._began = time.perf_counter()
+
+    def took(self) -> Took:
+        return Took(time.perf_counter() - self._began, time.process_time() - self._cpu_began)
+
+
+class StoreCallers:
+    """Callers of the store. They are callbacks and no tasks, so that the time goes to the store and not to asyncio.
+
+    Answers are carried from the store's thread to the event loop, with one wake-up for all that are there by then. The loop
+    lets each caller that is answered submit its next batch.
+
+    The store counts a group's commits before it answers the first of them, so the count that an answer finds tells where one
+    group ends and the next begins.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._submit = store.submit
+        self._stats = store.stats()
+        self._loop = asyncio.get_running_loop()
+        self._finished: asyncio.Future[None] = self._loop.create_future()
+        self._answers: deque[Commit] = deque()
+        self._waking = False
+        self._counted = self._stats.commits
+        self.groups: list[int] = []
+        """How many commits shared each sync."""
+
+    async def append(self, work: Sequence[Changes], callers: int) -> Took:
+        """What it took until all was answered."""
+        self._left = iter(work)
+        self._waiting = min(callers, len(work))
+        watch = Stopwatch()
+        for _ in range(self._waiting):
+            self._submit(next(self._left), self._answered)
+        await self._finished
+        return watch.took()
+
+    def _answered(self, commit: Commit) -> None:
+        """Called by the store's thread."""
+        commits = self._stats.commits
+        if commits != self._counted:
+            self.groups.append(commits - self._counted)
+            self._counted = commits
+        self._answers.append(commit)
+        if not self._waking:
+            self._waking = True
+            self._loop.call_soon_threadsafe(self._go_on)
+
+    def _go_on(self) -> None:
+        self._waking = False
+        answers, left = self._answers, self._left
+        while answers:
+            commit = answers.popleft()
+            if commit.error is not None and not self._finished.done():
+                self._finished.set_exception(AuditFailure(f"an append failed: {commit.error}"))
+            changes = next(left, None)
+            if changes is None:
+                self._waiting -= 1
+            else:
+                self._submit(changes, self._answered)
+        if not self._waiting and not self._finished.done():
+            self._finished.set_result(None)
+
+
+async def call_in_turn(call: Callable[[Work], Awaitable[object]], work: Iterable[Work], callers: int) -> Took:
+    """What it took until all calls were answered, each made by a task."""
+    left = iter(work)
 
     async def caller() -> None:
-        nonlocal left
-        while left > 0:
-            left -= 1
-            await call()
+        for mine in left:
+            await call(mine)
 
-    began, cpu_began = time.perf_counter(), time.process_time()
+    watch = Stopwatch()
     await asyncio.gather(*(caller() for _ in range(callers)))
-    return Took(time.perf_counter() - began, time.process_time() - cpu_began)
+    return watch.took()
 
 
 def run_on_loop(main: Callable[[], Coroutine[Any, Any, T]]) -> T:

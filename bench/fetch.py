@@ -47,7 +47,7 @@ def _cached(ground: Ground) -> list[Figure]:
     ring = ring_of_bytes(KB_16, scale.cached_bytes)
     with ground.folder() as folder, new_store(folder, "relaxed") as store:
         stream = new_stream(store, 1, PARTITIONS, ring)
-        Pipeline(store).send(stream, len(ring.batches))
+        Pipeline(store).send(stream.each(len(ring.batches)))
         ground.say("fetch, cached")
         rates = alternate(
             {
@@ -70,7 +70,7 @@ def _from_disk(ground: Ground) -> Figure:
     ring = ring_of_copies(KB_16, _DISTINCT // KB_16.records)
     with ground.folder() as folder, new_store(folder, "relaxed", _NO_CACHE) as store:
         stream = new_stream(store, 1, PARTITIONS, ring)
-        Pipeline(store).send(stream, scale.fetched_bytes // 4 // ring.batch_bytes)
+        Pipeline(store).send(stream.each(scale.fetched_bytes // 4 // ring.batch_bytes))
         store.checkpoint()
         ground.say("fetch, from disk")
         rates = alternate(
@@ -93,7 +93,7 @@ def _interleaved(ground: Ground) -> tuple[Figure, str]:
     ring = ring_of_copies(BYTES_200, _DISTINCT)
     with ground.folder() as folder, new_store(folder, "relaxed", _NO_CACHE) as store:
         stream = new_stream(store, 1, INTERLEAVED_PARTITIONS, ring)
-        Pipeline(store).send(stream, scale.interleaved_batches)
+        Pipeline(store).send(stream.each(scale.interleaved_batches))
         store.checkpoint()
         ground.say("fetch, interleaved")
         rates = repeat(lambda size: _read(store, stream, size, _leave), stream.bytes // 4, scale.rounds)

@@ -125,10 +125,10 @@ def _append(folder: Path, shape: str, size: int) -> None:
     _say(_opened(store, seconds, 0.0, stream.appended))
     check_streams(store, stream)
     pipeline = Pipeline(store)
-    pipeline.send(stream, size // ring.batch_bytes)
+    pipeline.send(stream.each(size // ring.batch_bytes))
     _say(Acknowledged(stream.appended))
     while True:
-        pipeline.send(stream, 1_000)
+        pipeline.send(stream.each(1_000))
 
 
 def _opened(store: EmbeddedStore, store_seconds: float, broker_seconds: float, batches: int) -> Opened:

@@ -70,7 +70,7 @@ def _by_log_size(ground: Ground) -> tuple[list[Figure], list[str]]:
                 remarks.append(f"{size / GIB:g} GiB: skipped, the disk has less than {needed / GIB:.0f} GiB free.")
                 continue
             ground.say(f"growth, {size / GIB:g} GiB")
-            Pipeline(store).send(fill, (size - fill.bytes) // fill.ring.batch_bytes)
+            Pipeline(store).send(fill.each((size - fill.bytes) // fill.ring.batch_bytes))
             store.checkpoint()
             costs = alternate(
                 {"long": _cost_in(store, stream), "new": lambda appends: _cost_in_new_log(ground, measured, appends)},
@@ -95,9 +95,10 @@ def _cost_in(store: EmbeddedStore, stream: Stream) -> Side:
     """Microseconds for one append."""
 
     def measure(appends: int) -> float:
+        work = stream.take(appends)
         settle_disk()
         began = time.perf_counter()
-        Pipeline(store).send(stream, appends)
+        Pipeline(store).send(work)
         store.checkpoint()
         return (time.perf_counter() - began) / appends * 1e6
 

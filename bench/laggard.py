@@ -9,7 +9,7 @@ import psutil
 from bench.append import WRITERS
 from bench.audit import check_streams
 from bench.batches import KB_16, ring_of_bytes, ring_of_copies
-from bench.callers import StoreCalls, Took, call_in_turn, run_on_loop
+from bench.callers import StoreCallers, Took, run_on_loop
 from bench.figures import Bar, Figure, Section
 from bench.ground import Ground, settle_disk
 from bench.measure import Samples, alternate
@@ -41,14 +41,14 @@ def run(ground: Ground) -> Section:
     unbridled: list[_Seen] = []
     with ground.folder() as folder, new_store(folder, "fsync") as store:
         behind = new_stream(store, _FILL, PARTITIONS, old)
-        Pipeline(store).send(behind, scale.behind_bytes // old.batch_bytes)
+        Pipeline(store).send(behind.each(scale.behind_bytes // old.batch_bytes))
         written = new_stream(store, _WRITTEN, PARTITIONS, ring)
 
         def alone(appends: int) -> float:
             settle_disk()
 
             async def write() -> Took:
-                return await call_in_turn(StoreCalls(store, written).append, WRITERS, appends)
+                return await StoreCallers(store).append(written.take(appends), WRITERS)
 
             return ring.megabytes(appends) / run_on_loop(write).seconds
 

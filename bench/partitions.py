@@ -55,7 +55,7 @@ def _fill(ground: Ground, folder: Path) -> None:
     with new_store(folder, "relaxed") as store:
         partitions = asyncio.run(_create_topics(store, ground.scale.topics, ground.scale.partitions_per_topic))
         stream = Stream(partitions, ring_of_copies(BYTES_200, _DISTINCT))
-        Pipeline(store).send(stream, len(partitions) * BATCHES_EACH)
+        Pipeline(store).send(stream.each(len(partitions) * BATCHES_EACH))
         check_streams(store, stream)
 
 

@@ -2,9 +2,10 @@
 
 import threading
 import time
+from collections.abc import Iterable
 
 from bench.audit import AuditFailure
-from bench.stream import Stream
+from tailrace.model.changes import Changes
 from tailrace.model.errors import OverloadedError
 from tailrace.store.contract import Commit, Store
 
@@ -20,12 +21,11 @@ class Pipeline:
         self._resume = threading.Event()
         self._failed: Commit | None = None
 
-    def send(self, stream: Stream, count: int) -> float:
-        """Append the next `count` batches; seconds until the last of them was answered."""
+    def send(self, work: Iterable[Changes]) -> float:
+        """Seconds until the last of it was answered."""
         submit, answered = self._store.submit, self._answered
         began = time.perf_counter()
-        for _ in range(count):
-            changes = stream.next()
+        for changes in work:
             while True:
                 try:
                     submit(changes, answered)

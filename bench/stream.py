@@ -1,6 +1,6 @@
 """A sequence of batches that is known beforehand: the n-th goes to a known partition and is a known batch of the ring."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from bench.batches import TIMESTAMP, Ring
 from tailrace.model.changes import Append, Changes
@@ -25,12 +25,17 @@ class Stream:
         batch = self._batches[number % len(self._batches)]
         return Changes(appends=(Append(partition, batch, self.ring.records, TIMESTAMP),))
 
-    def next_raw(self, topic: str) -> RawBatch:
+    def each(self, count: int) -> Iterator[Changes]:
+        """The next so many, each made when it is asked for."""
+        return (self.next() for _ in range(count))
+
+    def take(self, count: int) -> list[Changes]:
+        """The same made at once, before the clock runs."""
+        return list(self.each(count))
+
+    def take_raw(self, topic: str, count: int) -> list[RawBatch]:
         """The same for the broker, which knows topics by name."""
-        number = self.appended
-        self.appended = number + 1
-        partition = self.partitions[number % len(self.partitions)]
-        return RawBatch(topic, partition.number, self._batches[number % len(self._batches)])
+        return [RawBatch(topic, only.partition.number, only.batch) for changes in self.each(count) for only in changes.appends]
 
     @property
     def records(self) -> int:

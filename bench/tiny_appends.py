@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from bench.audit import check_streams
 from bench.batches import BYTES_200, Ring, ring_of_copies
-from bench.callers import StoreCalls, Took, call_in_turn, run_on_loop
+from bench.callers import StoreCallers, Took, call_in_turn, run_on_loop
 from bench.figures import Bar, Figure, Section
 from bench.ground import Ground, settle_disk
 from bench.measure import Samples, Side, alternate
@@ -14,6 +14,7 @@ from tailrace.broker.broker import Broker
 from tailrace.model.clock import SystemClock
 from tailrace.model.errors import TailraceError
 from tailrace.model.ids import Partition
+from tailrace.model.record import RawBatch
 
 PARTITIONS = 8
 TOPIC = "tiny"
@@ -35,11 +36,12 @@ def run(ground: Ground) -> Section:
     )
     return Section(
         title="Tiny appends, `fsync`",
-        text=f"{scale.callers:,} tasks on one event loop append batches of one record, {BYTES_200.name}, to {PARTITIONS}"
-        " partitions; each waits for its answer, which comes after the sync, before it appends again. At the store:"
-        " `Store.submit`, one commit a batch. Through the broker: `Broker.append`, which checks every batch and lets those of"
-        " one turn of the loop share a commit. CPU is what the whole process uses for one append, its callers included; other"
-        " work on the machine lowers the rate, but hardly changes this.",
+        text=f"{scale.callers:,} callers on one event loop append batches of one record, {BYTES_200.name}, to {PARTITIONS}"
+        " partitions; each waits for its answer, which comes after the sync, before it appends again. What they append is made"
+        " before the clock runs. At the store: `Store.submit`, one commit a batch; the callers are callbacks. Through the"
+        " broker: `Broker.append`, which checks every batch and lets those of one turn of the loop share a commit; the callers"
+        " are tasks. CPU is what the whole process uses for one append, its callers included; other work on the machine lowers"
+        " the rate, but hardly changes this.",
         figures=[
             Figure(name="at the store", ours=rates["store"], unit="appends/s", bar=_BAR),
             Figure(name="through the broker", ours=rates["broker"], unit="appends/s", bar=_BAR),
@@ -66,7 +68,7 @@ def _at_store(ground: Ground, ring: Ring, appends: int) -> Took:
         settle_disk()
 
         async def write() -> Took:
-            return await call_in_turn(StoreCalls(store, stream).append, ground.scale.callers, appends)
+            return await StoreCallers(store).append(stream.take(appends), ground.scale.callers)
 
         took = run_on_loop(write)
         check_streams(store, stream)
@@ -83,12 +85,12 @@ def _through_broker(ground: Ground, ring: Ring, appends: int) -> Took:
             stream = Stream([Partition(topic.id, number) for number in range(PARTITIONS)], ring)
             settle_disk()
 
-            async def append() -> None:
-                (outcome,) = await broker.append([stream.next_raw(TOPIC)])
+            async def append(batch: RawBatch) -> None:
+                (outcome,) = await broker.append([batch])
                 if isinstance(outcome, TailraceError):
                     raise outcome
 
-            took = await call_in_turn(append, ground.scale.callers, appends)
+            took = await call_in_turn(append, stream.take_raw(TOPIC, appends), ground.scale.callers)
             await broker.close()
             return took, stream
 

@@ -12,8 +12,9 @@ from tailrace.log import reader
 from tailrace.log.checkpoint import Checkpoints
 from tailrace.log.frame import Entry
 from tailrace.log.fsck import check
-from tailrace.log.index import IndexReader, PartitionIndex, Place
+from tailrace.log.index import IndexReader, PartitionIndex
 from tailrace.log.options import LogOptions
+from tailrace.log.place import Place
 from tailrace.model.changes import Changes
 from tailrace.model.errors import OffsetOutOfRangeError, UnknownPartitionError
 from tailrace.model.ids import Cursor, Offset, Partition, TopicId

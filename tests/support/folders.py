@@ -17,14 +17,13 @@ def copy_as_killed(folder: Path, target: Path) -> None:
     Files are copied one after the other, so the copy only counts if none of them changed meanwhile.
     """
     for _ in range(_ATTEMPTS):
-        before = _listing(folder)
         try:
+            before = _listing(folder)
             shutil.copytree(folder, target)
-        except (FileNotFoundError, shutil.Error):
-            pass  # removed while it was copied: the listing has changed
-        else:
             if _listing(folder) == before:
                 return
+        except (FileNotFoundError, shutil.Error):
+            pass  # removed while it was looked at or copied: the listing has changed
         shutil.rmtree(target, ignore_errors=True)
     raise AssertionError(f"{folder} does not come to rest")
 

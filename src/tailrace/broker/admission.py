@@ -1,7 +1,8 @@
 """What may come in: the limits of batches and messages, each refused with an error that names the limit."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from tailrace.broker.dedup import fingerprint_of_content, fingerprint_of_id
 from tailrace.broker.live_topic import LiveTopic
@@ -32,7 +33,7 @@ from tailrace.wire.codecs import check_codec
 from tailrace.wire.records import LEAST_RECORD_BYTES, decode_batch
 
 
-class CheckedBatch(NamedTuple):
+class CheckedBatch(msgspec.Struct, frozen=True):
     """A batch that is fit to be stored."""
 
     live: LiveTopic
@@ -53,9 +54,11 @@ def check_batch_for(live: LiveTopic, number: int, batch: Buffer, now_ms: int, li
     if header.max_timestamp < 0:
         # The records have no time of their own; for retention and the index it is now.
         header = header._replace(max_timestamp=now_ms)
+    records = None
+    dedup = live.topic.settings.dedup
     # What a transaction writes may be aborted and come again, so it is no duplicate of anything.
-    dedup = None if header.is_transactional else live.topic.settings.dedup
-    records = None if dedup is None else _fingerprinted(decode_batch(batch, limits), dedup)
+    if dedup is not None and not header.is_transactional:
+        records = _fingerprinted(decode_batch(batch, limits), dedup)
     return CheckedBatch(live, partition, batch, header, records)
 
 

@@ -29,7 +29,7 @@ class Appender:
         The future itself fails only when the commit does. Batches of bytes are copied when they are stored; a `bytearray` or
         a writable view is changed in place and must be left alone from here on.
         """
-        checked = [self._checked(batch) for batch in batches]
+        checked = list(map(self._checked, batches))
         if len(checked) == 1:
             only = checked[0]
             if (

@@ -84,7 +84,7 @@ class AppendBatches(Proposal[list[Outcome]]):
 
     def _place(self, draft: Draft, windows: Windows, checked: CheckedBatch) -> Placed:
         intake = self._intake
-        live, partition, _, header, _ = checked
+        live, partition, header = checked.live, checked.partition, checked.header
         base_offset = draft.next_offset(partition)
         sequenced = header.producer_id != NO_PRODUCER
         if sequenced and not header.is_transactional:

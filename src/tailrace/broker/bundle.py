@@ -62,14 +62,14 @@ class Bundle(Proposal[None]):
         return None if draft.is_empty else draft.changes()
 
     def settled(self, receipt: Receipt | None) -> None:
-        cursor = receipt.cursor if receipt is not None else Cursor(0)
+        cursor: int = receipt.cursor if receipt is not None else 0
         arrived = self._intake.arrived
         for (checked, answer), outcome in zip(self._waiting, self._placed, strict=True):
             if isinstance(outcome, Append):
                 partition, batch, records, _, base_offset = outcome
                 arrived(checked.live, partition, records, len(batch))
-                outcome = Appended(base_offset, cursor, NO_TIMESTAMP, 0)
-                cursor = Cursor(cursor + records)
+                outcome = Appended(base_offset, Cursor(cursor), NO_TIMESTAMP, 0)
+                cursor += records
             if not answer.done():
                 answer.set_result([outcome])
 
@@ -79,7 +79,7 @@ class Bundle(Proposal[None]):
                 answer.set_exception(error)
 
     def _place(self, draft: Draft, checked: CheckedBatch) -> Append | Outcome:
-        _, partition, batch, header, _ = checked
+        partition, batch, header = checked.partition, checked.batch, checked.header
         base_offset = draft.next_offset(partition)
         if header.producer_id != NO_PRODUCER:
             self._intake.joiner.check_plain(header)

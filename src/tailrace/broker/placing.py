@@ -27,7 +27,8 @@ class Placed(NamedTuple):
 
 def place(intake: Intake, draft: Draft, windows: Windows, checked: CheckedBatch) -> Placed:
     """Put the batch at the end of its partition, without the records that are there already."""
-    live, partition, batch, header, fingerprinted = checked
+    live, partition, batch, header = checked.live, checked.partition, checked.batch, checked.header
+    fingerprinted = checked.records
     base_offset = first_offset = draft.next_offset(partition)
     records, max_timestamp = header.records, header.max_timestamp
     if fingerprinted is not None:

@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tailrace.log.index import IndexReader, PartitionCounters, PartitionIndex, Place
+from tailrace.log.index import IndexReader, PartitionIndex
+from tailrace.log.place import pack_place
 from tailrace.log.usage import SegmentUsage
 from tailrace.model.changes import Buffer, Changes
 from tailrace.model.clock import Hlc
@@ -17,7 +18,6 @@ from tailrace.model.invariant import InvariantError, invariant
 from tailrace.model.stats import StoreStats
 
 _CACHED_BATCH_OVERHEAD = 512
-_new = tuple.__new__
 
 
 class LogEnd(NamedTuple):
@@ -32,8 +32,8 @@ class Cut(NamedTuple):
     """Everything that a checkpoint saves, as it was at `end`."""
 
     end: LogEnd
-    partitions: Sequence[tuple[PartitionIndex, PartitionCounters, Sequence[Place]]]
-    """The partition, where it stood, and its places that are not saved yet."""
+    partitions: Sequence[tuple[PartitionIndex, bytes, Sequence[bytes]]]
+    """The partition, its counters and its places that are not saved yet, all packed."""
     dropped: Sequence[TopicId]
     usages: Sequence[tuple[SegmentUsage, bytes]]
     """Each with how it was when the cut was taken."""
@@ -129,7 +129,7 @@ class Catalog:
                 index.running = running = timestamp
             recent = index.recent
             recent.data.append(data)
-            recent.places.append(_new(Place, (base, records, length, position, timestamp, cursor, running, before)))
+            recent.places.append(pack_place(base, records, length, position, timestamp, cursor, running, before))
             index.end = base + records
             add_dirty(index)
             count += 1
@@ -162,7 +162,7 @@ class Catalog:
         dropped, self._dropped = self._dropped, []
         return Cut(
             self.end,
-            [(index, index.counters(), index.recent.places[index.saved :]) for index in dirty],
+            [(index, index.pack_counters(), index.recent.places[index.saved :]) for index in dirty],
             dropped,
             [(usage, usage.pack()) for usage in self.usages.values()],
             list(self._marks),

@@ -19,8 +19,9 @@ from rocksdict import WriteBatch
 from tailrace.log.catalog import Catalog
 from tailrace.log.checkpoint import Checkpoints
 from tailrace.log.frame import Entry, entry_bytes, head_bytes, head_size, read_frame
-from tailrace.log.index import Place, SavedIndex
+from tailrace.log.index import SavedIndex
 from tailrace.log.options import LogOptions
+from tailrace.log.place import Place, pack_place, unpack_place
 from tailrace.log.recovery import mapped
 from tailrace.log.segment import HEADER_BYTES, Segment, SegmentFolder, header_bytes, sync_folder
 from tailrace.log.state import CURSOR, SEGMENT, StateDb
@@ -203,9 +204,9 @@ class Cleaner:
     def _move(self, batch: WriteBatch, partition: Partition, moved: _Moves, old: range) -> None:
         """Point the saved index and the newest places in memory to the new positions."""
 
-        def at_new_position(place: Place) -> Place:
+        def at_new_position(place: Place) -> bytes:
             new = moved.new_position(place.base_offset) if place.position in old else None
-            return place if new is None else place._replace(position=new)
+            return pack_place(*(place if new is None else place._replace(position=new)))
 
         for places in self._saved.chunks(partition, moved.bases[0]):
             if places[0].position >= old.stop:
@@ -213,7 +214,7 @@ class Cleaner:
             self._saved.save_chunk(batch, partition, [at_new_position(place) for place in places])
         index = self._catalog.partitions.get(partition)
         if index is not None:
-            for at, place in enumerate(index.recent.places):
+            for at, place in enumerate(map(unpack_place, index.recent.places)):
                 if place.position >= old.stop:
                     break
                 index.recent.places[at] = at_new_position(place)

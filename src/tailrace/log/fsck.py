@@ -12,9 +12,10 @@ import msgspec
 
 from tailrace.log.checkpoint import Checkpoints
 from tailrace.log.frame import BadFrameError, Entry, Frame, read_effects, read_frame
-from tailrace.log.index import PartitionIndex, Place, SavedIndex
+from tailrace.log.index import PartitionIndex, SavedIndex
 from tailrace.log.lock import FolderLock
 from tailrace.log.opening import LOG_FOLDER, STATE_FOLDER
+from tailrace.log.place import Place
 from tailrace.log.recovery import SegmentFile, frames_behind, mapped
 from tailrace.log.segment import HEADER_BYTES, SegmentFolder, read_header
 from tailrace.log.state import StateDb

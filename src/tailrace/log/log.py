@@ -29,11 +29,11 @@ from tailrace.log.settled import SettledState
 from tailrace.log.state import StateDb
 from tailrace.log.usage import SegmentUsage
 from tailrace.log.writer import LogWriter, is_no_room
-from tailrace.model.changes import Buffer, Changes, Receipt
-from tailrace.model.clock import Clock
+from tailrace.model.changes import Append, Buffer, Changes
+from tailrace.model.clock import Clock, Hlc
 from tailrace.model.durability import Durability
 from tailrace.model.errors import StorageFullError
-from tailrace.model.ids import Cursor, Position
+from tailrace.model.ids import Cursor, Offset, Position
 from tailrace.model.killpoint import killpoint
 from tailrace.model.stats import StoreStats
 from tailrace.wire.batch import placed
@@ -53,7 +53,15 @@ class Committed(Protocol):
     @property
     def changes(self) -> Changes: ...
     @property
-    def receipt(self) -> Receipt: ...
+    def only(self) -> Append | None:
+        """The batch, where the commit is one batch and nothing else."""
+
+    @property
+    def hlc(self) -> Hlc: ...
+    @property
+    def cursor(self) -> Cursor: ...
+    @property
+    def offsets(self) -> Sequence[Offset]: ...
 
 
 class Log:
@@ -126,30 +134,32 @@ class Log:
         position = first
         synced = writer.synced
         has_state = is_structural = False
-        cursor = 0
+        cursor: int = 0
         for commit in group:
-            creates, drops, trims, appends, drop_prefixes, puts = commit.changes
-            hlc, cursor, offsets = commit.receipt
-            if len(appends) == 1 and not (puts or creates or drops or trims or drop_prefixes):
-                partition, batch, records, timestamp, _ = appends[0]
-                base = offsets[0]
+            cursor = commit.cursor
+            only = commit.only
+            if only is not None:
+                partition, batch, records, timestamp, _ = only
+                (base,) = commit.offsets
                 batch = placed(batch, base)
                 length = len(batch)
-                buffers.append(one_batch_head_bytes(position, synced, cursor, hlc, partition, base, records, batch, timestamp))
+                buffers.append(
+                    one_batch_head_bytes(position, synced, cursor, commit.hlc, partition, base, records, batch, timestamp)
+                )
                 buffers.append(batch)
                 at = position + ONE_BATCH_HEAD_BYTES
                 batches.append((partition, base, records, length, at, timestamp, cursor, batch))
                 position = at + length
                 cursor += records
                 continue
+            creates, drops, trims, appends, drop_prefixes, _ = commit.changes
             effects, effect_count = effect_bytes(commit.changes)
             has_state |= effect_count > 0
             is_structural |= bool(creates or drops or trims or drop_prefixes)
             start = at = position + head_size(len(appends), len(effects))
             entries = []
             bodies: list[Buffer] = []
-            frame_cursor = cursor
-            for (partition, batch, records, timestamp, _), base in zip(appends, offsets, strict=True):
+            for (partition, batch, records, timestamp, _), base in zip(appends, commit.offsets, strict=True):
                 batch = placed(batch, base)
                 length = len(batch)
                 entries.append(entry_bytes(partition, base, cursor, records, batch, timestamp))
@@ -157,13 +167,13 @@ class Log:
                 batches.append((partition, base, records, length, at, timestamp, cursor, batch))
                 at += length
                 cursor += records
-            buffers.append(head_bytes(position, synced, frame_cursor, hlc, entries, effects, effect_count, at - start))
+            buffers.append(head_bytes(position, synced, commit.cursor, commit.hlc, entries, effects, effect_count, at - start))
             buffers += bodies
             position = at
         writer.append(buffers, position - first)
         if not self._relaxed or is_structural:
             self._sync()
-        end = LogEnd(Position(position), Cursor(cursor), group[-1].receipt.hlc)
+        end = LogEnd(Position(position), Cursor(cursor), group[-1].hlc)
         self._show(group, batches, Position(first), end, has_state, is_structural)
 
     def seal(self) -> None:
@@ -248,7 +258,7 @@ class Log:
         catalog = self._catalog
         with self._lock:
             if batches:
-                catalog.mark(group[0].receipt.cursor, position)
+                catalog.mark(group[0].cursor, position)
             if is_structural:
                 shown = iter(batches)
                 for commit in group:

@@ -8,7 +8,7 @@ from tailrace.model.limits import KIB, MIB
 class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
     segment_bytes: int = 128 * MIB
     """A segment that has reached this size is closed and a new one begun."""
-    checkpoint_bytes: int = 64 * MIB
+    checkpoint_bytes: int = 256 * MIB
     """Log bytes after which the index is saved, which bounds the replay at the next start."""
     checkpoint_batches: int = 100_000
     """Batches after which the index is saved."""

@@ -7,8 +7,9 @@ from typing import TypeVar
 from tailrace.log.catalog import Catalog
 from tailrace.log.checkpoint import Checkpoints
 from tailrace.log.frame import BadFrameError, Entry, Frame, batch_fault, frame_size, read_frame
-from tailrace.log.index import IndexReader, PartitionIndex, Place, holding
+from tailrace.log.index import IndexReader, PartitionIndex
 from tailrace.log.options import LogOptions
+from tailrace.log.place import Place, base_of, cursor_of, first_above, holding
 from tailrace.log.segment import HEADER_BYTES, SegmentFolder, SegmentHandle
 from tailrace.model.changes import Bounds, Buffer, Fetched, LogBatch, Scanned
 from tailrace.model.errors import CorruptionError, OffsetOutOfRangeError
@@ -46,7 +47,7 @@ class LogReader:
         recent = index.recent
         return offset >= index.end or (
             bool(recent.places)
-            and offset >= recent.places[0].base_offset
+            and offset >= base_of(recent.places[0])
             and recent.data[holding(recent.places, offset)] is not None
         )
 
@@ -100,19 +101,19 @@ class LogReader:
         recent = index.recent
         places, data = recent.places, recent.data
         found: list[Buffer] = []
-        if not places or offset < places[0].base_offset:
+        if not places or offset < base_of(places[0]):
             return found, ()
         size = 0
         first = holding(places, offset)
-        for at in range(first, len(places)):
+        for at in range(first, first_above(places, end - 1)):
             batch = data[at]
-            if batch is None or places[at].base_offset >= end:
+            if batch is None:
                 break
             size += len(batch)
             if found and size > max_bytes:
                 break
             found.append(batch)
-        return found, [Cursor(place.cursor) for place in places[first : first + len(found)]]
+        return found, [Cursor(cursor_of(place)) for place in places[first : first + len(found)]]
 
     def _pieces(self, places: Sequence[Place]) -> Iterator[Sequence[Place]]:
         """Runs of places that are read at once: near each other, in one segment, not too large."""

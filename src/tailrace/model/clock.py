@@ -33,8 +33,10 @@ class HybridClock:
         self._last = last
 
     def next(self) -> Hlc:
-        self._last = Hlc(max(self._last + 1, self._clock.now_ms() << _COUNTER_BITS))
-        return self._last
+        now = self._clock.now_ms() << _COUNTER_BITS
+        last = self._last
+        self._last = stamp = Hlc(now if now > last else last + 1)
+        return stamp
 
     def observe(self, seen: Hlc) -> None:
         self._last = max(self._last, seen)

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from tailrace.model.changes import ASSIGN, Buffer
 from tailrace.model.ids import Cursor, Offset
 
@@ -52,7 +54,7 @@ class Published(NamedTuple):
     duplicate: bool
 
 
-class Appended(NamedTuple):
+class Appended(msgspec.Struct, frozen=True):
     """Where a batch is. For a duplicate this is the place of the first one."""
 
     base_offset: Offset

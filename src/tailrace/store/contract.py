@@ -21,9 +21,11 @@ class Commit(Protocol):
     """A commit on its way. Once `done` was called, either `receipt` or `error` is set."""
 
     changes: Changes
-    receipt: Receipt
-    """Tentative until done: the place in the log that the commit has if it succeeds."""
     error: TailraceError | None
+
+    @property
+    def receipt(self) -> Receipt:
+        """Tentative until done: the place in the log that the commit has if it succeeds."""
 
 
 Done = Callable[[Commit], None]

@@ -7,6 +7,7 @@ failure is final, because nobody can know what is on the disk then.
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
@@ -142,23 +143,24 @@ class GroupCommit:
             if commit is None:
                 return
             idle_told = False
-            group, ended = self._gather(commit)
-            if not self._attempt(lambda group=group: self._persist(group)) or ended:  # type: ignore[misc]
+            group, size, ended = self._gather(commit)
+            if not self._attempt(partial(self._persist, group, size)) or ended:
                 return
 
-    def _gather(self, first: PendingCommit) -> tuple[list[PendingCommit], bool]:
+    def _gather(self, first: PendingCommit) -> tuple[list[PendingCommit], int, bool]:
+        """All that has come, up to a size; how many bytes that is; and whether the end came after it."""
         group = [first]
         size = first.size
         queue = self._queue
         while size < self._group_bytes and len(group) < _MAX_GROUP and not queue.empty():
             commit = queue.get()
             if commit is None:
-                return group, True
+                return group, size, True
             group.append(commit)
             size += commit.size
-        return group, False
+        return group, size, False
 
-    def _persist(self, group: list[PendingCommit]) -> None:
+    def _persist(self, group: list[PendingCommit], size: int) -> None:
         stats = self._stats
         try:
             self._backend.persist(group)
@@ -169,16 +171,10 @@ class GroupCommit:
             self._fail(group, _failure(error), final=True)
             raise
         now = self._clock.monotonic()
-        size = 0
-        has_state = False
-        for commit in group:
-            size += commit.size
-            has_state |= commit.has_state
         # One look at the clock and one bucket for the group: its oldest commit waited longest, so none is flattered.
         stats.commit_seconds.observe(now - group[0].submitted_at, len(group))
         with self._lock:
-            if has_state:
-                self._sequencer.settle(group)
+            self._sequencer.settle(group)
             stats.pending_commits -= len(group)
             stats.pending_bytes -= size
         stats.commits += len(group)

@@ -5,10 +5,12 @@ flight succeed. It checks a commit against that view, so a refused commit change
 commit fails. It does no I/O. Callers hold the store's lock.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from tailrace.model.changes import ASSIGN, Changes, Receipt
-from tailrace.model.clock import HybridClock
+import msgspec
+
+from tailrace.model.changes import ASSIGN, Append, Changes, Receipt
+from tailrace.model.clock import Hlc, HybridClock
 from tailrace.model.errors import (
     InvalidPartitionsError,
     LimitExceededError,
@@ -25,20 +27,24 @@ Done = Callable[["PendingCommit"], None]
 _COMMIT_OVERHEAD_BYTES = 128
 
 
-class PendingCommit:
+class PendingCommit(msgspec.Struct, eq=False):
     """A commit between `submit` and `done`."""
 
-    __slots__ = ("changes", "done", "error", "has_state", "receipt", "sequence", "size", "submitted_at")
+    changes: Changes
+    only: Append | None
+    """The batch, where the commit is one batch and nothing else."""
+    hlc: Hlc
+    cursor: Cursor
+    offsets: Sequence[Offset]
+    sequence: int
+    size: int
+    done: Done
+    submitted_at: float = 0.0
+    error: TailraceError | None = None
 
-    def __init__(self, changes: Changes, receipt: Receipt, sequence: int, size: int, has_state: bool, done: Done) -> None:
-        self.changes = changes
-        self.receipt = receipt
-        self.sequence = sequence
-        self.size = size
-        self.has_state = has_state
-        self.done = done
-        self.error: TailraceError | None = None
-        self.submitted_at = 0.0
+    @property
+    def receipt(self) -> Receipt:
+        return Receipt(self.hlc, self.cursor, self.offsets)
 
 
 class Sequencer:
@@ -46,11 +52,12 @@ class Sequencer:
 
     def __init__(self, clock: HybridClock, limits: Limits, ends: Mapping[Partition, Offset], cursor: Cursor) -> None:
         self._clock = clock
-        self._limits = limits
+        self._frame_bytes = limits.frame_bytes
         self._ends: dict[Partition, Offset] = {}
         self._counts: dict[TopicId, int] = {}
         self._cursor = cursor
         self._sequence = 0
+        """Rises with every commit that changes state: the latest of two values of a key is the one with the higher number."""
         self._state: dict[bytes, tuple[int, bytes | None]] = {}
         self._dropped_prefixes: list[tuple[int, bytes]] = []
         self.reset(ends, cursor)
@@ -69,25 +76,23 @@ class Sequencer:
         """Check the changes against the latest view and, if they hold, add them to it."""
         creates, drops, trims, appends, drop_prefixes, puts = changes
         if len(appends) == 1 and not (puts or creates or drops or trims or drop_prefixes):
-            return self._admit_one(changes, done)
+            return self._admit_one(changes, appends[0], done)
         if creates or drops or trims:
             self._check_partitions(changes)
         size = _COMMIT_OVERHEAD_BYTES
         for key, value in puts:
             size += len(key) + (len(value) if value is not None else 0)
-        for append in appends:
-            size += len(append[1])
-        self._check_size(size)
-        ends = self._place(changes)
+        records = 0
+        for _, batch, count, _, _ in appends:
+            size += len(batch)
+            records += count
+        if size > self._frame_bytes:
+            raise self._too_large(size)
+        offsets, ends = self._place(changes)
         # Nothing below refuses: from here on the commit is part of the latest view.
         if creates or drops:
             self._change_partitions(changes)
-        offsets = []
-        records = 0
-        for (partition, _, count, _, _), end in zip(appends, ends, strict=True):
-            self._ends[partition] = end
-            offsets.append(Offset(end - count))
-            records += count
+        self._ends.update(ends)
         self._sequence = sequence = self._sequence + 1
         for prefix in drop_prefixes:
             self._dropped_prefixes.append((sequence, prefix))
@@ -95,12 +100,13 @@ class Sequencer:
             self._state[key] = (sequence, value)
         cursor = self._cursor
         self._cursor = Cursor(cursor + records)
-        has_state = bool(puts or drop_prefixes)
-        return PendingCommit(changes, Receipt(self._clock.next(), cursor, offsets), sequence, size, has_state, done)
+        return PendingCommit(changes, None, self._clock.next(), cursor, offsets, sequence, size, done)
 
     def settle(self, commits: Iterable[PendingCommit]) -> None:
         """These commits are in the settled view now; the latest view need not remember them."""
         state = self._state
+        if not state and not self._dropped_prefixes:
+            return
         last = 0
         for commit in commits:
             last = commit.sequence
@@ -125,45 +131,42 @@ class Sequencer:
                 sequence, value = at, None
         return sequence > 0, value
 
-    def _admit_one(self, changes: Changes, done: Done) -> PendingCommit:
+    def _admit_one(self, changes: Changes, only: Append, done: Done) -> PendingCommit:
         """The commonest commit by far, on a short way: one batch and nothing else."""
-        partition, batch, records, _, wanted = changes.appends[0]
+        partition, batch, records, _, wanted = only
         end = self._ends.get(partition)
         if end is None:
             raise UnknownPartitionError.of(partition)
-        if wanted not in (ASSIGN, end):
+        if wanted != ASSIGN and wanted != end:
             raise _out_of_sequence(partition, end, wanted)
         size = _COMMIT_OVERHEAD_BYTES + len(batch)
-        self._check_size(size)
+        if size > self._frame_bytes:
+            raise self._too_large(size)
         self._ends[partition] = Offset(end + records)
-        self._sequence += 1
         cursor = self._cursor
         self._cursor = Cursor(cursor + records)
-        return PendingCommit(changes, Receipt(self._clock.next(), cursor, (end,)), self._sequence, size, False, done)
+        return PendingCommit(changes, only, self._clock.next(), cursor, (end,), self._sequence, size, done)
 
-    def _check_size(self, size: int) -> None:
-        if size > self._limits.frame_bytes:
-            raise LimitExceededError(
-                f"the commit has {size} bytes, more than frame_bytes allows ({self._limits.frame_bytes}); split it"
-            )
+    def _too_large(self, size: int) -> LimitExceededError:
+        return LimitExceededError(f"the commit has {size} bytes, more than frame_bytes allows ({self._frame_bytes}); split it")
 
-    def _place(self, changes: Changes) -> list[Offset]:
-        """Where the partition of each append ends after it."""
-        ends: list[Offset] = []
-        placed: dict[Partition, Offset] = {}
+    def _place(self, changes: Changes) -> tuple[list[Offset], dict[Partition, Offset]]:
+        """The base offset of each append, and where the partitions end after all of them."""
+        offsets: list[Offset] = []
+        ends: dict[Partition, Offset] = {}
         for partition, _, records, _, wanted in changes.appends:
-            end = placed.get(partition)
+            end = ends.get(partition)
             if end is None:
                 end = self._ends.get(partition)
                 if end is None and partition.number < dict(changes.creates).get(partition.topic_id, 0):
                     end = Offset(0)
                 if end is None or partition.topic_id in changes.drops:
                     raise UnknownPartitionError.of(partition)
-            if wanted not in (ASSIGN, end):
+            if wanted != ASSIGN and wanted != end:
                 raise _out_of_sequence(partition, end, wanted)
-            placed[partition] = end = Offset(end + records)
-            ends.append(end)
-        return ends
+            offsets.append(end)
+            ends[partition] = Offset(end + records)
+        return offsets, ends
 
     def _check_partitions(self, changes: Changes) -> None:
         counts: dict[TopicId, int] = {}

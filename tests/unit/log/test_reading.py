@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.log.index import Place, SavedIndex
+from tailrace.log.index import SavedIndex
 from tailrace.log.options import LogOptions
+from tailrace.log.place import Place
 from tailrace.model.changes import Changes
 from tailrace.model.ids import Offset, Partition, TopicId
 from tailrace.model.limits import KIB, MIB, Limits

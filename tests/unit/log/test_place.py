@@ -1,0 +1,49 @@
+"""Packed places say the same as the values they were made of, and sort by offset."""
+
+import pytest
+
+from tailrace.log.place import (
+    Place,
+    base_of,
+    bytes_before,
+    first_above,
+    holding,
+    pack_place,
+    running_of,
+    unpack_place,
+    unpack_places,
+)
+
+PLACE = Place(2**40, 7, 300, 2**41, -5, 2**42, 2**43, 2**44)
+BASES = (255, 256, 65_536)
+
+
+def at(base: int) -> bytes:
+    return pack_place(*PLACE._replace(base_offset=base))
+
+
+def test_every_field_comes_back() -> None:
+    assert unpack_place(pack_place(*PLACE)) == PLACE
+
+
+def test_single_fields_are_read_without_the_others() -> None:
+    packed = pack_place(*PLACE)
+    assert (base_of(packed), running_of(packed), bytes_before(packed)) == (2**40, 2**43, 2**44)
+
+
+def test_a_time_before_1970_is_read_as_it_was() -> None:
+    assert running_of(pack_place(*PLACE._replace(running_timestamp=-1))) == -1
+
+
+def test_joined_places_come_apart_again() -> None:
+    assert [place.base_offset for place in unpack_places(b"".join(map(at, BASES)))] == list(BASES)
+
+
+@pytest.mark.parametrize(
+    ("offset", "above", "holds"),
+    [(0, 0, 0), (254, 0, 0), (255, 1, 0), (256, 2, 1), (65_535, 2, 1), (65_536, 3, 2), (2**50, 3, 2)],
+)
+def test_packed_places_are_found_by_offset(offset: int, above: int, holds: int) -> None:
+    places = [at(base) for base in BASES]
+    assert first_above(places, offset) == above
+    assert holding(places, offset) == holds
