@@ -47,21 +47,21 @@ def tokenize(text: str) -> list[Token]:
     for token in tokens:
         kind = token.token_type
         if kind is TokenType.UNKNOWN or (kind is TokenType.VAR and "\0" in token.text):
-            raise SqlSyntaxError(f"{token.text!r} has no meaning in SQL", *place_of_token(token))
+            raise SqlSyntaxError(f"{token.text!r} has no meaning in SQL", *place_of_token(token, text))
         if kind is TokenType.NUMBER and not _NUMBER.fullmatch(token.text):
-            raise SqlSyntaxError(f"{token.text!r} is not a number", *place_of_token(token))
+            raise SqlSyntaxError(f"{token.text!r} is not a number", *place_of_token(token, text))
     return tokens
 
 
 def parse_statement(tokens: Sequence[Token], text: str) -> exp.Expression:
     """A query or a write. Its parameters are placeholders with a name; that of a `?` is its number in the statement."""
-    _check_nesting(tokens)
+    _check_nesting(tokens, text)
     return _parsed(lambda: _DIALECT.parser().parse(_with_numbered_parameters(tokens), text), tokens, text)
 
 
 def parse_expression(tokens: Sequence[Token], text: str) -> exp.Expression:
     """A condition or a value."""
-    _check_nesting(tokens)
+    _check_nesting(tokens, text)
     return _parsed(lambda: _DIALECT.parser().parse_into(exp.Condition, list(tokens), text), tokens, text)
 
 
@@ -71,17 +71,17 @@ def _parsed(parse: Callable[[], Sequence[Any]], tokens: Sequence[Token], text: s
     except ParseError as error:
         raise _misplaced(tokens, text, error) from error
     except RecursionError as error:
-        raise SqlError("the statement is nested too deep; take it apart", *place_of_token(tokens[0])) from error
+        raise SqlError("the statement is nested too deep; take it apart", *place_of_token(tokens[0], text)) from error
     except Exception as error:  # Some texts make sqlglot stumble over its own types
         raise SqlSyntaxError(
-            "expected a statement that can be read; something is missing in this one", *place_of_token(tokens[0])
+            "expected a statement that can be read; something is missing in this one", *place_of_token(tokens[0], text)
         ) from error
     if len(found) != 1 or not isinstance(found[0], exp.Expression):
-        raise SqlSyntaxError("expected one statement or expression", *place_of_token(tokens[0]))
+        raise SqlSyntaxError("expected one statement or expression", *place_of_token(tokens[0], text))
     return found[0]
 
 
-def _check_nesting(tokens: Sequence[Token]) -> None:
+def _check_nesting(tokens: Sequence[Token], text: str) -> None:
     """Count how many brackets are open at once, and how many of them follow the name of a type."""
     types = PostgresParser.TYPE_TOKENS
     opened: list[bool] = []
@@ -94,14 +94,14 @@ def _check_nesting(tokens: Sequence[Token]) -> None:
             follows_bracket = before is not None and before.token_type is TokenType.R_BRACKET
             indexes = indexes + 1 if follows_bracket else 0
             if indexes > _CHAINED_INDEXES:
-                raise SqlError(f"more than {_CHAINED_INDEXES} indexes follow each other", *place_of_token(token))
+                raise SqlError(f"more than {_CHAINED_INDEXES} indexes follow each other", *place_of_token(token, text))
             of_type = before is not None and before.token_type in types and before.token_type is not TokenType.IDENTIFIER
             opened.append(of_type)
             of_types += of_type
             if len(opened) > _NESTED_BRACKETS:
-                raise SqlError(f"brackets are nested more than {_NESTED_BRACKETS} deep", *place_of_token(token))
+                raise SqlError(f"brackets are nested more than {_NESTED_BRACKETS} deep", *place_of_token(token, text))
             if of_types > _NESTED_TYPES:
-                raise SqlError(f"arrays and types are nested more than {_NESTED_TYPES} deep", *place_of_token(token))
+                raise SqlError(f"arrays and types are nested more than {_NESTED_TYPES} deep", *place_of_token(token, text))
         elif kind in _CLOSING and opened:
             of_types -= opened.pop()
         before = token
@@ -138,7 +138,7 @@ def _misplaced(tokens: Sequence[Token], text: str, error: ParseError) -> SqlSynt
     told = error.errors[0] if error.errors else {}
     line, column = told.get("line"), told.get("col")
     at = next((token for token in tokens if token.line == line and token.col == column), None)
-    place = place_of_token(at) if at is not None else Place(*place_at(text, tokens[-1].end))
+    place = place_of_token(at, text) if at is not None else Place(*place_at(text, tokens[-1].end))
     return SqlSyntaxError(_in_words(str(told.get("description") or error), at, at is tokens[-1]), *place)
 
 

@@ -65,7 +65,7 @@ def _split(tokens: Sequence[Token]) -> list[Sequence[Token]]:
 
 def _parse_one(tokens: Sequence[Token], source: str) -> Statement:
     text = source[tokens[0].start : tokens[-1].end + 1]
-    line, column = place_of_token(tokens[0])
+    line, column = place_of_token(tokens[0], source)
     words = Words(tokens, source)
     if any(words.sees(first) for first in _QUERIES):
         statement = query_or_write(tokens, text, source)

@@ -12,12 +12,14 @@ class Place(NamedTuple):
 
 
 def place_at(text: str, index: int) -> Place:
-    return Place(text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index))
+    """A line ends with a line feed, a carriage return, or both."""
+    breaks = text.count("\n", 0, index) + text.count("\r", 0, index) - text.count("\r\n", 0, index)
+    return Place(breaks + 1, index - max(text.rfind("\n", 0, index), text.rfind("\r", 0, index)))
 
 
-def place_of_token(token: Token) -> Place:
-    """sqlglot tells the column of a token's end."""
-    return Place(token.line, max(1, token.col - (token.end - token.start)))
+def place_of_token(token: Token, text: str) -> Place:
+    """Where a token begins. sqlglot tells where it ends, which may be in another line."""
+    return place_at(text, token.start)
 
 
 def place_of(tree: exp.Expr) -> Place | None:

@@ -41,7 +41,7 @@ class Words:
     @property
     def place(self) -> Place:
         if not self.is_at_end:
-            return place_of_token(self._tokens[self._at])
+            return place_of_token(self._tokens[self._at], self._text)
         return place_at(self._text, self._tokens[-1].end + 1)
 
     def sees(self, phrase: str) -> bool:
@@ -198,7 +198,7 @@ class Words:
         return self._text[token.start : token.end + 1]
 
     def _last_place(self) -> Place:
-        return place_of_token(self._tokens[self._last])
+        return place_of_token(self._tokens[self._last], self._text)
 
     def _after(self, phrase: str) -> int | None:
         """The index behind these keywords, some of which sqlglot makes one token."""

@@ -47,9 +47,9 @@ _EXPECTS_MORE = {TokenType.ON, TokenType.SET, TokenType.COMMA, TokenType.JOIN}
 
 def query_or_write(tokens: Sequence[Token], text: str, source: str) -> Statement:
     """`source` is the whole text of the request, in which the expressions have their places."""
-    _check_lists(tokens)
+    _check_lists(tokens, source)
     tree = parse_statement(tokens, source)
-    place = place_of_token(tokens[0])
+    place = place_of_token(tokens[0], source)
     _check_depth(tree, place)
     _check_clauses(tree, place)
     parameters = tuple(dict.fromkeys(sorted((node.name for node in tree.find_all(exp.Placeholder)), key=_by_number)))
@@ -82,17 +82,19 @@ def _by_number(name: str) -> tuple[int, str]:
     return (int(name), "") if name.isdigit() else (0, name)
 
 
-def _check_lists(tokens: Sequence[Token]) -> None:
+def _check_lists(tokens: Sequence[Token], source: str) -> None:
     """sqlglot steps over a comma too many and a clause that is missing at the end."""
     before: Token | None = None
     for token in tokens:
         if before is not None and before.token_type is TokenType.COMMA and token.token_type in _NEVER_AFTER_COMMA:
-            raise SqlSyntaxError(f"expected a value after the comma, found {token.text!r}", *place_of_token(token))
+            raise SqlSyntaxError(f"expected a value after the comma, found {token.text!r}", *place_of_token(token, source))
         if before is not None and before.token_type in _OPENS_LIST and token.token_type in _NEVER_FIRST:
-            raise SqlSyntaxError(f"expected a value, found {token.text!r}", *place_of_token(token))
+            raise SqlSyntaxError(f"expected a value, found {token.text!r}", *place_of_token(token, source))
         before = token
     if before is not None and before.token_type in _EXPECTS_MORE:
-        raise SqlSyntaxError(f"expected more after {before.text!r}, found the end of the statement", *place_of_token(before))
+        raise SqlSyntaxError(
+            f"expected more after {before.text!r}, found the end of the statement", *place_of_token(before, source)
+        )
 
 
 def _check_depth(tree: exp.Expression, place: Place) -> None:
