@@ -10,8 +10,6 @@ from http import HTTPStatus
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.http11 import Request
 
 from tailrace.http.problems import MEDIA_TYPE, problem_body
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
@@ -28,6 +26,8 @@ class HttpConnection(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._head_bytes = 0
+        self._unread_bytes = 0
+        self._is_in_head = False
         self._is_in_body = False
         self._deadline: asyncio.TimerHandle | None = None
 
@@ -41,8 +41,19 @@ class HttpConnection(HttpToolsProtocol):
         self._clear_deadline()
         super().connection_lost(exc)
 
+    def data_received(self, data: bytes) -> None:
+        was_in_head = self._is_in_head
+        super().data_received(data)
+        if was_in_head and self._is_in_head:
+            # The parser gathers a header until it has all of it.
+            self._unread_bytes += len(data)
+            if self._unread_bytes > self.limits.request_head_bytes:
+                self._refuse_head()
+
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._is_in_head = True
+        self._unread_bytes = 0
         self.scope["extensions"] = {EXTENSION: {CUT: self.cut}}
         self._head_bytes = 0
         if self._deadline is None:
@@ -59,6 +70,7 @@ class HttpConnection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         before = self.cycle
         super().on_headers_complete()
+        self._is_in_head = False
         self._is_in_body = True
         if self.cycle is not before:
             self.cycle.transport = _JoiningHeads(self.transport, self.loop)  # type: ignore[assignment]
@@ -68,7 +80,14 @@ class HttpConnection(HttpToolsProtocol):
         self._is_in_body = False
         super().on_message_complete()
 
+    def _should_upgrade_to_ws(self) -> bool:
+        return True
+
     def handle_websocket_upgrade(self) -> None:
+        # Loaded for the first WebSocket: most servers never see one.
+        from tailrace.http.socket_connection import WebSocketConnection
+
+        self.ws_protocol_class = WebSocketConnection
         self._clear_deadline()
         super().handle_websocket_upgrade()
 
@@ -80,12 +99,17 @@ class HttpConnection(HttpToolsProtocol):
         if not self.transport.is_closing():
             self.transport.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(last), last))
             self.cycle.disconnected = True
-            _close_soon(self.transport)
+            close_soon(self.transport)
 
     def _count(self, size: int) -> None:
         self._head_bytes += size
         if self._head_bytes > self.limits.request_head_bytes:
-            self._refuse(431, f"the head of the request is larger than request_head_bytes ({self.limits.request_head_bytes})")
+            self._refuse_head()
+            # The parser stops at this, so that a request that was refused is not carried out.
+            raise ValueError("the head of the request is too large")
+
+    def _refuse_head(self) -> None:
+        self._refuse(431, f"the head of the request is larger than request_head_bytes ({self.limits.request_head_bytes})")
 
     def _set_deadline(self) -> None:
         self._deadline = self.loop.call_later(self.limits.request_seconds, self._too_slow)
@@ -107,7 +131,7 @@ class HttpConnection(HttpToolsProtocol):
             body = problem_body(status, detail)
             head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nconnection: close\r\ncontent-type: {MEDIA_TYPE}\r\n"
             self.transport.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
-        _close_soon(self.transport)
+        close_soon(self.transport)
 
 
 class _JoiningHeads:
@@ -144,27 +168,12 @@ class _JoiningHeads:
         self._head = b""
 
 
-class WebSocketConnection(WebSocketsSansIOProtocol):
-    def handle_connect(self, event: Request) -> None:
-        super().handle_connect(event)
-        if not self.close_sent:
-            self.scope["extensions"] = {**(self.scope["extensions"] or {}), EXTENSION: {CUT: self.cut}}
-
-    def cut(self, code: int, reason: str) -> None:
-        """Say why, whether the client hears it or not, and close."""
-        if not self.close_sent and not self.transport.is_closing():
-            self.stop_keepalive()
-            self.conn.send_close(code, reason)
-            self.transport.write(b"".join(self.conn.data_to_send()))
-            self.close_sent = True
-            _close_soon(self.transport)
-
-
 def connection_class(limits: Limits) -> type[HttpConnection]:
     """uvicorn makes its connections itself, from a class."""
     return type("BoundHttpConnection", (HttpConnection,), {"limits": limits})
 
 
-def _close_soon(transport: asyncio.Transport) -> None:
+def close_soon(transport: asyncio.Transport) -> None:
+    """Send what there is to send, as far as the client takes it in a short time."""
     transport.close()
     asyncio.get_running_loop().call_later(_LINGER_SECONDS, transport.abort)

@@ -11,7 +11,7 @@ from socket import socket
 import uvicorn
 from litestar import Litestar
 
-from tailrace.http.connections import WebSocketConnection, connection_class
+from tailrace.http.connections import connection_class
 from tailrace.model.limits import KIB, Limits
 
 _IDLE_SECONDS = 60
@@ -24,10 +24,11 @@ class HttpListener:
         config = uvicorn.Config(
             app,
             http=connection_class(limits),
-            ws=WebSocketConnection,
+            ws="none",  # connections load it when they need it
             ws_max_size=_MESSAGE_BYTES,
             ws_ping_interval=limits.subscriber_silence_seconds,
-            ws_ping_timeout=limits.subscriber_stall_seconds,
+            # One that reads too slowly to answer is cut off for that, with a better reason.
+            ws_ping_timeout=2 * limits.subscriber_stall_seconds + limits.subscriber_silence_seconds,
             ws_per_message_deflate=False,
             lifespan="off",
             log_config=None,

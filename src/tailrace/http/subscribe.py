@@ -5,6 +5,7 @@ and the subscriber is paused; after `subscriber_stall_seconds` of that it is tol
 """
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -32,6 +33,9 @@ from tailrace.model.subscription import LogEdge, StartCursor
 _LAST_EVENT_ID = "last-event-id"
 _TRY_AGAIN_LATER = 1013
 _SERVICE_RESTART = 1012
+_NUMBER = re.compile("[0-9]{1,19}")
+_NOTHING_SEEN = "-1"
+_SHOWN = 40
 SeenCursor = Annotated[str, Meta(pattern="^[0-9]*$")]
 _HEADERS = [(b"content-type", SSE_TYPE.encode()), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
 
@@ -150,16 +154,15 @@ def _start(cursor: str, after: str) -> StartCursor:
         return _after(after, "after")
     if cursor in (LogEdge.BEGINNING, LogEdge.LATEST):
         return LogEdge(cursor)
-    if not (cursor.isascii() and cursor.isdigit()):
-        raise InvalidRequestError(f"cursor is {cursor!r}; it must be a number, 'beginning' or 'latest'")
+    if not _NUMBER.fullmatch(cursor):
+        raise InvalidRequestError(f"cursor is {cursor[:_SHOWN]!r}; it must be a number, 'beginning' or 'latest'")
     return Cursor(int(cursor))
 
 
 def _after(text: str, name: str) -> StartCursor:
-    try:
-        return Cursor(int(text) + 1)
-    except ValueError:
-        raise InvalidRequestError(f"{name} is {text!r}; it must be the number of the last cursor that was seen") from None
+    if not _NUMBER.fullmatch(text) and text != _NOTHING_SEEN:
+        raise InvalidRequestError(f"{name} is {text[:_SHOWN]!r}; it must be the number of the last cursor that was seen")
+    return Cursor(int(text) + 1)
 
 
 def _too_slow(limits: Limits) -> SlowSubscriberError:

@@ -65,6 +65,24 @@ def test_a_head_has_a_bound(url: str) -> None:
     assert "request_head_bytes" in answer.json()["detail"]
 
 
+def test_a_header_that_never_ends_is_cut_off(url: str) -> None:
+    with connected(url) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nx-endless: ")
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            for _ in range(1_000):
+                connection.sendall(b"x" * 65_536)
+
+
+def test_a_request_whose_head_is_too_large_is_not_carried_out(url: str) -> None:
+    body = b'{"messages": [{"topic": "t", "value": 1}]}'
+    end = httpx.get(f"{url}/health").json()["end_cursor"]
+    with connected(url) as connection:
+        head = (HEAD % len(body)).replace(b"consume", b"publish").replace(b"host:", b"x-large: %b\r\nhost:" % (b"x" * 70_000))
+        connection.sendall(head + body)
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 431 ")
+    assert httpx.get(f"{url}/health").json()["end_cursor"] == end
+
+
 def test_what_is_no_http_is_answered_with_a_problem(url: str) -> None:
     with connected(url) as connection:
         connection.sendall(b"\x00\x00\x00\x12what is this\r\n\r\n")

@@ -181,6 +181,8 @@ def test_a_subscriber_that_goes_away_is_forgotten(url: str, root: str) -> None:
         ("pattern=>.a", 400, "invalid-pattern"),
         ("pattern=a&cursor=soon", 400, "invalid-request"),
         ("pattern=a&cursor=-1", 400, "invalid-request"),
+        (f"pattern=a&cursor={'9' * 5_000}", 400, "invalid-request"),
+        (f"pattern=a&after={'9' * 5_000}", 400, "invalid-request"),
         ("pattern=a&cursor=999999999", 416, "cursor-out-of-range"),
         ("pattern=a&after=999999999", 416, "cursor-out-of-range"),
     ],

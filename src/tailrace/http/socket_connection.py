@@ -1,0 +1,22 @@
+"""The WebSockets of the HTTP listener: uvicorn's, with the exit for slow subscribers that `connections` has for HTTP."""
+
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.http11 import Request
+
+from tailrace.http.connections import CUT, EXTENSION, close_soon
+
+
+class WebSocketConnection(WebSocketsSansIOProtocol):
+    def handle_connect(self, event: Request) -> None:
+        super().handle_connect(event)
+        if not self.close_sent:
+            self.scope["extensions"] = {**(self.scope["extensions"] or {}), EXTENSION: {CUT: self.cut}}
+
+    def cut(self, code: int, reason: str) -> None:
+        """Say why, whether the client hears it or not, and close."""
+        if not self.close_sent and not self.transport.is_closing():
+            self.stop_keepalive()
+            self.conn.send_close(code, reason)
+            self.transport.write(b"".join(self.conn.data_to_send()))
+            self.close_sent = True
+            close_soon(self.transport)
