@@ -76,6 +76,7 @@ class Client:
 async def run(args: argparse.Namespace) -> None:
     store = EmbeddedStore.open(
         args.folder,
+        durability=args.durability,
         limits=Limits(min_free_bytes=0),
         options=LogOptions(segment_bytes=64 * 1024, checkpoint_bytes=128 * 1024, checkpoint_batches=100),
     )
@@ -102,6 +103,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--run", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--durability", choices=("fsync", "relaxed"), default="fsync")
     parser.add_argument("--clients", type=int, default=6)
     parser.add_argument("--writes", type=int, default=1_000_000)
     asyncio.run(run(parser.parse_args()))

@@ -34,15 +34,6 @@ _JSON_TYPES: dict[str, Any] = {
 _NULL = msgspec.Raw(b"null")
 
 
-class Event(NamedTuple):
-    """A change as it is stored, and what the log's record of it has."""
-
-    table: Table
-    key: bytes
-    value: bytes
-    headers: bytes
-
-
 class Replayed(NamedTuple):
     """A change read back: the key that it is about, and the row from then on, `None` if there is none."""
 

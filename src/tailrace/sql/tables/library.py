@@ -12,8 +12,9 @@ from sqlglot import exp
 from tailrace.model.limits import Limits
 from tailrace.model.table import Column, ColumnType, Table
 from tailrace.sql.statements import Query, Write
+from tailrace.sql.tables.compile import program_of
 from tailrace.sql.tables.events import TableEvents
-from tailrace.sql.tables.programs import Program, program_of
+from tailrace.sql.tables.programs import Program
 
 _PROGRAMS = 512
 

@@ -1,0 +1,162 @@
+"""INSERT: of plain values, which become rows for one prepared statement, and of whatever has to be computed."""
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from tailrace.model.errors import SqlError, UnsupportedSqlError
+from tailrace.model.table import Column, ColumnType, Table
+from tailrace.sql.places import place_of
+from tailrace.sql.tables.clauses import (
+    assignment,
+    assignments,
+    columns_named,
+    identifier,
+    prepare_returning,
+    stored_in,
+    target_table,
+)
+from tailrace.sql.tables.inference import Find
+from tailrace.sql.tables.programs import Cell, InsertRows, Program, Run
+from tailrace.sql.tables.schema import constant, default_of
+from tailrace.sql.tables.translate import Translation
+from tailrace.sql.tables.values import Stored
+
+_CONSTANTS = (exp.Literal, exp.Boolean, exp.Null, exp.HexString)
+
+
+def insert_program(tree: exp.Insert, find: Find, types: dict[str, ColumnType]) -> Program:
+    if tree.args.get("alternative") or tree.args.get("ignore") or tree.args.get("overwrite"):
+        raise UnsupportedSqlError("write INSERT INTO ... ON CONFLICT DO NOTHING or DO UPDATE", *(place_of(tree) or ()))
+    schema = tree.this
+    target = schema.this if isinstance(schema, exp.Schema) else schema
+    names = [item.name for item in schema.expressions] if isinstance(schema, exp.Schema) else []
+    source = tree.args.get("expression")
+    conflict = tree.args.get("conflict")
+    table = target_table(target, find)
+    columns = columns_named(table, names, target)
+    rows = _plain_rows(source, table, columns, bool(tree.args.get("default")))
+    if rows is None:
+        return _insert_source(tree, target, table, columns, find, types)
+    # Values stay out of the translation: they are bound, one row at a time.
+    places = exp.Tuple(expressions=[exp.var(f"?{number}") for number in range(1, len(table.columns) + 1)])
+    tree.set("expression", exp.Values(expressions=[places]))
+    tree.set("default", False)
+    translation = Translation(tree, find, types, parameters_before=len(table.columns))
+    tree.set("this", _target_schema(target, table.columns))
+    _prepare_conflict(conflict, table)
+    returning = prepare_returning(tree, table, translation)
+    new = translation.rewrite()
+    _store_conflict(new.args.get("conflict"), table)
+    translated = translation.finish(new)
+    return InsertRows(table, rows, translated.sql, translated.parameters, conflict is None and returning is None, returning)
+
+
+def _plain_rows(source: exp.Expr | None, table: Table, columns: Sequence[Column], is_default: bool) -> list[list[Cell]] | None:
+    """The rows of VALUES by the table's columns, if each value is a constant or a parameter."""
+    if is_default:
+        tuples: list[Sequence[exp.Expr]] = [()]
+        columns = ()
+    elif isinstance(source, exp.Values):
+        tuples = [item.expressions if isinstance(item, exp.Tuple) else [item] for item in source.expressions]
+    else:
+        return None
+    defaults: dict[str, Cell] = {}
+    rows = []
+    for number, values in enumerate(tuples, start=1):
+        if len(values) != len(columns):
+            raise SqlError(f"row {number} has {len(values)} values for {len(columns)} columns", *_first_place(values))
+        cells = {column.name: _cell(value, column, defaults) for column, value in zip(columns, values, strict=True)}
+        if any(cell is None for cell in cells.values()):
+            return None
+        rows.append([cells.get(column.name) or _default(column, defaults) for column in table.columns])
+    return rows
+
+
+def _cell(value: exp.Expr, column: Column, defaults: dict[str, Cell]) -> Cell | None:
+    if isinstance(value, exp.Placeholder):
+        return Cell(parameter=value.name)
+    if isinstance(value, exp.Var) and value.name.upper() == "DEFAULT":
+        return _default(column, defaults)
+    if isinstance(value, _CONSTANTS) or (isinstance(value, exp.Neg) and isinstance(value.this, exp.Literal)):
+        return Cell(value=constant(value))
+    return None
+
+
+def _default(column: Column, defaults: dict[str, Cell]) -> Cell:
+    if column.name not in defaults:
+        defaults[column.name] = Cell(value=default_of(column), is_stored=True)
+    return defaults[column.name]
+
+
+def _insert_source(
+    tree: exp.Insert, target: exp.Expr, table: Table, columns: Sequence[Column], find: Find, types: dict[str, ColumnType]
+) -> Program:
+    """INSERT ... SELECT, and VALUES that have to be computed."""
+    source = tree.args["expression"]
+    if not isinstance(source, (exp.Query, exp.Values)):
+        raise UnsupportedSqlError("INSERT takes VALUES or a SELECT", *(place_of(tree) or ()))
+    width = len(source.selects) if isinstance(source, exp.Query) and not any(item.is_star for item in source.selects) else None
+    if width is not None and width != len(columns):
+        raise SqlError(f"the query gives {width} columns for {len(columns)}", *(place_of(source) or ()))
+    _refuse_default_words(source)
+    translation = Translation(tree, find, types)
+    names = [exp.to_identifier(f"c{at}", quoted=True) for at in range(len(columns))]
+    given = {column.name: exp.column(name.copy()) for column, name in zip(columns, names, strict=True)}
+    stored = [
+        stored_in(given[column.name], table, column) if column.name in given else _literal(default_of(column))
+        for column in table.columns
+    ]
+    _prepare_conflict(tree.args.get("conflict"), table)
+    returning = prepare_returning(tree, table, translation)
+    new = translation.rewrite()
+    alias = exp.TableAlias(this=exp.to_identifier("source", quoted=True), columns=names)
+    cte = exp.CTE(this=new.args["expression"], alias=alias)
+    # A WHERE, because SQLite would take ON CONFLICT for the condition of a join.
+    select = exp.select(*stored).from_(exp.to_identifier("source", quoted=True)).where(exp.true())
+    select.set("with_", exp.With(expressions=[cte]))
+    new.set("expression", select)
+    new.set("this", _target_schema(new.this.this if isinstance(new.this, exp.Schema) else new.this, table.columns))
+    _store_conflict(new.args.get("conflict"), table)
+    translated = translation.finish(new)
+    return Run(translated.sql, translated.parameters, returning)
+
+
+def _target_schema(target: exp.Expr, columns: Sequence[Column]) -> exp.Expr:
+    return exp.Schema(this=target, expressions=[identifier(column) for column in columns])
+
+
+def _prepare_conflict(conflict: exp.Expr | None, table: Table) -> None:
+    if conflict is None:
+        return
+    if conflict.args.get("constraint"):
+        raise UnsupportedSqlError("name the columns of the key in ON CONFLICT, not a constraint", *(place_of(conflict) or ()))
+    keys = conflict.args.get("conflict_keys") or []
+    columns = columns_named(table, [_unordered(key).name for key in keys], conflict) if keys else []
+    conflict.set("conflict_keys", [identifier(column) for column in columns])
+    conflict.set("expressions", [pair for item in conflict.expressions for pair in assignments(item)])
+
+
+def _store_conflict(conflict: exp.Expr | None, table: Table) -> None:
+    if conflict is not None and conflict.expressions:
+        conflict.set("expressions", [assignment(item, table) for item in conflict.expressions])
+
+
+def _unordered(key: exp.Expr) -> exp.Expr:
+    return key.this if isinstance(key, exp.Ordered) else key
+
+
+def _literal(kept: Stored) -> exp.Expr:
+    if isinstance(kept, bytes):
+        return exp.HexString(this=kept.hex())
+    return exp.convert(kept)
+
+
+def _refuse_default_words(source: exp.Expr) -> None:
+    for word in source.find_all(exp.Var):
+        if word.name.upper() == "DEFAULT":
+            raise UnsupportedSqlError("DEFAULT stands only beside constants and parameters", *(place_of(word) or ()))
+
+
+def _first_place(values: Sequence[exp.Expr]) -> tuple[int, int] | tuple[()]:
+    return (place_of(values[0]) if values else None) or ()
