@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
-from tailrace.model.limits import Limits
+from tailrace.model.limits import KIB, Limits
 from tailrace.model.table import Column, ColumnType, Table
 from tailrace.sql.statements import Query, Write
 from tailrace.sql.tables.compile import program_of
@@ -17,6 +17,8 @@ from tailrace.sql.tables.events import TableEvents
 from tailrace.sql.tables.programs import Program
 
 _PROGRAMS = 512
+_LONGEST_TEXT = 4 * KIB
+"""Longer texts are not remembered by the parser either, so their trees do not come again."""
 
 
 class Library:
@@ -58,6 +60,8 @@ class Library:
                 self._programs.move_to_end(id(tree))
                 return known[1]
         program = program_of(statement, self.find, self.types)
+        if len(statement.text) > _LONGEST_TEXT:
+            return program
         with self._lock:
             # The tree is held, so that no other gets its address.
             self._programs[id(tree)] = tree, program
