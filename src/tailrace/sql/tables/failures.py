@@ -51,7 +51,7 @@ def failure_of(error: Exception, limits: Limits) -> TailraceError:
         case apsw.Error():
             return SqlError(_UNKNOWN_COLUMN.sub(r"there is no column \1", text[:1].lower() + text[1:]))
     _log.error("a statement met an error that nobody foresaw", exc_info=error)
-    return TailraceError(f"the server met an error of its own and changed nothing: {type(error).__name__}")
+    return TailraceError(f"the server met an error of its own, {type(error).__name__}; its log says more")
 
 
 def _constraint(text: str) -> ConstraintError:

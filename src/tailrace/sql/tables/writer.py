@@ -132,8 +132,11 @@ class TableWriter:
             else:
                 self._run_group(job)
         except Exception as error:  # noqa: BLE001  it must go on for the other clients
-            self._execution.roll_back()
-            self._refuse(self._taken, failure_of(error, self._limits))
+            failure = failure_of(error, self._limits)
+            # Nobody foresaw this, so nobody knows whether the log has the changes.
+            failure.__dict__["outcome"] = "unknown"
+            if self._catch_up(error, self._taken):
+                self._refuse(self._taken, failure)
 
     def _next(self) -> Job | None:
         """The next job, once there is one; `None` at the end. A pause is used to make durable what was committed."""
@@ -285,7 +288,7 @@ class TableWriter:
     def _catch_up(self, error: Exception, jobs: Sequence[Job]) -> bool:
         """Apply what the log has and the tables lack, until that works. False when the clients were told something else."""
         self._execution.roll_back()
-        _log.error("the tables can't take changes that the log has: %s; trying until they can", error)
+        _log.error("a write to tables did not come to its end (%s); applying what the log has of it", error)
         is_told = False
         pause = _FIRST_PAUSE_SECONDS
         while True:
