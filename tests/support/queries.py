@@ -1,7 +1,9 @@
 """Queries over a broker: topics, tables and `system.*`, asked by SQL text."""
 
+import atexit
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 
 from tailrace.broker.broker import Broker
@@ -14,6 +16,7 @@ from tailrace.sql.parse import parse
 from tailrace.sql.result import Result
 from tailrace.sql.select.queries import Queries
 from tailrace.sql.select.tables import ReadTables
+from tailrace.sql.select.workers import Workers
 from tailrace.sql.statements import Query
 from tailrace.store.contract import Store
 from tailrace.store.memory import MemoryStore
@@ -60,9 +63,17 @@ async def asking_with_tables(folder: Path, limits: Limits = DEFAULT_LIMITS) -> A
         yield Asker(sql.broker, queries), sql
 
 
+@cache
+def workers_for(limits: Limits) -> Workers:
+    """Shared by all tests with these limits, because a process takes a second to start."""
+    workers = Workers(limits)
+    atexit.register(workers.close)
+    return workers
+
+
 @asynccontextmanager
 async def _queries(broker: Broker, tables: ReadTables, limits: Limits) -> AsyncIterator[Queries]:
-    queries = Queries(broker, tables, limits)
+    queries = Queries(broker, tables, limits, workers_for(limits))
     try:
         yield queries
     finally:

@@ -12,38 +12,17 @@ import pyarrow as pa
 
 from tailrace.model.errors import QueryLimitError, SqlError
 from tailrace.model.limits import Limits
-from tailrace.model.table import ColumnType, Kind
 from tailrace.sql.result import Result, ResultColumn
+from tailrace.sql.select.channel import AnswerColumn
+from tailrace.sql.select.forms import JSON, LIST, NESTED, TEXT, TIMESTAMP, UUID_TEXT, WHOLE
 
 _PAUSE_SECONDS = 0.00005
 
-_KINDS: dict[str, Kind] = {
-    "boolean": "boolean",
-    "tinyint": "smallint",
-    "utinyint": "smallint",
-    "smallint": "smallint",
-    "usmallint": "integer",
-    "integer": "integer",
-    "uinteger": "bigint",
-    "bigint": "bigint",
-    "ubigint": "bigint",
-    "hugeint": "bigint",
-    "uhugeint": "bigint",
-    "float": "double",
-    "double": "double",
-    "blob": "bytes",
-    "date": "date",
-    "uuid": "uuid",
-    "json": "json",
-    "struct": "json",
-    "map": "json",
-}
 
-
-def read_answer(names: Sequence[str], kinds: Sequence[Any], batches: Iterator[pa.RecordBatch], limits: Limits) -> Result:
-    """At most `query_rows` rows; more are cut off. `kinds` are DuckDB's types."""
-    columns = [ResultColumn(name, column_type(kind)) for name, kind in zip(names, kinds, strict=True)]
-    reads = [_reader(kind) for kind in kinds]
+def read_answer(described: Sequence[AnswerColumn], batches: Iterator[pa.RecordBatch], limits: Limits) -> Result:
+    """At most `query_rows` rows; more are cut off."""
+    columns = [ResultColumn(column.name, column.type) for column in described]
+    reads = [_reader(column.form) for column in described]
     rows: list[Sequence[object]] = []
     size = 0
     for batch in batches:
@@ -63,21 +42,6 @@ def read_answer(names: Sequence[str], kinds: Sequence[Any], batches: Iterator[pa
     )
 
 
-def column_type(kind: Any) -> ColumnType:
-    """Of one of DuckDB's types."""
-    if str(kind) == "JSON":
-        return ColumnType("json")
-    name = kind.id
-    if name == "decimal":
-        digits = dict(kind.children)
-        return ColumnType("decimal", digits["precision"], digits["scale"])
-    if name in ("list", "array"):
-        return ColumnType("list", element=column_type(dict(kind.children)["child"]))
-    if name.startswith("timestamp"):
-        return ColumnType("timestamp")
-    return ColumnType(_KINDS.get(name, "text"))
-
-
 def _values(column: pa.Array, read: Callable[[Any], object] | None) -> Sequence[object]:
     try:
         values: list[object] = column.to_pylist()
@@ -86,23 +50,13 @@ def _values(column: pa.Array, read: Callable[[Any], object] | None) -> Sequence[
     return values if read is None else [None if value is None else read(value) for value in values]
 
 
-def _reader(kind: Any) -> Callable[[Any], object] | None:
+def _reader(form: str) -> Callable[[Any], object] | None:
     """How a value of Arrow becomes one of ours; `None` where it is one already."""
-    name = kind.id
-    if str(kind) == "JSON":
-        return _json
-    if name in ("hugeint", "uhugeint"):
-        return int
-    if name.startswith("timestamp"):
-        return _timestamp
-    if name == "uuid":
-        return UUID
-    if name in ("list", "array"):
-        inner = _reader(dict(kind.children)["child"])
+    kind, _, inner_form = form.partition(" ")
+    if kind == LIST:
+        inner = _reader(inner_form)
         return None if inner is None else lambda items: [None if item is None else inner(item) for item in items]
-    if name in ("struct", "map"):
-        return _plain
-    return str if name in ("interval", "time", "time with time zone", "bit") else None
+    return _READERS.get(kind)
 
 
 def _timestamp(value: datetime) -> datetime:
@@ -132,3 +86,13 @@ def _json(text: str) -> object:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
         return text
+
+
+_READERS: dict[str, Callable[[Any], object]] = {
+    JSON: _json,
+    NESTED: _plain,
+    TEXT: str,
+    TIMESTAMP: _timestamp,
+    UUID_TEXT: UUID,
+    WHOLE: int,
+}

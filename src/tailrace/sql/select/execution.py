@@ -1,7 +1,8 @@
 """One query, from its tree to its answer: prepared on the event loop, run in a thread, stopped from anywhere."""
 
+import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from sqlglot import exp
 
@@ -13,29 +14,31 @@ from tailrace.model.table import CHANGES_PREFIX
 from tailrace.sql.parameters import Parameters, by_name
 from tailrace.sql.places import place_of
 from tailrace.sql.result import Result
-from tailrace.sql.select.bounds import Bounds, bounds, question
+from tailrace.sql.select.bounds import bounds, question
 from tailrace.sql.select.decoding import FieldReader
 from tailrace.sql.select.literals import with_constants
 from tailrace.sql.select.relations import Relation
-from tailrace.sql.select.session import Session, Sessions, unknown_column
 from tailrace.sql.select.sources import Named, Source, resolve
 from tailrace.sql.select.system import NAMESPACE, SYSTEM_TABLES, SystemRelation
 from tailrace.sql.select.tables import ReadTables, read_table
 from tailrace.sql.select.topics import HIDDEN_COLUMNS, TOPIC_COLUMNS, TopicRelation
 from tailrace.sql.select.translate import to_duckdb, with_column_names
+from tailrace.sql.select.workers import WorkerProcess, Workers
 from tailrace.sql.statements import Query
 
-_STOP_AGAIN_SECONDS = 0.05
+_UNKNOWN_COLUMN = re.compile(r'Referenced column "([^"]+)" (?:not found|was not found)')
 
 
 class Preparation:
     """Makes queries ready to run. Lives as long as the server."""
 
-    def __init__(self, broker: Broker, tables: ReadTables, limits: Limits) -> None:
+    def __init__(self, broker: Broker, tables: ReadTables, limits: Limits, workers: Workers | None = None) -> None:
+        """Workers that are given stay with whoever made them."""
         self._broker = broker
         self._tables = tables
         self._limits = limits
-        self._sessions = Sessions(limits)
+        self._workers = workers or Workers(limits)
+        self._owns_workers = workers is None
         self.read_fields = FieldReader()
 
     async def prepare(self, query: Query, params: Parameters) -> "Execution":
@@ -58,10 +61,11 @@ class Preparation:
                 relations[source.relation] = await read_table(
                     self._tables, source.named.table, source.columns, source.where, self._limits
                 )
-        return Execution(query, tree, sources, relations, views, self._limits, self._sessions, self.read_fields)
+        return Execution(query, tree, sources, relations, views, self._limits, self._workers, self.read_fields)
 
     def close(self) -> None:
-        self._sessions.close()
+        if self._owns_workers:
+            self._workers.close()
 
     def _find(self, name: str) -> Named | None:
         namespace, _, rest = name.lower().partition(".")
@@ -87,7 +91,7 @@ class Execution:
         relations: Mapping[str, Relation],
         views: Mapping[str, TopicView],
         limits: Limits,
-        sessions: Sessions,
+        workers: Workers,
         read_fields: FieldReader,
     ) -> None:
         self._query = query
@@ -96,82 +100,67 @@ class Execution:
         self._relations = relations
         self._views = views
         self._limits = limits
-        self._sessions = sessions
+        self._workers = workers
         self._read_fields = read_fields
         self._lock = threading.Lock()
-        self._session: Session | None = None
+        self._worker: WorkerProcess | None = None
         self._stopped_by: TailraceError | None = None
-        self._has_ended = threading.Event()
 
-    def run(self) -> Result:
-        """In a thread."""
-        is_fit = False
+    def run(self, on_start: Callable[[], None]) -> Result:
+        """In a thread. `on_start` is called there when the query begins."""
         try:
-            answer = self._run()
-            is_fit = True
-        except SqlError as error:
+            return self._run(on_start)
+        except TailraceError as error:
             if self._stopped_by is not None:
                 raise self._stopped_by from error
             raise self._with_place(error) from error
         finally:
             with self._lock:
-                session, self._session = self._session, None
-            self._has_ended.set()
-            if session is not None:
-                self._sessions.give_back(session, is_fit=is_fit)
-        return answer
+                worker, self._worker = self._worker, None
+                was_stopped = self._stopped_by is not None
+            if worker is not None:
+                self._workers.give_back(worker, was_stopped=was_stopped)
 
     def stop(self, why: TailraceError) -> None:
         """From any thread. The query then fails with this error, unless it has ended."""
         with self._lock:
-            is_first = self._stopped_by is None
             self._stopped_by = why
-            if self._session is None:
-                return
-            self._session.stop()
-        if is_first:
-            threading.Thread(target=self._insist, name="tailrace-stop", daemon=True).start()
+            if self._worker is not None:
+                self._worker.stop()
 
-    def _insist(self) -> None:
-        """Stop it again and again until it has ended: DuckDB forgets an interrupt that comes while a query begins."""
-        while not self._has_ended.wait(_STOP_AGAIN_SECONDS):
-            with self._lock:
-                if self._session is not None:
-                    self._session.stop()
-
-    def _run(self) -> Result:
-        session = self._sessions.take()
+    def _run(self, on_start: Callable[[], None]) -> Result:
+        worker = self._workers.take()
         with self._lock:
-            self._session = session
+            self._worker = worker
             if self._stopped_by is not None:
                 raise self._stopped_by
-        session.begin()
-        relations = {**self._relations, **self._topics(session)}
-        return session.run(to_duckdb(self._tree, self._limits.query_rows + 1), relations)
+        worker.wait()
+        on_start()
+        relations = {**self._relations, **self._topics(worker)}
+        return worker.run(to_duckdb(self._tree, self._limits.query_rows + 1), relations)
 
-    def _topics(self, session: Session) -> dict[str, Relation]:
-        return {
-            source.relation: TopicRelation(
+    def _topics(self, worker: WorkerProcess) -> dict[str, Relation]:
+        sources = [source for source in self._sources if source.relation in self._views]
+        found = [condition for source in sources for condition in source.conditions]
+        left = iter(worker.constants(question(found)) if found else ())
+        relations: dict[str, Relation] = {}
+        for source in sources:
+            known = [next(left) for condition in source.conditions for _ in condition.constants]
+            relations[source.relation] = TopicRelation(
                 self._views[source.relation],
                 source.columns,
-                self._bounds(session, source),
+                bounds(source.conditions, known),
                 self._limits,
                 self._read_fields,
             )
-            for source in self._sources
-            if source.relation in self._views
-        }
+        return relations
 
-    def _bounds(self, session: Session, source: Source) -> Bounds:
-        if not source.conditions:
-            return Bounds()
-        return bounds(source.conditions, session.constants(question(source.conditions)))
-
-    def _with_place(self, error: SqlError) -> SqlError:
+    def _with_place(self, error: TailraceError) -> TailraceError:
         """With the place of the column that is not there, which DuckDB knows only in its own text."""
-        name = unknown_column(error)
-        if name is None or error.line is not None:
+        found = _UNKNOWN_COLUMN.search(str(error))
+        if found is None:
             return error
+        name = found[1]
         for column in self._query.tree.find_all(exp.Column):
             place = place_of(column)
             if column.name.lower() == name.lower() and place is not None:

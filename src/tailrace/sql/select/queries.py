@@ -1,10 +1,11 @@
 """Queries over topics, `system.*` and change feeds, joined with tables.
 
-What belongs to the event loop is done there: names are looked up, topics are looked at as they are now. DuckDB then runs in one
-of a few threads, pulls what it needs and lets go of the interpreter's lock while it works, so that producers and consumers go
-on. A query that takes too long is stopped, and so is one whose caller has gone.
+What belongs to the event loop is done there: names are looked up, topics are looked at as they are now. DuckDB then runs in a
+process of its own and asks for the rows that it wants, which one of a few threads reads and decodes, without the interpreter's
+lock where it can, so that producers and consumers go on. A query that takes too long is stopped, and so is one whose caller has
+gone.
 
-DuckDB and Arrow are loaded by the first query, in a thread: the server is ready without them.
+Arrow is loaded by the first query, in a thread: the server is ready without it.
 """
 
 import asyncio
@@ -16,19 +17,20 @@ from tailrace.model.errors import OverloadedError, QueryLimitError, StoreClosedE
 from tailrace.model.limits import Limits
 from tailrace.sql.parameters import Parameters
 from tailrace.sql.result import Result
-from tailrace.sql.select.memory import MemoryWatch
 from tailrace.sql.statements import Query
 
 if TYPE_CHECKING:
     from tailrace.sql.select.execution import Execution, Preparation
     from tailrace.sql.select.tables import ReadTables
+    from tailrace.sql.select.workers import Workers
 
 
 class Queries:
-    def __init__(self, broker: Broker, tables: "ReadTables", limits: Limits) -> None:
+    def __init__(self, broker: Broker, tables: "ReadTables", limits: Limits, workers: "Workers | None" = None) -> None:
         self._broker = broker
         self._tables = tables
         self._limits = limits
+        self._workers = workers
         self._threads = ThreadPoolExecutor(limits.query_threads, "tailrace-select")
         self._slots = asyncio.Semaphore(limits.query_threads)
         self._queued = 0
@@ -49,11 +51,10 @@ class Queries:
             self._queued -= 1
         try:
             execution = await self._prepared(query, params)
-            work = asyncio.get_running_loop().run_in_executor(self._threads, execution.run)
         except BaseException:
             self._slots.release()
             raise
-        return await self._finished(execution, work)
+        return await self._answered(execution)
 
     def close(self) -> None:
         """Stop what runs, take nothing new, and wait for the threads."""
@@ -74,31 +75,41 @@ class Queries:
     def _load(self) -> "Preparation":
         from tailrace.sql.select.execution import Preparation
 
-        return Preparation(self._broker, self._tables, self._limits)
+        return Preparation(self._broker, self._tables, self._limits, self._workers)
 
-    async def _finished(self, execution: "Execution", work: "asyncio.Future[Result]") -> Result:
-        limits = self._limits
-        self._running.add(execution)
+    async def _answered(self, execution: "Execution") -> Result:
+        loop = asyncio.get_running_loop()
+        seconds = self._limits.query_seconds
+        late = QueryLimitError(f"the query took longer than query_seconds allows ({seconds}); it was stopped")
+        timers: list[asyncio.TimerHandle] = []
+
+        def start_timer() -> None:
+            if not work.done():
+                timers.append(loop.call_later(seconds, execution.stop, late))
+
+        def on_start() -> None:
+            loop.call_soon_threadsafe(start_timer)
 
         def ended(work: "asyncio.Future[Result]") -> None:
             # Not when the caller stops waiting, but when the thread is free again.
             self._running.discard(execution)
             self._slots.release()
+            for timer in timers:
+                timer.cancel()
             if not work.cancelled():
                 # Seen, even if the caller has gone.
                 work.exception()
 
+        self._running.add(execution)
+        work = loop.run_in_executor(self._threads, execution.run, on_start)
         work.add_done_callback(ended)
-        late = QueryLimitError(f"the query took longer than query_seconds allows ({limits.query_seconds}); it was stopped")
-        timer = asyncio.get_running_loop().call_later(limits.query_seconds, execution.stop, late)
         try:
-            with MemoryWatch(limits.query_bytes, execution.stop):
-                return await asyncio.shield(work)
+            return await asyncio.shield(work)
         except asyncio.CancelledError:
+            if work.cancelled():
+                raise _closing() from None
             execution.stop(QueryLimitError("the query was cancelled"))
             raise
-        finally:
-            timer.cancel()
 
 
 def _closing() -> TailraceError:

@@ -3,11 +3,13 @@
 import asyncio
 import time
 
+import psutil
 import pytest
 
 from tailrace.model.errors import OverloadedError, QueryLimitError, SqlError, StoreClosedError, TailraceError
 from tailrace.model.limits import MIB, Limits
 from tailrace.model.record import Message
+from tailrace.sql.select.workers import WorkerProcess
 from tests.support.aio import on_loop, until
 from tests.support.queries import Asker, asking
 
@@ -125,6 +127,44 @@ async def test_texts_that_double_and_double_are_stopped() -> None:
 
 
 @on_loop
+async def test_one_call_that_asks_for_gigabytes_is_an_error_and_the_server_does_not_grow() -> None:
+    async with asking(limits=Limits(query_bytes=64 * MIB)) as sql:
+        await sql.broker.topics.create("t")
+        await sql.broker.publish([Message("t", b"x" * 1_000_000) for _ in range(8)])
+        before = psutil.Process().memory_info().rss
+        for text in (
+            f"SELECT sum(length(replace(value, 'x', '{'y' * 2000}'))) FROM t",
+            f"SELECT sum(length(regexp_replace(value, 'x', '{'y' * 2000}', 'g'))) FROM t",
+        ):
+            with pytest.raises(QueryLimitError, match="query_bytes"):
+                await sql.rows(text)
+        assert psutil.Process().memory_info().rss - before < 200 * MIB
+        assert await sql.value("SELECT count(*) FROM t") == 8
+
+
+@on_loop
+async def test_a_worker_that_dies_fails_its_query_only() -> None:
+    async with asking() as sql:
+        await sql.value("SELECT 1")
+        asked = asyncio.create_task(sql.rows(ENDLESS))
+        await until(lambda: any(execution._worker is not None for execution in sql.queries._running))
+        (execution,) = sql.queries._running
+        worker = execution._worker
+        assert worker is not None
+        worker._process.kill()
+        with pytest.raises(QueryLimitError, match=r"ended \(SIGKILL\)"):
+            await asked
+        assert await sql.value("SELECT 1") == 1
+
+
+def test_a_worker_ends_when_the_server_has_gone() -> None:
+    worker = WorkerProcess(Limits())
+    worker.wait()
+    worker._channel.close()
+    assert worker._process.wait(30) == 0
+
+
+@on_loop
 async def test_an_answer_that_is_too_large_is_refused() -> None:
     async with asking(limits=Limits(query_bytes=16 * MIB)) as sql:
         await sql.broker.topics.create("t")
@@ -170,7 +210,7 @@ async def test_a_topic_that_goes_meanwhile_is_an_error() -> None:
         execution = await _prepared(sql, "SELECT * FROM t")
         await sql.broker.topics.delete("t")
         with pytest.raises(TailraceError, match="there is no"):
-            await asyncio.to_thread(execution.run)
+            await asyncio.to_thread(execution.run, lambda: None)
         with pytest.raises(TailraceError, match="'t'"):
             await sql.rows("SELECT * FROM t")
 

@@ -1,0 +1,164 @@
+"""Processes that run DuckDB for this server, each for one query at a time. See `worker.py` for why."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from tailrace.model.errors import QueryLimitError, SqlError, TailraceError, UnsupportedSqlError
+from tailrace.model.limits import Limits
+from tailrace.sql.result import Result
+from tailrace.sql.select.answer import read_answer
+from tailrace.sql.select.channel import Ask, Channel, Columns, Done, Known, Message, Piece, Pull, Refused, Rows, Run
+from tailrace.sql.select.relations import Relation
+
+_WORKER = "tailrace.sql.select.worker"
+
+
+class WorkerProcess:
+    """One process. All methods but `stop` are called by the thread that has it."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._scans: dict[int, Iterator[pa.RecordBatch]] = {}
+        self._failure: TailraceError | None = None
+        ours, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-m", _WORKER, str(theirs.fileno()), str(limits.query_bytes), str(limits.query_seconds)]
+            # Arrow's own allocator takes a gigabyte at once, which the worker's bound on memory does not allow.
+            environment = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"}
+            self._process = subprocess.Popen(  # noqa: S603
+                command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], env=environment
+            )
+        self._channel = Channel(ours)
+        self._is_ready = False
+        self.is_fit = False
+        """Whether it can take another query."""
+
+    def wait(self) -> None:
+        """Until it can take a query."""
+        while not self._is_ready:
+            message, _ = self._receive()
+            self._is_ready = isinstance(message, Done)
+        self._scans = {}
+        self._failure = None
+
+    def constants(self, question: str) -> Sequence[int | None]:
+        """One row of numbers; asked before `run`."""
+        self._ask(Ask(question))
+        answer, _ = self._receive()
+        if not isinstance(answer, Known):
+            raise self._unexpected(answer)
+        return answer.values
+
+    def run(self, text: str, relations: Mapping[str, Relation]) -> Result:
+        """All rows of the query, up to the limits. Relations are read as the query wants them."""
+        self._ask(Run(text, {name: relation.schema.serialize().to_pybytes() for name, relation in relations.items()}))
+        messages = self._served(relations)
+        first, _ = next(messages)
+        if not isinstance(first, Columns):
+            raise self._unexpected(first)
+        schema = pa.ipc.read_schema(pa.py_buffer(first.schema))
+        batches = (pa.ipc.read_record_batch(pa.py_buffer(carried), schema) for _, carried in messages)
+        return read_answer(first.columns, batches, self._limits)
+
+    def stop(self) -> None:
+        """Make the query fail now. May be called from any thread, also when it has ended."""
+        self._process.kill()
+
+    def close(self) -> None:
+        self._channel.close()
+        self._process.kill()
+        self._process.wait()
+
+    def _served(self, relations: Mapping[str, Relation]) -> Iterator[tuple[Message, bytearray]]:
+        """What the worker answers; what it asks for meanwhile, it gets."""
+        while True:
+            message, carried = self._receive()
+            if isinstance(message, Pull):
+                self._hand_over(message, relations)
+            elif isinstance(message, Done):
+                self._is_ready = self.is_fit = True
+                return
+            elif isinstance(message, Columns | Rows):
+                yield message, carried
+            else:
+                raise self._unexpected(message)
+
+    def _hand_over(self, asked: Pull, relations: Mapping[str, Relation]) -> None:
+        if asked.scan not in self._scans:
+            self._scans[asked.scan] = relations[asked.relation].batches()
+        try:
+            batch = next(self._scans[asked.scan], None)
+        except TailraceError as error:
+            self._failure = error
+            self._send(Piece(has_failed=True))
+            return
+        if batch is None:
+            self._send(Piece(is_last=True))
+        else:
+            self._send(Piece(), memoryview(batch.serialize()))
+
+    def _ask(self, message: Ask | Run) -> None:
+        self._is_ready = self.is_fit = False
+        self._send(message)
+
+    def _send(self, message: Message, carried: bytes | memoryview = b"") -> None:
+        try:
+            self._channel.send(message, carried)
+        except EOFError as error:
+            raise self._gone() from error
+
+    def _receive(self) -> tuple[Message, bytearray]:
+        try:
+            return self._channel.receive()
+        except EOFError as error:
+            raise self._gone() from error
+
+    def _unexpected(self, message: Message) -> TailraceError:
+        if not isinstance(message, Refused):
+            return SqlError(f"the query was answered by {type(message).__name__}, which makes no sense")
+        self.is_fit = message.is_ready
+        if self._failure is not None:
+            return self._failure
+        if message.reason == "memory":
+            return QueryLimitError(message.message)
+        return (UnsupportedSqlError if message.reason == "unsupported" else SqlError)(message.message)
+
+    def _gone(self) -> TailraceError:
+        code = self._process.wait()
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return QueryLimitError(
+            f"the process that ran the query ended ({how}), most likely because the query took too much memory (query_bytes is"
+            f" {self._limits.query_bytes})"
+        )
+
+
+class Workers:
+    """Processes that wait for a query. Used from several threads; as many as have it at a time come to be."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._free: list[WorkerProcess] = []
+
+    def take(self) -> WorkerProcess:
+        """One that may still be starting."""
+        try:
+            return self._free.pop()
+        except IndexError:
+            return WorkerProcess(self._limits)
+
+    def give_back(self, worker: WorkerProcess, *, was_stopped: bool) -> None:
+        """One in which something went wrong is not used again."""
+        if worker.is_fit and not was_stopped:
+            self._free.append(worker)
+        else:
+            worker.close()
+
+    def close(self) -> None:
+        while self._free:
+            self._free.pop().close()
