@@ -121,10 +121,7 @@ class _Client:
         return Done()
 
     def _await_leaders(self, topic: str, partitions: int) -> None:
-        """Kafka says that a topic is there before its partitions can be written to.
-
-        A producer that came in between would be refused, wait, and send that batch again after the later ones.
-        """
+        """Until every partition answers for its end: records sent to Kafka before that came out of order now and then."""
         places = [TopicPartition(topic, number) for number in range(partitions)]
         deadline = time.monotonic() + ANSWER_SECONDS
         while not (self._has_leaders(topic, partitions) and self._has_offsets(places)):

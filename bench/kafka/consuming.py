@@ -17,7 +17,7 @@ _UNHINDERED: dict[str, Any] = {
     # By default librdkafka rests a second whenever its queue is full, and that would be all that is measured.
     "fetch.queue.backoff.ms": 1,
     "queued.min.messages": 1_000_000,
-    # It asks for partitions that it has read to their end as well, alone at times, and would wait there for half a second.
+    # With the default of 500 ms some reads of many partitions stood still for that long, whatever the server.
     "fetch.wait.max.ms": 10,
 }
 
