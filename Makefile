@@ -15,7 +15,7 @@ FIND_PYTHON := for name in $(or $(PYTHON),python3.14 python3.13 python3.12 pytho
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(READY) ## kill a real server in the middle of writing and show that nothing acknowledged is lost
+demo: $(READY) ## the whole story on real processes: a table, routes, a kill in between, counts in = counts out
 	@$(BIN)/python -m demo
 
 test: $(READY) ## run the whole test suite; SLOW=1 adds 500 kill cycles, ARGS='-k name' picks a few tests
