@@ -1,7 +1,7 @@
 """The process that runs DuckDB, one query at a time, for a server that hands it the rows.
 
-It has nothing that a query could reach or harm: no folder, no port, and memory that the kernel bounds. DuckDB bounds what it
-keeps, but a single call such as `replace` may ask for gigabytes; here that is an error and not the end of the server. A query
+DuckDB is locked in by `session.py`; what is left to fear is its memory. It bounds what it keeps, but a single call such as
+`replace` may ask for gigabytes. Here the kernel bounds that, and it is an error and not the end of the server. A query
 that must stop is stopped by ending the process. It ends by itself when the server has gone, or when a query takes longer than
 the server would let it.
 """
