@@ -13,7 +13,6 @@ from tailrace.broker import keys
 from tailrace.model.clock import hlc_counter, hlc_millis
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.topic import Topic
-from tailrace.wire.records import decode_batch
 
 if TYPE_CHECKING:
     from tailrace.log.dump import DumpedBatch, DumpedFrame
@@ -96,6 +95,9 @@ class _Printer:
         )
         if not self._with_records:
             return
+        # Loads the codecs, which --help does without.
+        from tailrace.wire.records import decode_batch
+
         for record in decode_batch(batch.bytes, DEFAULT_LIMITS):
             key = "" if record.key is None else f"  key {_shown(record.key)}"
             value = "no value" if record.value is None else _shown(record.value)

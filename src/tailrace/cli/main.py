@@ -6,11 +6,19 @@ from typing import Annotated
 import typer
 
 from tailrace import __version__
+from tailrace.cli.consume import consume
 from tailrace.cli.dump import dump
 from tailrace.cli.exits import Exit
+from tailrace.cli.failures import CommandError
 from tailrace.cli.fsck import fsck
+from tailrace.cli.groups import groups_app
 from tailrace.cli.pipeline import pipeline
+from tailrace.cli.publish import publish
+from tailrace.cli.routes import routes_app
 from tailrace.cli.serve import serve
+from tailrace.cli.sql.command import sql
+from tailrace.cli.tail import tail
+from tailrace.cli.topics import topics_app
 from tailrace.cli.up import up
 from tailrace.model.errors import StorageFailedError, TailraceError
 
@@ -28,6 +36,13 @@ def build_app() -> typer.Typer:
     app.command("serve")(serve)
     app.command("pipeline")(pipeline)
     app.command("up")(up)
+    app.command("sql")(sql)
+    app.command("publish")(publish)
+    app.command("consume")(consume)
+    app.command("tail")(tail)
+    app.add_typer(topics_app(), name="topics")
+    app.add_typer(groups_app(), name="groups")
+    app.add_typer(routes_app(), name="routes")
     app.command("fsck")(fsck)
     app.command("dump")(dump)
     return app
@@ -36,6 +51,9 @@ def build_app() -> typer.Typer:
 def main() -> None:
     try:
         build_app()()
+    except CommandError as error:
+        typer.echo(f"tailrace: {error}", err=True)
+        sys.exit(error.exit_code)
     except TailraceError as error:
         typer.echo(f"tailrace: {error}", err=True)
         sys.exit(Exit.STORAGE_FAILED if isinstance(error, StorageFailedError) else Exit.REFUSED)

@@ -4,6 +4,7 @@ import logging
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,8 @@ from tailrace.cli.exits import Exit
 
 if TYPE_CHECKING:
     from tailrace.model.pipeline import PipelineReport
+
+_SECONDS_BETWEEN_LINES = 5.0
 
 
 def pipeline(
@@ -28,9 +31,8 @@ def pipeline(
         typer.Option("--checkpoint", metavar="DIR", help="Where Spark keeps its own notes; they may be lost without harm."),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Route what is there now, then exit.")] = False,
-    name: Annotated[str, typer.Option("--name", help="Which pipeline this is. One of a name runs at a time.")] = "router",
     take_over: Annotated[
-        bool, typer.Option("--take-over", help="Run even if another one of this name does; that one must stop then.")
+        bool, typer.Option("--take-over", help="Run even if another one does; that one can publish nothing more and stops.")
     ] = False,
     batch_rows: Annotated[int, typer.Option("--batch-rows", min=1, help="Changes of one batch at most.")] = 200_000,
 ) -> None:
@@ -51,6 +53,8 @@ def pipeline(
     from tailrace.pipeline.session import check_spark, spark_session
 
     logging.basicConfig(level=logging.WARNING, format="tailrace: %(message)s", stream=sys.stderr)
+    # Its traces of failed batches are long, and what failed is told in a line of our own.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     try:
         check_spark()
         from tailrace.pipeline.kernels import load_kernels
@@ -62,11 +66,10 @@ def pipeline(
         loading.start()
         spark = spark_session(master)
         loading.join()
-        settings = RouterSettings(server, name, checkpoint, batch_rows, take_over=take_over)
-        router = Router(spark, settings, _tell)
+        router = Router(spark, RouterSettings(server, checkpoint, batch_rows, take_over=take_over), _Progress())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: router.stop())
-        typer.echo(f"pipeline {name!r} is running: changes at {server} go to their topics")
+        typer.echo(f"the pipeline is running: table changes at {server} go to their topics")
         router.run(once=once)
         spark.stop()
     except PipelineError as error:
@@ -75,11 +78,20 @@ def pipeline(
     typer.echo("stopped")
 
 
-def _tell(report: "PipelineReport") -> None:
-    if report.last_error is not None:
-        return
-    letters = f", {report.dead_letters:,} to dead letters so far" if report.dead_letters else ""
-    typer.echo(
-        f"batch {report.batch}: {report.rows:,} changes by {report.routes} routes in {report.batch_seconds:.2f} s"
-        f" ({report.rows_per_second:,.0f}/s){letters}"
-    )
+class _Progress:
+    """A line now and then: small batches come several times a second."""
+
+    def __init__(self) -> None:
+        self._told_at = 0.0
+        self._told = 0
+
+    def __call__(self, report: "PipelineReport") -> None:
+        now = time.monotonic()
+        if report.rows == self._told or (self._told and now - self._told_at < _SECONDS_BETWEEN_LINES):
+            return
+        letters = f", {report.dead_letters:,} to dead letters" if report.dead_letters else ""
+        typer.echo(
+            f"batch {report.batch}: {report.rows:,} changes routed so far{letters}; the last batch took"
+            f" {report.batch_seconds:.2f} s for {report.routes} routes ({report.rows_per_second:,.0f} changes/s)"
+        )
+        self._told_at, self._told = now, report.rows

@@ -1,0 +1,112 @@
+"""What commands print: tables for people, JSON for scripts, notes on stderr.
+
+Nothing that comes from a record reaches a terminal unchecked: control characters would make it do things.
+"""
+
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_CONTROL = re.compile(r"[^\S\n ]|[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_STEP = 1024
+
+
+class Heading(NamedTuple):
+    name: str
+    is_number: bool = False
+
+
+def print_json(value: object) -> None:
+    """One line."""
+    typer.echo(msgspec.json.encode(value).decode())
+
+
+def print_table(headings: Sequence[Heading], rows: Iterable[Sequence[object]], empty: str) -> None:
+    """As wide as the terminal at most; long cells are folded. `empty` is said where there is no row."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(heading.name, justify="right" if heading.is_number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell(value)) for value in row))
+    if table.row_count:
+        console().print(table)
+    else:
+        note(empty)
+
+
+def print_properties(properties: Iterable[tuple[str, object]]) -> None:
+    """Names and values below each other; those without a value are left out."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in properties:
+        if value not in (None, ""):
+            table.add_row(name, Text(cell(value)))
+    console().print(table)
+
+
+def console() -> "Console":
+    """Standard output. Where it is no terminal, nothing is cut or folded to some width that nobody sees."""
+    from rich.console import Console
+
+    is_terminal = sys.stdout.isatty()
+    return Console(highlight=False, width=None if is_terminal else 10_000, soft_wrap=False)
+
+
+def note(text: str) -> None:
+    """A word for the person at the terminal; scripts that read stdout do not meet it."""
+    typer.echo(text, err=True)
+
+
+def cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return printable(value if isinstance(value, str) else msgspec.json.encode(value).decode())
+
+
+def printable(text: str) -> str:
+    """The text with control characters written out, except line breaks."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}" if found[0] != "\t" else "    ", text)
+
+
+def size(count: int) -> str:
+    """`1536` -> `1.5 KiB`."""
+    amount = float(count)
+    for unit in _UNITS:
+        if amount < _STEP or unit == _UNITS[-1]:
+            break
+        amount /= _STEP
+    return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 message`, `2 messages`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before something is lost, where there is a person to ask. `--yes` has answered already."""
+    if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    if not typer.confirm(f"{question} Go on?", err=True):
+        note("nothing was done")
+        raise typer.Exit(1)

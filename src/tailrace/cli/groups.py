@@ -1,0 +1,122 @@
+"""`tailrace groups`: who consumes, how far each group has come, and putting one somewhere else."""
+
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+
+from tailrace.cli.display import Heading, confirm, counted, print_json, print_properties, print_table
+from tailrace.cli.options import DEFAULT_SERVER, JsonOption, PartitionOption, ServerOption, YesOption
+from tailrace.cli.starts import parse_start
+
+GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")]
+
+
+def groups_app() -> typer.Typer:
+    app = typer.Typer(help="List, describe, reset and delete consumer groups.", no_args_is_help=True)
+    app.command("list")(list_groups)
+    app.command("describe")(describe)
+    app.command("reset")(reset)
+    app.command("delete")(delete)
+    return app
+
+
+def list_groups(as_json: JsonOption = False, server: ServerOption = DEFAULT_SERVER) -> None:
+    """List groups with their members and their lag.
+
+    [bold]Example[/]
+
+      tailrace groups list
+    """
+    from tailrace.cli.server_api import ServerApi
+
+    with ServerApi(server) as api:
+        (found,) = api.sql("SHOW GROUPS")
+    names = [column["name"] for column in found["columns"]]
+    if as_json:
+        for row in found["rows"]:
+            print_json(dict(zip(names, row, strict=True)))
+        return
+    headings = [Heading("group"), Heading("state"), Heading("members", is_number=True), Heading("lag", is_number=True)]
+    print_table(headings, found["rows"], "there are no groups")
+
+
+def describe(group: GroupArgument, as_json: JsonOption = False, server: ServerOption = DEFAULT_SERVER) -> None:
+    """Show a group: state, members, and how far it has come in each partition.
+
+    [bold]Example[/]
+
+      tailrace groups describe billing
+    """
+    from tailrace.cli.server_api import ServerApi
+
+    path = f"/api/groups/{quote(group, safe='')}"
+    with ServerApi(server) as api:
+        found = api.get(path)
+        offsets = list(api.pages(f"{path}/offsets", "offsets"))
+    if as_json:
+        print_json({**found, "offsets": offsets})
+        return
+    members = ", ".join(f"{member['client_id']} at {member['client_host']}" for member in found["members"])
+    print_properties([("group", found["group_id"]), ("state", found["state"]), ("members", members), ("lag", found["lag"])])
+    headings = [Heading("topic"), *(Heading(name, is_number=True) for name in ("partition", "committed", "end", "lag"))]
+    rows = [
+        [each[name] for name in ("topic_name", "partition_id", "committed_offset", "end_offset", "lag")] for each in offsets
+    ]
+    print_table(headings, rows, "it has committed nothing")
+
+
+def reset(
+    group: GroupArgument,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Name or alias.")],
+    to: Annotated[
+        str,
+        typer.Option("--to", metavar="PLACE", help="earliest, latest, an offset, a time, or how long ago: 90s, 10m, 2h, 3d."),
+    ],
+    partition: PartitionOption = None,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+    server: ServerOption = DEFAULT_SERVER,
+) -> None:
+    """Put a group without members somewhere else, forwards or back.
+
+    [bold]Examples[/]
+
+      tailrace groups reset billing shop.orders --to earliest
+
+      tailrace groups reset billing shop.orders --to 2026-01-28T12:00:00Z --yes
+    """
+    start = parse_start(to)
+    confirm(f"{group!r} will read {topic} from {to}, again or with a gap.", yes=yes)
+    from tailrace.cli.server_api import ServerApi
+
+    with ServerApi(server) as api:
+        body = {"topic": topic, "start": start, "partition_id": partition}
+        answer = api.put(f"/api/groups/{quote(group, safe='')}/offsets", body)
+    if as_json:
+        print_json(answer)
+        return
+    for each in answer["partitions"]:
+        typer.echo(f"{group} goes on at offset {each['committed_offset']} of {answer['topic_name']}[{each['partition_id']}]")
+
+
+def delete(
+    group: GroupArgument, yes: YesOption = False, as_json: JsonOption = False, server: ServerOption = DEFAULT_SERVER
+) -> None:
+    """Forget a group without members, and its offsets.
+
+    [bold]Example[/]
+
+      tailrace groups delete billing
+    """
+    from tailrace.cli.server_api import ServerApi
+
+    path = f"/api/groups/{quote(group, safe='')}"
+    with ServerApi(server) as api:
+        offsets = sum(1 for _ in api.pages(f"{path}/offsets", "offsets"))
+        confirm(f"{group!r} will be forgotten, with {counted(offsets, 'offset')}.", yes=yes)
+        api.delete(path)
+    if as_json:
+        print_json({"group_id": group, "deleted": True})
+    else:
+        typer.echo(f"deleted {group}")

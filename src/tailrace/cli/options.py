@@ -1,0 +1,14 @@
+"""Flags that the commands which talk to a server have in common."""
+
+from typing import Annotated
+
+import typer
+
+DEFAULT_SERVER = "http://127.0.0.1:8080"
+
+ServerOption = Annotated[
+    str, typer.Option("--server", metavar="URL", envvar="TAILRACE_SERVER", help="The HTTP address of the server.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, one object in a line.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")]
+PartitionOption = Annotated[int | None, typer.Option("--partition", metavar="P", min=0, help="Only this partition.")]

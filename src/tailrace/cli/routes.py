@@ -1,0 +1,185 @@
+"""`tailrace routes`: which changes of which tables go to which topics.
+
+A route is added and tried out as the SQL statement that it is, so an error can point at the place in it.
+"""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tailrace.cli.display import Heading, confirm, counted, note, print_json, print_table
+from tailrace.cli.failures import UsageError
+from tailrace.cli.options import DEFAULT_SERVER, JsonOption, ServerOption, YesOption
+from tailrace.cli.quoting import quoted_where_needed
+
+if TYPE_CHECKING:
+    from tailrace.cli.sql.script import Request
+
+_OPERATIONS = ("insert", "update", "delete")
+
+
+class Payload(StrEnum):
+    KEY = "key"
+    FULL = "full"
+    DIFF = "diff"
+
+
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Where the messages go.")]
+TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help="Whose changes.")]
+OnOption = Annotated[str, typer.Option("--on", metavar="OPS", help="Any of insert, update, delete, with commas between them.")]
+WhereOption = Annotated[str | None, typer.Option("--where", metavar="SQL", help="A condition; OLD.x and NEW.x are the images.")]
+PartitionByOption = Annotated[
+    str | None,
+    typer.Option("--partition-by", metavar="SQL", help="Values that choose the partition, with commas between them."),
+]
+PayloadOption = Annotated[Payload, typer.Option("--payload", help="What a message holds of the row.")]
+
+
+def routes_app() -> typer.Typer:
+    app = typer.Typer(help="List, try out, add and drop routes.", no_args_is_help=True)
+    app.command("list")(list_routes)
+    app.command("explain")(explain)
+    app.command("add")(add)
+    app.command("drop")(drop)
+    return app
+
+
+def list_routes(as_json: JsonOption = False, server: ServerOption = DEFAULT_SERVER) -> None:
+    """List routes in the order in which they were added.
+
+    [bold]Example[/]
+
+      tailrace routes list
+    """
+    from tailrace.cli.server_api import ServerApi
+
+    with ServerApi(server) as api:
+        routes = list(api.pages("/api/routes", "routes"))
+    if as_json:
+        for route in routes:
+            print_json(route)
+        return
+    headings = [Heading(name) for name in ("table", "topic", "on", "where", "partition by", "payload")]
+    rows = [
+        [
+            route["source_table"],
+            route["topic_name"],
+            ", ".join(route["operations"]),
+            route["where"],
+            ", ".join(route["partition_by"]),
+            route["payload_mode"],
+        ]
+        for route in routes
+    ]
+    print_table(headings, rows, "there are no routes; add one with: tailrace routes add TOPIC TABLE")
+
+
+def explain(
+    topic: TopicArgument,
+    table: TableArgument,
+    on: OnOption = "insert",
+    where: WhereOption = None,
+    partition_by: PartitionByOption = None,
+    payload: PayloadOption = Payload.KEY,
+    as_json: JsonOption = False,
+    server: ServerOption = DEFAULT_SERVER,
+) -> None:
+    """Try a route out on the last changes of the table: which would match, and what would be published. Nothing is changed.
+
+    [bold]Example[/]
+
+      tailrace routes explain app.new_messages chat.messages --where 'is_visible AND channel_id = 42' --payload full
+    """
+    request = _statement("EXPLAIN ", topic, table, on, where, partition_by, payload)
+    (result,) = _run(request, server)
+    from tailrace.cli.sql.results import JsonPrinter, TablePrinter
+
+    printer = JsonPrinter() if as_json else TablePrinter(timing=False)
+    printer.show(result)
+
+
+def add(
+    topic: TopicArgument,
+    table: TableArgument,
+    on: OnOption = "insert",
+    where: WhereOption = None,
+    partition_by: PartitionByOption = None,
+    payload: PayloadOption = Payload.KEY,
+    as_json: JsonOption = False,
+    server: ServerOption = DEFAULT_SERVER,
+) -> None:
+    """Send changes of a table to a topic from here on.
+
+    [bold]Examples[/]
+
+      tailrace routes add app.new_messages chat.messages --where 'is_visible AND channel_id = 42' --payload full
+
+      tailrace routes add app.audit chat.messages --on insert,update,delete --partition-by channel_id
+    """
+    (result,) = _run(_statement("", topic, table, on, where, partition_by, payload), server)
+    if as_json:
+        print_json({"topic_name": topic, "source_table": table, "since": result["cursor"]})
+    else:
+        typer.echo(f"changes of {table} go to {topic}, from cursor {result['cursor']} on")
+
+
+def drop(
+    topic: TopicArgument,
+    table: TableArgument,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+    server: ServerOption = DEFAULT_SERVER,
+) -> None:
+    """End all routes from a table to a topic. What they have published stays.
+
+    [bold]Example[/]
+
+      tailrace routes drop app.new_messages chat.messages
+    """
+    from tailrace.cli.server_api import ServerApi
+
+    with ServerApi(server) as api:
+        ended = sum(_leads(route, topic, table) for route in api.pages("/api/routes", "routes"))
+        confirm(f"{counted(ended, 'route')} from {table} to {topic} will end.", yes=yes)
+        api.delete("/api/routes", topic=topic, source_table=table)
+    if as_json:
+        print_json({"topic_name": topic, "source_table": table, "dropped": True})
+    else:
+        typer.echo(f"changes of {table} no longer go to {topic}")
+
+
+def _leads(route: dict[str, Any], topic: str, table: str) -> bool:
+    return bool(route["topic_name"] == topic and route["source_table"].lower() == table.lower())
+
+
+def _statement(
+    verb: str, topic: str, table: str, on: str, where: str | None, partition_by: str | None, payload: Payload
+) -> "Request":
+    from tailrace.cli.sql.script import Request, StatementReader
+
+    operations = [word.strip().lower() for word in on.split(",")]
+    if unknown := [word for word in operations if word not in _OPERATIONS]:
+        raise UsageError(f"--on {unknown[0]!r} is no operation; it takes insert, update and delete")
+    names = f"{verb}ALTER TOPIC {quoted_where_needed(topic)}\nADD SOURCE {quoted_where_needed(table)}"
+    text = f"{names}\nON {', '.join(operations).upper()}"
+    text += f"\nWHERE ({where}\n)" if where is not None else ""
+    text += f"\nPARTITION BY ({partition_by}\n)" if partition_by is not None else ""
+    text += f"\nWITH (payload = '{payload}')"
+    reader = StatementReader()
+    if reader.feed(text):
+        raise UsageError("--where and --partition-by hold expressions, without a ;")
+    return Request(text)
+
+
+def _run(request: "Request", server: str) -> list[dict[str, Any]]:
+    from tailrace.cli.failures import RefusedError
+    from tailrace.cli.server_api import ServerApi
+    from tailrace.cli.sql.pointing import explain as pointed
+
+    with ServerApi(server) as api:
+        try:
+            return api.sql(request.text)
+        except RefusedError as error:
+            note(f"tailrace: {pointed(error, request)}")
+            raise typer.Exit(error.exit_code) from None

@@ -1,0 +1,164 @@
+"""The one way from the command line to a server: HTTP requests, and what becomes of those that fail.
+
+A refusal is `RefusedError`, with the server's own words. A server that can't be reached is `UnreachableError`. A request that
+was sent and never answered is `UnknownOutcomeError` if it could have changed anything. Nothing is sent twice.
+"""
+
+import ipaddress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import httpx
+import msgspec
+
+from tailrace.cli.failures import CommandError, RefusedError, UnknownOutcomeError, UnreachableError, UsageError
+
+_CONNECT_SECONDS = 5.0
+_ANSWER_SECONDS = 60.0
+_SQL_SECONDS = 600.0
+_SILENCE_SECONDS = 60.0
+"""A stream that is silent for so long is dead: the server gives a sign of life every 15 s."""
+_PAGE = 1_000
+_JSON = {"content-type": "application/json"}
+_SHOWN = 200
+
+Query = Mapping[str, str | int]
+_Shape = TypeVar("_Shape")
+
+
+class ServerApi:
+    """`with ServerApi(url) as server:` keeps a connection for several requests."""
+
+    def __init__(self, url: str) -> None:
+        self.url = _normal(url)
+        self._client = httpx.Client(
+            base_url=self.url,
+            timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
+            # A proxy for the internet does not know this machine's own addresses.
+            trust_env=not _is_loopback(httpx.URL(self.url).host),
+        )
+
+    def __enter__(self) -> "ServerApi":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._client.close()
+
+    def get(self, path: str, **query: str | int) -> Any:
+        return msgspec.json.decode(self._answer("GET", path, query=query, is_read=True))
+
+    def post(self, path: str, body: object) -> Any:
+        return msgspec.json.decode(self._answer("POST", path, body))
+
+    def read(self, path: str, body: object, shape: type[_Shape], seconds: float = 0.0) -> _Shape:
+        """A POST that changes nothing and may take its time; the answer has a shape that keeps values as they were written."""
+        answer = self._answer("POST", path, body, is_read=True, seconds=_ANSWER_SECONDS + seconds)
+        return msgspec.json.decode(answer, type=shape)
+
+    def put(self, path: str, body: object) -> Any:
+        return msgspec.json.decode(self._answer("PUT", path, body))
+
+    def patch(self, path: str, body: object) -> Any:
+        return msgspec.json.decode(self._answer("PATCH", path, body))
+
+    def delete(self, path: str, **query: str | int) -> None:
+        self._answer("DELETE", path, query=query)
+
+    def pages(self, path: str, items: str, **query: str | int) -> Iterator[dict[str, Any]]:
+        """All items of a list, page by page."""
+        after: str | int | None = None
+        while True:
+            page = self.get(path, limit=_PAGE, **query, **({} if after is None else {"after": after}))
+            yield from page[items]
+            after = page["next"]
+            if after is None:
+                return
+
+    def sql(self, text: str, params: Sequence[object] | Mapping[str, object] = ()) -> list[dict[str, Any]]:
+        """The result of each statement."""
+        body = {"sql": text, "params": params or []}
+        answer = msgspec.json.decode(self._answer("POST", "/api/sql", body, seconds=_SQL_SECONDS))
+        results: list[dict[str, Any]] = answer.get("results", [answer])
+        return results
+
+    @contextmanager
+    def stream(self, path: str, query: Query, headers: Mapping[str, str]) -> Iterator[Iterator[bytes]]:
+        """Pieces of an answer as they come in."""
+        timeout = httpx.Timeout(_SILENCE_SECONDS, connect=_CONNECT_SECONDS)
+        with (
+            self._mapped("GET", is_read=True),
+            self._client.stream("GET", path, params=query, headers=dict(headers), timeout=timeout) as response,
+        ):
+            if response.is_error:
+                raise _refusal(self.url, response.status_code, response.read())
+            yield response.iter_raw()
+
+    def _answer(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        query: Query | None = None,
+        is_read: bool = False,
+        seconds: float = _ANSWER_SECONDS,
+    ) -> bytes:
+        with self._mapped(method, is_read=is_read):
+            response = self._client.request(
+                method,
+                path,
+                content=None if body is None else msgspec.json.encode(body),
+                headers=None if body is None else _JSON,
+                params=query,
+                timeout=httpx.Timeout(seconds, connect=_CONNECT_SECONDS),
+            )
+        if response.is_error:
+            raise _refusal(self.url, response.status_code, response.content)
+        return response.content
+
+    @contextmanager
+    def _mapped(self, method: str, *, is_read: bool) -> Iterator[None]:
+        try:
+            yield
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise UnreachableError(
+                f"no server at {self.url}: is `tailrace serve` running? --server URL or TAILRACE_SERVER names another address"
+            ) from error
+        except httpx.TransportError as error:
+            what = "did not answer in time" if isinstance(error, httpx.TimeoutException) else "went away before it answered"
+            if is_read:
+                raise UnreachableError(f"the server at {self.url} {what}") from error
+            raise UnknownOutcomeError(
+                f"the server at {self.url} {what}: what was asked for may have taken effect or not; look before you try again"
+            ) from error
+
+
+def _normal(url: str) -> str:
+    full = url if "://" in url else f"http://{url}"
+    try:
+        parsed = httpx.URL(full)
+    except httpx.InvalidURL as error:
+        raise UsageError(f"the server {url!r} is not an address such as http://127.0.0.1:8080: {error}") from error
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise UsageError(f"the server {url!r} is not an address such as http://127.0.0.1:8080")
+    return full.rstrip("/")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _refusal(url: str, status: int, body: bytes) -> CommandError:
+    try:
+        problem = msgspec.json.decode(body, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        shown = body[:_SHOWN].decode(errors="replace").splitlines()
+        return CommandError(f"{url} answers {status} in a way that no Tailrace does: {shown[0] if shown else 'nothing'!r}")
+    return RefusedError(problem)

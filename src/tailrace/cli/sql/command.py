@@ -1,0 +1,122 @@
+"""`tailrace sql`: where statements come from, and where their rows go."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tailrace.cli.exits import Exit
+from tailrace.cli.failures import UsageError
+from tailrace.cli.options import DEFAULT_SERVER, JsonOption, ServerOption
+from tailrace.cli.sql.results import Format
+
+if TYPE_CHECKING:
+    from tailrace.cli.server_api import ServerApi
+
+_STDIN = Path("-")
+
+
+def sql(
+    command: Annotated[str | None, typer.Option("--command", "-c", metavar="TEXT", help="Run this and exit.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", metavar="FILE", help="Run this file and exit; - is stdin.")
+    ] = None,
+    parameters: Annotated[
+        list[str] | None,
+        typer.Option("--param", "-p", metavar="VALUE", help="A value for a ?, or name=value for :name; JSON, or else text."),
+    ] = None,
+    shape: Annotated[
+        Format | None, typer.Option("--format", help="By default a table on a terminal and JSON elsewhere.")
+    ] = None,
+    as_json: JsonOption = False,
+    server: ServerOption = DEFAULT_SERVER,
+) -> None:
+    r"""Run SQL: at a prompt, from the command line, a file or a pipe.
+
+    Statements run one after the other; the first error ends a script with its exit code, and shows the place. What stands
+    between BEGIN and COMMIT is one request. With parameters the whole text is one request.
+
+    [bold]Examples[/]
+
+      tailrace sql
+
+      tailrace sql -c 'SELECT count(*) FROM shop.orders'
+
+      tailrace sql -c 'SELECT * FROM shop.orders WHERE id = :id' -p id=42 --format csv
+
+      tailrace sql -f schema.sql
+    """
+    if command is not None and file is not None:
+        raise UsageError("-c and -f name two texts to run; give one of them")
+    is_prompt = command is None and file is None and sys.stdin.isatty()
+    if is_prompt and parameters:
+        raise UsageError("-p gives values to the text of -c or -f; at the prompt, write them into the statement")
+    wanted = Format.JSON if as_json else shape
+
+    from tailrace.cli.server_api import ServerApi
+
+    with ServerApi(server) as api:
+        if is_prompt:
+            _prompt(api)
+            return
+        with _source(command, file) as (name, lines):
+            code = _script(api, lines, parameters or [], wanted, name)
+    if code is not Exit.OK:
+        raise typer.Exit(code)
+
+
+def _prompt(api: "ServerApi") -> None:
+    from tailrace import __version__
+    from tailrace.cli.display import note
+    from tailrace.cli.server_api import ServerApi
+    from tailrace.cli.sql.history import history_file, open_history
+    from tailrace.cli.sql.names import ServerNames
+    from tailrace.cli.sql.prompt import Prompt
+    from tailrace.cli.sql.results import TablePrinter
+
+    version = api.get("/health")["version"]
+    differs = "" if version == __version__ else f" (this prompt is {__version__})"
+    note(f"Tailrace {version}{differs} at {api.url}. Type \\? for help, \\q to quit.")
+    names = ServerNames(lambda: ServerApi(api.url))
+    Prompt(api, names, TablePrinter(timing=True), open_history(history_file())).run()
+
+
+@contextmanager
+def _source(command: str | None, file: Path | None) -> Iterator[tuple[str, Iterable[str]]]:
+    """The text line by line, and what to call it in errors."""
+    if command is not None:
+        yield "", [command]
+    elif file is None or file == _STDIN:
+        yield "stdin", sys.stdin
+    else:
+        with file.open(encoding="utf-8", newline="") as opened:
+            yield str(file), opened
+
+
+def _script(api: "ServerApi", lines: Iterable[str], given: list[str], wanted: Format | None, name: str) -> Exit:
+    from tailrace.cli.sql.execution import Execution
+    from tailrace.cli.sql.parameters import read_parameters
+    from tailrace.cli.sql.results import printer_for
+    from tailrace.cli.sql.script import Request, Requests, StatementReader
+
+    execution = Execution(api, printer_for(wanted), name)
+    if given:
+        return execution.run(Request("".join(lines)), read_parameters(given))
+    reader, requests = StatementReader(), Requests()
+
+    def arriving() -> Iterator[Request]:
+        for line in lines:
+            for statement in reader.feed(line):
+                yield from requests.add(statement)
+        for statement in reader.rest():
+            yield from requests.add(statement)
+        yield from requests.rest()
+
+    for request in arriving():
+        code = execution.run(request)
+        if code is not Exit.OK:
+            return code
+    return Exit.OK

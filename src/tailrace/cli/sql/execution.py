@@ -1,0 +1,52 @@
+"""Sends requests and shows what comes back, the same for the prompt and for scripts."""
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import typer
+
+from tailrace.cli.exits import Exit
+from tailrace.cli.failures import CommandError
+from tailrace.cli.server_api import ServerApi
+from tailrace.cli.sql.pointing import explain
+from tailrace.cli.sql.results import Printer, Result, tell_if_truncated
+from tailrace.cli.sql.script import Request
+
+Parameters = Sequence[object] | Mapping[str, object]
+
+
+class Execution:
+    def __init__(self, server: ServerApi, printer: Printer, source: str = "") -> None:
+        self._server = server
+        self._printer = printer
+        self._source = source
+
+    def run(self, request: Request, parameters: Parameters = ()) -> Exit:
+        """What came of it; an error has been told by then."""
+        return self.attempt(request, lambda: self._server.sql(request.text, parameters))
+
+    def attempt(self, request: Request, ask: Callable[[], Sequence[Result]]) -> Exit:
+        began = time.perf_counter()
+        try:
+            results = ask()
+        except CommandError as error:
+            self._tell(explain(error, request, self._source))
+            return error.exit_code
+        except KeyboardInterrupt:
+            # The connection is closed by now, which is how the server learns that nobody waits any more.
+            typer.echo(err=True)
+            self._tell("cancelled; a write that was on its way may have taken effect")
+            return Exit.INTERRUPTED
+        seconds = time.perf_counter() - began
+        code = Exit.OK
+        for result in results:
+            self._printer.show(result)
+            if tell_if_truncated(result):
+                code = Exit.REFUSED
+        self._printer.took(seconds)
+        return code
+
+    def _tell(self, text: str) -> None:
+        mark = typer.style("error:", fg="red", bold=True) if sys.stderr.isatty() else "tailrace:"
+        typer.echo(f"{mark} {text}", err=True)

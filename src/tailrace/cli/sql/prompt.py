@@ -1,0 +1,147 @@
+r"""The prompt of `tailrace sql`.
+
+Enter sends when the last statement has its `;`, else it begins a new line. From BEGIN to COMMIT statements are gathered, and
+the prompt shows a star, because a transaction is one request. Ctrl-C stops the statement that runs, or clears what was typed;
+it never ends the prompt.
+"""
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
+from prompt_toolkit.completion import ThreadedCompleter
+from prompt_toolkit.filters import completion_is_selected, is_searching
+from prompt_toolkit.history import History
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.lexers import PygmentsLexer
+from prompt_toolkit.shortcuts import CompleteStyle
+
+from tailrace.cli.display import note
+from tailrace.cli.exits import Exit
+from tailrace.cli.failures import RefusedError
+from tailrace.cli.quoting import quoted
+from tailrace.cli.server_api import ServerApi
+from tailrace.cli.sql.colours import TailraceLexer
+from tailrace.cli.sql.completion import SqlCompleter
+from tailrace.cli.sql.execution import Execution
+from tailrace.cli.sql.names import ServerNames
+from tailrace.cli.sql.results import Result, TablePrinter
+from tailrace.cli.sql.script import Request, Requests, StatementReader
+
+HELP = r"""Statements end with ; and may have several lines. Tab completes, the arrow up brings back what was typed before.
+
+  \d          tables and topics          \d NAME   one table or topic
+  \t          timing on or off           \x        rows below each other: always, never, as needed
+  \?, help    this                       \q, quit  the end, as Ctrl-D
+
+BEGIN gathers statements until COMMIT or ROLLBACK; then they are sent together, as one request.
+Ctrl-C stops the statement that runs. What can be said in SQL: docs/reference/sql.md."""
+
+_QUIT = frozenset({"\\q", "quit", "exit"})
+_HELP = frozenset({"\\?", "\\h", "help"})
+_NAMING = frozenset({"CREATE", "DROP", "ALTER"})
+
+
+class Prompt:
+    def __init__(self, server: ServerApi, names: ServerNames, printer: TablePrinter, history: History) -> None:
+        self._server = server
+        self._names = names
+        self._printer = printer
+        self._execution = Execution(server, printer)
+        self._requests = Requests()
+        self._session: PromptSession[str] = PromptSession(
+            message=lambda: "tailrace*> " if self._requests.is_in_transaction else "tailrace> ",
+            prompt_continuation=lambda width, number, wraps: "-> ".rjust(width),
+            multiline=True,
+            history=history,
+            lexer=PygmentsLexer(TailraceLexer),
+            completer=ThreadedCompleter(SqlCompleter(names)),
+            complete_while_typing=False,
+            complete_style=CompleteStyle.MULTI_COLUMN,
+            auto_suggest=AutoSuggestFromHistory(),
+            key_bindings=_enter_sends_what_is_complete(),
+            enable_open_in_editor=True,
+        )
+
+    def run(self) -> None:
+        while True:
+            try:
+                text = self._session.prompt()
+            except KeyboardInterrupt:
+                continue
+            except EOFError:
+                break
+            word = text.strip().rstrip(";").strip().lower()
+            if word in _QUIT:
+                break
+            if word in _HELP:
+                note(HELP)
+            elif word.startswith("\\"):
+                self._command(text.strip())
+            else:
+                self._statements(text)
+        if self._requests.is_in_transaction:
+            note("the transaction was not committed; nothing of it was sent")
+
+    def _statements(self, text: str) -> None:
+        reader = StatementReader()
+        for statement in reader.feed(text + "\n"):
+            if statement.begins_transaction and not self._requests.is_in_transaction:
+                note("a transaction is one request: what follows is gathered, and sent at COMMIT")
+            if statement.words[0] in _NAMING:
+                self._names.forget()
+            for request in self._requests.add(statement):
+                if self._execution.run(request) is not Exit.OK:
+                    return
+
+    def _command(self, text: str) -> None:
+        command, _, rest = text.rstrip(";").strip().partition(" ")
+        if command == "\\d" and rest.strip():
+            self._describe(rest.strip().replace('"', ""))
+        elif command == "\\d":
+            self._execution.run(Request("SHOW TABLES; SHOW TOPICS;"))
+        elif command == "\\t":
+            self._printer.timing = not self._printer.timing
+            note(f"timing is {'on' if self._printer.timing else 'off'}")
+        elif command == "\\x":
+            turns = {None: True, True: False, False: None}
+            self._printer.is_vertical = turns[self._printer.is_vertical]
+            names = {None: "where columns have no room", True: "always", False: "never"}
+            note(f"rows below each other: {names[self._printer.is_vertical]}")
+        else:
+            note(f"there is no {command}; \\? lists what there is")
+
+    def _describe(self, name: str) -> None:
+        def ask() -> list[Result]:
+            try:
+                return self._server.sql(f"DESCRIBE TABLE {quoted(name)}")
+            except RefusedError:
+                return self._server.sql(f"DESCRIBE TOPIC {quoted(name)}")
+
+        self._execution.attempt(Request(f"DESCRIBE TOPIC {quoted(name)}"), ask)
+
+
+def is_complete(text: str) -> bool:
+    """Whether Enter sends it."""
+    stripped = text.strip()
+    if not stripped or stripped.startswith("\\") or stripped.lower() in _QUIT | _HELP:
+        return True
+    reader = StatementReader()
+    reader.feed(text + "\n")
+    return reader.is_between_statements
+
+
+def _enter_sends_what_is_complete() -> KeyBindings:
+    keys = KeyBindings()
+
+    @keys.add("enter", filter=~completion_is_selected & ~is_searching)
+    def send_or_break(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if is_complete(buffer.text):
+            buffer.validate_and_handle()
+        else:
+            buffer.newline(copy_margin=False)
+
+    @keys.add("enter", filter=completion_is_selected)
+    def take_completion(event: KeyPressEvent) -> None:
+        event.current_buffer.complete_state = None
+
+    return keys

@@ -1,0 +1,188 @@
+"""Results of statements as a table for people, as JSON or as CSV.
+
+JSON is one object for each row, in a line of its own; CSV has a line of names before the rows. Both write rows and nothing
+else. A table also tells what was done and how long it took, and shows the first rows only; JSON and CSV have all.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from itertools import islice
+from typing import Any, Protocol
+
+import msgspec
+
+from tailrace.cli.display import console, counted, note, printable
+
+_SHOWN_ROWS = 1_000
+_NARROW = 20
+"""Cells of this width are still readable when they are folded; what has no room for so much is shown row by row."""
+_NUMBERS = ("smallint", "integer", "bigint", "double", "decimal")
+_SPECIAL = frozenset(',"\r\n')
+
+Result = dict[str, Any]
+"""As `POST /api/sql` answers."""
+
+
+class Format(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+class Printer(Protocol):
+    def show(self, result: Result) -> None: ...
+
+    def took(self, seconds: float) -> None: ...
+
+
+def printer_for(wanted: Format | None, *, timing: bool = False) -> Printer:
+    """A table on a terminal and JSON elsewhere, unless told otherwise."""
+    chosen = wanted or (Format.TABLE if sys.stdout.isatty() else Format.JSON)
+    if chosen is Format.TABLE:
+        return TablePrinter(timing=timing)
+    return JsonPrinter() if chosen is Format.JSON else CsvPrinter()
+
+
+class TablePrinter:
+    def __init__(self, *, timing: bool) -> None:
+        self.timing = timing
+        self.is_vertical: bool | None = None
+        """One row below the other; `None` does so where columns have no room beside each other."""
+
+    def show(self, result: Result) -> None:
+        names = [printable(column["name"]) for column in result["columns"]]
+        if not names:
+            self._say(_deed(result))
+            return
+        rows = [[_text(value) for value in row] for row in islice(result["rows"], _SHOWN_ROWS)]
+        if self._wants_vertical(names, rows):
+            self._show_vertical(names, rows)
+        else:
+            self._show_table(names, [column["type"].startswith(_NUMBERS) for column in result["columns"]], rows)
+        total = len(result["rows"])
+        affected = result.get("affected")
+        shown = "" if total <= _SHOWN_ROWS else f"; the first {_SHOWN_ROWS:,} are shown, --format csv or json writes all"
+        self._say(f"({counted(total, 'row')}{shown})" if affected is None else f"{_deed(result)} ({counted(total, 'row')})")
+
+    def took(self, seconds: float) -> None:
+        if self.timing:
+            self._say(f"time: {seconds * 1000:,.1f} ms")
+
+    def _wants_vertical(self, names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> bool:
+        if self.is_vertical is not None:
+            return self.is_vertical
+        from rich.cells import cell_len
+
+        widths = (
+            min(_NARROW, max(cell_len(line) for cell in cells for line in (cell or "").split("\n")))
+            for cells in zip(names, *rows, strict=True)
+        )
+        return bool(rows) and sum(widths) + 3 * (len(names) - 1) > console().width
+
+    def _show_table(self, names: Sequence[str], numbers: Sequence[bool], rows: Sequence[Sequence[str | None]]) -> None:
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+        for name, is_number in zip(names, numbers, strict=True):
+            table.add_column(Text(name), justify="right" if is_number else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*(Text("null", style="dim") if value is None else Text(value) for value in row))
+        console().print(table)
+
+    def _show_vertical(self, names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> None:
+        from rich.table import Table
+        from rich.text import Text
+
+        out = console()
+        for number, row in enumerate(rows, 1):
+            out.print(Text(f"row {number}", style="dim"))
+            grid = Table.grid(padding=(0, 2))
+            grid.add_column(style="bold", no_wrap=True)
+            grid.add_column(overflow="fold")
+            for name, value in zip(names, row, strict=True):
+                grid.add_row(Text(name), Text("null", style="dim") if value is None else Text(value))
+            out.print(grid)
+
+    def _say(self, text: str) -> None:
+        from rich.text import Text
+
+        console().print(Text(text, style="dim"))
+
+
+class JsonPrinter:
+    def show(self, result: Result) -> None:
+        names = _distinct([column["name"] for column in result["columns"]])
+        encode = msgspec.json.Encoder().encode
+        sys.stdout.writelines(
+            encode(dict(zip(names, row, strict=True))).decode() + "\n" for row in (result["rows"] if names else ())
+        )
+        sys.stdout.flush()
+
+    def took(self, seconds: float) -> None:
+        pass
+
+
+class CsvPrinter:
+    """Null is an empty field and an empty text is `""`, so that the two stay different."""
+
+    def __init__(self) -> None:
+        self._is_first = True
+
+    def show(self, result: Result) -> None:
+        if not result["columns"]:
+            return
+        if not self._is_first:
+            sys.stdout.write("\n")
+        self._is_first = False
+        sys.stdout.writelines(self._lines(result))
+        sys.stdout.flush()
+
+    def took(self, seconds: float) -> None:
+        pass
+
+    def _lines(self, result: Result) -> Iterator[str]:
+        yield ",".join(_field(column["name"]) for column in result["columns"]) + "\n"
+        for row in result["rows"]:
+            yield ",".join(map(_field, row)) + "\n"
+
+
+def tell_if_truncated(result: Result) -> bool:
+    if not result.get("truncated"):
+        return False
+    note(f"tailrace: there are more rows than the {len(result['rows']):,} here; the server's limit query_rows cut them off")
+    return True
+
+
+def _deed(result: Result) -> str:
+    cursor = result.get("cursor")
+    return str(result["status"]) if cursor is None else f"{result['status']}, cursor {cursor:,}"
+
+
+def _text(value: Any) -> str | None:
+    if value is None:
+        return None
+    return printable(value if isinstance(value, str) else msgspec.json.encode(value).decode())
+
+
+def _field(value: Any) -> str:
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return '"' + text.replace('"', '""') + '"' if not text or _SPECIAL.intersection(text) else text
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Names that come twice get numbers, because an object has each of its names once."""
+    taken: set[str] = set()
+    found = []
+    for name in names:
+        number, distinct = 1, name
+        while distinct in taken:
+            number += 1
+            distinct = f"{name}_{number}"
+        taken.add(distinct)
+        found.append(distinct)
+    return found

@@ -1,0 +1,152 @@
+"""From a text to statements, and from statements to requests, without knowing what they mean.
+
+`StatementReader` finds the `;` that end statements: those outside of quotes and comments. It takes a text line by line, so a
+file of any length and a pipe that is still open can be read. `Requests` puts what stands between BEGIN and COMMIT together,
+because a transaction is one request.
+"""
+
+import re
+from typing import NamedTuple
+
+_MARK = r"""--[^\r\n]*|/\*|\$(?:[^\W\d]\w*)?\$|(?<!\w)[eE]'|'|"|;"""
+_FIRST_WORDS = re.compile(_MARK + r"|\w+|[^\s\w]")
+_LATER = re.compile(_MARK)
+_COMMENT_EDGE = re.compile(r"/\*|\*/")
+_IN_ESCAPED = re.compile(r"\\.|''|'", re.DOTALL)
+_LINE_BREAK = re.compile(r"\r\n|\r|\n")
+_LOOKED_AT = 3
+"""Words that tell BEGIN, COMMIT and ROLLBACK from everything else; the third tells `COMMIT` from `COMMIT topic GROUP ...`."""
+
+_ENDS = {(verb, *noise) for verb in ("COMMIT", "ROLLBACK") for noise in ((), ("WORK",), ("TRANSACTION",))}
+
+
+class Statement(NamedTuple):
+    text: str
+    """With its `;` and what stands before it: all statements of a text, one after the other, are that text."""
+    line: int
+    column: int
+    """Where its text begins, from 1."""
+    words: tuple[str, ...]
+    """The first ones, in capitals; signs and quotes count as words."""
+
+    @property
+    def begins_transaction(self) -> bool:
+        return self.words[:1] == ("BEGIN",) or self.words[:2] == ("START", "TRANSACTION")
+
+    @property
+    def ends_transaction(self) -> bool:
+        return self.words in _ENDS
+
+
+class StatementReader:
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._words: list[str] = []
+        self._closing = ""
+        """What ends the quotation or comment that is open; empty outside of them."""
+        self._depth = 0
+        self._line, self._column = 1, 1
+
+    @property
+    def is_between_statements(self) -> bool:
+        """Whether nothing but space and comments came after the last `;`."""
+        return not self._words and not self._closing
+
+    def feed(self, text: str) -> list[Statement]:
+        """Statements that whole lines, or the end of the text, have completed."""
+        done: list[Statement] = []
+        begin = at = 0
+        while at < len(text):
+            if self._closing:
+                at = self._skip(text, at)
+                continue
+            found = (_LATER if len(self._words) >= _LOOKED_AT else _FIRST_WORDS).search(text, at)
+            if found is None:
+                break
+            at = found.end()
+            mark = found[0]
+            if mark == ";":
+                self._pieces.append(text[begin:at])
+                begin = at
+                done += self._finish()
+            else:
+                self._take(mark)
+        self._pieces.append(text[begin:])
+        return done
+
+    def rest(self) -> list[Statement]:
+        """The last statement, which may lack its `;`."""
+        return self._finish()
+
+    def _take(self, mark: str) -> None:
+        if mark.startswith("--"):
+            return
+        if mark == "/*":
+            self._closing, self._depth = "*/", 1
+            return
+        self._words.append(mark.upper())
+        if mark in ("'", '"', "e'", "E'") or (mark.startswith("$") and len(mark) > 1):
+            self._closing = mark
+
+    def _skip(self, text: str, at: int) -> int:
+        """Where the open quotation or comment ends, or the end of the text if it goes on."""
+        if self._closing == "*/":
+            for edge in _COMMENT_EDGE.finditer(text, at):
+                self._depth += 1 if edge[0] == "/*" else -1
+                if not self._depth:
+                    self._closing = ""
+                    return edge.end()
+        elif self._closing in ("e'", "E'"):
+            for mark in _IN_ESCAPED.finditer(text, at):
+                if mark[0] == "'":
+                    self._closing = ""
+                    return mark.end()
+        else:
+            # A doubled quote ends the quotation and begins another one, which comes to the same.
+            end = text.find(self._closing, at)
+            if end >= 0:
+                end += len(self._closing)
+                self._closing = ""
+                return end
+        return len(text)
+
+    def _finish(self) -> list[Statement]:
+        text = "".join(self._pieces)
+        found = Statement(text, self._line, self._column, tuple(self._words[:_LOOKED_AT]))
+        breaks = list(_LINE_BREAK.finditer(text))
+        self._line += len(breaks)
+        self._column = len(text) - breaks[-1].end() + 1 if breaks else self._column + len(text)
+        self._pieces, self._words, is_empty = [], [], self.is_between_statements
+        self._closing = ""
+        return [] if is_empty else [found]
+
+
+class Request(NamedTuple):
+    """What is sent to the server at once."""
+
+    text: str
+    line: int = 1
+    column: int = 1
+
+
+class Requests:
+    def __init__(self) -> None:
+        self._gathered: list[Statement] = []
+
+    @property
+    def is_in_transaction(self) -> bool:
+        return bool(self._gathered)
+
+    def add(self, statement: Statement) -> list[Request]:
+        """What is complete with this statement."""
+        if not self._gathered and not statement.begins_transaction:
+            return [Request(statement.text, statement.line, statement.column)]
+        self._gathered.append(statement)
+        return self.rest() if statement.ends_transaction else []
+
+    def rest(self) -> list[Request]:
+        """What was gathered; without its COMMIT, the server will say so."""
+        gathered, self._gathered = self._gathered, []
+        if not gathered:
+            return []
+        return [Request("".join(statement.text for statement in gathered), gathered[0].line, gathered[0].column)]

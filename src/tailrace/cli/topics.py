@@ -1,0 +1,222 @@
+"""`tailrace topics`: make, look at, change, empty and delete topics."""
+
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from tailrace.cli.display import Heading, confirm, counted, print_json, print_properties, print_table, size
+from tailrace.cli.failures import UsageError
+from tailrace.cli.options import DEFAULT_SERVER, JsonOption, ServerOption, YesOption
+from tailrace.cli.quoting import quoted
+
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Name or alias.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="A setting, such as retention_seconds=3600; null takes it away."),
+]
+_TEXT_SETTINGS = frozenset({"dedup", "timestamps"})
+
+
+def topics_app() -> typer.Typer:
+    app = typer.Typer(help="List, create, describe, alter, clear and delete topics.", no_args_is_help=True)
+    app.command("list")(list_topics)
+    app.command("create")(create)
+    app.command("describe")(describe)
+    app.command("alter")(alter)
+    app.command("clear")(clear)
+    app.command("delete")(delete)
+    return app
+
+
+def list_topics(as_json: JsonOption = False, server: ServerOption = DEFAULT_SERVER) -> None:
+    """List topics with what they hold.
+
+    [bold]Example[/]
+
+      tailrace topics list
+    """
+    from tailrace.cli.server_api import ServerApi
+
+    with ServerApi(server) as api:
+        (found,) = api.sql("SHOW TOPICS")
+    names = [column["name"] for column in found["columns"]]
+    topics = [dict(zip(names, row, strict=True)) for row in found["rows"]]
+    if as_json:
+        for topic in topics:
+            print_json(topic)
+        return
+    numbers = ("partitions", "records", "size")
+    headings = [Heading("topic"), *(Heading(name, is_number=True) for name in numbers), Heading("kept"), Heading("alias")]
+    rows = [
+        [each["name"], each["partitions"], each["records"], size(each["bytes"]), _kept(each), each["alias"]] for each in topics
+    ]
+    print_table(headings, rows, "there are no topics; make one with: tailrace topics create NAME")
+
+
+def create(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Parts between dots: shop.orders.")],
+    partitions: Annotated[int, typer.Option("--partitions", metavar="N", min=1, help="How many.")] = 1,
+    alias: Annotated[str | None, typer.Option("--alias", metavar="NAME", help="A second name.")] = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+    server: ServerOption = DEFAULT_SERVER,
+) -> None:
+    """Make a topic. One that is there already and like that is left alone; more partitions make it grow.
+
+    [bold]Examples[/]
+
+      tailrace topics create shop.orders --partitions 3
+
+      tailrace topics create shop.events --set retention_seconds=604800 --set dedup=id
+    """
+    from tailrace.cli.server_api import ServerApi
+
+    body = {"name": name, "partitions": partitions, "alias": alias, "settings": _settings(settings)}
+    with ServerApi(server) as api:
+        topic = api.post("/api/topics", body)
+    _tell(topic, as_json=as_json)
+
+
+def describe(topic: TopicArgument, as_json: JsonOption = False, server: ServerOption = DEFAULT_SERVER) -> None:
+    """Show a topic: its settings, and where its partitions begin and end.
+
+    [bold]Example[/]
+
+      tailrace topics describe shop.orders
+    """
+    from tailrace.cli.server_api import ServerApi
+
+    path = _path(topic)
+    with ServerApi(server) as api:
+        found = api.get(path)
+        partitions = list(api.pages(f"{path}/partitions", "partitions"))
+    if as_json:
+        print_json({**found, "partitions": partitions})
+        return
+    print_properties([("topic", found["name"]), ("alias", found["alias"]), *found["settings"].items()])
+    headings = [Heading(name, is_number=True) for name in ("partition", "start", "end", "records", "size")]
+    rows = [
+        [each["partition_id"], *(each[f"{edge}_offset"] for edge in ("start", "end")), _records(each), size(each["size_bytes"])]
+        for each in partitions
+    ]
+    print_table(headings, rows, "it has no partitions")
+
+
+def alter(
+    topic: TopicArgument,
+    partitions: Annotated[int | None, typer.Option("--partitions", metavar="N", min=1, help="Grow to so many.")] = None,
+    alias: Annotated[str | None, typer.Option("--alias", metavar="NAME", help="A second name; '' takes it away.")] = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+    server: ServerOption = DEFAULT_SERVER,
+) -> None:
+    """Change a topic; what is not named stays as it is.
+
+    [bold]Examples[/]
+
+      tailrace topics alter shop.orders --partitions 6
+
+      tailrace topics alter shop.orders --set retention_seconds=null
+    """
+    body: dict[str, Any] = {"settings": _settings(settings)} if settings else {}
+    if partitions is not None:
+        body["partitions"] = partitions
+    if alias is not None:
+        body["alias"] = alias or None
+    if not body:
+        raise UsageError("nothing to change; pass --partitions, --alias or --set")
+    from tailrace.cli.server_api import ServerApi
+
+    with ServerApi(server) as api:
+        found = api.patch(_path(topic), body)
+    _tell(found, as_json=as_json)
+
+
+def clear(
+    topic: TopicArgument, yes: YesOption = False, as_json: JsonOption = False, server: ServerOption = DEFAULT_SERVER
+) -> None:
+    """Remove all records of a topic; offsets go on where they were.
+
+    [bold]Example[/]
+
+      tailrace topics clear shop.orders --yes
+    """
+    from tailrace.cli.server_api import ServerApi
+
+    with ServerApi(server) as api:
+        name, records = _content(api.get(_path(topic)), api.pages(f"{_path(topic)}/partitions", "partitions"))
+        confirm(f"{counted(records, 'record')} of {name} will be gone.", yes=yes)
+        api.sql(f"CLEAR TOPIC {quoted(name)}")
+    if as_json:
+        print_json({"name": name, "cleared": True})
+    else:
+        typer.echo(f"cleared {name}")
+
+
+def delete(
+    topic: TopicArgument, yes: YesOption = False, as_json: JsonOption = False, server: ServerOption = DEFAULT_SERVER
+) -> None:
+    """Delete a topic with its records and the offsets of its groups. Refused while routes lead to it.
+
+    [bold]Example[/]
+
+      tailrace topics delete shop.orders --yes
+    """
+    from tailrace.cli.server_api import ServerApi
+
+    with ServerApi(server) as api:
+        name, records = _content(api.get(_path(topic)), api.pages(f"{_path(topic)}/partitions", "partitions"))
+        confirm(f"{name} will be gone, with {counted(records, 'record')} and the offsets of its groups.", yes=yes)
+        api.delete(_path(name))
+    if as_json:
+        print_json({"name": name, "deleted": True})
+    else:
+        typer.echo(f"deleted {name}")
+
+
+def _path(topic: str) -> str:
+    return f"/api/topics/{quote(topic, safe='')}"
+
+
+def _content(topic: dict[str, Any], partitions: Any) -> tuple[str, int]:
+    """Its real name, and how many records are at stake."""
+    return topic["name"], sum(map(_records, partitions))
+
+
+def _records(partition: dict[str, Any]) -> int:
+    count: int = partition["end_offset"] - partition["start_offset"]
+    return count
+
+
+def _settings(given: list[str] | None) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for text in given or ():
+        name, separator, value = text.partition("=")
+        if not separator:
+            raise UsageError(f"--set {text!r} must be NAME=VALUE")
+        if value == "null":
+            found[name] = None
+        elif name in _TEXT_SETTINGS:
+            found[name] = value
+        elif value.isascii() and value.isdigit():
+            found[name] = int(value)
+        else:
+            raise UsageError(f"--set {text!r}: the value of {name} must be a whole number or null")
+    return found
+
+
+def _tell(topic: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(topic)
+        return
+    also = f", alias {topic['alias']}" if topic["alias"] else ""
+    typer.echo(f"{topic['name']}: {counted(topic['partitions'], 'partition')}{also}")
+
+
+def _kept(topic: dict[str, Any]) -> str:
+    """What retention leaves."""
+    seconds, most = topic["retention_seconds"], topic["retention_max_bytes"]
+    parts = [f"{seconds:,} s"] if seconds is not None else []
+    parts += [size(most)] if most is not None else []
+    return ", ".join(parts) or "for ever"
