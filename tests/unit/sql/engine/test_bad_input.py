@@ -4,16 +4,25 @@ import time
 
 import pytest
 
-from tailrace.model.clock import SystemClock
 from tailrace.model.errors import TailraceError
-from tailrace.model.limits import Limits
-from tests.support.aio import on_loop
-from tests.support.sql import running_sql
+from tests.unit.sql.engine.conftest import SharedSql
 
 SETUP = (
-    "CREATE TABLE t (id INTEGER PRIMARY KEY, body TEXT); INSERT INTO t VALUES (1, 'one'), (2, 'two'); CREATE TOPIC a;"
-    " INSERT INTO a (key, value) VALUES ('k', 'v')"
+    "DROP TABLE IF EXISTS t; DROP TOPIC IF EXISTS a; CREATE TABLE t (id INTEGER PRIMARY KEY, body TEXT); CREATE TOPIC a;"
+    " INSERT INTO t VALUES (1, 'one'), (2, 'two'); INSERT INTO a (key, value) VALUES ('k', 'v')"
 )
+
+
+@pytest.fixture(scope="module")
+def prepared(engine: SharedSql) -> SharedSql:
+    engine.run(SETUP)
+    return engine
+
+
+def check_unchanged(sql: SharedSql) -> None:
+    assert sql.rows("SELECT id, body FROM t ORDER BY id") == [(1, "one"), (2, "two")]
+    assert sql.rows("SELECT key, value FROM a") == [("k", "v")]
+
 
 HOSTILE_VALUES = [
     "'; DROP TABLE t; --",
@@ -40,22 +49,19 @@ HOSTILE_VALUES = [
 
 
 @pytest.mark.parametrize("value", HOSTILE_VALUES, ids=lambda value: repr(value[:20]))
-@on_loop
-async def test_a_value_is_never_a_statement(value: str) -> None:
-    async with running_sql() as sql:
-        await sql.run(SETUP)
-        quoted = "'" + value.replace("'", "''") + "'"
-        await sql.run("INSERT INTO t VALUES (?, ?)", [3, value])
-        await sql.run(f"INSERT INTO t VALUES (4, {quoted})")
-        await sql.run("INSERT INTO a (key, value) VALUES (:k, :v)", {"k": value[:1000], "v": value})
-        await sql.run(f"UPDATE t SET body = body || {quoted} WHERE body = :v AND id = 4", {"v": value})
-        assert await sql.rows("SELECT id, body FROM t WHERE id > 2 ORDER BY id") == [(3, value), (4, value * 2)]
-        assert await sql.rows("SELECT id FROM t WHERE body = ?", [value]) == [(3,)]
-        assert [row["value"] for row in await sql.dicts("CONSUME FROM a")] == ["v", value]
-        assert await sql.rows("SELECT value FROM a WHERE value = ?", [value]) == [(value,)]
-        with pytest.raises(TailraceError):
-            await sql.run("CONSUME FROM a GROUP :g FROM OFFSET 99", {"g": value})
-        assert await sql.rows("SELECT count(*) FROM t") == [(4,)]
+def test_a_value_is_never_a_statement(engine: SharedSql, value: str) -> None:
+    engine.run(SETUP)
+    quoted = "'" + value.replace("'", "''") + "'"
+    engine.run("INSERT INTO t VALUES (?, ?)", [3, value])
+    engine.run(f"INSERT INTO t VALUES (4, {quoted})")
+    engine.run("INSERT INTO a (key, value) VALUES (:k, :v)", {"k": value[:1000], "v": value})
+    engine.run(f"UPDATE t SET body = body || {quoted} WHERE body = :v AND id = 4", {"v": value})
+    assert engine.rows("SELECT id, body FROM t WHERE id > 2 ORDER BY id") == [(3, value), (4, value * 2)]
+    assert engine.rows("SELECT id FROM t WHERE body = ?", [value]) == [(3,)]
+    assert engine.rows("SELECT value FROM a WHERE value = ?", [value]) == [(value,)]
+    with pytest.raises(TailraceError):
+        engine.run("CONSUME FROM a GROUP :g FROM OFFSET 99", {"g": value})
+    assert engine.rows("SELECT count(*) FROM t") == [(4,)]
 
 
 ESCAPES = [
@@ -121,16 +127,12 @@ ESCAPES = [
 
 
 @pytest.mark.parametrize("text", ESCAPES)
-@on_loop
-async def test_engines_stay_in_their_cage(text: str) -> None:
-    async with running_sql() as sql:
-        await sql.run(SETUP)
-        with pytest.raises(TailraceError) as refused:
-            await sql.run(text)
-        assert 400 <= refused.value.http_status < 500, refused.value
-        assert "root:" not in str(refused.value)
-        assert await sql.rows("SELECT id, body FROM t ORDER BY id") == [(1, "one"), (2, "two")]
-        assert await sql.rows("SELECT value FROM a") == [("v",)]
+def test_engines_stay_in_their_cage(prepared: SharedSql, text: str) -> None:
+    with pytest.raises(TailraceError) as refused:
+        prepared.run(text)
+    assert 400 <= refused.value.http_status < 500, refused.value
+    assert "root:" not in str(refused.value)
+    check_unchanged(prepared)
 
 
 TORN = [
@@ -179,15 +181,11 @@ TORN = [
 
 
 @pytest.mark.parametrize("text", TORN, ids=repr)
-@on_loop
-async def test_bad_statements_are_refused_and_change_nothing(text: str) -> None:
-    async with running_sql() as sql:
-        await sql.run(SETUP)
-        with pytest.raises(TailraceError) as refused:
-            await sql.engine.execute(text)
-        assert 400 <= refused.value.http_status < 500, refused.value
-        assert await sql.rows("SELECT id, body FROM t ORDER BY id") == [(1, "one"), (2, "two")]
-        assert len(await sql.rows("CONSUME FROM a")) == 1
+def test_bad_statements_are_refused_and_change_nothing(prepared: SharedSql, text: str) -> None:
+    with pytest.raises(TailraceError) as refused:
+        prepared.run(text)
+    assert 400 <= refused.value.http_status < 500, refused.value
+    check_unchanged(prepared)
 
 
 HEAVY = [
@@ -197,13 +195,10 @@ HEAVY = [
 
 
 @pytest.mark.parametrize("text", HEAVY)
-@on_loop
-async def test_a_query_without_end_is_stopped(text: str) -> None:
-    async with running_sql(clock=SystemClock(), limits=Limits(query_seconds=1)) as sql:
-        await sql.run(SETUP)
-        began = time.monotonic()
-        with pytest.raises(TailraceError, match="query_seconds") as refused:
-            await sql.run(text)
-        assert refused.value.http_status == 422
-        assert time.monotonic() - began < 20
-        assert await sql.rows("SELECT count(*) FROM t") == [(2,)]
+def test_a_query_without_end_is_stopped(prepared: SharedSql, text: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(TailraceError, match="query_seconds") as refused:
+        prepared.run(text)
+    assert refused.value.http_status == 422
+    assert time.monotonic() - began < 20
+    check_unchanged(prepared)
