@@ -44,10 +44,22 @@ class Marks(msgspec.Struct):
     marks: Mapping[str, int]
 
 
-class RouteToDo(msgspec.Struct):
-    route: Route
+class AskSources(msgspec.Struct, forbid_unknown_fields=True):
+    epoch: int
+    beyond: dict[str, int] = {}
+    """Wait until one of these sources has grown beyond its offset."""
+    wait_ms: int = 0
+
+
+class Source(msgspec.Struct):
+    """`PendingSource` with names."""
+
     source: str
-    start: int
+    table: int
+    changes: str
+    mark: int
+    end: int
+    routes: int
 
 
 class PublishStages(msgspec.Struct, forbid_unknown_fields=True):
@@ -85,6 +97,8 @@ class TopicOffsets(msgspec.Struct):
     topic: str
     topic_id: int
     partitions: list[int]
+    max_batch_bytes: int
+    """Of one batch as stored; none of its records can be larger."""
 
 
 class Offsets(msgspec.Struct):
@@ -100,7 +114,7 @@ class PipelineEndpoints(Controller):
 
     @get()
     async def pipelines(self, broker: NamedDependency[Broker]) -> list[PipelineStatus]:
-        return list(broker.pipelines)
+        return broker.pipeline_statuses()
 
     @post("/{name:str}/lease", status_code=200)
     async def lease(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> Lease:
@@ -120,10 +134,16 @@ class PipelineEndpoints(Controller):
     async def marks(self, name: FromPath[str], broker: NamedDependency[Broker]) -> Marks:
         return Marks(broker.pipelines.marks(name))
 
-    @get("/{name:str}/routing")
-    async def routing(self, name: FromPath[str], broker: NamedDependency[Broker]) -> list[RouteToDo]:
-        """The routes that count for changes which the pipeline has not come to yet."""
-        return [RouteToDo(*pending) for pending in await broker.routing.of(name)]
+    @get("/router/routes")
+    async def routes(self, broker: NamedDependency[Broker]) -> list[Route]:
+        """The routes that count for changes which the router has not come to yet."""
+        return await broker.routing.pending()
+
+    @post("/router/sources", status_code=200)
+    async def sources(self, body: RawBody, broker: NamedDependency[Broker]) -> list[Source]:
+        """Where these changes are."""
+        asked = read_body(body, AskSources)
+        return [Source(*source) for source in await broker.routing.sources(asked.epoch, asked.beyond, asked.wait_ms)]
 
     @put("/{name:str}/stages/{stage:str}/{part:int}", status_code=204, opt=described(takes=_BYTES))
     async def stage(
@@ -171,7 +191,8 @@ class BatchEndpoints(Controller):
                 await broker.positions.resolve(topic.name, number, start, isolation=Isolation.READ_COMMITTED)
                 for number in range(topic.partitions)
             ]
-            found.append(TopicOffsets(topic.name, topic.id, [int(offset) for offset in offsets]))
+            most = topic.settings.max_message_bytes or limits.batch_bytes
+            found.append(TopicOffsets(topic.name, topic.id, [int(offset) for offset in offsets], most))
         return Offsets(found, broker.end_cursor())
 
     @get("/{topic:str}/{partition:int}")

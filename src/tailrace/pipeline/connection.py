@@ -2,10 +2,12 @@
 
 Everything that is asked for here can be asked again without harm, so requests that find no server, or one that has no room,
 are repeated with growing pauses as long as the client is patient. A restart of the server is a pause, not a failure.
+A process that is about to stop is patient no more.
 """
 
 import http.client
 import random
+import threading
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -31,14 +33,14 @@ class Ends(NamedTuple):
     """Offsets of the partitions of some topics, as of one moment."""
 
     offsets: dict[str, list[int]]
-    topic_ids: dict[str, int]
-    cursor: int
+    max_batch_bytes: dict[str, int]
+    """By topic, how large a batch may be."""
 
 
 class ServerConnection:
     """Not for several threads. Opened when the first request is sent."""
 
-    def __init__(self, url: str, patience_seconds: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, url: str, patience_seconds: float = PATIENCE_SECONDS, stopping: threading.Event | None = None) -> None:
         parts = urlsplit(url if "//" in url else f"http://{url}")
         if parts.scheme != "http" or not parts.hostname:
             raise OptionError(f"the server {url!r} is not an address such as http://127.0.0.1:8080")
@@ -46,6 +48,7 @@ class ServerConnection:
         self._host = parts.hostname
         self._port = parts.port or 8080
         self._patience = patience_seconds
+        self._stopping = stopping or threading.Event()
         self._connection: http.client.HTTPConnection | None = None
 
     def close(self) -> None:
@@ -78,8 +81,7 @@ class ServerConnection:
         found = self.ask("POST", "/api/batches/offsets", question)
         return Ends(
             {topic["topic"]: topic["partitions"] for topic in found["topics"]},
-            {topic["topic"]: topic["topic_id"] for topic in found["topics"]},
-            found["cursor"],
+            {topic["topic"]: topic["max_batch_bytes"] for topic in found["topics"]},
         )
 
     def batches(self, topic: str, partition: int, offset: int, max_bytes: int) -> Answer:
@@ -95,14 +97,13 @@ class ServerConnection:
                 return self._attempt(method, path, body, kind)
             except (OSError, http.client.HTTPException, _NoRoomError) as error:
                 self.close()
-                if time.monotonic() + pause > deadline:
+                # Not all tasks at the same moment.
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS) * random.uniform(0.5, 1.0)  # noqa: S311
+                if time.monotonic() + pause > deadline or self._stopping.wait(pause):
                     raise ServerUnreachableError(
                         f"{self._url} did not take {method} {path.partition('?')[0]} for {self._patience:g} s: {error}."
                         " Is `tailrace serve` running there?"
                     ) from error
-            # Not all tasks at the same moment.
-            time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def _attempt(self, method: str, path: str, body: bytes | None, kind: str) -> Answer:
         if self._connection is None:

@@ -14,44 +14,55 @@ from tailrace.model.route import Route
 MARK = -1
 """The route of a row that carries a mark."""
 
-ROUTED_SCHEMA = (
-    "source STRING, op STRING, key BINARY, old_json BINARY, new_json BINARY, cursor BIGINT, committed_ms BIGINT,"
-    " mark_from BIGINT, mark_to BIGINT, route INT, failed BOOLEAN, record_key STRING"
-)
 _PASSED = ("source", "op", "key", "old_json", "new_json", "cursor", "committed_ms", "mark_from", "mark_to")
+_NEEDED = (*_PASSED, "table", "only_route", "skip_routes")
 _IMAGES = ("old", "new")
 _READ = "read"
 
 
-def routed(changes: DataFrame, routes: Iterable[Route]) -> DataFrame:
-    """For each change as many rows as it has routes, and the marks."""
-    frame = changes
-    hits: list[Column] = [F.array(F.when(F.col("mark_to").isNotNull(), _hit(MARK, F.lit(False), F.lit(None))))]
-    for table, of_table in _by_table(routes).items():
-        column = f"hits_{table}"
-        frame = _with_hits(frame, table, of_table, column)
-        hits.append(F.col(column))
-    taken = F.filter(F.concat(*hits), lambda hit: hit.isNotNull())
-    return frame.select(*_PASSED, F.explode(taken).alias("hit")).select(*_PASSED, "hit.*")
+class RoutingPlan:
+    """The plan of some routes, made once and applied to every batch: to write it down takes longer than a small batch does."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        self.routes = routes
+        marks = F.array(F.when(F.col("mark_to").isNotNull(), _hit(MARK, F.lit(False), F.lit(None))))
+        self._selects: list[Sequence[Column]] = []
+        hits = [marks]
+        kept = [F.col(name) for name in _NEEDED]
+        for table, of_table in _by_table(routes).items():
+            column = f"hits_{table}"
+            if any(_looks_at_rows(route) for route in of_table):
+                self._selects.append([*kept, *_images(table, of_table[0].sql.row)])
+            self._selects.append([*kept, _hits(table, of_table).alias(column)])
+            kept.append(F.col(column))
+            hits.append(F.col(column))
+        taken = F.filter(F.concat(*hits), lambda hit: hit.isNotNull())
+        passed = [F.col(name) for name in _PASSED]
+        self._selects += [[*passed, F.explode(taken).alias("hit")], [*passed, F.col("hit.*")]]
+
+    def apply(self, changes: DataFrame) -> DataFrame:
+        """For each change as many rows as it has routes, and the marks."""
+        for columns in self._selects:
+            changes = changes.select(*columns)
+        return changes
 
 
-def _with_hits(frame: DataFrame, table: int, routes: Sequence[Route], column: str) -> DataFrame:
-    """The frame with a list of the hits of one table's routes. Their SQL calls the two rows `old` and `new`."""
-    is_of_table = F.col("table") == table
-    kept = frame.columns
-    if any(_looks_at_rows(route) for route in routes):
-        row = routes[0].sql.row
-        images = [F.from_json(F.when(is_of_table, F.col(f"{name}_json").cast("string")), row).alias(name) for name in _IMAGES]
-        frame = frame.select("*", *images)
-    hits = F.when(is_of_table, F.array(*(_route(route) for route in routes))).otherwise(F.array())
-    return frame.select(*kept, hits.alias(column))
+def _images(table: int, row: str) -> Iterable[Column]:
+    """The two rows of a change, which the SQL of routes calls `old` and `new`."""
+    for name in _IMAGES:
+        text = F.when(F.col("table") == table, F.col(f"{name}_json").cast("string"))
+        yield F.from_json(text, row).alias(name)
+
+
+def _hits(table: int, routes: Sequence[Route]) -> Column:
+    return F.when(F.col("table") == table, F.array(*(_taken(route) for route in routes))).otherwise(F.array())
 
 
 def _looks_at_rows(route: Route) -> bool:
     return (route.sql.condition, route.sql.failure, route.sql.key) != ("TRUE", "FALSE", None)
 
 
-def _route(route: Route) -> Column:
+def _taken(route: Route) -> Column:
     reaches = F.col("op").isin(*route.operations) & F.col("only_route").isNull()
     if route.snapshot:
         reaches |= (F.col("op") == _READ) & (F.col("only_route") == route.id)
@@ -61,8 +72,7 @@ def _route(route: Route) -> Column:
         reaches &= F.col("cursor") < route.until
     failed = _hit(route.id, F.lit(True), F.lit(None))
     matched = _hit(route.id, F.lit(False), F.lit(None) if route.sql.key is None else F.expr(route.sql.key))
-    taken = F.when(F.expr(route.sql.failure), failed).when(F.expr(route.sql.condition), matched)
-    return F.when(reaches, taken)
+    return F.when(reaches, F.when(F.expr(route.sql.failure), failed).when(F.expr(route.sql.condition), matched))
 
 
 def _hit(route: int, failed: Column, key: Column) -> Column:

@@ -1,14 +1,14 @@
 """What a task does with routed changes: payloads, keys and headers become record batches, staged step by step.
 
 The meaning is that of `wire/routing.py`, done for many changes at once. A step is everything up to a mark; what was made of it
-and the mark are one chunk, in which each topic's records are in the order of the changes.
+and the mark are one chunk, in which each topic's records are in the order of the changes. What can't become a record of its
+topic becomes a dead letter in the same chunk.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from uuid import uuid4
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -19,17 +19,16 @@ from tailrace.model.pipeline import MarkMove
 from tailrace.model.record import MESSAGE_ID_HEADER
 from tailrace.model.route import Payload
 from tailrace.pipeline.connection import ServerConnection
+from tailrace.pipeline.dead_letters import NOT_EVALUATED, TOO_LARGE, DeadLetters, Letter, lost_event
 from tailrace.pipeline.staging import RecordRows, RowEncoder, Stager
 from tailrace.wire.codecs import Codec
 from tailrace.wire.routing import ChangeEvent, payload_of
 from tailrace.wire.staged import StagedBatch
 
-DEAD_LETTERS = ".dead_letters"
 STAGED_SCHEMA = "stage STRING, parts INT, records BIGINT, changes BIGINT, dead_letters BIGINT"
 _STAGED_ARROW = pa.schema(
     {"stage": pa.string(), "parts": pa.int32(), "records": pa.int64(), "changes": pa.int64(), "dead_letters": pa.int64()}
 )
-_CAUSE = "the route can't be evaluated for this change: a value does not fit its type, or a division by zero"
 
 
 class RouteTarget(NamedTuple):
@@ -50,7 +49,7 @@ def stage_routed(
         with ServerConnection(server, patience_seconds) as connection:
             name = f"{pipeline[:40]}-{uuid4().hex}"
             stager = Stager(connection, pipeline, name)
-            steps = RoutedSteps(RowEncoder(connection, Codec.NONE, 0), targets)
+            steps = RoutedSteps(RowEncoder(connection, Codec.NONE, 0), DeadLetters(connection), targets)
             for moves, batches, records in steps.of(rows):
                 stager.add(batches, records, moves)
             staged = stager.finish()
@@ -69,8 +68,9 @@ class Step(NamedTuple):
 
 
 class RoutedSteps:
-    def __init__(self, encoder: RowEncoder, targets: Sequence[RouteTarget]) -> None:
+    def __init__(self, encoder: RowEncoder, letters: DeadLetters, targets: Sequence[RouteTarget]) -> None:
         self._encoder = encoder
+        self._letters = letters
         self._targets = {target.id: target for target in targets}
         self.changes = 0
         """Source rows of the steps so far."""
@@ -95,36 +95,54 @@ class RoutedSteps:
             return Step([move], [], 0)
         (hits,) = rows.to_batches()
         batches: list[StagedBatch] = []
+        failed = np.flatnonzero(hits.column("failed").to_numpy(zero_copy_only=False))
+        lost = dict.fromkeys(failed.tolist(), NOT_EVALUATED)
         for topic, members in self._by_topic(hits).items():
-            # All of one topic in most steps; then nothing is copied.
-            of_topic = hits if len(members) == hits.num_rows else hits.take(pa.array(members))
-            batches += self._encoder.batches(self._records(topic, of_topic))
+            rows = self._records(topic, _picked(hits, members))
+            fits = self._encoder.fitting(topic, rows)
+            if not fits.all():
+                lost.update(dict.fromkeys(members[~fits].tolist(), TOO_LARGE))
+                rows = rows.filtered(pa.array(fits))
+            batches += self._encoder.batches(rows)
+        if lost:
+            batches += self._dead(hits, dict(sorted(lost.items())))
         return Step([move], batches, hits.num_rows)
 
     def _by_topic(self, hits: pa.RecordBatch) -> dict[str, npt.NDArray[np.int64]]:
+        """The hits that can become records, as their places."""
         routes = hits.column("route").to_numpy()
-        failed = hits.column("failed").to_numpy(zero_copy_only=False)
+        matched = ~hits.column("failed").to_numpy(zero_copy_only=False)
         names: dict[str, int] = {}
         chosen = np.empty(len(routes), np.int64)
         for route in np.unique(routes).tolist():
-            topic = self._targets[route].topic
-            is_of_route = routes == route
-            chosen[is_of_route & ~failed] = names.setdefault(topic, len(names))
-            if (is_of_route & failed).any():
-                chosen[is_of_route & failed] = names.setdefault(topic + DEAD_LETTERS, len(names))
-        return {topic: members for topic, at in names.items() if len(members := np.flatnonzero(chosen == at))}
+            chosen[routes == route] = names.setdefault(self._targets[route].topic, len(names))
+        return {topic: members for topic, at in names.items() if len(members := np.flatnonzero(matched & (chosen == at)))}
 
     def _records(self, topic: str, hits: pa.RecordBatch) -> RecordRows:
-        if hits.column("failed")[0].as_py():
-            self.dead_letters += hits.num_rows
-            values, modes = self._failures(hits), pa.repeat("full", hits.num_rows)
-            keys = hits.column("key")
-        else:
-            values, modes = self._payloads(hits)
-            keys = hits.column("record_key").cast(pa.binary())
-            keys = pc.coalesce(keys, hits.column("key"))
+        values, modes = self._payloads(hits)
+        keys = pc.coalesce(hits.column("record_key").cast(pa.binary()), hits.column("key"))
         return RecordRows(
             pa.repeat(topic, hits.num_rows), values, keys, hits.column("committed_ms"), self._headers(hits, modes)
+        )
+
+    def _dead(self, hits: pa.RecordBatch, causes: Mapping[int, str]) -> Iterator[StagedBatch]:
+        """Letters about these hits, in their order."""
+        lost = _picked(hits, np.fromiter(causes, np.int64))
+        letters = [
+            Letter(cause, route, self._targets[route].topic, self._targets[route].table, lost_event(change))
+            for cause, route, change in zip(causes.values(), lost.column("route").to_pylist(), _events(lost), strict=True)
+        ]
+        self.dead_letters += len(letters)
+        topics = [self._letters.topic_for(letter.topic) for letter in letters]
+        modes = pa.repeat("full", len(letters))
+        yield from self._encoder.batches(
+            RecordRows(
+                pa.array(topics),
+                pa.array([self._letters.write(letter) for letter in letters], pa.binary()),
+                lost.column("key"),
+                lost.column("committed_ms"),
+                self._headers(lost, modes),
+            )
         )
 
     def _payloads(self, hits: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
@@ -148,23 +166,6 @@ class RoutedSteps:
             return pc.coalesce(hits.column("new_json"), hits.column("old_json"))
         return pa.array([payload_of(change, "diff") for change in _events(hits)], pa.binary())
 
-    def _failures(self, hits: pa.RecordBatch) -> pa.Array:
-        """What could not be routed, with the cause, the route and the whole change."""
-        letters = []
-        for change, route in zip(_events(hits), hits.column("route").to_pylist(), strict=True):
-            event = {
-                "op": change.op,
-                "key": msgspec.Raw(change.key),
-                "old": msgspec.Raw(change.old or b"null"),
-                "new": msgspec.Raw(change.new or b"null"),
-                "ts": change.timestamp,
-                "cursor": change.cursor,
-            }
-            target = self._targets[route]
-            letter = {"cause": _CAUSE, "route": route, "topic": target.topic, "source_table": target.table, "event": event}
-            letters.append(msgspec.json.encode(letter))
-        return pa.array(letters, pa.binary())
-
     def _headers(self, hits: pa.RecordBatch, modes: pa.Array) -> pa.Array:
         routes = hits.column("route")
         cursors = hits.column("cursor").cast(pa.string())
@@ -185,6 +186,11 @@ class RoutedSteps:
         if len(set(names)) == 1:
             return pa.repeat(names[0], len(routes))
         return pa.array(names).take(pc.index_in(routes, known))
+
+
+def _picked(hits: pa.RecordBatch, members: npt.NDArray[np.int64]) -> pa.RecordBatch:
+    """All of them in most steps; then nothing is copied."""
+    return hits if len(members) == hits.num_rows else hits.take(pa.array(members))
 
 
 def _header_lists(columns: Mapping[str, pa.Array], rows: int) -> pa.Array:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.model.limits import MIB
+from tailrace.model.limits import KIB, MIB
 from tailrace.model.pipeline import MarkMove
 from tailrace.pipeline.connection import ServerConnection
 from tailrace.pipeline.errors import OptionError
@@ -17,8 +17,9 @@ from tailrace.wire.partition_kernels import load_partitions_of
 from tailrace.wire.staged import Chunk, StagedBatch, encode_chunk
 
 _PART_BYTES = 8 * MIB
-_BATCH_BYTES = MIB - 1024
-"""Of the records of one batch: a topic takes a MiB unless it is set otherwise."""
+_BATCH_BYTES = MIB - KIB
+_BESIDES_BYTES = KIB
+"""More than the head of a batch, or a record's headers and lengths, take beside key and value."""
 
 
 class RecordRows(NamedTuple):
@@ -32,6 +33,12 @@ class RecordRows(NamedTuple):
     headers: pa.Array | None = None
     partitions: pa.Array | None = None
     """`int32`; null where the key decides."""
+
+    def filtered(self, mask: pa.Array) -> "RecordRows":
+        return RecordRows(*(column if column is None else column.filter(mask) for column in self))
+
+    def taken(self, members: pa.Array) -> "RecordRows":
+        return RecordRows(*(column if column is None else column.take(members) for column in self))
 
 
 class StagedTask(NamedTuple):
@@ -51,18 +58,27 @@ class RowEncoder:
         self._turn = turn
         self._encode: Encode = compiled_encode()
         self._partitions_of = load_partitions_of()
-        self._counts: dict[str, int] = {}
+        self._shapes: dict[str, _Shape] = {}
 
     def batches(self, rows: RecordRows) -> Iterator[StagedBatch]:
         """In the order of the rows within each partition."""
         for topic in pc.unique(rows.topics).to_pylist():
             if topic is None:
                 raise OptionError("a row names no topic: fill the column topic, or give the option topic")
-            of_topic = rows if _is_constant(rows.topics) else _taken(rows, pc.equal(rows.topics, topic))
+            of_topic = rows if _is_constant(rows.topics) else rows.filtered(pc.equal(rows.topics, topic))
             yield from self._of_topic(topic, of_topic)
 
+    def fitting(self, topic: str, rows: RecordRows) -> npt.NDArray[np.bool_]:
+        """Which rows are small enough to be records of the topic."""
+        sizes = [pc.binary_length(column).fill_null(0) for column in (rows.values, rows.keys)]
+        most = self._shape_of(topic).max_batch_bytes - 2 * _BESIDES_BYTES
+        fits: npt.NDArray[np.bool_] = pc.less_equal(pc.add(*sizes), most).to_numpy(zero_copy_only=False)
+        return fits
+
     def _of_topic(self, topic: str, rows: RecordRows) -> Iterator[StagedBatch]:
-        count = self._count_of(topic)
+        if not len(rows.topics):
+            return
+        count = self._shape_of(topic).partitions
         chosen = self._chosen(rows, count)
         if count == 1 or (chosen == chosen[0]).all():
             yield from self._encoded(topic, int(chosen[0]), rows)
@@ -72,7 +88,7 @@ class RowEncoder:
         for partition in range(count):
             members = order[ends[partition] : ends[partition + 1]]
             if len(members):
-                yield from self._encoded(topic, partition, _picked(rows, pa.array(members)))
+                yield from self._encoded(topic, partition, rows.taken(pa.array(members)))
 
     def _chosen(self, rows: RecordRows, count: int) -> npt.NDArray[np.int32]:
         chosen = self._partitions_of(rows.keys, count)
@@ -89,14 +105,23 @@ class RowEncoder:
 
     def _encoded(self, topic: str, partition: int, rows: RecordRows) -> Iterator[StagedBatch]:
         columns = RecordColumns(rows.timestamps, rows.values, rows.keys, rows.headers)
-        for encoded in self._encode(columns, codec=self._codec, most_bytes=_BATCH_BYTES):
+        most_bytes = min(_BATCH_BYTES, self._shape_of(topic).max_batch_bytes - _BESIDES_BYTES)
+        for encoded in self._encode(columns, codec=self._codec, most_bytes=most_bytes):
             yield StagedBatch(topic, partition, encoded.batch)
 
-    def _count_of(self, topic: str) -> int:
-        count = self._counts.get(topic)
-        if count is None:
-            count = self._counts[topic] = len(self._connection.offsets([topic]).offsets.popitem()[1])
-        return count
+    def _shape_of(self, topic: str) -> "_Shape":
+        shape = self._shapes.get(topic)
+        if shape is None:
+            ends = self._connection.offsets([topic])
+            # Under its own name, where it was asked for by its alias.
+            ((name, partitions),) = ends.offsets.items()
+            shape = self._shapes[topic] = _Shape(len(partitions), ends.max_batch_bytes[name])
+        return shape
+
+
+class _Shape(NamedTuple):
+    partitions: int
+    max_batch_bytes: int
 
 
 class Stager:
@@ -134,14 +159,6 @@ class Stager:
 
 def _is_constant(column: pa.Array) -> bool:
     return len(pc.unique(column)) == 1
-
-
-def _taken(rows: RecordRows, mask: pa.Array) -> RecordRows:
-    return RecordRows(*(column if column is None else column.filter(mask) for column in rows))
-
-
-def _picked(rows: RecordRows, members: pa.Array) -> RecordRows:
-    return RecordRows(*(column if column is None else column.take(members) for column in rows))
 
 
 def publish(
