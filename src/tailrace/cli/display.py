@@ -6,7 +6,7 @@ Nothing that comes from a record reaches a terminal unchecked: control character
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import typer
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 _CONTROL = re.compile(r"[^\S\n ]|[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _STEP = 1024
+
+GAP = 2
+"""Between the columns of a table."""
 
 
 class Heading(NamedTuple):
@@ -29,24 +32,24 @@ def print_json(value: object) -> None:
     typer.echo(msgspec.json.encode(value).decode())
 
 
-def print_table(headings: Sequence[Heading], rows: Iterable[Sequence[object]], empty: str) -> None:
+def print_table(headings: Sequence[Heading], rows: Iterable[Sequence[str | None]], empty: str = "") -> None:
     """As wide as the terminal at most; long cells are folded. `empty` is said where there is no row."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, GAP - 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
     for heading in headings:
-        table.add_column(heading.name, justify="right" if heading.is_number else "left", overflow="fold")
+        table.add_column(Text(heading.name), justify="right" if heading.is_number else "left", overflow="fold", vertical="top")
     for row in rows:
-        table.add_row(*(Text(cell(value)) for value in row))
-    if table.row_count:
+        table.add_row(*(Text("null", style="dim") if value is None else Text(printable(value)) for value in row))
+    if table.row_count or not empty:
         console().print(table)
     else:
         note(empty)
 
 
-def print_properties(properties: Iterable[tuple[str, object]]) -> None:
+def print_properties(properties: Iterable[tuple[str, str | int | None]]) -> None:
     """Names and values below each other; those without a value are left out."""
     from rich.table import Table
     from rich.text import Text
@@ -56,7 +59,7 @@ def print_properties(properties: Iterable[tuple[str, object]]) -> None:
     table.add_column(overflow="fold")
     for name, value in properties:
         if value not in (None, ""):
-            table.add_row(name, Text(cell(value)))
+            table.add_row(name, Text(printable(str(value))))
     console().print(table)
 
 
@@ -71,16 +74,6 @@ def console() -> "Console":
 def note(text: str) -> None:
     """A word for the person at the terminal; scripts that read stdout do not meet it."""
     typer.echo(text, err=True)
-
-
-def cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    return printable(value if isinstance(value, str) else msgspec.json.encode(value).decode())
 
 
 def printable(text: str) -> str:

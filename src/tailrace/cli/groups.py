@@ -9,6 +9,8 @@ from tailrace.cli.display import Heading, confirm, counted, print_json, print_pr
 from tailrace.cli.options import DEFAULT_SERVER, JsonOption, PartitionOption, ServerOption, YesOption
 from tailrace.cli.starts import parse_start
 
+_PLACE = ("topic_name", "partition_id", "committed_offset", "end_offset")
+
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")]
 
 
@@ -38,7 +40,8 @@ def list_groups(as_json: JsonOption = False, server: ServerOption = DEFAULT_SERV
             print_json(dict(zip(names, row, strict=True)))
         return
     headings = [Heading("group"), Heading("state"), Heading("members", is_number=True), Heading("lag", is_number=True)]
-    print_table(headings, found["rows"], "there are no groups")
+    rows = [[group, state, str(members), f"{lag:,}"] for group, state, members, lag in found["rows"]]
+    print_table(headings, rows, "there are no groups")
 
 
 def describe(group: GroupArgument, as_json: JsonOption = False, server: ServerOption = DEFAULT_SERVER) -> None:
@@ -58,11 +61,11 @@ def describe(group: GroupArgument, as_json: JsonOption = False, server: ServerOp
         print_json({**found, "offsets": offsets})
         return
     members = ", ".join(f"{member['client_id']} at {member['client_host']}" for member in found["members"])
-    print_properties([("group", found["group_id"]), ("state", found["state"]), ("members", members), ("lag", found["lag"])])
+    print_properties(
+        [("group", found["group_id"]), ("state", found["state"]), ("members", members), ("lag", f"{found['lag']:,}")]
+    )
     headings = [Heading("topic"), *(Heading(name, is_number=True) for name in ("partition", "committed", "end", "lag"))]
-    rows = [
-        [each[name] for name in ("topic_name", "partition_id", "committed_offset", "end_offset", "lag")] for each in offsets
-    ]
+    rows = [[*(str(each[name]) for name in _PLACE), f"{each['lag']:,}"] for each in offsets]
     print_table(headings, rows, "it has committed nothing")
 
 

@@ -148,23 +148,24 @@ def _publish_lines(api: "ServerApi", envelope: Envelope, batch: int, *, as_json:
         note("each line is a message; Ctrl-D ends")
     stored = duplicates = 0
     last_cursor: int | None = None
-    portion: Portion | None = None
+    on_its_way: Portion | None = None
     try:
         with progress_of_input(_STDIN) as advance:
             for portion in portions(_STDIN, batch, _BATCH_BYTES):
+                on_its_way = portion
                 records = api.post("/api/topics/publish", {"messages": _messages(envelope, portion)})["records"]
+                on_its_way = None
                 doubled = sum(record["duplicate"] for record in records)
                 duplicates += doubled
                 stored += len(records) - doubled
                 last_cursor = max((record["cursor"] for record in records if record["cursor"] is not None), default=last_cursor)
                 advance(portion.read_bytes, stored)
-    except KeyboardInterrupt:
-        note(f"interrupted: {counted(stored, 'message')} stored in {envelope.topic}; a batch on its way may be stored, too")
-        raise typer.Exit(Exit.INTERRUPTED) from None
-    except CommandError as error:
-        place = "" if portion is None else f"lines {portion.first_line:,} to {portion.first_line + len(portion.lines) - 1:,}"
-        note(f"{counted(stored, 'message')} stored in {envelope.topic}; {place} not stored" if place else "nothing was stored")
-        raise error
+    except (CommandError, KeyboardInterrupt) as error:
+        is_in_doubt = not isinstance(error, CommandError) or error.exit_code is Exit.UNKNOWN
+        note(_account(envelope.topic, stored, on_its_way, is_in_doubt=is_in_doubt))
+        if isinstance(error, KeyboardInterrupt):
+            raise typer.Exit(Exit.INTERRUPTED) from None
+        raise
     if as_json:
         print_json({"topic": envelope.topic, "stored": stored, "duplicates": duplicates, "last_cursor": last_cursor})
     else:
@@ -174,6 +175,19 @@ def _publish_lines(api: "ServerApi", envelope: Envelope, batch: int, *, as_json:
 
 def _messages(envelope: Envelope, portion: "Portion") -> list[dict[str, Any]]:
     return [envelope.message(line, f"line {number:,}") for number, line in enumerate(portion.lines, portion.first_line)]
+
+
+def _account(topic: str, stored: int, on_its_way: "Portion | None", *, is_in_doubt: bool) -> str:
+    """What is stored when it ends too early, and what is not."""
+    from tailrace.cli.display import counted
+
+    text = f"{counted(stored, 'message')} stored in {topic}"
+    if on_its_way is None:
+        return text
+    last = on_its_way.first_line + len(on_its_way.lines) - 1
+    if is_in_doubt:
+        return f"{text}; lines {on_its_way.first_line:,} to {last:,} may be stored or not, all or none of them"
+    return f"{text}; nothing is stored from line {on_its_way.first_line:,} on"
 
 
 def _header(text: str) -> tuple[str, str]:

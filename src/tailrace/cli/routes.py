@@ -66,7 +66,7 @@ def list_routes(as_json: JsonOption = False, server: ServerOption = DEFAULT_SERV
             route["source_table"],
             route["topic_name"],
             ", ".join(route["operations"]),
-            route["where"],
+            route["where"] or "",
             ", ".join(route["partition_by"]),
             route["payload_mode"],
         ]

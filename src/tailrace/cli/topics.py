@@ -15,6 +15,7 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="A setting, such as retention_seconds=3600; null takes it away."),
 ]
+_PLACE = ("partition_id", "start_offset", "end_offset")
 _TEXT_SETTINGS = frozenset({"dedup", "timestamps"})
 
 
@@ -49,7 +50,8 @@ def list_topics(as_json: JsonOption = False, server: ServerOption = DEFAULT_SERV
     numbers = ("partitions", "records", "size")
     headings = [Heading("topic"), *(Heading(name, is_number=True) for name in numbers), Heading("kept"), Heading("alias")]
     rows = [
-        [each["name"], each["partitions"], each["records"], size(each["bytes"]), _kept(each), each["alias"]] for each in topics
+        [each["name"], f"{each['partitions']}", f"{each['records']:,}", size(each["bytes"]), _kept(each), each["alias"] or ""]
+        for each in topics
     ]
     print_table(headings, rows, "there are no topics; make one with: tailrace topics create NAME")
 
@@ -96,10 +98,7 @@ def describe(topic: TopicArgument, as_json: JsonOption = False, server: ServerOp
         return
     print_properties([("topic", found["name"]), ("alias", found["alias"]), *found["settings"].items()])
     headings = [Heading(name, is_number=True) for name in ("partition", "start", "end", "records", "size")]
-    rows = [
-        [each["partition_id"], *(each[f"{edge}_offset"] for edge in ("start", "end")), _records(each), size(each["size_bytes"])]
-        for each in partitions
-    ]
+    rows = [[*(str(each[name]) for name in _PLACE), f"{_records(each):,}", size(each["size_bytes"])] for each in partitions]
     print_table(headings, rows, "it has no partitions")
 
 

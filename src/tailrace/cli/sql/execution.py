@@ -40,11 +40,10 @@ class Execution:
             return Exit.INTERRUPTED
         seconds = time.perf_counter() - began
         code = Exit.OK
-        for result in results:
-            self._printer.show(result)
+        for number, result in enumerate(results, 1):
+            self._printer.show(result, seconds if number == len(results) else None)
             if tell_if_truncated(result):
                 code = Exit.REFUSED
-        self._printer.took(seconds)
         return code
 
     def _tell(self, text: str) -> None:

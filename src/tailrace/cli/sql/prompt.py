@@ -26,14 +26,17 @@ from tailrace.cli.sql.names import ServerNames
 from tailrace.cli.sql.results import Result, TablePrinter
 from tailrace.cli.sql.script import Request, Requests, StatementReader
 
-HELP = r"""Statements end with ; and may have several lines. Tab completes, the arrow up brings back what was typed before.
+HELP = r"""Statements end with ; and may have several lines.
+Tab completes, the arrow up brings back what was typed before.
 
-  \d          tables and topics          \d NAME   one table or topic
-  \t          timing on or off           \x        rows below each other: always, never, as needed
-  \?, help    this                       \q, quit  the end, as Ctrl-D
+  \d NAME    a table or topic; \d alone lists them all
+  \t         timing on or off
+  \x         rows below each other: always, never, or as needed
+  \q, quit   the end, as Ctrl-D
+  \?, help   this
 
-BEGIN gathers statements until COMMIT or ROLLBACK; then they are sent together, as one request.
-Ctrl-C stops the statement that runs. What can be said in SQL: docs/reference/sql.md."""
+BEGIN gathers statements until COMMIT, and then sends them as one request.
+Ctrl-C stops the statement that runs. The statements: docs/reference/sql.md"""
 
 _QUIT = frozenset({"\\q", "quit", "exit"})
 _HELP = frozenset({"\\?", "\\h", "help"})

@@ -5,21 +5,23 @@ else. A table also tells what was done and how long it took, and shows the first
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from itertools import islice
 from typing import Any, Protocol
 
 import msgspec
 
-from tailrace.cli.display import console, counted, note, printable
+from tailrace.cli.display import GAP, Heading, console, counted, note, print_table, printable
 
 _SHOWN_ROWS = 1_000
 _NARROW = 20
 """Cells of this width are still readable when they are folded; what has no room for so much is shown row by row."""
 _NUMBERS = ("smallint", "integer", "bigint", "double", "decimal")
+_NULL = "null"
 _SPECIAL = frozenset(',"\r\n')
 
+Row = Sequence[str | None]
 Result = dict[str, Any]
 """As `POST /api/sql` answers."""
 
@@ -31,9 +33,8 @@ class Format(StrEnum):
 
 
 class Printer(Protocol):
-    def show(self, result: Result) -> None: ...
-
-    def took(self, seconds: float) -> None: ...
+    def show(self, result: Result, seconds: float | None = None) -> None:
+        """`seconds` is how long the request took, for the last result of it."""
 
 
 def printer_for(wanted: Format | None, *, timing: bool = False) -> Printer:
@@ -50,49 +51,32 @@ class TablePrinter:
         self.is_vertical: bool | None = None
         """One row below the other; `None` does so where columns have no room beside each other."""
 
-    def show(self, result: Result) -> None:
+    def show(self, result: Result, seconds: float | None = None) -> None:
         names = [printable(column["name"]) for column in result["columns"]]
+        took = f", {seconds * 1000:,.1f} ms" if self.timing and seconds is not None else ""
         if not names:
-            self._say(_deed(result))
+            self._say(_deed(result) + took)
             return
         rows = [[_text(value) for value in row] for row in islice(result["rows"], _SHOWN_ROWS)]
-        if self._wants_vertical(names, rows):
-            self._show_vertical(names, rows)
-        else:
-            self._show_table(names, [column["type"].startswith(_NUMBERS) for column in result["columns"]], rows)
+        numbers = [column["type"].startswith(_NUMBERS) for column in result["columns"]]
+        self._show_rows(names, numbers, rows)
         total = len(result["rows"])
         affected = result.get("affected")
         shown = "" if total <= _SHOWN_ROWS else f"; the first {_SHOWN_ROWS:,} are shown, --format csv or json writes all"
-        self._say(f"({counted(total, 'row')}{shown})" if affected is None else f"{_deed(result)} ({counted(total, 'row')})")
+        self._say(f"{counted(total, 'row')}{shown}{took}" if affected is None else f"{_deed(result)}{took}")
 
-    def took(self, seconds: float) -> None:
-        if self.timing:
-            self._say(f"time: {seconds * 1000:,.1f} ms")
+    def _show_rows(self, names: Sequence[str], numbers: Sequence[bool], rows: Sequence[Row]) -> None:
+        room = console().width
+        if self.is_vertical or (self.is_vertical is None and rows and _width(map(_folded, names), rows) > room):
+            self._show_vertical(names, rows)
+        else:
+            is_wide = _width(names, rows) > room
+            print_table(
+                [Heading(_folded(name) if is_wide else name, number) for name, number in zip(names, numbers, strict=True)],
+                rows,
+            )
 
-    def _wants_vertical(self, names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> bool:
-        if self.is_vertical is not None:
-            return self.is_vertical
-        from rich.cells import cell_len
-
-        widths = (
-            min(_NARROW, max(cell_len(line) for cell in cells for line in (cell or "").split("\n")))
-            for cells in zip(names, *rows, strict=True)
-        )
-        return bool(rows) and sum(widths) + 3 * (len(names) - 1) > console().width
-
-    def _show_table(self, names: Sequence[str], numbers: Sequence[bool], rows: Sequence[Sequence[str | None]]) -> None:
-        from rich import box
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
-        for name, is_number in zip(names, numbers, strict=True):
-            table.add_column(Text(name), justify="right" if is_number else "left", overflow="fold")
-        for row in rows:
-            table.add_row(*(Text("null", style="dim") if value is None else Text(value) for value in row))
-        console().print(table)
-
-    def _show_vertical(self, names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> None:
+    def _show_vertical(self, names: Sequence[str], rows: Sequence[Row]) -> None:
         from rich.table import Table
         from rich.text import Text
 
@@ -103,7 +87,7 @@ class TablePrinter:
             grid.add_column(style="bold", no_wrap=True)
             grid.add_column(overflow="fold")
             for name, value in zip(names, row, strict=True):
-                grid.add_row(Text(name), Text("null", style="dim") if value is None else Text(value))
+                grid.add_row(Text(name), Text(_NULL, style="dim") if value is None else Text(value))
             out.print(grid)
 
     def _say(self, text: str) -> None:
@@ -113,16 +97,13 @@ class TablePrinter:
 
 
 class JsonPrinter:
-    def show(self, result: Result) -> None:
+    def show(self, result: Result, seconds: float | None = None) -> None:
         names = _distinct([column["name"] for column in result["columns"]])
         encode = msgspec.json.Encoder().encode
         sys.stdout.writelines(
             encode(dict(zip(names, row, strict=True))).decode() + "\n" for row in (result["rows"] if names else ())
         )
         sys.stdout.flush()
-
-    def took(self, seconds: float) -> None:
-        pass
 
 
 class CsvPrinter:
@@ -131,7 +112,7 @@ class CsvPrinter:
     def __init__(self) -> None:
         self._is_first = True
 
-    def show(self, result: Result) -> None:
+    def show(self, result: Result, seconds: float | None = None) -> None:
         if not result["columns"]:
             return
         if not self._is_first:
@@ -139,9 +120,6 @@ class CsvPrinter:
         self._is_first = False
         sys.stdout.writelines(self._lines(result))
         sys.stdout.flush()
-
-    def took(self, seconds: float) -> None:
-        pass
 
     def _lines(self, result: Result) -> Iterator[str]:
         yield ",".join(_field(column["name"]) for column in result["columns"]) + "\n"
@@ -156,9 +134,25 @@ def tell_if_truncated(result: Result) -> bool:
     return True
 
 
+def _width(names: Iterable[str], rows: Sequence[Row]) -> int:
+    """Of a table whose cells are folded as far as they can be read."""
+    from rich.cells import cell_len
+
+    widths = [
+        min(_NARROW, max(cell_len(line) for cell in cells for line in (cell or _NULL).split("\n")))
+        for cells in zip(names, *rows, strict=True)
+    ]
+    return sum(widths) + GAP * (len(widths) - 1)
+
+
+def _folded(name: str) -> str:
+    """A name over several lines."""
+    return name.replace("_", "_\n")
+
+
 def _deed(result: Result) -> str:
     cursor = result.get("cursor")
-    return str(result["status"]) if cursor is None else f"{result['status']}, cursor {cursor:,}"
+    return str(result["status"]) if cursor is None else f"{result['status']}, cursor {cursor}"
 
 
 def _text(value: Any) -> str | None:
