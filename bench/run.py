@@ -18,12 +18,14 @@ from bench import append, fetch, growth, laggard, machine, opening, partitions, 
 from bench.audit import AuditFailure
 from bench.figures import Section
 from bench.ground import Ground
+from bench.http import speaking, subscribers
 from bench.kafka.subjects import KAFKA_SUBJECTS
 from bench.peers.kafka import KafkaPeer
 from bench.peers.kafka_jars import NotObtainable, kafka_jars
 from bench.peers.tailrace import TailracePeer
 from bench.report import render, summary
 from bench.scale import FULL, QUICK, Scale
+from bench.sql import querying, writing
 from tailrace.server import collect_seldom
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -39,6 +41,10 @@ SUBJECTS: Mapping[str, Callable[[Ground], Section]] = {
     "partitions": partitions.run,
     "growth": growth.run,
     "laggard": laggard.run,
+    "sql-writing": writing.run,
+    "sql-querying": querying.run,
+    "http": speaking.run,
+    "http-subscribers": subscribers.run,
 }
 NAMES = (*SUBJECTS, *KAFKA_SUBJECTS)
 

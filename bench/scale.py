@@ -30,6 +30,36 @@ class KafkaScale(msgspec.Struct, frozen=True, kw_only=True):
         return min(self.load_records, self.load_bytes // record_bytes)
 
 
+class HttpScale(msgspec.Struct, frozen=True, kw_only=True):
+    """How much is asked over HTTP, in each round."""
+
+    rounds: int
+    single_rows: int
+    """Rows that are inserted one by one."""
+    many_rows: int
+    """Rows that are inserted a thousand at a time."""
+    messages: int
+    queried_records: int
+    """Of the topic that is counted."""
+    subscribers: int
+    fed_seconds: float
+    """How long messages come at an even pace, to subscribers and beside a query."""
+
+
+class SparkScale(msgspec.Struct, frozen=True, kw_only=True):
+    """How much goes through Spark."""
+
+    changes: int
+    """Changes of a table that wait for the router when it starts."""
+    changes_a_batch: int
+    steady_seconds: float
+    topic_rows: int
+    """Of a topic that is read, and of one that is written, in each round."""
+    rounds: int
+    flat_bytes: int
+    """Of a topic that is read whole, to see whether memory grows with it."""
+
+
 class Scale(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int
     ring_bytes: int
@@ -65,6 +95,8 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
     behind_bytes: int
     """What a reader far behind has still to read."""
     kafka: KafkaScale
+    http: HttpScale
+    spark: SparkScale
 
 
 FULL = Scale(
@@ -99,6 +131,23 @@ FULL = Scale(
         synced_turns=2,
         starts=3,
     ),
+    http=HttpScale(
+        rounds=5,
+        single_rows=6_000,
+        many_rows=200_000,
+        messages=100_000,
+        queried_records=10_000_000,
+        subscribers=1_000,
+        fed_seconds=5,
+    ),
+    spark=SparkScale(
+        changes=2_400_000,
+        changes_a_batch=200_000,
+        steady_seconds=20,
+        topic_rows=1_000_000,
+        rounds=3,
+        flat_bytes=2 * GIB,
+    ),
 )
 
 QUICK = msgspec.structs.replace(
@@ -127,5 +176,22 @@ QUICK = msgspec.structs.replace(
         turns=5,
         synced_turns=2,
         starts=1,
+    ),
+    http=HttpScale(
+        rounds=3,
+        single_rows=2_000,
+        many_rows=50_000,
+        messages=30_000,
+        queried_records=1_000_000,
+        subscribers=1_000,
+        fed_seconds=2,
+    ),
+    spark=SparkScale(
+        changes=1_000_000,
+        changes_a_batch=100_000,
+        steady_seconds=5,
+        topic_rows=300_000,
+        rounds=2,
+        flat_bytes=256 * MIB,
     ),
 )

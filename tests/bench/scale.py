@@ -1,6 +1,6 @@
 """The smallest run that goes through all code."""
 
-from bench.scale import KafkaScale, Scale
+from bench.scale import HttpScale, KafkaScale, Scale, SparkScale
 from tailrace.model.limits import KIB, MIB
 
 TINY = Scale(
@@ -34,5 +34,22 @@ TINY = Scale(
         turns=2,
         synced_turns=1,
         starts=1,
+    ),
+    http=HttpScale(
+        rounds=1,
+        single_rows=40,
+        many_rows=2_000,
+        messages=500,
+        queried_records=10_000,
+        subscribers=3,
+        fed_seconds=0.2,
+    ),
+    spark=SparkScale(
+        changes=2_000,
+        changes_a_batch=500,
+        steady_seconds=0.5,
+        topic_rows=1_000,
+        rounds=1,
+        flat_bytes=MIB,
     ),
 )

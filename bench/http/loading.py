@@ -1,0 +1,36 @@
+"""Fills a topic fast, beside the clock: the same batch over and over, by the way that Spark's tasks take."""
+
+from typing import NamedTuple
+from uuid import uuid4
+
+from bench.http.server import HttpServer
+from tailrace.model.record import Record
+from tailrace.pipeline.connection import ServerConnection
+from tailrace.pipeline.staging import Stager, publish
+from tailrace.wire.records import encode_batch
+from tailrace.wire.staged import StagedBatch
+
+_TIMESTAMP = 1_700_000_000_000
+_BATCH_RECORDS = 5_000
+_STAGE_BATCHES = 100
+
+
+class Loaded(NamedTuple):
+    records: int
+    value_bytes: int
+    """Of all values together."""
+
+
+def load_topic(server: HttpServer, topic: str, records: int, value_bytes: int) -> Loaded:
+    """At least so many records, whose values have up to so many bytes."""
+    values = [b"%0*d" % (1 + number * value_bytes // _BATCH_RECORDS, number % 10) for number in range(_BATCH_RECORDS)]
+    batch = encode_batch([Record(b"%d" % number, value, (), _TIMESTAMP) for number, value in enumerate(values)])
+    wanted = -(-records // _BATCH_RECORDS)
+    server.create_topic(topic)
+    with ServerConnection(server.url) as connection:
+        for first in range(0, wanted, _STAGE_BATCHES):
+            stager = Stager(connection, "loading", f"loading-{uuid4().hex}")
+            for _ in range(min(_STAGE_BATCHES, wanted - first)):
+                stager.add([StagedBatch(topic, 0, batch)], _BATCH_RECORDS)
+            publish(connection, "loading", [stager.finish()])
+    return Loaded(wanted * _BATCH_RECORDS, wanted * sum(map(len, values)))

@@ -1,0 +1,119 @@
+"""Tailrace as its users run it, asked over HTTP. What is set up and checked beside the clock goes through here too."""
+
+import http.client
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+
+from bench.ground import Ground
+from bench.peers.contract import PeerFailure
+from bench.peers.greeting import answers_kafka
+from bench.peers.process import PeerProcess, free_address
+from tailrace.model.durability import Durability
+
+_ANSWER_SECONDS = 300.0
+_LOOK_SECONDS = 0.05
+
+
+class HttpServer:
+    def __init__(self, folder: Path, durability: Durability) -> None:
+        self.name = f"Tailrace, `{durability}`"
+        self.http = free_address()
+        self.kafka = free_address()
+        command = [sys.executable, "-m", "tailrace", "serve", "--data", str(folder / "data"), "--durability", durability]
+        command += ["--kafka", str(self.kafka), "--http", str(self.http)]
+        self._process = PeerProcess(command, folder / "said")
+
+    def start(self) -> None:
+        self._process.start(lambda: answers_kafka(self.kafka))
+
+    def stop(self) -> None:
+        self._process.stop()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.http}"
+
+    @property
+    def cpu_seconds(self) -> float:
+        """What it and its helpers have used so far."""
+        return cpu_seconds_of(self.pid)
+
+    @property
+    def memory_megabytes(self) -> float:
+        return float(psutil.Process(self.pid).memory_info().rss) / 1e6
+
+    def ask(self, method: str, path: str, question: object = None) -> Any:
+        connection = http.client.HTTPConnection(*self.http, timeout=_ANSWER_SECONDS)
+        try:
+            body = None if question is None else msgspec.json.encode(question)
+            connection.request(method, path, body, {"content-type": "application/json"} if body else {})
+            answer = connection.getresponse()
+            said = answer.read()
+        finally:
+            connection.close()
+        if answer.status >= 300:
+            raise PeerFailure(f"{method} {path} was answered with {answer.status}: {said[:500]!r}")
+        return msgspec.json.decode(said) if said else None
+
+    def sql(self, text: str, params: Sequence[object] = ()) -> list[list[Any]]:
+        """The rows of one statement."""
+        rows: list[list[Any]] = self.ask("POST", "/api/sql", {"sql": text, "params": list(params)})["rows"]
+        return rows
+
+    def create_topic(self, name: str, partitions: int = 1) -> None:
+        self.ask("POST", "/api/topics", {"name": name, "partitions": partitions})
+
+    def records_in(self, *topics: str) -> int:
+        """By their ends: nothing is removed while a benchmark runs."""
+        found = self.ask("POST", "/api/batches/offsets", {"topics": list(topics)})
+        return sum(sum(topic["partitions"]) for topic in found["topics"])
+
+    def await_records(self, topics: Sequence[str], count: int, within_seconds: float) -> Iterator[tuple[float, int]]:
+        """Moments at which topics were seen to have grown, with how many records they had, until they have so many."""
+        deadline = time.monotonic() + within_seconds
+        seen = -1
+        while seen < count:
+            found = self.records_in(*topics)
+            now = time.monotonic()
+            if found != seen:
+                seen = found
+                yield now, found
+            elif now > deadline:
+                raise PeerFailure(f"{', '.join(topics[:3])} had {found} of {count} records after {within_seconds:.0f} s")
+            time.sleep(_LOOK_SECONDS)
+
+
+def cpu_seconds_of(pid: int) -> float:
+    """What a process and all its children have used so far."""
+    process = psutil.Process(pid)
+    total = 0.0
+    for one in (process, *process.children(recursive=True)):
+        try:
+            times = one.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system
+    return total
+
+
+@contextmanager
+def serving(ground: Ground, durability: Durability = "fsync") -> Iterator[HttpServer]:
+    """A server on a new folder; both are gone afterwards."""
+    with ground.folder() as folder:
+        server = HttpServer(folder, durability)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()

@@ -1,0 +1,1 @@
+"""Statements: rows into tables, queries over topics."""
