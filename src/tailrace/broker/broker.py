@@ -6,6 +6,8 @@ It runs on one event loop; every method is called there. Surfaces see this class
 from collections.abc import Mapping, Sequence
 from uuid import uuid4
 
+import msgspec
+
 from tailrace.broker import keys
 from tailrace.broker.append import Appender
 from tailrace.broker.bundle import Answer
@@ -44,6 +46,7 @@ from tailrace.model.clock import Clock
 from tailrace.model.fetch import CommittedBatches, Isolation, PartitionBatches, PartitionFetch, PartitionRecords
 from tailrace.model.ids import Cursor, Offset, Partition, TopicId
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
+from tailrace.model.pipeline import ROUTER, PipelineStatus
 from tailrace.model.record import Message, Published, RawBatch
 from tailrace.store.contract import Store
 
@@ -99,7 +102,7 @@ class Broker:
         self.pipelines = Pipelines(store, self._committer, intake, self._reader, store.staging, clock, limits)
         self.tables = TableDefinitions(store, self.topics, clock, limits)
         self.routes = Routes(store, self._committer, self.topics, clock, limits, intake.arrived)
-        self.routing = Routing(store, self._reader, self.topics, self.routes, self.pipelines)
+        self.routing = Routing(store, self._committer, self._reader, self._fetcher, self.topics, self.routes, self.pipelines)
         self.changes = ChangeLog(intake, self._committer, self._publisher, self._snowflakes, self.tables)
         self.retention = Retention(
             store,
@@ -223,8 +226,8 @@ class Broker:
         )
 
     def _floor(self, partition: Partition) -> Offset | None:
-        floor = self.routes.floor(partition)
-        return self.changes.floor(partition) if floor is None else floor
+        floors = (self.routes.floor(partition), self.changes.floor(partition), self.routing.floor(partition))
+        return min((floor for floor in floors if floor is not None), default=None)
 
     def _check_droppable(self, topic_id: TopicId) -> None:
         self.routes.check_droppable(topic_id)
@@ -234,7 +237,15 @@ class Broker:
         self.subscriptions.stabilized()
 
     def _partition_gone(self, partition: Partition) -> None:
+                self.pipeline_statuses,
         self._fetcher.disturbed(partition)
         self.producers.forget_partition(partition)
         self._transactions.forget_partition(partition)
+    def pipeline_statuses(self) -> list[PipelineStatus]:
+        """All pipelines and how they do."""
+        return [
+            msgspec.structs.replace(status, lag=self.routing.lag()) if status.name == ROUTER else status
+            for status in self.pipelines
+        ]
+
         self.subscriptions.stabilized()

@@ -159,6 +159,18 @@ class Committer:
                 # The loop is closed: nobody is left who could be told, and the store's thread must go on.
                 self._waking = False
 
+    async def settled(self) -> None:
+        """Until everything that was submitted before is answered: copies of what is stored are up to date then."""
+        has_waited = False
+
+        def decide() -> None:
+            nonlocal has_waited
+            if self.in_flight and not has_waited:
+                has_waited = True
+                raise StillInFlight
+
+        await self.submit(Change(decide, lambda _: None))
+
     async def close(self) -> None:
         """Take nothing new, refuse what waits for room, and wait for what is in flight."""
         self._closed = True

@@ -15,7 +15,7 @@ OFFSETS = b"offset/"
 PRODUCERS = b"producer/"
 TRANSACTIONS = b"transaction/"
 PIPELINES = b"pipeline/"
-_MARKS = b"mark/"
+MARKS = b"mark/"
 _PENDING_OFFSETS = b"pending_offsets/"
 OPEN_TRANSACTIONS = b"open/"
 _ABORTED = b"aborted/"
@@ -117,11 +117,17 @@ def pipeline_of(key: bytes) -> str:
 
 def marks_of(pipeline: str) -> bytes:
     name = pipeline.encode()
-    return _MARKS + _LENGTH.pack(len(name)) + name
+    return MARKS + _LENGTH.pack(len(name)) + name
 
 
 def mark_key(pipeline: str, source: str) -> bytes:
     return marks_of(pipeline) + source.encode()
+
+
+def pipeline_of_mark(key: bytes) -> str:
+    start = len(MARKS) + _LENGTH.size
+    (length,) = _LENGTH.unpack_from(key, len(MARKS))
+    return key[start : start + length].decode()
 
 
 def open_transactions_of_topic(topic_id: TopicId) -> bytes:

@@ -4,7 +4,7 @@ The rooms keep plain numbers, because those cost next to nothing where records p
 asks. `METRICS` lists every family, so that the documentation can be held against it.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from tailrace.broker.reader import Reader
 from tailrace.broker.subscriptions import Subscriptions
 from tailrace.broker.topics import Topics
 from tailrace.broker.transactions.transactions import Transactions
+from tailrace.model.pipeline import PipelineStatus
 from tailrace.model.stats import Histogram, StoreStats
 from tailrace.store.contract import Store
 
@@ -42,6 +43,7 @@ class Sources(NamedTuple):
     transactions: Transactions
     dedup: Dedup
     jobs: Jobs
+    pipelines: Callable[[], Sequence[PipelineStatus]]
 
 
 class Counted(NamedTuple):
@@ -57,6 +59,14 @@ class CountedByTopic(NamedTuple):
     name: str
     text: str
     read: Callable[[LiveTopic], float]
+
+
+class CountedByPipeline(NamedTuple):
+    name: str
+    text: str
+    read: Callable[[PipelineStatus], float | None]
+    """`None` where there is nothing to tell."""
+    rises_only: bool = True
 
 
 class Measured(NamedTuple):
@@ -86,6 +96,24 @@ BY_TOPIC = (
 )
 
 BY_JOB = (("job_runs", "Background jobs that ended well."), ("job_failures", "Background jobs that failed."))
+
+BY_PIPELINE = (
+    CountedByPipeline(
+        "pipeline_running", "1 while a pipeline runs, else 0.", lambda pipeline: pipeline.running, rises_only=False
+    ),
+    CountedByPipeline("pipeline_lag", "Changes that wait to be routed.", lambda pipeline: pipeline.lag, rises_only=False),
+    CountedByPipeline(
+        "pipeline_idle_seconds",
+        "Since a pipeline published something.",
+        lambda pipeline: pipeline.idle_seconds,
+        rises_only=False,
+    ),
+    CountedByPipeline("pipeline_rows", "Changes that a pipeline has dealt with.", lambda pipeline: pipeline.report.rows),
+    CountedByPipeline("pipeline_batches", "Batches of a pipeline.", lambda pipeline: pipeline.report.batches),
+    CountedByPipeline(
+        "pipeline_dead_letters", "Changes that went to dead letters.", lambda pipeline: pipeline.report.dead_letters
+    ),
+)
 
 GROUP_LAG = ("group_lag", "Messages that a group has not dealt with yet, by group and topic.")
 GROUP_STATES = ("group_states", "Consumer groups, by state.")
@@ -185,14 +213,22 @@ class BrokerCollector(Collector):
         topics = list(sources.topics)
         for by_topic in BY_TOPIC:
             yield _labelled(by_topic.name, by_topic.text, "topic", ((live.topic.name, by_topic.read(live)) for live in topics))
-        for (name, text), values in zip(BY_JOB, (sources.jobs.runs, sources.jobs.failures), strict=True):
-            yield _labelled(name, text, "job", values.items())
+        for (name, text), counts in zip(BY_JOB, (sources.jobs.runs, sources.jobs.failures), strict=True):
+            yield _labelled(name, text, "job", counts.items())
         lags = GaugeMetricFamily(_PREFIX + GROUP_LAG[0], GROUP_LAG[1], labels=("group", "topic"))
         for labels, lag in sorted(sources.offsets.total_lags().items()):
             lags.add_metric(labels, lag)
         yield lags
         yield _by_label(GROUP_STATES, "state", sources.groups.states.items())
         yield _by_label(GROUP_GENERATIONS, "group", sorted(sources.groups.generations.items()))
+        pipelines = sources.pipelines()
+        for each in BY_PIPELINE:
+            values = [(pipeline.name, value) for pipeline in pipelines if (value := each.read(pipeline)) is not None]
+            yield (
+                _labelled(each.name, each.text, "pipeline", values)
+                if each.rises_only
+                else _by_label((each.name, each.text), "pipeline", values)
+            )
         for counted in NUMBERS:
             family = CounterMetricFamily if counted.rises_only else GaugeMetricFamily
             yield family(_PREFIX + counted.name, counted.text, value=counted.read(sources))
@@ -208,6 +244,8 @@ def metric_names() -> list[str]:
     )
     others = [name for name, _ in (GROUP_LAG, GROUP_STATES, GROUP_GENERATIONS)]
     others += [each.name for each in NUMBERS if not each.rises_only] + [each.name for each in HISTOGRAMS]
+    rising += [each.name for each in BY_PIPELINE if each.rises_only]
+    others += [each.name for each in BY_PIPELINE if not each.rises_only]
     return sorted([f"{_PREFIX}{name}_total" for name in rising] + [_PREFIX + name for name in others])
 
 

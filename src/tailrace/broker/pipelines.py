@@ -6,7 +6,7 @@ batch that is sent again after a crash, by whatever way, takes effect once.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -18,6 +18,7 @@ from tailrace.broker.draft import Draft
 from tailrace.broker.intake import Intake, Windows
 from tailrace.broker.placing import Placed, place
 from tailrace.broker.reader import Reader
+from tailrace.broker.writers import Writers
 from tailrace.model.changes import Buffer, Changes, Receipt
 from tailrace.model.clock import Clock
 from tailrace.model.errors import InvalidRequestError, LimitExceededError, PipelineConflictError, PipelineFencedError
@@ -50,12 +51,15 @@ class Pipelines:
         self._clock = clock
         self._limits = limits
         self._known: dict[str, _Pipeline] = {}
+        self._writers = Writers(store, committer, clock, limits)
 
     def load(self) -> None:
         for key, value in self._store.range(keys.PIPELINES):
             self._known[keys.pipeline_of(key)] = _Pipeline(msgspec.msgpack.decode(value, type=_Stored))
+        self._writers.load(self._known)
 
     def __iter__(self) -> Iterator[PipelineStatus]:
+        now = self._clock.monotonic()
         for name, pipeline in sorted(self._known.items()):
             yield PipelineStatus(
                 name=name,
@@ -64,6 +68,7 @@ class Pipelines:
                 running=self._is_running(pipeline),
                 seen_ms=pipeline.seen_ms,
                 marks=self.marks(name),
+                idle_seconds=None if pipeline.published_at is None else now - pipeline.published_at,
                 report=pipeline.report,
             )
 
@@ -80,11 +85,12 @@ class Pipelines:
                 f"pipeline {name!r} is run by {pipeline.stored.owner}, heard of {self._silent_ms(pipeline)} ms ago; stop it"
                 f" and try again after {self._limits.pipeline_lease_seconds} s, or take it over"
             )
-        stored = _Stored(pipeline.stored.epoch + 1, owner)
-        await self._put({keys.pipeline_key(name): msgspec.msgpack.encode(stored)})
-        pipeline.stored = stored
+        # At once, not when it is durable: of two that ask at the same time, the second must find the first.
+        pipeline.stored = stored = _Stored(pipeline.stored.epoch + 1, owner)
         pipeline.report = PipelineReport()
         self._heard_of(pipeline)
+        changes = Changes(puts=((keys.pipeline_key(name), msgspec.msgpack.encode(stored)),))
+        await self._committer.submit(Change(lambda: changes, lambda _: None))
         return Lease(name, stored.epoch, self.marks(name))
 
     async def release(self, name: str, epoch: int) -> None:
@@ -93,22 +99,18 @@ class Pipelines:
 
     async def pin(self, name: str, epoch: int, starts: Mapping[str, int]) -> dict[str, int]:
         """Where to begin in each source that the pipeline has not come to yet. All its marks, after that."""
+        return await self._set_marks(name, epoch, starts, lambda at, _: at == NO_MARK)
+
+    async def skip(self, name: str, epoch: int, starts: Mapping[str, int], gone: Iterable[str]) -> dict[str, int]:
+        """Go on to where there is something to do, never back, and forget sources that are gone. All its marks, after that."""
+        return await self._set_marks(name, epoch, starts, lambda at, start: at < start, gone)
+
+    def check_epoch(self, name: str, epoch: int) -> None:
+        """Raises if somebody else runs the pipeline by now."""
         self._holder(name, epoch)
-        known = self.marks(name)
-        new = {keys.mark_key(name, source): _mark(at) for source, at in starts.items() if source not in known}
-        if len(known) + len(new) > self._limits.pipeline_marks:
-            raise LimitExceededError(
-                f"pipeline {name!r} would have {len(known) + len(new)} marks, more than pipeline_marks allows"
-                f" ({self._limits.pipeline_marks})"
-            )
-        if new:
-            await self._put(new)
-        return self.marks(name)
 
     async def stage(self, name: str, stage: str, part: int, body: bytes) -> None:
         """Keep what a task has made until it is published."""
-        if name in self._known:
-            self._heard_of(self._known[name])
         for chunk in decode_chunks(body):
             for staged in chunk.batches:
                 self._intake.topics.get(staged.topic).partition(staged.partition)
@@ -121,7 +123,7 @@ class Pipelines:
 
         Atomic: all in one frame, with `moves`. Else each chunk with its own moves, in as few frames as their size allows.
         """
-        pipeline = self._get_or_make(name) if epoch is None else self._holder(name, epoch)
+        pipeline = await self._writer(name) if epoch is None else self._holder(name, epoch)
         self._heard_of(pipeline)
         done: list[StagedPublish] = []
         in_flight: deque[asyncio.Future[StagedPublish]] = deque()
@@ -136,6 +138,7 @@ class Pipelines:
             # Those behind one that failed fail too; nobody needs to hear it of each.
             await asyncio.gather(*in_flight, return_exceptions=True)
         await self.discard(stages)
+        pipeline.published_at = self._clock.monotonic()
         return StagedPublish(*(sum(each) for each in zip(*done, strict=True))) if done else StagedPublish(0, 0, 0)
 
     async def discard(self, stages: Sequence[Stage]) -> None:
@@ -148,8 +151,9 @@ class Pipelines:
         self._heard_of(pipeline)
 
     async def clean(self) -> None:
-        """Forget stages that nobody published."""
+        """Forget stages that nobody published, and writers that have been silent for long."""
         await self._reader.in_thread(self._staging.remove_older_than, self._limits.staged_seconds)
+        await self._writers.forget_silent()
 
     async def _frames(self, stages: Sequence[Stage], moves: Sequence[MarkMove], atomic: bool) -> AsyncIterator[list[Chunk]]:
         limit = self._limits.frame_bytes if atomic else self._limits.group_commit_bytes
@@ -174,6 +178,37 @@ class Pipelines:
             yield [Chunk(moves, batches)]
         elif chunks:
             yield chunks
+
+    async def _set_marks(
+        self, name: str, epoch: int, starts: Mapping[str, int], applies: Callable[[int, int], bool], gone: Iterable[str] = ()
+    ) -> dict[str, int]:
+        """Set those marks for which it applies, given where they stand and where they are to stand."""
+        pipeline = self._holder(name, epoch)
+        known = self.marks(name)
+        if len(known.keys() | starts.keys()) - len(known.keys() & set(gone)) > self._limits.pipeline_marks:
+            raise LimitExceededError(
+                f"pipeline {name!r} would have more marks than pipeline_marks allows ({self._limits.pipeline_marks})"
+            )
+
+        def decide() -> Changes | None:
+            _check_epoch(name, pipeline, epoch)
+            draft = Draft(self._store)
+            for source in gone:
+                draft.put(keys.mark_key(name, source), None)
+            for source, at in starts.items():
+                if applies(_standing(draft, name, source), at):
+                    draft.put(keys.mark_key(name, source), _mark(at))
+            return None if draft.is_empty else draft.changes()
+
+        await self._committer.submit(Change(decide, lambda _: None))
+        return self.marks(name)
+
+    async def _writer(self, name: str) -> "_Pipeline":
+        if name in self._known:
+            raise InvalidRequestError(f"{name!r} is a pipeline with a lease; only its holder publishes, with the epoch of it")
+        check_pipeline_name(name, self._limits)
+        await self._writers.heard_of(name)
+        return _Pipeline(_Stored(0, ""))
 
     def _get_or_make(self, name: str) -> "_Pipeline":
         pipeline = self._known.get(name)
@@ -201,10 +236,6 @@ class Pipelines:
         pipeline.seen_at = self._clock.monotonic()
         pipeline.seen_ms = self._clock.now_ms()
 
-    async def _put(self, values: Mapping[bytes, bytes]) -> None:
-        changes = Changes(puts=tuple(values.items()))
-        await self._committer.submit(Change(lambda: changes, lambda _: None))
-
 
 class _Stored(msgspec.Struct, frozen=True, array_like=True):
     epoch: int
@@ -212,13 +243,15 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Pipeline:
-    __slots__ = ("report", "seen_at", "seen_ms", "stored")
+    __slots__ = ("published_at", "report", "seen_at", "seen_ms", "stored")
 
     def __init__(self, stored: _Stored) -> None:
         self.stored = stored
         self.seen_at: float | None = None
         """`None` when nobody runs it."""
         self.seen_ms = 0
+        self.published_at: float | None = None
+        """When it last published something, since the server was started."""
         self.report = PipelineReport()
 
 
@@ -280,8 +313,7 @@ def _has_happened(draft: Draft, name: str, moves: Sequence[MarkMove]) -> bool:
     """Whether the pipeline is past all of these moves. Raises where it stands elsewhere than a move begins."""
     past = 0
     for source, before, after in moves:
-        value = draft.latest(keys.mark_key(name, source))
-        at = NO_MARK if value is None else int.from_bytes(value, signed=True)
+        at = _standing(draft, name, source)
         if at >= after:
             past += 1
         elif before is not None and at != before:
@@ -292,6 +324,11 @@ def _has_happened(draft: Draft, name: str, moves: Sequence[MarkMove]) -> bool:
     if past and past < len(moves):
         raise PipelineConflictError(f"some steps of a chunk of pipeline {name!r} have been done and others not: {list(moves)}")
     return bool(moves) and past == len(moves)
+
+
+def _standing(draft: Draft, name: str, source: str) -> int:
+    value = draft.latest(keys.mark_key(name, source))
+    return NO_MARK if value is None else int.from_bytes(value, signed=True)
 
 
 def _check_epoch(name: str, pipeline: _Pipeline, epoch: int) -> None:

@@ -112,8 +112,9 @@ class PipelineEndpoints(Controller):
     tags = ("pipelines",)
     include_in_schema = False
 
-    @get()
+    @get(include_in_schema=True)
     async def pipelines(self, broker: NamedDependency[Broker]) -> list[PipelineStatus]:
+        """Pipelines, and how they do."""
         return broker.pipeline_statuses()
 
     @post("/{name:str}/lease", status_code=200)

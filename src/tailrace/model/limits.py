@@ -157,6 +157,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes that pipelines have staged and not published."""
     staged_seconds: int = 3600
     """How long they are kept for that."""
+    writers: int = 10_000
+    """Spark jobs and queries that wrote to topics and are remembered; beyond it the longest silent are forgotten early."""
+    writer_seconds: int = 30 * 24 * 3600
+    """How long a silent one is remembered, and a batch that it repeats found to be there already."""
     table_columns: int = 500
     """Columns of one table."""
     change_bytes: int = 4 * MIB

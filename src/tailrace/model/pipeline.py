@@ -11,6 +11,9 @@ import msgspec
 
 NO_MARK = -1
 
+ROUTER = "router"
+"""The pipeline that routes the changes of tables. There is one, because each change is to reach its topics once."""
+
 
 class MarkMove(NamedTuple):
     """One step of a pipeline through one source."""
@@ -33,16 +36,18 @@ class PipelineReport(msgspec.Struct, frozen=True, kw_only=True):
     """How a pipeline says it is doing."""
 
     batch: int = -1
+    """The number of the last batch."""
+    batches: int = 0
+    """Since it was started, as all that is counted here."""
     rows: int = 0
-    """Source rows of the last batch."""
+    """Source rows of these batches."""
     rows_per_second: float = 0.0
+    """Of the last batch."""
     batch_seconds: float = 0.0
-    lag: int = 0
-    """Source rows that wait."""
     routes: int = 0
     dead_letters: int = 0
-    """Rows sent to dead letters since the start."""
     last_error: str | None = None
+    """Of the last batch that failed, as long as none has succeeded after it."""
 
 
 class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +59,10 @@ class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
     seen_ms: int
     """When it was last heard of."""
     marks: Mapping[str, int]
+    idle_seconds: float | None
+    """Since it published something; `None` if it has not, since the server was started."""
+    lag: int | None = None
+    """Changes that wait to be routed; `None` for pipelines that route none."""
     report: PipelineReport
 
 

@@ -46,6 +46,9 @@ class RouterSettings(NamedTuple):
     most_rows: int = 200_000
     """Changes of one batch."""
     patience_seconds: float = PATIENCE_SECONDS
+    """How long the server may be away."""
+    lease_patience_seconds: float = 15.0
+    """How long to wait for the end of another router's lease: longer than a lease lasts, for one that was killed."""
     take_over: bool = False
 
 
@@ -61,7 +64,13 @@ class Router:
         self._settings = settings
         self._on_batch = on_batch
         self._stopping = threading.Event()
-        self._tenure = Tenure(settings.server, settings.patience_seconds, self._stopping, take_over=settings.take_over)
+        self._tenure = Tenure(
+            settings.server,
+            self._stopping,
+            patience_seconds=settings.patience_seconds,
+            lease_patience_seconds=settings.lease_patience_seconds,
+            take_over=settings.take_over,
+        )
         self._plan = RoutingPlan([])
         self._failure: BaseException | None = None
         """What went wrong in the batch, before Spark has put it into its own words."""

@@ -21,7 +21,6 @@ _log = logging.getLogger("tailrace.pipeline")
 
 _HEARTBEAT_SECONDS = 2.0
 _HEARTBEAT_PATIENCE_SECONDS = 5.0
-_LEASE_PATIENCE_SECONDS = 15.0
 _LEASE_RETRY_SECONDS = 0.2
 _FENCED = "pipeline-fenced"
 _PATH = f"/api/pipelines/{ROUTER}"
@@ -30,9 +29,18 @@ _PATH = f"/api/pipelines/{ROUTER}"
 class Tenure:
     """`with tenure:` takes the lease, keeps it, and gives it back. `stopping` is set when it is lost."""
 
-    def __init__(self, server: str, patience_seconds: float, stopping: threading.Event, *, take_over: bool = False) -> None:
+    def __init__(
+        self,
+        server: str,
+        stopping: threading.Event,
+        *,
+        patience_seconds: float,
+        lease_patience_seconds: float,
+        take_over: bool = False,
+    ) -> None:
         self._server = server
         self._patience = patience_seconds
+        self._lease_patience = lease_patience_seconds
         self._stopping = stopping
         self._take_over = take_over
         self._owner = f"process {os.getpid()} on {socket.gethostname()}"
@@ -57,7 +65,7 @@ class Tenure:
 
     def _lease(self) -> int:
         """Wait for as long as the one before may still hold it: after a crash nobody has given it back."""
-        deadline = time.monotonic() + _LEASE_PATIENCE_SECONDS
+        deadline = time.monotonic() + self._lease_patience
         question = {"owner": self._owner, "take_over": self._take_over}
         with ServerConnection(self._server, self._patience, self._stopping) as connection:
             while True:

@@ -1,14 +1,31 @@
-"""One Spark session for all tests of the pipeline: starting one takes longer than most tests do."""
+"""One Spark session for all tests of the pipeline: starting one takes longer than most tests do.
 
-from collections.abc import Iterator
+`pytest tests/integration/pipeline --all-faults` also plays the faults that need a Spark of their own, one after another.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from tailrace.model.pipeline import PipelineReport
+from tailrace.pipeline.router import Router, RouterSettings
 from tailrace.pipeline.session import spark_session
 from tests.support.api import Api
+from tests.support.routed_tables import RoutedTables
 from tests.support.server import ServerProcess
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all-faults", action="store_true", help="kill pipelines at every named point, and Spark Connect too")
+
+
+@pytest.fixture
+def all_faults(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--all-faults", default=False))
 
 
 @pytest.fixture(scope="session")
@@ -28,3 +45,54 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
 @pytest.fixture
 def api(server: ServerProcess) -> Api:
     return Api(server.url)
+
+
+@pytest.fixture
+def tables(server: ServerProcess) -> RoutedTables:
+    return RoutedTables(server)
+
+
+RunOnce = Callable[..., list[PipelineReport]]
+Running = Callable[..., AbstractContextManager[list[PipelineReport]]]
+
+
+@pytest.fixture
+def route_once(spark: SparkSession, server: ServerProcess) -> RunOnce:
+    """Routes what is there; what it reported."""
+
+    def run(**settings: object) -> list[PipelineReport]:
+        reports: list[PipelineReport] = []
+        Router(spark, RouterSettings(server.url, **settings), reports.append).run(once=True)  # type: ignore[arg-type]
+        return reports
+
+    return run
+
+
+@pytest.fixture
+def routing(spark: SparkSession, server: ServerProcess) -> Running:
+    """`with routing() as reports:` routes beside the test, and fails if the router does."""
+
+    @contextmanager
+    def run(**settings: object) -> Iterator[list[PipelineReport]]:
+        reports: list[PipelineReport] = []
+        failures: list[BaseException] = []
+        router = Router(spark, RouterSettings(server.url, **settings), reports.append)  # type: ignore[arg-type]
+
+        def work() -> None:
+            try:
+                router.run()
+            except BaseException as error:  # noqa: BLE001  told to the test
+                failures.append(error)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            yield reports
+        finally:
+            router.stop()
+            thread.join(30)
+        assert not thread.is_alive(), "the router did not stop within 30 s"
+        if failures:
+            raise failures[0]
+
+    return run

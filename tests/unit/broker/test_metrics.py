@@ -80,6 +80,8 @@ async def test_every_family_is_listed() -> None:
         await broker.offsets.commit("g", [OffsetCommit("t", 0, 0)])
         with pytest.raises(MemberIdRequiredError):
             await broker.groups.join(joining(asks_for_id_first=True))
+        lease = await broker.pipelines.lease("router", "test")
+        await broker.pipelines.publish("router", lease.epoch, [])
         shown = {name.partition("{")[0] for name in scrape(broker)}
         histograms = {
             "tailrace_commit_seconds",

@@ -219,10 +219,11 @@ async def test_a_status_tells_who_runs_it_how_far_it_is_and_how_it_does() -> Non
     clock = ManualClock()
     async with running_broker(clock=clock) as broker:
         epoch = await routing(broker)
-        broker.pipelines.report("router", epoch, PipelineReport(batch=4, rows=10, lag=2))
+        broker.pipelines.report("router", epoch, PipelineReport(batch=4, rows=10))
         (status,) = broker.pipelines
         assert (status.name, status.owner, status.running, status.marks) == ("router", "first", True, {"1/0": 0})
-        assert (status.report.batch, status.report.lag) == (4, 2)
+        assert (status.report.batch, status.report.rows, status.idle_seconds) == (4, 10, None)
+        await broker.pipelines.publish("router", epoch, [])
         clock.advance(60_000)
         (status,) = broker.pipelines
-        assert not status.running
+        assert (status.running, status.idle_seconds) == (False, 60)

@@ -12,7 +12,9 @@ from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.pipeline import MarkMove
 from tailrace.model.record import Record
 from tailrace.pipeline.connection import Ends, ServerConnection
-from tailrace.pipeline.routed_rows import DEAD_LETTERS, RoutedSteps, RouteTarget
+from tailrace.pipeline.dead_letters import SUFFIX, TOO_LARGE, DeadLetters, name_for
+from tailrace.pipeline.errors import RefusedError
+from tailrace.pipeline.routed_rows import RoutedSteps, RouteTarget
 from tailrace.pipeline.staging import RowEncoder
 from tailrace.wire.codecs import Codec
 from tailrace.wire.records import decode_batch
@@ -42,19 +44,41 @@ COLUMNS = {
 
 
 class Topics(ServerConnection):
-    """Knows how many partitions a topic has, and nothing else."""
+    """Knows how large topics are, and that those for dead letters have to be made."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_batch_bytes: int = 1_000_000) -> None:
         super().__init__("http://127.0.0.1:1")
+        self.made: list[str] = []
+        self._most = max_batch_bytes
 
     def offsets(self, topics: object = (), *_: object, **__: object) -> Ends:  # type: ignore[override]
         (topic,) = topics  # type: ignore[misc]
-        return Ends({topic: [0] * PARTITIONS}, {}, 0)
+        if topic.endswith(SUFFIX):
+            if topic not in self.made:
+                raise RefusedError(f"no topic {topic!r}", 404, "unknown-topic")
+            return Ends({topic: [0]}, {topic: 1_000_000})
+        return Ends({topic: [0] * PARTITIONS}, {topic: self._most})
+
+    def ask(self, method: str, path: str, question: object = None) -> object:
+        assert (method, path) == ("POST", "/api/topics")
+        self.made.append(question["name"])  # type: ignore[index]
+        return None
 
 
 @pytest.fixture(scope="module")
-def encoder() -> RowEncoder:
-    return RowEncoder(Topics(), Codec.NONE, 0)
+def topics() -> Topics:
+    return Topics()
+
+
+@pytest.fixture(scope="module")
+def encoder(topics: Topics) -> RowEncoder:
+    return RowEncoder(topics, Codec.NONE, 0)
+
+
+@pytest.fixture
+def letters(topics: Topics) -> DeadLetters:
+    topics.made.clear()
+    return DeadLetters(topics)
 
 
 def row(**given: object) -> dict[str, object]:
@@ -125,7 +149,9 @@ def plain(records: dict[tuple[str, int], list[Record]]) -> dict[tuple[str, int],
 
 
 @given(st.lists(st.lists(st.sampled_from([1, 2, 3, 4]), max_size=8), min_size=1, max_size=5), st.integers(1, 12))
-def test_steps_hold_what_the_routes_make_of_their_changes(encoder: RowEncoder, routes: list[list[int]], size: int) -> None:
+def test_steps_hold_what_the_routes_make_of_their_changes(
+    encoder: RowEncoder, topics: Topics, routes: list[list[int]], size: int
+) -> None:
     rows: list[dict[str, object]] = []
     wanted = []
     cursor = 0
@@ -133,21 +159,54 @@ def test_steps_hold_what_the_routes_make_of_their_changes(encoder: RowEncoder, r
         hits = [hit(cursor := cursor + 1, route) for route in taken]
         rows += [*hits, mark(step, step + 1)]
         wanted.append((MarkMove("5/0", step, step + 1), plain(expected(hits))))
-    steps = RoutedSteps(encoder, ROUTES)
+    steps = RoutedSteps(encoder, DeadLetters(topics), ROUTES)
     assert [(move, plain(records)) for move, records in staged(steps, rows, size)] == wanted
     assert steps.changes == len(routes)
 
 
-def test_keys_of_partition_by_are_the_records_keys(encoder: RowEncoder) -> None:
-    ((_, records),) = staged(RoutedSteps(encoder, ROUTES), [hit(1, 1, record_key="[42]"), hit(2, 1), mark(0, 2)], 10)
+def test_keys_of_partition_by_are_the_records_keys(encoder: RowEncoder, letters: DeadLetters) -> None:
+    ((_, records),) = staged(RoutedSteps(encoder, letters, ROUTES), [hit(1, 1, record_key="[42]"), hit(2, 1), mark(0, 2)], 10)
     assert sorted(record.key or b"" for each in records.values() for record in each) == [b"[42]", b'{"id":2}']
 
 
-def test_changes_that_a_route_fails_on_go_to_dead_letters_with_the_rest(encoder: RowEncoder) -> None:
-    steps = RoutedSteps(encoder, ROUTES)
+def test_changes_that_a_route_fails_on_go_to_dead_letters_with_the_rest(
+    encoder: RowEncoder, letters: DeadLetters, topics: Topics
+) -> None:
+    steps = RoutedSteps(encoder, letters, ROUTES)
     ((_, records),) = staged(steps, [hit(1, 1), hit(2, 1, failed=True), hit(3, 3), mark(0, 3)], 10)
-    letters = [record for (topic, _), each in records.items() if topic == "all" + DEAD_LETTERS for record in each]
-    assert len(letters) == steps.dead_letters == 1
-    assert b'"route":1' in (letters[0].value or b"")
-    assert b'"event":{"op":"update","key":{"id":2},"old":{"id":2,"n":1},"new":{"id":2,"n":null}' in (letters[0].value or b"")
+    dead = [record for (topic, _), each in records.items() if topic == "all.dead_letters" for record in each]
+    assert len(dead) == steps.dead_letters == 1
+    assert topics.made == ["all.dead_letters"]
+    assert b'"route":1' in (dead[0].value or b"")
+    assert b'"event":{"op":"update","key":{"id":2},"old":{"id":2,"n":1},"new":{"id":2,"n":null}' in (dead[0].value or b"")
     assert sum(len(each) for each in records.values()) == 3
+
+
+def test_a_change_that_is_too_large_for_its_topic_becomes_a_dead_letter_in_its_place() -> None:
+    topics = Topics(max_batch_bytes=4_000)
+    steps = RoutedSteps(RowEncoder(topics, Codec.NONE, 0), DeadLetters(topics), ROUTES)
+    large = hit(2, 1) | {"new_json": b'{"id":2,"n":"%b"}' % (b"x" * 3_000)}
+    ((_, records),) = staged(steps, [hit(1, 1, failed=True), large, hit(3, 1), hit(4, 1, failed=True), mark(0, 4)], 10)
+    dead = records.pop(("all.dead_letters", 0))
+    assert [dict(record.headers)["cursor"] for record in dead] == [b"1", b"2", b"4"]
+    assert TOO_LARGE.encode() in (dead[1].value or b"")
+    assert [dict(record.headers)["cursor"] for each in records.values() for record in each] == [b"3"]
+
+
+def test_a_letter_that_is_too_large_says_where_the_change_is() -> None:
+    topics = Topics(max_batch_bytes=4_000)
+    topics.made.append("all.dead_letters")
+    steps = RoutedSteps(RowEncoder(topics, Codec.NONE, 0), DeadLetters(topics), ROUTES)
+    large = hit(2, 1) | {"new_json": b'{"id":2,"n":"%b"}' % (b"x" * 2_000_000)}
+    ((_, records),) = staged(steps, [large, mark(0, 1)], 10)
+    ((dead,),) = records.values()
+    assert b'"event":null' in (dead.value or b"")
+    assert dict(dead.headers)["cursor"] == b"2"
+
+
+@pytest.mark.parametrize(
+    ("topic", "expected"),
+    [("chat.all", "chat.all.dead_letters"), ("x" * 240, "dead_letters"), (".".join("x" * 16), "dead_letters")],
+)
+def test_every_topic_has_a_place_for_dead_letters(topic: str, expected: str) -> None:
+    assert name_for(topic) == expected

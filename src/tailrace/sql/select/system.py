@@ -157,6 +157,30 @@ def _partitions(broker: Broker) -> ReadRows:
     return rows
 
 
+def _pipelines(broker: Broker) -> ReadRows:
+    statuses = broker.pipeline_statuses()
+
+    def rows() -> Iterator[Row]:
+        for status in statuses:
+            report = status.report
+            yield (
+                status.name,
+                "running" if status.running else "stopped",
+                status.owner,
+                status.epoch,
+                report.batch if report.batches else None,
+                report.rows,
+                report.rows_per_second,
+                status.lag,
+                report.routes,
+                report.dead_letters,
+                report.last_error,
+                _time(status.seen_ms) if status.seen_ms else None,
+            )
+
+    return rows
+
+
 def _stats(broker: Broker) -> ReadRows:
     families = list(broker.collector().collect())
 
@@ -259,6 +283,23 @@ SYSTEM_TABLES: Mapping[str, SystemTable] = {
             "size_bytes": pa.int64(),
         },
         _partitions,
+    ),
+    "pipelines": SystemTable(
+        {
+            "name": pa.string(),
+            "state": pa.string(),
+            "owner": pa.string(),
+            "epoch": pa.int64(),
+            "batch": pa.int64(),
+            "rows": pa.int64(),
+            "rows_per_second": pa.float64(),
+            "lag": pa.int64(),
+            "routes": pa.int32(),
+            "dead_letters": pa.int64(),
+            "last_error": pa.string(),
+            "seen_at": _TIME,
+        },
+        _pipelines,
     ),
     "stats": SystemTable({"name": pa.string(), "value": pa.float64(), "labels": pa.json_()}, _stats),
 }

@@ -1,0 +1,216 @@
+"""Whatever dies while changes are routed: afterwards the topics hold what the model says, nothing lost and nothing twice."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tailrace.model.killpoint import ROUTER_KILLPOINTS
+from tailrace.pipeline import router as router_module
+from tailrace.pipeline.errors import PipelineError
+from tailrace.pipeline.router import Router, RouterSettings
+from tests.integration.pipeline.conftest import Running, RunOnce
+from tests.support.eventually import eventually
+from tests.support.pipeline import CommandProcess
+from tests.support.routed_tables import RoutedTables
+from tests.support.routing_model import Route
+
+TABLE = "chat.messages"
+ALL = ("insert", "update", "delete")
+FENCED = 1
+
+
+@pytest.fixture
+def chat(tables: RoutedTables) -> RoutedTables:
+    tables.create(TABLE, user_id="INT", body="TEXT")
+    tables.api.create_topic("all", 12)
+    tables.api.create_topic("keys")
+    tables.route(Route("all", TABLE, ALL, "full", partition_by=("user_id",)))
+    tables.route(Route("keys", TABLE, ("insert", "delete"), "key", lambda change: change.row["user_id"] != 3), "user_id <> 3")
+    return tables
+
+
+def write(tables: RoutedTables, first: int, count: int = 30) -> None:
+    ids = range(first, first + count)
+    tables.insert(TABLE, *({"id": id, "user_id": id % 7, "body": f"{id}" * 20} for id in ids))
+    for id in ids[::3]:
+        tables.update(TABLE, id, body=None)
+    for id in ids[::5]:
+        tables.delete(TABLE, id)
+
+
+def all_routed(tables: RoutedTables) -> bool:
+    (status,) = tables.api.ask("/api/pipelines")
+    return status["lag"] == 0  # type: ignore[no-any-return]
+
+
+class FailsAt:
+    """Fails at a named point, once for every third batch that comes there."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.passes = 0
+
+    def __call__(self, name: str) -> None:
+        if name == self._name:
+            self.passes += 1
+            if self.passes % 3 == 2:
+                raise RuntimeError(f"the test lets the batch fail at {name}")
+
+
+@pytest.mark.parametrize("name", ROUTER_KILLPOINTS)
+def test_a_batch_that_fails_at_is_done_again_once(
+    chat: RoutedTables, routing: Running, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The same driver goes on: the query is started again by itself, with an empty checkpoint."""
+    point = FailsAt(name)
+    monkeypatch.setattr(router_module, "killpoint", point)
+    with routing(most_rows=20) as reports:
+        write(chat, 0)
+        write(chat, 100)
+        eventually(lambda: bool(reports) and all_routed(chat), "all changes routed")
+    assert any("the test lets" in (report.last_error or "") for report in reports)
+    chat.check()
+
+
+def test_killed_workers_and_servers_are_pauses(chat: RoutedTables, routing: Running, spark: SparkSession) -> None:
+    with routing(most_rows=20, patience_seconds=30.0) as reports:
+        write(chat, 0)
+        eventually(lambda: chat.count("keys") > 0, "the first messages")
+        workers = python_workers(os.getpid())
+        assert workers
+        for first, worker in enumerate(workers, 1):
+            write(chat, 100 * first)
+            os.kill(worker, signal.SIGKILL)
+        write(chat, 5_000)
+        chat.server.kill()
+        chat.server.flags = (*chat.server.flags, "--http", chat.server.url.removeprefix("http://"))
+        chat.server.start()
+        write(chat, 6_000)
+        eventually(lambda: all_routed(chat), "all changes routed")
+    assert reports
+    chat.check()
+
+
+def python_workers(parent: int) -> list[int]:
+    """Workers of Spark below a process: children of the daemon that Java has started."""
+    listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(None, 2) for line in listed.splitlines()[1:]]
+    parents = {int(pid): int(parent) for pid, parent, _ in rows}
+    daemons = {int(pid) for pid, _, command in rows if "pyspark.daemon" in command}
+
+    def is_below(pid: int) -> bool:
+        while pid > 1:
+            if pid == parent:
+                return True
+            pid = parents.get(pid, 1)
+        return False
+
+    return [pid for pid in daemons if parents[pid] in daemons and is_below(pid)]
+
+
+def test_a_lost_or_old_checkpoint_does_not_matter(chat: RoutedTables, route_once: RunOnce, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    write(chat, 0)
+    route_once(checkpoint=checkpoint)
+    shutil.copytree(checkpoint, tmp_path / "old")
+    write(chat, 100)
+    route_once(checkpoint=checkpoint)
+    shutil.rmtree(checkpoint)
+    write(chat, 200)
+    route_once(checkpoint=checkpoint)
+    shutil.rmtree(checkpoint)
+    shutil.copytree(tmp_path / "old", checkpoint)
+    write(chat, 300)
+    route_once(checkpoint=checkpoint)
+    chat.check()
+
+
+def test_a_second_pipeline_is_refused_and_one_that_takes_over_fences_the_first(
+    chat: RoutedTables, routing: Running, spark: SparkSession
+) -> None:
+    with pytest.raises(PipelineError, match="taken over"), routing() as reports:
+        write(chat, 0)
+        eventually(lambda: all_routed(chat) and bool(reports), "all changes routed")
+        with pytest.raises(PipelineError, match="is run by process") as refused:
+            Router(spark, RouterSettings(chat.server.url, lease_patience_seconds=0.5), lambda _: None).run(once=True)
+        assert "\n" not in str(refused.value)
+        write(chat, 100)
+        Router(spark, RouterSettings(chat.server.url, take_over=True), lambda _: None).run(once=True)
+        write(chat, 200)
+        eventually(lambda: bool(reports) and not first_is_running(chat), "the first to notice")
+    Router(spark, RouterSettings(chat.server.url), lambda _: None).run(once=True)
+    chat.check()
+
+
+def first_is_running(tables: RoutedTables) -> bool:
+    (status,) = tables.api.ask("/api/pipelines")
+    return bool(status["running"])
+
+
+def pipeline(tables: RoutedTables, folder: Path, *flags: str, killpoint: str | None = None) -> CommandProcess:
+    flags = ("--server", tables.server.url, "--master", "local[2]", "--batch-rows", "20", *flags)
+    return CommandProcess(folder, "pipeline", *flags, environment={"TAILRACE_KILLPOINT": killpoint})
+
+
+def kill_at(point: str) -> Callable[[RoutedTables, Path], None]:
+    def kill(tables: RoutedTables, folder: Path) -> None:
+        with pipeline(tables, folder, killpoint=f"{point}:2") as process:
+            assert process.wait() == 137
+
+    return kill
+
+
+def kill_at_random(tables: RoutedTables, folder: Path) -> None:
+    with pipeline(tables, folder) as process:
+        process.await_line("is running")
+        seen = tables.count("all")
+        enough = random.Random(seen).randint(1, 60)
+        eventually(lambda: tables.count("all") > seen + enough, "some more messages")
+        process.kill()
+
+
+def kill_java(tables: RoutedTables, folder: Path) -> None:
+    with pipeline(tables, folder) as process:
+        process.await_line("is running")
+        seen = tables.count("all")
+        eventually(lambda: tables.count("all") > seen, "some messages")
+        (java,) = process.members("java")
+        os.kill(java, signal.SIGKILL)
+        assert process.wait() == 1
+        assert "Spark has ended" in process.output
+
+
+def stop_politely(tables: RoutedTables, folder: Path) -> None:
+    with pipeline(tables, folder) as process:
+        process.await_line("is running")
+        seen = tables.count("all")
+        eventually(lambda: tables.count("all") > seen, "some messages")
+        assert process.terminate() == 0
+        assert "stopped" in process.output
+        assert process.members("java") == []
+
+
+FAULTS: list[Callable[[RoutedTables, Path], None]] = [
+    *(kill_at(point) for point in ROUTER_KILLPOINTS),
+    kill_at_random,
+    kill_java,
+    stop_politely,
+]
+
+
+def test_a_killed_pipeline_loses_nothing_and_repeats_nothing(chat: RoutedTables, tmp_path: Path, all_faults: bool) -> None:
+    """One fault by default, because every pipeline here starts a Spark of its own; all of them with --all-faults."""
+    for number, fault in enumerate(FAULTS if all_faults else [kill_at_random]):
+        write(chat, 1_000 * number, 60)
+        fault(chat, tmp_path / "logs")
+    write(chat, 90_000)
+    with pipeline(chat, tmp_path / "logs", "--once") as process:
+        assert process.wait() == 0
+    chat.check()
