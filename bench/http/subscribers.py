@@ -33,8 +33,8 @@ def run(ground: Ground) -> Section:
     return Section(
         title="HTTP: subscribers",
         text=f"{scale.subscribers:,} subscribers by Server-Sent Events, all in one process, of one topic that gets"
-        f" {_PER_SECOND} messages a second, one by one. Each subscriber must get each message once and in the order of cursors. The delay"
-        " is that from the publisher's request to the subscriber's socket, of all events together.",
+        f" {_PER_SECOND} messages a second, one by one. Each subscriber must get each message once and in the order of cursors."
+        " The delay is that from the publisher's request to the subscriber's socket, of all events together.",
         figures=[
             Figure(
                 name="delay, p99",

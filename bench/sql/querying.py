@@ -14,7 +14,7 @@ from bench.http.measuring import percentile, said
 from bench.http.server import HttpServer, serving
 from bench.http.tasks import PublishSteadily
 from bench.kafka.tasks import Delays
-from bench.measure import alternate, repeat
+from bench.measure import Samples, alternate, repeat
 
 _TOPIC = "bench.long"
 _VALUE_BYTES = 100
@@ -55,8 +55,7 @@ def run(ground: Ground) -> Section:
             ),
         ],
         remarks=[
-            f"That is {loaded.records / counts.median / 1e6:.1f} and {loaded.records / sums.median / 1e6:.1f} million records"
-            " a second.",
+            f"That is {_millions(loaded, counts)} and {_millions(loaded, sums)} million records a second.",
             f"The server had {memory:.0f} MB resident at the end.",
         ],
     )
@@ -80,6 +79,10 @@ class _Publisher:
         if self._server.records_in(topic) != messages:
             raise AuditFailure(f"{topic} has {self._server.records_in(topic)} records, and {messages} were acknowledged")
         return percentile(delays, 0.99)
+
+
+def _millions(loaded: Loaded, seconds: Samples) -> str:
+    return f"{loaded.records / seconds.median / 1e6:.1f}"
 
 
 def _query(server: HttpServer, text: str, expected: int) -> float:

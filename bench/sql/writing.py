@@ -32,8 +32,8 @@ def run(ground: Ground) -> Section:
     return Section(
         title="SQL: rows into a table",
         text=f"`INSERT` of rows of {_BODY_BYTES} B over HTTP, in a process of its own that keeps one request on its way for"
-        " each client. Each is answered when the row and its change event are on the disk. Afterwards the table is counted and its"
-        " keys are added up, and so are its change events.",
+        " each client. Each is answered when the row and its change event are on the disk. Afterwards the table is counted and"
+        " its keys are added up, and so are its change events.",
         figures=[
             Figure(
                 name=f"one row each, {_CLIENTS} clients, parameters",
