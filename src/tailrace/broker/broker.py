@@ -222,8 +222,16 @@ class Broker:
                 self._transactions,
                 self._dedup,
                 self._jobs,
+                self.pipeline_statuses,
             )
         )
+
+    def pipeline_statuses(self) -> list[PipelineStatus]:
+        """All pipelines and how they do."""
+        return [
+            msgspec.structs.replace(status, lag=self.routing.lag()) if status.name == ROUTER else status
+            for status in self.pipelines
+        ]
 
     def _floor(self, partition: Partition) -> Offset | None:
         floors = (self.routes.floor(partition), self.changes.floor(partition), self.routing.floor(partition))
@@ -237,15 +245,7 @@ class Broker:
         self.subscriptions.stabilized()
 
     def _partition_gone(self, partition: Partition) -> None:
-                self.pipeline_statuses,
         self._fetcher.disturbed(partition)
         self.producers.forget_partition(partition)
         self._transactions.forget_partition(partition)
-    def pipeline_statuses(self) -> list[PipelineStatus]:
-        """All pipelines and how they do."""
-        return [
-            msgspec.structs.replace(status, lag=self.routing.lag()) if status.name == ROUTER else status
-            for status in self.pipelines
-        ]
-
         self.subscriptions.stabilized()

@@ -151,16 +151,16 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of a pipeline's name."""
     pipeline_marks: int = 10_000
     """Sources of one pipeline."""
+    writers: int = 10_000
+    """Spark jobs and queries that wrote to topics and are remembered; beyond it the longest silent are forgotten early."""
+    writer_seconds: int = 30 * 24 * 3600
+    """How long a silent one is remembered, and a batch that it repeats found to be there already."""
     pipeline_lease_seconds: int = 10
     """How long a pipeline may be silent before another one may run in its place."""
     staged_bytes: int = 8 * 1024 * MIB
     """Bytes that pipelines have staged and not published."""
     staged_seconds: int = 3600
     """How long they are kept for that."""
-    writers: int = 10_000
-    """Spark jobs and queries that wrote to topics and are remembered; beyond it the longest silent are forgotten early."""
-    writer_seconds: int = 30 * 24 * 3600
-    """How long a silent one is remembered, and a batch that it repeats found to be there already."""
     table_columns: int = 500
     """Columns of one table."""
     change_bytes: int = 4 * MIB
