@@ -27,6 +27,8 @@ from tailrace.broker.pipelines import Pipelines
 from tailrace.broker.positions import Positions
 from tailrace.broker.producers import Producers
 from tailrace.broker.publish import Publisher
+from tailrace.broker.publishers import Publishers
+from tailrace.broker.queues.queues import Queues
 from tailrace.broker.reader import Reader
 from tailrace.broker.retention import Retention
 from tailrace.broker.routes import Routes
@@ -96,7 +98,8 @@ class Broker:
         self._dedup = Dedup(store, self._committer, self.topics, clock, limits)
         self._snowflakes = Snowflakes(clock, settings.node)
         joiner = self._transactions.joiner
-        intake = Intake(store, self.topics, self.producers, self._dedup, joiner, clock, limits, self._fetcher.arrived)
+        intake = Intake(store, self.topics, self.producers, self._dedup, joiner, clock, limits, self._arrived)
+        self.queues = Queues(store, self._committer, self.topics, self._fetcher, intake, clock, limits)
         self._appender = Appender(intake, self._committer)
         self._publisher = Publisher(intake, self._committer, self._snowflakes)
         self.pipelines = Pipelines(store, self._committer, intake, self._reader, store.staging, clock, limits)
@@ -141,6 +144,7 @@ class Broker:
         self.cluster_id = await identity_of(self._store, self._committer, uuid4)
         self._snowflakes.start_after(int.from_bytes(self._store.get(keys.MESSAGE_ID_MARK) or b""))
         self._jobs.start()
+        self.queues.start()
 
     async def close(self) -> None:
         """Take nothing new, tell those who wait, and return when everything in flight is answered."""
@@ -155,6 +159,7 @@ class Broker:
         """Append Kafka batches, each judged for itself. See `Appender.append`."""
         return self._appender.append(batches, adds_partitions=adds_partitions)
 
+        await self.queues.close()
     async def publish(self, messages: Sequence[Message], *, by_server: bool = False) -> list[Published]:
         """Publish messages to any number of topics, all or nothing. See `Publisher.publish`."""
         return await self._publisher.publish(messages, by_server=by_server)
@@ -249,3 +254,9 @@ class Broker:
         self.producers.forget_partition(partition)
         self._transactions.forget_partition(partition)
         self.subscriptions.stabilized()
+    def _arrived(self, partition: Partition, size: int) -> None:
+        self._fetcher.arrived(partition, size)
+        self.queues.arrived(partition)
+
+        self.queues.arrived(partition)
+        self.queues.forget_partition(partition)

@@ -17,6 +17,10 @@ TRANSACTIONS = b"transaction/"
 PIPELINES = b"pipeline/"
 MARKS = b"mark/"
 _PENDING_OFFSETS = b"pending_offsets/"
+QUEUES = b"queue/"
+SHARES = b"share/"
+_REDRIVEN = b"redriven/"
+PUBLISHERS = b"publisher/"
 OPEN_TRANSACTIONS = b"open/"
 _ABORTED = b"aborted/"
 _DEDUP = b"dedup/"
@@ -135,6 +139,50 @@ def open_transactions_of_topic(topic_id: TopicId) -> bytes:
 
 
 def open_transactions_of_partition(partition: Partition) -> bytes:
+def publisher_key(name: str) -> bytes:
+    return PUBLISHERS + name.encode()
+
+
+def publisher_of(key: bytes) -> str:
+    return key[len(PUBLISHERS) :].decode()
+
+
+def queue_key(group: str) -> bytes:
+    return QUEUES + group.encode()
+
+
+def queue_of(key: bytes) -> str:
+    return key[len(QUEUES) :].decode()
+
+
+def shares_of_topic(topic_id: TopicId) -> bytes:
+    return SHARES + _ID.pack(topic_id)
+
+
+def shares_of_queue(topic_id: TopicId, group: str) -> bytes:
+    name = group.encode()
+    return SHARES + _ID_LENGTH.pack(topic_id, len(name)) + name
+
+
+def share_key(partition: Partition, group: str) -> bytes:
+    return shares_of_queue(partition.topic_id, group) + _ID.pack(partition.number)
+
+
+def read_share_key(key: bytes) -> tuple[Partition, str]:
+    topic_id, length = _ID_LENGTH.unpack_from(key, len(SHARES))
+    name_at = len(SHARES) + _ID_LENGTH.size
+    (number,) = _ID.unpack_from(key, name_at + length)
+    return Partition(TopicId(topic_id), number), key[name_at : name_at + length].decode()
+
+
+def redriven_of_topic(topic_id: TopicId) -> bytes:
+    return _REDRIVEN + _ID.pack(topic_id)
+
+
+def redriven_key(partition: Partition) -> bytes:
+    return _REDRIVEN + _PARTITION.pack(*partition)
+
+
     return OPEN_TRANSACTIONS + _PARTITION.pack(*partition)
 
 

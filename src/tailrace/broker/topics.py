@@ -291,6 +291,8 @@ class Topics:
                 keys.open_transactions_of_topic(topic.id),
                 keys.aborted_of_topic(topic.id),
                 keys.dedup_of_topic(topic.id),
+                keys.shares_of_topic(topic.id),
+                keys.redriven_of_topic(topic.id),
             ),
             puts=((keys.topic_key(topic.id), None), *state),
         )

@@ -5,6 +5,8 @@ succeed when sent again, and whether its outcome is known. `failed` means that n
 it may have.
 """
 
+import builtins
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from tailrace.model.ids import Partition
@@ -278,6 +280,18 @@ class OffsetMetadataTooLargeError(LimitExceededError):
     """The note with a committed offset is longer than `offset_metadata_bytes`."""
 
     kafka_code = 12
+
+
+class LateReceiptError(TailraceError):
+    """The receipt does not count any more: its time-out has passed, or the record was handed out again, or is done."""
+
+    kafka_code = 121
+    http_status = 409
+
+    def __init__(self, message: str, refused: Sequence[object] = ()) -> None:
+        """`refused`: each receipt with what was wrong with it, where several were sent."""
+        super().__init__(message)
+        self.refused = refused
 
 
 class UnknownGroupError(TailraceError):

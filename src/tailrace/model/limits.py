@@ -122,6 +122,22 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of one HTTP body or Kafka request."""
     request_head_bytes: int = 64 * KIB
     """Bytes of an HTTP request before its body: its address and its headers."""
+    queue_groups: int = 1_000
+    """Groups of consumers that share records."""
+    queue_shares: int = 5_000
+    """Partitions of all these groups together."""
+    queue_in_flight: int = 2_000
+    """Records of one partition that one such group has handed out and that are not done."""
+    queue_batch: int = 1_000
+    """Records of one receive, and receipts of one request."""
+    queue_waiters: int = 10_000
+    """Consumers that wait for a record at the same time."""
+    queue_hold_ms: int = 12 * 3_600_000
+    """The longest visibility time-out, and the longest delay."""
+    queue_deliveries: int = 100
+    """The largest `max_deliveries`."""
+    redriven_ranges: int = 10_000
+    """Gaps that a partition of dead letters may have between those that were put back."""
     connections: int = 4_000
     """Connections that one listener serves at the same time."""
     connections_per_address: int = 800

@@ -1,4 +1,4 @@
-"""When which group wants to be looked at: one queue and one timer for all groups.
+"""When which name wants to be looked at, such as that of a group: one queue and one timer for all.
 
 Each name has one time. An entry of the queue whose name has another time by now is skipped when it comes up; when most of the
 queue is such entries it is built anew, so it stays as small as the number of names.
@@ -9,7 +9,7 @@ and nobody must be put out for our own silence before they are. So whatever is d
 
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
-from typing import Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from tailrace.model.clock import Clock
 
@@ -18,25 +18,29 @@ _LATE_MS = 250
 _HEAR_FIRST_SECONDS = 0.1
 
 
+Name = TypeVar("Name", bound=Any)
+"""A text, or a tuple that can be sorted."""
+
+
 class Timer(Protocol):
     def cancel(self) -> None: ...
 
 
-class Deadlines:
+class Deadlines(Generic[Name]):
     """`call_later(seconds, callback)` is the event loop's; `on_due` is called there with each name whose time has come."""
 
     def __init__(
-        self, clock: Clock, call_later: Callable[[float, Callable[[], None]], Timer], on_due: Callable[[str], None]
+        self, clock: Clock, call_later: Callable[[float, Callable[[], None]], Timer], on_due: Callable[[Name], None]
     ) -> None:
         self._clock = clock
         self._call_later = call_later
         self._on_due = on_due
-        self._due_ms: dict[str, int] = {}
-        self._queue: list[tuple[int, str]] = []
+        self._due_ms: dict[Name, int] = {}
+        self._queue: list[tuple[int, Name]] = []
         self._timer: Timer | None = None
         self._timer_ms = 0
 
-    def set(self, name: str, due_ms: int | None) -> None:
+    def set(self, name: Name, due_ms: int | None) -> None:
         if due_ms is None:
             self._due_ms.pop(name, None)
         elif self._due_ms.get(name) != due_ms:

@@ -1,0 +1,197 @@
+"""What a queue knows of one partition: which records are done, and how the others stand. No I/O and no clock.
+
+Everything below `start` is done, nothing from `end` on was looked at, and in between only the records that are **open** are
+held: those that are available (again), acquired by a consumer, or on their way to be done. So memory and the stored form
+grow with what is open, not with what has passed.
+
+Stored are `start`, `end` and the open records as ranges of equal delivery counts. Who has a record, up to when and with
+which receipt is not stored: after a restart every open record is available, and no receipt from before it counts. A
+count is stored when the record is handed out, so that a record which nobody survives still ends among the dead letters.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from tailrace.model.errors import LateReceiptError
+from tailrace.model.ids import Offset
+from tailrace.model.invariant import invariant
+from tailrace.model.queue import RecordState
+from tailrace.model.record import Record
+
+UNKNOWN_KEY = b"\0unknown"
+"""Stands for the key of a record that was not read since the start of the server. Compared by identity."""
+
+_DECIDED = (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
+
+
+class OpenRecord:
+    __slots__ = ("deliveries", "due_ms", "key", "letter", "offset", "owner", "state", "token")
+
+    def __init__(self, offset: Offset, deliveries: int = 0, key: bytes | None = UNKNOWN_KEY) -> None:
+        self.offset = offset
+        self.state = RecordState.AVAILABLE
+        self.deliveries = deliveries
+        self.key = key
+        self.owner = ""
+        self.token = 0
+        """Part of the receipt: a new one for each delivery."""
+        self.due_ms = 0
+        """Acquired: when it comes back. Available: not before then."""
+        self.letter: Record | None = None
+        """Archived: what goes to the dead letters."""
+
+
+class ShareState:
+    def __init__(self, start: Offset) -> None:
+        self.end = start
+        self._open: dict[Offset, OpenRecord] = {}
+        """By offset, in the order of offsets."""
+
+    @property
+    def start(self) -> Offset:
+        return next(iter(self._open), self.end)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __iter__(self) -> Iterator[OpenRecord]:
+        return iter(self._open.values())
+
+    def get(self, offset: Offset) -> OpenRecord | None:
+        return self._open.get(offset)
+
+    def admit(self, records: Iterable[Record], end: Offset) -> None:
+        """These records come next, up to `end`; what lies between them (markers, aborted transactions) is nobody's."""
+        for record in records:
+            invariant(record.offset >= self.end, f"offset {record.offset} was looked at before")
+            self._open[record.offset] = OpenRecord(record.offset, 0, record.key)
+            self.end = Offset(record.offset + 1)
+        self.end = max(self.end, end)
+
+    def candidates(self, now_ms: int, most: int, *, order_by_key: bool) -> list[Offset]:
+        """Records that can be handed out now. By key: only the first open one of each key, whatever state that is in."""
+        found: list[Offset] = []
+        seen: set[bytes] = set()
+        for record in self._open.values():
+            if len(found) == most:
+                break
+            if order_by_key and record.key is not None:
+                if record.key is UNKNOWN_KEY:
+                    # It may have any key, so nothing after it can be handed out in order.
+                    break
+                if record.key in seen:
+                    continue
+                seen.add(record.key)
+            if record.state is RecordState.AVAILABLE and record.due_ms <= now_ms:
+                found.append(record.offset)
+        return found
+
+    def without_key(self) -> list[Offset]:
+        """Open records whose keys are not known yet."""
+        return [record.offset for record in self._open.values() if record.key is UNKNOWN_KEY]
+
+    def exhausted(self, max_deliveries: int, now_ms: int) -> list[Offset]:
+        """Available records that must not be handed out again."""
+        return [
+            record.offset
+            for record in self._open.values()
+            if record.deliveries >= max_deliveries and record.state is RecordState.AVAILABLE and record.due_ms <= now_ms
+        ]
+
+    def acquire(self, offset: Offset, owner: str, token: int, due_ms: int) -> OpenRecord:
+        record = self._open[offset]
+        invariant(record.state is RecordState.AVAILABLE, f"offset {offset} is {record.state.name} and can't be handed out")
+        record.state = RecordState.ACQUIRED
+        record.deliveries += 1
+        record.owner = owner
+        record.token = token
+        record.due_ms = due_ms
+        return record
+
+    def held(self, offset: Offset, token: int, now_ms: int) -> OpenRecord:
+        """The record that a receipt stands for. Raises if the receipt does not count any more."""
+        record = self._open.get(offset)
+        if record is None or record.state in _DECIDED:
+            raise LateReceiptError(f"the record at offset {offset} is done already; the receipt does not count")
+        if record.token != token:
+            raise LateReceiptError(
+                f"the record at offset {offset} was handed out again since, or the server was restarted; the receipt does not"
+                " count"
+            )
+        if record.state is not RecordState.ACQUIRED or record.due_ms <= now_ms:
+            raise LateReceiptError(
+                f"the visibility time-out of the record at offset {offset} has passed; the receipt does not count. Ask for more"
+                " time with extend"
+            )
+        return record
+
+    def release(self, record: OpenRecord, due_ms: int = 0) -> None:
+        """Hand it out again, not before `due_ms`. Its receipt counts no more."""
+        record.state = RecordState.AVAILABLE
+        record.letter = None
+        record.owner = ""
+        record.due_ms = due_ms
+
+    def drop(self, offsets: Iterable[Offset]) -> None:
+        """They are done, or gone."""
+        for offset in offsets:
+            self._open.pop(offset, None)
+
+    def drop_below(self, offset: Offset) -> int:
+        """Retention took these away. Those that a consumer has stay until it is done with them."""
+        gone = []
+        for record in self._open.values():
+            if record.offset >= offset:
+                break
+            if record.state is RecordState.AVAILABLE:
+                gone.append(record.offset)
+        self.drop(gone)
+        skipped = max(0, offset - self.end)
+        self.end = max(self.end, offset)
+        return len(gone) + skipped
+
+    def decided(self) -> list[OpenRecord]:
+        """Those that are done as soon as that is durable."""
+        return [record for record in self._open.values() if record.state in _DECIDED]
+
+    def encode(self) -> bytes:
+        """As it will be when all that is decided is durable."""
+        ranges: list[int] = []
+        start = at = first = None
+        count = 0
+        for record in self._open.values():
+            if record.state in _DECIDED:
+                continue
+            if first is not None and at is not None and record.offset == at and record.deliveries == count:
+                at += 1
+                continue
+            if first is not None and at is not None:
+                ranges += (at - first, count)
+            if start is None:
+                start = record.offset
+            ranges.append(record.offset - (start if at is None else at))
+            first, at, count = record.offset, record.offset + 1, record.deliveries
+        if first is not None and at is not None:
+            ranges += (at - first, count)
+        return msgspec.msgpack.encode([self.end if start is None else start, self.end, *ranges])
+
+
+def decode_state(value: bytes) -> ShareState:
+    start, end, *ranges = msgspec.msgpack.decode(value, type=list[int])
+    state = ShareState(Offset(start))
+    at = start
+    for gap, length, deliveries in _triples(ranges):
+        at += gap
+        for offset in range(at, at + length):
+            state._open[Offset(offset)] = OpenRecord(Offset(offset), deliveries)
+        at += length
+    invariant(at <= end, f"the state of a queue has a record at {at - 1}, beyond its end {end}")
+    state.end = Offset(end)
+    return state
+
+
+def _triples(numbers: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    invariant(len(numbers) % 3 == 0, "the state of a queue is cut off")
+    each = iter(numbers)
+    return zip(each, each, each, strict=True)

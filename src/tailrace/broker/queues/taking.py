@@ -1,0 +1,150 @@
+"""Handing out records: which can be had now, read from the log, and acquired.
+
+First those that came back, then new ones, both in the order of offsets. A share is locked while its records are read, so
+that no two consumers read the same.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import NamedTuple
+
+from tailrace.broker.fetch import Fetcher
+from tailrace.broker.queues.receipts import write_receipt
+from tailrace.broker.queues.share import Share
+from tailrace.broker.queues.state import OpenRecord
+from tailrace.broker.topics import Topics
+from tailrace.model.errors import CorruptBatchError, OffsetOutOfRangeError
+from tailrace.model.fetch import PartitionRecords
+from tailrace.model.ids import Offset
+from tailrace.model.limits import MIB, Limits
+from tailrace.model.queue import Delivery, RecordState
+from tailrace.model.record import Record
+from tailrace.store.contract import Store
+from tailrace.wire.batch import read_header
+
+_log = logging.getLogger(__name__)
+
+_READ_BYTES = MIB
+
+
+class Terms(NamedTuple):
+    """How records are handed out."""
+
+    most: int
+    """In all, with those that were found before."""
+    now_ms: int
+    due_ms: int
+    order_by_key: bool
+    owner: str
+
+
+class Taker:
+    def __init__(self, store: Store, fetcher: Fetcher, topics: Topics, limits: Limits, first_token: int) -> None:
+        self._store = store
+        self._fetcher = fetcher
+        self._topics = topics
+        self._limits = limits
+        self._tokens = count(first_token)
+        self.missed = 0
+        """Records that were gone, or could not be decoded, before they were done."""
+
+    async def take(self, share: Share, terms: Terms, found: list[Delivery]) -> None:
+        """Add what can be had of a share now, up to so many. If it fails, what was added before is acquired all the same."""
+        async with share.lock:
+            live = self._topics.by_id(share.partition.topic_id)
+            if live is None or share.is_gone:
+                return
+            state = share.state
+            self.missed += state.drop_below(self._store.bounds(share.partition).start)
+            name = live.topic.name
+            if terms.order_by_key and (unknown := state.without_key()):
+                await self._read_open(share, name, unknown)
+            offsets = state.candidates(terms.now_ms, terms.most - len(found), order_by_key=terms.order_by_key)
+            if offsets:
+                self._acquire(share, name, await self._read_open(share, name, offsets), terms, found)
+            while len(found) < terms.most and not share.is_gone:
+                before = state.end
+                self._acquire(share, name, await self._read_fresh(share, name, terms.most - len(found)), terms, found)
+                if state.end == before:
+                    break
+
+    def _acquire(self, share: Share, name: str, records: dict[Offset, Record], terms: Terms, found: list[Delivery]) -> None:
+        """Those of the records that can be had still."""
+        if not records or share.is_gone:
+            return
+        for offset in share.state.candidates(terms.now_ms, len(share.state), order_by_key=terms.order_by_key):
+            record = records.get(offset)
+            if record is None or len(found) == terms.most:
+                continue
+            token = next(self._tokens)
+            taken = share.state.acquire(offset, terms.owner, token, terms.due_ms)
+            receipt = write_receipt(share.partition, offset, token)
+            found.append(Delivery(name, share.partition.number, record, receipt, taken.deliveries))
+
+    async def _read_open(self, share: Share, name: str, offsets: Sequence[Offset]) -> dict[Offset, Record]:
+        """Open records by offset. Those that are not there any more are dropped."""
+        found: dict[Offset, Record] = {}
+        for first, last in _runs(offsets):
+            at = first
+            while at <= last:
+                read = await self._read(share, name, at, last + 1 - at)
+                if read is None or read.next_offset <= at:
+                    break
+                found.update((record.offset, record) for record in read.records)
+                at = read.next_offset
+        for offset in offsets:
+            kept = share.state.get(offset)
+            record = found.get(offset)
+            if kept is not None and record is not None:
+                kept.key = record.key
+            elif kept is not None and kept.state is RecordState.AVAILABLE:
+                share.state.drop([offset])
+                self.missed += 1
+        return found
+
+    async def _read_fresh(self, share: Share, name: str, most: int) -> dict[Offset, Record]:
+        """The next records that nobody had yet, as many as there is room for."""
+        state = share.state
+        room = min(most, self._limits.queue_in_flight - len(state))
+        if room <= 0 or self._store.bounds(share.partition).end <= state.end:
+            return {}
+        read = await self._read(share, name, state.end, room)
+        if read is None:
+            return {}
+        state.admit(read.records, read.next_offset)
+        return {record.offset: record for record in read.records}
+
+    async def _read(self, share: Share, name: str, offset: Offset, most: int) -> PartitionRecords | None:
+        number = share.partition.number
+        try:
+            return await self._fetcher.read(
+                name, number, offset, max_records=min(most, self._limits.read_records), max_bytes=_READ_BYTES
+            )
+        except OffsetOutOfRangeError:
+            return None
+        except CorruptBatchError as error:
+            raw = await self._fetcher.committed(name, number, offset, max_bytes=1)
+            head = read_header(raw.batches[0])
+            end = Offset(head.base_offset + head.records)
+            self.missed += end - offset
+            _log.warning("the group %s skips records that nobody can read: %s", share.group, error)
+            return PartitionRecords((), end, raw.bounds, True)
+
+
+def _runs(offsets: Sequence[Offset]) -> Iterator[tuple[Offset, Offset]]:
+    """First and last of offsets that follow each other."""
+    first = last = offsets[0]
+    for offset in offsets[1:]:
+        if offset != last + 1:
+            yield first, last
+            first = offset
+        last = offset
+    yield first, last
+
+
+def open_states(records: Sequence[OpenRecord]) -> tuple[int, int]:
+    """How many are with consumers, and how many came back or are on their way to the dead letters."""
+    acquired = sum(record.state is RecordState.ACQUIRED for record in records)
+    repeat = sum(record.state in (RecordState.AVAILABLE, RecordState.ARCHIVING) for record in records)
+    return acquired, repeat
