@@ -23,7 +23,9 @@ _log = logging.getLogger(__name__)
 
 SCRATCH_BYTES = 64 * KIB
 _SMALL_BYTES = 16 * KIB
-"""Requests that are taken however much is held already, so that large ones of some do not silence the others."""
+_FEW_REQUESTS = 8
+"""So many requests of a connection, each of that size, are taken however much is held already, so that large ones of some
+do not silence the others."""
 _FIRST_BYTES = 64 * KIB
 _SECOND_BYTES = MIB
 _PRESSED_SECONDS = 5
@@ -228,11 +230,10 @@ class Connection(asyncio.BufferedProtocol):
     def _is_full(self, size: int = 0) -> bool:
         """Whether another request has to wait, for this connection's sake or for that of all."""
         limits = self._limits
-        if self._queue or self._slots:
-            in_flight = len(self._queue) + len(self._slots)
-            if in_flight >= limits.pipelined_requests or self._held_bytes + size > limits.pipelined_bytes:
-                return True
-        return size > _SMALL_BYTES and not self._has_room_for(size)
+        in_flight = len(self._queue) + len(self._slots)
+        if in_flight and (in_flight >= limits.pipelined_requests or self._held_bytes + size > limits.pipelined_bytes):
+            return True
+        return (size > _SMALL_BYTES or in_flight >= _FEW_REQUESTS) and not self._has_room_for(size)
 
     def _has_room_for(self, more: int) -> bool:
         """Whether all connections together may hold so much more."""

@@ -245,6 +245,23 @@ async def test_only_so_many_bytes_of_all_connections_are_held() -> None:
 
 
 @on_loop
+async def test_small_requests_are_taken_while_much_is_held_but_only_a_few_of_each_connection() -> None:
+    async with served(held_request_bytes=100_000, pipelined_requests=64) as server:
+        large, small = await server.connect(), await server.connect()
+        await large.send(sends(1, records=95_000))
+        await until(lambda: len(server.handlers.waiting) == 1)
+        await small.send(sends(30, records=10_000))
+        await until(lambda: len(server.handlers.waiting) == 1 + 8)
+        await asyncio.sleep(0.02)
+        assert len(server.handlers.waiting) == 1 + 8
+        server.handlers.waiting[0].set_result(None)
+        for answered in range(30):
+            await until(lambda: len(server.handlers.waiting) > 1 + answered)  # noqa: B023
+            server.handlers.waiting[1 + answered].set_result(None)
+            assert await small.correlation_id() == answered
+
+
+@on_loop
 async def test_a_request_of_many_megabytes_arrives_whole() -> None:
     async with served() as server:
         side = await server.connect()
