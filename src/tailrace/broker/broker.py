@@ -35,6 +35,7 @@ from tailrace.broker.routes import Routes
 from tailrace.broker.routing import Routing
 from tailrace.broker.scan import Scanner, TopicView
 from tailrace.broker.settings import DEFAULT_BROKER_SETTINGS, BrokerSettings
+from tailrace.broker.snapshots import Snapshots
 from tailrace.broker.snowflake import Snowflakes
 from tailrace.broker.subscriptions import Subscriptions
 from tailrace.broker.tables import TableDefinitions
@@ -104,9 +105,10 @@ class Broker:
         self._publisher = Publisher(intake, self._committer, self._snowflakes)
         self.pipelines = Pipelines(store, self._committer, intake, self._reader, store.staging, clock, limits)
         self.tables = TableDefinitions(store, self.topics, clock, limits)
-        self.routes = Routes(store, self._committer, self.topics, clock, limits, intake.arrived)
+        self.snapshots = Snapshots(store)
+        self.routes = Routes(store, self._committer, self.topics, self.snapshots, clock, limits, intake.arrived)
         self.routing = Routing(store, self._committer, self._reader, self._fetcher, self.topics, self.routes, self.pipelines)
-        self.changes = ChangeLog(intake, self._committer, self._publisher, self._snowflakes, self.tables)
+        self.changes = ChangeLog(intake, self._committer, self._publisher, self._snowflakes, self.tables, self.snapshots)
         self.retention = Retention(
             store,
             self._committer,
@@ -136,6 +138,7 @@ class Broker:
         self.topics.load()
         self.tables.load()
         self.routes.load()
+        self.snapshots.load()
         self.offsets.load()
         self.groups.start()
         self.producers.load()
@@ -227,6 +230,7 @@ class Broker:
                 self._transactions,
                 self._dedup,
                 self._jobs,
+                self.snapshots,
                 self.pipeline_statuses,
             )
         )

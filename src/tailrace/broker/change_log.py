@@ -1,23 +1,26 @@
 """The changes of tables on their way into the log, and out of it again when a table has to catch up.
 
-One commit takes the changes of any number of tables, and messages for topics that belong to the same transactions. Only this
-module appends to change topics. It also knows how far the rows are durable where they are kept: retention stops there.
+One commit takes the changes of any number of tables, and messages for topics that belong to the same transactions; or rows of a
+snapshot, and how far it has come with them. Only this module appends to change topics. It also knows how far the rows are
+durable where they are kept: retention stops there.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tailrace.broker import keys
-from tailrace.broker.commit import Committer, Proposal
+from tailrace.broker.commit import Committer, Proposal, StillInFlight
 from tailrace.broker.draft import Draft
 from tailrace.broker.intake import Intake
 from tailrace.broker.publish import Publisher, PublishMessages
+from tailrace.broker.snapshots import Snapshots
 from tailrace.broker.snowflake import Snowflakes
 from tailrace.broker.tables import TableDefinitions
 from tailrace.model.changes import Append, Bounds, Changes, Receipt
 from tailrace.model.errors import CorruptionError, UnknownTopicError
 from tailrace.model.ids import Cursor, Offset, Partition, TableId
 from tailrace.model.record import Message, Published, Record
+from tailrace.model.snapshot import Snapshot
 from tailrace.model.table import Table
 from tailrace.wire.records import decode_batch
 
@@ -44,13 +47,20 @@ class Committed(NamedTuple):
 
 class ChangeLog:
     def __init__(
-        self, intake: Intake, committer: Committer, publisher: Publisher, snowflakes: Snowflakes, tables: TableDefinitions
+        self,
+        intake: Intake,
+        committer: Committer,
+        publisher: Publisher,
+        snowflakes: Snowflakes,
+        tables: TableDefinitions,
+        snapshots: Snapshots,
     ) -> None:
         self._intake = intake
         self._committer = committer
         self._publisher = publisher
         self._snowflakes = snowflakes
         self._tables = tables
+        self.snapshots = snapshots
         self._durable: dict[Partition, Offset] = {}
 
     def next_transaction(self) -> int:
@@ -64,6 +74,11 @@ class ChangeLog:
         """All of it durable in one frame, or nothing."""
         publish = self._publisher.propose(messages) if messages else None
         return await self._committer.submit(_CommitChanges(self._intake, self._snowflakes, batches, publish))
+
+    async def commit_snapshot(self, batches: Sequence[ChangeBatch], snapshot: Snapshot) -> Committed | None:
+        """Rows of a snapshot and how far it is with them, in one frame. `None` when the route was dropped: then nothing."""
+        changes = _CommitChanges(self._intake, self._snowflakes, batches, None)
+        return await self._committer.submit(_CommitSnapshot(changes, self.snapshots, snapshot, is_empty=not batches))
 
     def check(self, messages: Sequence[Message]) -> None:
         """Refuse messages now that a commit would refuse."""
@@ -156,6 +171,36 @@ class _CommitChanges(Proposal[Committed]):
         if self._publish is not None:
             published = self._publish.settled(receipt._replace(cursor=Cursor(receipt.cursor + records)))
         return Committed(receipt.cursor, ends, published)
+
+
+class _CommitSnapshot(Proposal[Committed | None]):
+    __slots__ = ("_changes", "_is_empty", "_snapshot", "_snapshots")
+
+    def __init__(self, changes: _CommitChanges, snapshots: Snapshots, snapshot: Snapshot, *, is_empty: bool) -> None:
+        self._changes = changes
+        self._snapshots = snapshots
+        self._snapshot = snapshot
+        self._is_empty = is_empty
+
+    @property
+    def held_bytes(self) -> int:
+        return self._changes.held_bytes
+
+    def decide(self) -> Changes | None:
+        is_gone = self._snapshots.is_gone(self._snapshot.route)
+        if is_gone is None:
+            raise StillInFlight
+        if is_gone:
+            return None
+        changes = None if self._is_empty else self._changes.decide()
+        appends, puts = ((), ()) if changes is None else (changes.appends, changes.puts)
+        return Changes(appends=appends, puts=(*puts, self._snapshots.put(self._snapshot)))
+
+    def settled(self, receipt: Receipt | None) -> Committed | None:
+        if receipt is None:
+            return None
+        self._snapshots.settled(self._snapshot)
+        return Committed(receipt.cursor, (), ()) if self._is_empty else self._changes.settled(receipt)
 
 
 def _partition(table: Table) -> Partition:

@@ -6,10 +6,11 @@ a topic carries the topic's id first, so that it goes with the topic by its pref
 
 from struct import Struct
 
-from tailrace.model.ids import Offset, Partition, ProducerId, TableId, TopicId
+from tailrace.model.ids import Offset, Partition, ProducerId, RouteId, TableId, TopicId
 
 TOPICS = b"topic/"
 TABLES = b"table/"
+SNAPSHOTS = b"snapshot/"
 GROUPS = b"group/"
 OFFSETS = b"offset/"
 PRODUCERS = b"producer/"
@@ -50,6 +51,10 @@ def topic_key(topic_id: TopicId) -> bytes:
 
 def table_key(table_id: TableId) -> bytes:
     return TABLES + _ID.pack(table_id)
+
+
+def snapshot_key(route_id: RouteId) -> bytes:
+    return SNAPSHOTS + _ID.pack(route_id)
 
 
 def group_key(group: str) -> bytes:

@@ -20,6 +20,7 @@ from tailrace.broker.live_topic import LiveTopic
 from tailrace.broker.offsets import Offsets
 from tailrace.broker.producers import Producers
 from tailrace.broker.reader import Reader
+from tailrace.broker.snapshots import Snapshots
 from tailrace.broker.subscriptions import Subscriptions
 from tailrace.broker.topics import Topics
 from tailrace.broker.transactions.transactions import Transactions
@@ -43,6 +44,7 @@ class Sources(NamedTuple):
     transactions: Transactions
     dedup: Dedup
     jobs: Jobs
+    snapshots: Snapshots
     pipelines: Callable[[], Sequence[PipelineStatus]]
 
 
@@ -147,6 +149,12 @@ NUMBERS = (
     _now("subscribers", "Subscribers to patterns.", lambda sources: sources.subscriptions.subscribers),
     Counted("subscribers_cut", "Subscribers cut off because they were too slow.", lambda sources: sources.subscriptions.cut),
     Counted("subscription_messages", "Messages handed to subscribers.", lambda sources: sources.subscriptions.delivered),
+    Counted("snapshot_rows", "Rows that snapshots of routes have told.", lambda sources: sources.snapshots.rows),
+    _now(
+        "running_snapshots",
+        "Snapshots of routes that are not done.",
+        lambda sources: sum(map(len, sources.snapshots.running.values())),
+    ),
     _now("queued_reads", "Reads that wait for the disk.", lambda sources: sources.reader.queued),
     _now("waiting_publishes", "Publishes that wait for room.", lambda sources: sources.committer.waiting),
     _now("waiting_publish_bytes", "Bytes of publishes that wait for room.", lambda sources: sources.committer.waiting_bytes),

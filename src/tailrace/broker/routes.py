@@ -12,6 +12,7 @@ import msgspec
 
 from tailrace.broker.commit import Change, Committer, StillInFlight
 from tailrace.broker.live_topic import LiveTopic
+from tailrace.broker.snapshots import Snapshots
 from tailrace.broker.topics import Topics
 from tailrace.model.changes import Append, Changes, Receipt
 from tailrace.model.clock import Clock
@@ -32,6 +33,7 @@ from tailrace.model.limits import MIB, Limits
 from tailrace.model.names import is_reserved
 from tailrace.model.record import Record
 from tailrace.model.route import ROUTES_TOPIC, Route, RouteAction, RouteRecord
+from tailrace.model.snapshot import Snapshot
 from tailrace.model.table import Table
 from tailrace.store.contract import Store
 from tailrace.wire.records import decode_batch, encode_batch
@@ -44,11 +46,19 @@ class Routes:
     """The registry of all routes."""
 
     def __init__(
-        self, store: Store, committer: Committer, topics: Topics, clock: Clock, limits: Limits, on_arrival: OnArrival
+        self,
+        store: Store,
+        committer: Committer,
+        topics: Topics,
+        snapshots: Snapshots,
+        clock: Clock,
+        limits: Limits,
+        on_arrival: OnArrival,
     ) -> None:
         self._store = store
         self._committer = committer
         self._topics = topics
+        self._snapshots = snapshots
         self._clock = clock
         self._limits = limits
         self._on_arrival = on_arrival
@@ -93,7 +103,10 @@ class Routes:
         return sorted((*self._dropped.values(), *self._in_force.values()), key=lambda route: route.since)
 
     async def add(self, route: Route) -> Route:
-        """Put a route in force. Its id and its beginning are given here. One that does just the same is refused."""
+        """Put a route in force. Its id and its beginning are given here. One that does just the same is refused.
+
+        One with a snapshot is added by `sql.tables`, while no change of the table is on its way.
+        """
         await self._make_topic()
         placed = route
         append: Append
@@ -108,12 +121,15 @@ class Routes:
             placed = msgspec.structs.replace(route, id=RouteId(self._last_id))
             append = self._append("add", placed)
             self._adding[placed.id] = placed
-            return Changes(appends=(append,))
+            puts = (self._snapshots.put(_snapshot_of(placed)),) if placed.snapshot else ()
+            return Changes(appends=(append,), puts=puts)
 
         def settled(receipt: Receipt | None) -> Route:
             added = msgspec.structs.replace(placed, since=_cursor_of(receipt))
             del self._adding[placed.id]
             self._in_force[added.id] = added
+            if added.snapshot:
+                self._snapshots.settled(_snapshot_of(added))
             self._arrived(append)
             return added
 
@@ -188,7 +204,7 @@ class Routes:
             # A batch for each, because together they could be larger than readers expect one to be.
             appends[:] = [self._append("drop", route) for route in chosen]
             self._dropping.update(route.id for route in chosen)
-            return Changes(appends=appends) if appends else None
+            return Changes(appends=appends, puts=self._snapshots.removals(chosen)) if appends else None
 
         def settled(receipt: Receipt | None) -> list[Route]:
             if not chosen:
@@ -198,6 +214,7 @@ class Routes:
             for route in dropped:
                 self._dropping.discard(route.id)
                 self._end(route)
+            self._snapshots.removed(dropped)
             for append in appends:
                 self._arrived(append)
             return dropped
@@ -252,6 +269,10 @@ class Routes:
 def _check_count(there: int, what: str, allowed: int, limit: str) -> None:
     if there >= allowed:
         raise LimitExceededError(f"there are {there} {what}, as many as {limit} allows; drop one first")
+
+
+def _snapshot_of(route: Route) -> Snapshot:
+    return Snapshot(route.id, route.table)
 
 
 def _timeless(route: Route) -> Route:

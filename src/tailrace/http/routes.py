@@ -20,6 +20,7 @@ from tailrace.model.errors import InvalidRequestError
 from tailrace.model.limits import Limits
 from tailrace.model.names import check_topic_name
 from tailrace.model.route import Operation, Payload, Route
+from tailrace.model.snapshot import SnapshotState
 
 
 class AddRoute(msgspec.Struct, forbid_unknown_fields=True):
@@ -31,6 +32,8 @@ class AddRoute(msgspec.Struct, forbid_unknown_fields=True):
     partition_by: list[str] = []
     """Expressions in SQL whose values choose the partition."""
     payload_mode: Payload = "key"
+    snapshot: bool = False
+    """Whether the rows that are there come first."""
 
 
 class RouteView(msgspec.Struct):
@@ -43,6 +46,9 @@ class RouteView(msgspec.Struct):
     payload_mode: Payload
     since: int
     """In force for changes behind this cursor."""
+    snapshot: SnapshotState
+    snapshot_rows: int
+    """Rows that the snapshot has told so far."""
 
 
 class RoutePage(msgspec.Struct):
@@ -61,7 +67,7 @@ class RouteEndpoints(Controller):
         """Routes in the order in which they were added."""
         later = (route for route in broker.routes if route.id > after)
         found, last = page(later, lambda route: str(route.id), "", limit)
-        return RoutePage([_view(route) for route in found], None if last is None else int(last))
+        return RoutePage([_view(broker, route) for route in found], None if last is None else int(last))
 
     @post(status_code=200, opt=described(AddRoute))
     async def add(
@@ -76,7 +82,7 @@ class RouteEndpoints(Controller):
         text = _statement(asked, limits)
         _check_alone(text, limits)
         (result,) = await engine.execute(text)
-        return _view(next(route for route in broker.routes if route.since == result.cursor))
+        return _view(broker, next(route for route in broker.routes if route.since == result.cursor))
 
     @delete()
     async def drop(self, broker: NamedDependency[Broker], topic: FromQuery[str], source_table: FromQuery[str]) -> None:
@@ -92,7 +98,7 @@ def _statement(asked: AddRoute, limits: Limits) -> str:
         text += f" WHERE ({asked.where}\n)"
     if asked.partition_by:
         text += f" PARTITION BY ({', '.join(asked.partition_by)}\n)"
-    return f"{text} WITH (payload = '{asked.payload_mode}')"
+    return f"{text} WITH (payload = '{asked.payload_mode}', snapshot = {str(asked.snapshot).lower()})"
 
 
 def _check_alone(text: str, limits: Limits) -> None:
@@ -104,7 +110,7 @@ def _check_alone(text: str, limits: Limits) -> None:
         raise InvalidRequestError("where and partition_by hold expressions, and no statements of their own")
 
 
-def _view(route: Route) -> RouteView:
+def _view(broker: Broker, route: Route) -> RouteView:
     return RouteView(
         route.id,
         route.topic_name,
@@ -114,4 +120,5 @@ def _view(route: Route) -> RouteView:
         list(route.partition_by),
         route.payload,
         route.since,
+        *broker.snapshots.progress(route),
     )

@@ -181,6 +181,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Columns of one table."""
     change_bytes: int = 4 * MIB
     """Bytes of one change of a table as an event, with the row before and after."""
+    snapshot_rows: int = 1_000
+    """Rows that a snapshot tells at a time; writers to tables wait for that."""
+    snapshot_bytes: int = MIB
+    """Bytes of these rows; the last of them may go beyond."""
     queued_writes: int = 10_000
     """Requests that wait to write to tables."""
     queued_write_bytes: int = 128 * MIB

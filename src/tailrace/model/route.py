@@ -12,6 +12,8 @@ import msgspec
 from tailrace.model.ids import Cursor, RouteId, TableId, TopicId
 
 Operation = Literal["insert", "update", "delete"]
+ChangeKind = Literal["insert", "update", "delete", "read"]
+"""What a change event can be: an operation, or a row that a snapshot has read."""
 Payload = Literal["key", "full", "diff"]
 RouteAction = Literal["add", "drop"]
 
@@ -50,7 +52,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Expressions in our SQL; their values choose the partition."""
     payload: Payload
     snapshot: bool = False
-    """Whether the rows that were there before come first."""
+    """Whether the rows that were there before come first, as events `read`."""
     sql: RouteSql = RouteSql()
     since: Cursor = Cursor(-1)
     """In force for changes behind this cursor; -1 until it is committed."""

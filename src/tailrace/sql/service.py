@@ -21,7 +21,7 @@ class Sql:
 
     def __init__(self, broker: Broker, tables: Tables, limits: Limits) -> None:
         self.tables = tables
-        self._routes = RouteStatements(broker, limits)
+        self._routes = RouteStatements(broker, tables, limits)
         self._queries = Queries(broker, tables, limits)
         self.engine = SqlEngine(broker, tables, self._routes, self._queries, limits)
 

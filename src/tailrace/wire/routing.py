@@ -15,7 +15,7 @@ from tailrace.model.errors import CorruptionError
 from tailrace.model.ids import Cursor, RouteId
 from tailrace.model.invariant import invariant
 from tailrace.model.record import MESSAGE_ID_HEADER, Headers, Record
-from tailrace.model.route import Operation, Payload
+from tailrace.model.route import ChangeKind, Payload
 from tailrace.wire.partitioner import partition_for_key
 
 KeyValue = bool | int | str | Decimal | date | datetime | None
@@ -26,7 +26,7 @@ _NULL = b"null"
 class ChangeEvent(NamedTuple):
     """One change of one row. Rows and key are JSON as it stands in the log."""
 
-    op: Operation
+    op: ChangeKind
     key: bytes
     old: bytes | None
     new: bytes | None
@@ -44,7 +44,7 @@ class Routed(NamedTuple):
 
 
 class _Event(msgspec.Struct):
-    op: Operation
+    op: ChangeKind
     key: msgspec.Raw
     old: msgspec.Raw
     new: msgspec.Raw

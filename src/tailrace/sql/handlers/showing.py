@@ -71,6 +71,8 @@ class ShowStatements:
             filter=_TEXT,
             partition_by=ColumnType("list", element=_TEXT),
             since=_BIGINT,
+            snapshot=_TEXT,
+            snapshot_rows=_BIGINT,
         )
         rows = [
             (
@@ -82,6 +84,7 @@ class ShowStatements:
                 route.where,
                 list(route.partition_by),
                 route.since,
+                *self._broker.snapshots.progress(route),
             )
             for route in self._broker.routes
         ]

@@ -59,6 +59,8 @@ def check_route(
     operations: Sequence[Operation],
     table: Table,
     limits: Limits,
+    *,
+    has_snapshot: bool = False,
 ) -> CheckedRoute:
     written = [tree for tree in (where, *partition_by) if tree is not None]
     count = sum(1 for tree in written for _ in tree.walk())
@@ -70,14 +72,15 @@ def check_route(
     for tree in written:
         _check_depth(tree)
     _check_names(table)
-    checker = _Checker(table, operations)
+    checker = _Checker(table, operations, has_snapshot)
     condition = None if where is None else checker.condition(where)
     return CheckedRoute(condition, tuple(map(checker.key, partition_by)))
 
 
 class _Checker:
-    def __init__(self, table: Table, operations: Sequence[Operation]) -> None:
+    def __init__(self, table: Table, operations: Sequence[Operation], has_snapshot: bool) -> None:
         self._table = table
+        self._has_snapshot = has_snapshot
         self._operations = frozenset(operations)
         self._columns = {column.name.lower(): column for column in table.columns}
         self._handlers: Mapping[type[exp.Expr], Callable[..., Expression]] = {
@@ -152,7 +155,8 @@ class _Checker:
         if not qualifier:
             if "delete" not in self._operations:
                 return "new"
-            return "old" if self._operations == {"delete"} else "row"
+            # A row that a snapshot reads is there, as one that an operation leaves.
+            return "old" if self._operations == {"delete"} and not self._has_snapshot else "row"
         lacking, image = ("insert", "row before it") if qualifier == "old" else ("delete", "row after it")
         if lacking in self._operations:
             raise wrong(tree, f"{qualifier.upper()}.{tree.name}: the route is ON {lacking.upper()} too, which has no {image}")

@@ -13,6 +13,7 @@ from tailrace.broker.broker import Broker
 from tailrace.model.errors import OverloadedError, RouteExistsError
 from tailrace.model.ids import Offset, RouteId
 from tailrace.model.limits import Limits
+from tailrace.model.record import Record
 from tailrace.model.route import Operation, Route
 from tailrace.model.start import Edge
 from tailrace.model.table import CHANGES_PREFIX, ColumnType, Table
@@ -22,6 +23,7 @@ from tailrace.sql.routes.check import CheckedRoute, check_route
 from tailrace.sql.routes.compile import compile_for_spark
 from tailrace.sql.routes.dry_run import Outcome, dry_run
 from tailrace.sql.statements import AddSource, DropSource
+from tailrace.sql.tables.tables import Tables
 from tailrace.wire.routing import ChangeEvent, read_change, routed
 
 _OPERATIONS: Sequence[Operation] = ("insert", "update", "delete")
@@ -37,15 +39,16 @@ COLUMNS = (
 
 
 class RouteStatements:
-    def __init__(self, broker: Broker, limits: Limits) -> None:
+    def __init__(self, broker: Broker, tables: Tables, limits: Limits) -> None:
         self._broker = broker
+        self._tables = tables
         self._limits = limits
         self._threads = ThreadPoolExecutor(1, "tailrace-dry-run")
         self._dry_runs = 0
 
     async def add(self, asked: AddSource) -> Route:
         route, _, _ = self._checked(asked)
-        return await self._broker.routes.add(route)
+        return await self._tables.add_route(route)
 
     async def drop(self, asked: DropSource) -> None:
         await self._broker.routes.drop(asked.topic, asked.table)
@@ -69,7 +72,7 @@ class RouteStatements:
         topic = self._broker.topics.get(asked.topic).topic
         table = self._broker.tables.get(asked.table)
         operations = tuple(operation for operation in _OPERATIONS if operation in asked.operations)
-        checked = check_route(asked.where, asked.partition_by, operations, table, self._limits)
+        checked = check_route(asked.where, asked.partition_by, operations, table, self._limits, has_snapshot=asked.snapshot)
         route = Route(
             id=_NOT_YET,
             topic=topic.id,
@@ -91,19 +94,35 @@ class RouteStatements:
         topic = CHANGES_PREFIX + table.name
         start = await self._broker.positions.resolve(topic, 0, Edge.EARLIEST)
         end = await self._broker.positions.resolve(topic, 0, Edge.LATEST)
-        offset = Offset(max(start, end - limits.explained_changes))
-        newest: deque[tuple[ChangeEvent, int]] = deque()
+        newest: deque[ChangeEvent] = deque()
+        left = limits.explained_bytes
+        # Further back where snapshots have put rows that they read between the changes, as far as the bytes go.
+        while end > start and left > 0 and len(newest) < limits.explained_changes:
+            begin = Offset(max(start, end - limits.explained_changes))
+            records = await self._records(topic, begin, end, left)
+            for record in reversed(records):
+                left -= len(record.value or b"")
+                change = read_change(record)
+                if (left < 0 and newest) or len(newest) == limits.explained_changes:
+                    break
+                if change.op != "read":
+                    newest.appendleft(change)
+            end = begin
+        return list(newest)
+
+    async def _records(self, topic: str, begin: Offset, end: Offset, most_bytes: int) -> Sequence[Record]:
+        """The records between two offsets, or the last of them up to about so many bytes."""
         held = 0
-        while offset < end:
-            read = await self._broker.read(topic, 0, offset, max_records=min(end - offset, limits.read_records))
+        records: deque[Record] = deque()
+        while begin < end:
+            read = await self._broker.read(topic, 0, begin, max_records=min(end - begin, self._limits.read_records))
             for record in read.records:
-                size = len(record.value or b"")
-                newest.append((read_change(record), size))
-                held += size
-                while held > limits.explained_bytes and len(newest) > 1:
-                    held -= newest.popleft()[1]
-            offset = read.next_offset
-        return [change for change, _ in newest]
+                records.append(record)
+                held += len(record.value or b"")
+                while held > most_bytes and len(records) > 1:
+                    held -= len(records.popleft().value or b"")
+            begin = read.next_offset
+        return records
 
     async def _in_thread(self, checked: CheckedRoute, table: Table, changes: list[ChangeEvent]) -> list[Outcome]:
         if self._dry_runs >= self._limits.queued_queries:

@@ -24,9 +24,10 @@ def changes_sql(table: Table, relation: str, wanted: Sequence[str], low: str | N
     `low` and `high` are the SQL of the cursors that bound it, both included.
     """
     columns = [_column(column) for column in table.columns if column.name in wanted]
-    bounds = [f'"cursor" >= {low}'] if low is not None else []
+    # What snapshots have read is no change.
+    bounds = ["""json_extract_string("value", '$.op') <> 'read'"""]
+    bounds += [f'"cursor" >= {low}'] if low is not None else []
     bounds += [f'"cursor" <= {high}'] if high is not None else []
-    where = f" WHERE {' AND '.join(bounds)}" if bounds else ""
     return f"""
         SELECT {"".join(f"{column}, " for column in columns)} {CHANGE_TYPE},
             "cursor" AS {COMMIT_VERSION}, "timestamp" AS {COMMIT_TIMESTAMP}
@@ -39,7 +40,7 @@ def changes_sql(table: Table, relation: str, wanted: Sequence[str], low: str | N
                     CASE json_extract_string("value", '$.op')
                     WHEN 'update' THEN ['update_preimage', 'update_postimage']
                     WHEN 'insert' THEN ['insert'] ELSE ['delete'] END) AS {CHANGE_TYPE}
-                FROM {relation}{where}
+                FROM {relation} WHERE {" AND ".join(bounds)}
             )
         )"""  # noqa: S608
 

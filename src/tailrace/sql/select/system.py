@@ -68,10 +68,10 @@ def _topics(broker: Broker) -> ReadRows:
 
 
 def _routes(broker: Broker) -> ReadRows:
-    return lambda: [row for route in broker.routes for row in _of_route(route)]
+    return lambda: [row for route in broker.routes for row in _of_route(broker, route)]
 
 
-def _of_route(route: Route) -> Iterator[Row]:
+def _of_route(broker: Broker, route: Route) -> Iterator[Row]:
     partition_by = ", ".join(route.partition_by) or None
     for operation in route.operations:
         yield (
@@ -85,6 +85,7 @@ def _of_route(route: Route) -> Iterator[Row]:
             route.topic_name,
             route.table_name,
             route.since,
+            *broker.snapshots.progress(route),
         )
 
 
@@ -233,6 +234,8 @@ SYSTEM_TABLES: Mapping[str, SystemTable] = {
             "topic": pa.string(),
             "source_table": pa.string(),
             "since_cursor": pa.int64(),
+            "snapshot": pa.string(),
+            "snapshot_rows": pa.int64(),
         },
         _routes,
     ),

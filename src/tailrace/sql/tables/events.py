@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tailrace.model.errors import CorruptionError, LimitExceededError
+from tailrace.model.ids import RouteId
 from tailrace.model.limits import Limits
-from tailrace.model.route import Operation
+from tailrace.model.record import Record
+from tailrace.model.route import ChangeKind
 from tailrace.model.table import Column, Table
 from tailrace.sql.tables.values import Stored
 from tailrace.wire.uniform_batch import encoded_headers
@@ -32,6 +34,7 @@ _JSON_TYPES: dict[str, Any] = {
 """What is not here is text in JSON."""
 
 _NULL = msgspec.Raw(b"null")
+_READ = ("op", b"read")
 
 
 class Replayed(NamedTuple):
@@ -42,7 +45,7 @@ class Replayed(NamedTuple):
 
 
 class _Change(msgspec.Struct):
-    op: Operation
+    op: ChangeKind
     key: Any
     old: Any
     new: Any
@@ -73,10 +76,16 @@ class TableEvents:
     def key_of(self, row: Row) -> Row:
         return self._key_of(row)
 
-    def headers(self, op: Operation, tx: str) -> bytes:
-        return encoded_headers((("source_table", self.table.name.encode()), ("op", op.encode()), ("tx", tx.encode())))
+    def headers(self, op: ChangeKind, tx: str, *, only_route: RouteId | None = None, skip_routes: str = "") -> bytes:
+        """`only_route` is the one route that the event is for, `skip_routes` those that it is not for, as `,3,7,`."""
+        headers = [("source_table", self.table.name.encode()), ("op", op.encode()), ("tx", tx.encode())]
+        if only_route is not None:
+            headers.append(("only_route", b"%d" % only_route))
+        if skip_routes:
+            headers.append(("skip_routes", skip_routes.encode()))
+        return encoded_headers(tuple(headers))
 
-    def encode(self, op: Operation, old: Row | None, new: Row | None, ts: int, tx: str) -> tuple[bytes, bytes]:
+    def encode(self, op: ChangeKind, old: Row | None, new: Row | None, ts: int, tx: str) -> tuple[bytes, bytes]:
         """Key and value of the event."""
         image = new if new is not None else old
         key = self._encode(self._key(*self._converted(self._key_of(image), self._key_to_json)))  # type: ignore[arg-type]
@@ -94,15 +103,16 @@ class TableEvents:
             raise self._too_large(value)
         return key, value
 
-    def encode_inserts(self, rows: Sequence[Row], ts: int, tx: str) -> Iterator[tuple[bytes, bytes]]:
-        """The same for rows that are new, one after another: what their events have in common is encoded once."""
+    def encode_rows(self, op: ChangeKind, rows: Sequence[Row], ts: int, tx: str) -> Iterator[tuple[bytes, bytes]]:
+        """The same for rows that are new or read, one after another: what their events have in common is encoded once."""
         encode, to_key, key_of, image = self._encode, self._key, self._key_of, self._image
         is_plain = not self._key_to_json
+        head = b'{"op":%b,"key":' % encode(op)
         tail = b',"ts":%d,"tx":%b}' % (ts, encode(tx))
         for row in rows:
             values = key_of(row)
             key = encode(to_key(*(values if is_plain else self._converted(values, self._key_to_json))))
-            value = b'{"op":"insert","key":%b,"old":null,"new":%b%b' % (key, encode(image(row)), tail)
+            value = b'%b%b,"old":null,"new":%b%b' % (head, key, encode(image(row)), tail)
             if len(value) > self._change_bytes:
                 raise self._too_large(value)
             yield key, value
@@ -134,6 +144,11 @@ class TableEvents:
         for at, convert in changes:
             cells[at] = convert(cells[at])
         return cells
+
+
+def is_read(record: Record) -> bool:
+    """Whether an event tells a row for a snapshot, and changes nothing."""
+    return _READ in record.headers
 
 
 def _shape(name: str, columns: Sequence[Column]) -> Any:

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import apsw
+import msgspec
 
 from tailrace.model.clock import Clock
 from tailrace.model.errors import ConstraintError
 from tailrace.model.ids import Offset, TableId
 from tailrace.model.limits import Limits
+from tailrace.model.snapshot import Snapshot
 from tailrace.model.table import Table
 from tailrace.sql.parameters import Parameters, is_many
 from tailrace.sql.result import Result
@@ -71,9 +73,9 @@ class Execution:
         """Whether a transaction is open. SQLite ends one by itself when a statement is interrupted or out of memory."""
         return self._connection.in_transaction
 
-    def begin(self, ts: int) -> None:
+    def begin(self, ts: int, snapshots: Mapping[TableId, Sequence[Snapshot]]) -> None:
         self._ours("BEGIN IMMEDIATE")
-        self.recorder.begin(ts)
+        self.recorder.begin(ts, snapshots)
 
     def commit(self, reached: Mapping[TableId, Offset]) -> None:
         self._rows.reached(reached)
@@ -169,7 +171,18 @@ class Execution:
         if not alone:
             self._ours(f"RELEASE {_SAVEPOINT}")
 
+    def read_on(self, snapshot: Snapshot, tx: str) -> Snapshot:
+        """Record the next rows of a snapshot, and give how far it is with them. The transaction sees no other change."""
+        of = next(of for of in self._library.events.values() if of.table.id == snapshot.table)
+        limits = self._limits
+        rows, is_done = self._rows.behind(of.table, snapshot.last_key, limits.snapshot_rows, limits.snapshot_bytes)
+        self.recorder.transaction(tx)
+        self.recorder.read(of, rows, snapshot.route)
+        last_key = tuple(of.key_of(rows[-1])) if rows else snapshot.last_key
+        return msgspec.structs.replace(snapshot, rows=snapshot.rows + len(rows), last_key=last_key, is_done=is_done)
+
     def close(self) -> None:
+        self.recorder.close()
         self._connection.close()
 
     def _grown(self, connection: apsw.Connection, database: str, pages: int) -> int:

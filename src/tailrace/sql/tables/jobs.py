@@ -5,8 +5,9 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tailrace.model.ids import TableId
+from tailrace.model.ids import RouteId, TableId
 from tailrace.model.record import Message
+from tailrace.model.route import Route
 from tailrace.model.table import Table
 from tailrace.sql.parameters import Parameters
 from tailrace.sql.result import Result
@@ -43,7 +44,26 @@ class SchemaJob:
     size: int = 0
 
 
-Job = WriteJob | SchemaJob
+@dataclass(slots=True, eq=False)
+class RouteJob:
+    """A route with a snapshot that is put in force while no change is on its way."""
+
+    log: Callable[[], Coroutine[Any, Any, Route]]
+    future: "asyncio.Future[Route]"
+    size: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class SnapshotJob:
+    """The next rows of a snapshot."""
+
+    route: RouteId
+    tx: str
+    future: "asyncio.Future[None]"
+    size: int = 0
+
+
+Job = WriteJob | SchemaJob | RouteJob | SnapshotJob
 
 
 def size_of(statements: Sequence[Write | Query], params: Sequence[Parameters]) -> int:

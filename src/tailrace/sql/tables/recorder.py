@@ -2,6 +2,9 @@
 
 SQLite tells the images of each row as it is changed; the events are encoded on the spot, so what is held is what goes into the
 log. An update that changes the key is a delete and an insert.
+
+While the snapshot of a route runs, a change of a row that it has not come to yet says that it is not for this route: the row
+will be read later, and then as it is by then.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,9 +14,12 @@ import apsw
 
 from tailrace.broker.change_log import ChangeBatch
 from tailrace.model.errors import LimitExceededError, TailraceError
+from tailrace.model.ids import RouteId, TableId
 from tailrace.model.limits import MIB, Limits
-from tailrace.model.route import Operation
+from tailrace.model.route import ChangeKind, Operation
+from tailrace.model.snapshot import Snapshot
 from tailrace.sql.tables.events import Row, TableEvents
+from tailrace.sql.tables.key_order import KeyOrder
 from tailrace.wire.uniform_batch import encode_uniform_batch
 
 _RECORD_OVERHEAD_BYTES = 16
@@ -39,7 +45,9 @@ class Recorder:
         self._limits = limits
         self._most_bytes = limits.frame_bytes - _FRAME_RESERVE_BYTES
         self._events: list[_Event] = []
-        self._headers: dict[tuple[str, Operation], bytes] = {}
+        self._headers: dict[tuple[str, Operation, str], bytes] = {}
+        self._order = KeyOrder()
+        self._snapshots: Mapping[TableId, Sequence[Snapshot]] = {}
         self._tx = ""
         self._ts = 0
         self.size = 0
@@ -49,10 +57,11 @@ class Recorder:
     def __len__(self) -> int:
         return len(self._events)
 
-    def begin(self, ts: int) -> None:
-        """A new group."""
+    def begin(self, ts: int, snapshots: Mapping[TableId, Sequence[Snapshot]]) -> None:
+        """A new group. The snapshots are those that run, by table; none of them moves while the group does."""
         self._events = []
         self._ts = ts
+        self._snapshots = snapshots
         self.size = 0
         self.refusal = None
 
@@ -92,14 +101,18 @@ class Recorder:
 
     def inserted(self, of: TableEvents, rows: Sequence[Row]) -> None:
         """Rows that are known to go in as they are."""
-        headers = self._headers_of(of, "insert")
-        fixed = len(headers) + _RECORD_OVERHEAD_BYTES
-        add = self._events.append
-        for key, value in of.encode_inserts(rows, self._ts, self._tx):
-            self.size += len(key) + len(value) + fixed
-            if self.size > self._most_bytes:
-                raise self._too_much()
-            add(_Event(of, (key, value, headers)))
+        if of.table.id not in self._snapshots:
+            self._add_rows(of, "insert", rows, self._headers_of(of, "insert"))
+            return
+        for row in rows:
+            self._add_rows(of, "insert", (row,), self._headers_of(of, "insert", self._skipped(of, row)))
+
+    def read(self, of: TableEvents, rows: Sequence[Row], route: RouteId) -> None:
+        """Rows that a snapshot tells its route."""
+        self._add_rows(of, "read", rows, of.headers("read", self._tx, only_route=route))
+
+    def close(self) -> None:
+        self._order.close()
 
     def batches(self) -> list[ChangeBatch]:
         """The events in order, in as few batches as that allows."""
@@ -126,19 +139,42 @@ class Recorder:
         if last is not None:
             yield last, run
 
+    def _add_rows(self, of: TableEvents, op: ChangeKind, rows: Sequence[Row], headers: bytes) -> None:
+        fixed = len(headers) + _RECORD_OVERHEAD_BYTES
+        add = self._events.append
+        for key, value in of.encode_rows(op, rows, self._ts, self._tx):
+            self.size += len(key) + len(value) + fixed
+            if self.size > self._most_bytes:
+                raise self._too_much()
+            add(_Event(of, (key, value, headers)))
+
     def _add(self, of: TableEvents, op: Operation, old: Row | None, new: Row | None) -> None:
         key, value = of.encode(op, old, new, self._ts, self._tx)
-        headers = self._headers_of(of, op)
+        headers = self._headers_of(of, op, self._skipped(of, new if new is not None else old))
         self.size += len(key) + len(value) + len(headers) + _RECORD_OVERHEAD_BYTES
         if self.size > self._most_bytes:
             raise self._too_much()
         self._events.append(_Event(of, (key, value, headers)))
 
-    def _headers_of(self, of: TableEvents, op: Operation) -> bytes:
-        headers = self._headers.get((of.table.name, op))
+    def _headers_of(self, of: TableEvents, op: Operation, skip_routes: str = "") -> bytes:
+        headers = self._headers.get((of.table.name, op, skip_routes))
         if headers is None:
-            headers = self._headers[of.table.name, op] = of.headers(op, self._tx)
+            headers = of.headers(op, self._tx, skip_routes=skip_routes)
+            self._headers[of.table.name, op, skip_routes] = headers
         return headers
+
+    def _skipped(self, of: TableEvents, row: Row | None) -> str:
+        """The routes whose snapshots have not come to this row yet."""
+        running = self._snapshots.get(of.table.id)
+        if running is None or row is None:
+            return ""
+        key = tuple(of.key_of(row))
+        waiting = [
+            f"{snapshot.route},"
+            for snapshot in running
+            if snapshot.last_key is None or self._order.is_behind(of.table, key, snapshot.last_key)
+        ]
+        return "," + "".join(waiting) if waiting else ""
 
     def _too_much(self) -> LimitExceededError:
         return LimitExceededError(

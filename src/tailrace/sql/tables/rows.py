@@ -16,8 +16,8 @@ from tailrace.model.limits import MIB
 from tailrace.model.record import Record
 from tailrace.model.table import Table
 from tailrace.sql.tables.database import CATALOG, quoted
-from tailrace.sql.tables.events import TableEvents
-from tailrace.sql.tables.schema import create_sql, delete_sql, insert_sql
+from tailrace.sql.tables.events import Row, TableEvents, is_read
+from tailrace.sql.tables.schema import create_sql, delete_sql, insert_sql, rows_behind_sql
 
 
 class Log(Protocol):
@@ -65,6 +65,21 @@ class Rows:
             [(offset, table_id) for table_id, offset in offsets.items()],
         )
 
+    def behind(self, table: Table, key: Row | None, most_rows: int, most_bytes: int) -> tuple[list[Row], bool]:
+        """The next rows in the order of their keys, behind this one or from the first on, and whether they are the last."""
+        rows: list[Row] = []
+        size = 0
+        cursor = self._connection.cursor()
+        try:
+            for row in cursor.execute(rows_behind_sql(table, is_first=key is None), (*(key or ()), most_rows)):
+                rows.append(row)
+                size += sum(len(cell) for cell in row if isinstance(cell, (str, bytes)))
+                if size >= most_bytes:
+                    return rows, False
+        finally:
+            cursor.close(force=True)
+        return rows, len(rows) < most_rows
+
     def bring_up(self, events: Iterable[TableEvents], log: Log) -> int:
         """Make the tables what the log says they are, and give the number of changes applied."""
         wanted = {of.table.id: of for of in events}
@@ -98,6 +113,8 @@ class Rows:
         first = offset
         while records := log.read(table, offset, _READ_BYTES):
             for record in records:
+                if is_read(record):
+                    continue
                 key, row = of.decode(record.value)
                 if row is None:
                     self._connection.execute(take, key)

@@ -107,6 +107,13 @@ def delete_sql(table: Table) -> str:
     return f"DELETE FROM {quoted(table.name)} WHERE {key}"  # noqa: S608
 
 
+def rows_behind_sql(table: Table, *, is_first: bool) -> str:
+    """Rows in the order of their keys: from the first on, or behind a key."""
+    key = ", ".join(quoted(name) for name in table.primary_key)
+    behind = "" if is_first else f" WHERE ({key}) > ({', '.join('?' * len(table.primary_key))})"
+    return f"SELECT * FROM {quoted(table.name)}{behind} ORDER BY {key} LIMIT ?"  # noqa: S608
+
+
 def default_of(column: Column) -> Stored:
     """What the column gets when an INSERT leaves it out."""
     if column.default is None:

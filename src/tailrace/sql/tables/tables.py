@@ -15,15 +15,17 @@ from tailrace.model.errors import UnknownTableError
 from tailrace.model.ids import TableId, TopicId
 from tailrace.model.limits import Limits
 from tailrace.model.record import Message
+from tailrace.model.route import Route
 from tailrace.model.table import Table
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters
 from tailrace.sql.result import Result
 from tailrace.sql.statements import CreateTable, Query, Write
 from tailrace.sql.tables.execution import Execution
-from tailrace.sql.tables.jobs import SchemaJob, WriteJob, size_of
+from tailrace.sql.tables.jobs import RouteJob, SchemaJob, WriteJob, size_of
 from tailrace.sql.tables.library import Library
 from tailrace.sql.tables.readers import TableReaders
 from tailrace.sql.tables.schema import checked_shape
+from tailrace.sql.tables.snapshots import SnapshotTurns
 from tailrace.sql.tables.writer import TableWriter
 
 FILE_NAME = "tables.db"
@@ -41,10 +43,12 @@ class Tables:
         except BaseException:
             await tables.close()
             raise
+        tables._snapshots.start()
         return tables
 
     def __init__(self, path: Path, broker: Broker, clock: Clock, limits: Limits) -> None:
         self._definitions = broker.tables
+        self._routes = broker.routes
         self._changes = broker.changes
         self._limits = limits
         library = self._library = Library(limits)
@@ -57,11 +61,13 @@ class Tables:
             limits,
             asyncio.get_running_loop(),
         )
+        self._snapshots = SnapshotTurns(broker.changes, self._writer.submit)
         self._readers = TableReaders(path, library, clock, limits)
         self.replayed = 0
         """Changes that opening applied, because the file lacked them."""
 
     async def close(self) -> None:
+        await self._snapshots.close()
         await self._readers.close()
         await self._writer.close()
 
@@ -93,6 +99,16 @@ class Tables:
         future: asyncio.Future[Table] = asyncio.get_running_loop().create_future()
         self._writer.submit(SchemaJob(partial(self._definitions.drop, table.name), None, (table.id, table.name), future))
         return await future
+
+    async def add_route(self, route: Route) -> Route:
+        """Put a route in force. If it has a snapshot, the rows that are there are told first, from now on."""
+        if not route.snapshot:
+            return await self._routes.add(route)
+        future: asyncio.Future[Route] = asyncio.get_running_loop().create_future()
+        self._writer.submit(RouteJob(partial(self._routes.add, route), future))
+        added = await future
+        self._snapshots.begun()
+        return added
 
     async def write(
         self,

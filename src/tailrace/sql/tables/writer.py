@@ -7,6 +7,9 @@ A group goes through four steps:
 3. SQLite commits, without a sync, together with the offsets that its tables have reached.
 4. The clients are answered.
 
+The rows of a snapshot go the same way, in turns of their own between the groups: no change comes between reading them and
+logging them, so what the log says about a row is in the order in which it was.
+
 If the log refuses, SQLite rolls back and the clients are told. If the process dies after 2, opening applies the events. If
 SQLite can't commit although the log has, the tables are *behind*: nobody reads or writes them until the events are applied.
 """
@@ -32,7 +35,7 @@ from tailrace.model.limits import Limits
 from tailrace.model.record import Message
 from tailrace.sql.tables.execution import Execution
 from tailrace.sql.tables.failures import failure_of
-from tailrace.sql.tables.jobs import Job, SchemaJob, WriteJob
+from tailrace.sql.tables.jobs import Job, RouteJob, SchemaJob, SnapshotJob, WriteJob
 from tailrace.sql.tables.library import Library
 
 _log = logging.getLogger(__name__)
@@ -127,10 +130,15 @@ class TableWriter:
 
     def _do(self, job: Job) -> None:
         try:
-            if isinstance(job, SchemaJob):
-                self._change_schema(job)
-            else:
-                self._run_group(job)
+            match job:
+                case SchemaJob():
+                    self._change_schema(job)
+                case RouteJob():
+                    self._add_route(job)
+                case SnapshotJob():
+                    self._read_on(job)
+                case WriteJob():
+                    self._run_group(job)
         except Exception as error:  # noqa: BLE001  it must go on for the other clients
             failure = failure_of(error, self._limits)
             # Nobody foresaw this, so nobody knows whether the log has the changes.
@@ -179,7 +187,7 @@ class TableWriter:
 
     def _run_group(self, first: WriteJob) -> None:
         execution = self._execution
-        execution.begin(self._changes.now_ms())
+        self._begin()
         done: list[WriteJob] = []
         job: WriteJob | None = first
         while job is not None:
@@ -204,7 +212,7 @@ class TableWriter:
         execution = self._execution
         left = list(jobs)
         while True:
-            execution.begin(self._changes.now_ms())
+            self._begin()
             done: list[WriteJob] = []
             for number, job in enumerate(left, start=1):
                 try:
@@ -237,19 +245,58 @@ class TableWriter:
             else:
                 self._refuse(jobs, failure)
             return
+        if not self._apply(batches, committed, jobs):
+            return
+        self.groups += 1
+        self.transactions += len(jobs)
+        self._answer(jobs, committed)
+
+    def _begin(self) -> None:
+        self._execution.begin(self._changes.now_ms(), self._changes.snapshots.running)
+
+    def _apply(self, batches: Sequence[ChangeBatch], committed: Committed, jobs: Sequence[Job]) -> bool:
+        """What the log has, SQLite gets. False when the clients were told something else."""
         killpoint("change.logged")
         reached: dict[TableId, Offset] = {}
         for batch, end in zip(batches, committed.ends, strict=True):
             reached[batch.table.id] = end
         try:
-            execution.commit(reached)
+            self._execution.commit(reached)
         except Exception as error:  # noqa: BLE001  whatever keeps SQLite from it, the log has the changes
             if not self._catch_up(error, jobs):
-                return
+                return False
         killpoint("change.applied")
-        self.groups += 1
-        self.transactions += len(jobs)
-        self._answer(jobs, committed)
+        return True
+
+    def _add_route(self, job: RouteJob) -> None:
+        """Here, because changes that are on their way to the log do not know of the route yet."""
+        try:
+            route = asyncio.run_coroutine_threadsafe(job.log(), self._loop).result()
+        except Exception as error:  # noqa: BLE001  whatever the log has against it is for the client
+            self._refuse([job], failure_of(error, self._limits))
+            return
+        self._call(_set_result, job.future, route)
+
+    def _read_on(self, job: SnapshotJob) -> None:
+        execution = self._execution
+        snapshot = self._changes.snapshots.find(job.route)
+        if snapshot is not None and not snapshot.is_done and not job.future.cancelled():
+            self._begin()
+            try:
+                moved = execution.read_on(snapshot, job.tx)
+                batches = execution.recorder.batches()
+                killpoint("change.made")
+                logging_it = self._changes.commit_snapshot(batches, moved)
+                committed = asyncio.run_coroutine_threadsafe(logging_it, self._loop).result()
+            except Exception as error:  # noqa: BLE001  whatever it is, the snapshot comes again
+                execution.roll_back()
+                self._refuse([job], failure_of(error, self._limits))
+                return
+            if committed is None:
+                execution.roll_back()
+            elif not self._apply(batches, committed, [job]):
+                return
+        self._call(_set_result, job.future, None)
 
     def _one_by_one(self, jobs: Sequence[WriteJob]) -> None:
         """What the log refused for good is the fault of one; find it."""

@@ -29,7 +29,7 @@ EVENTS = TableEvents(TABLE, DEFAULT_LIMITS)
 
 def test_many_inserts_at_once_are_encoded_as_each_by_itself() -> None:
     expected = [EVENTS.encode("insert", None, row, 7, "99") for row in ROWS]
-    assert list(EVENTS.encode_inserts(ROWS, 7, "99")) == expected
+    assert list(EVENTS.encode_rows("insert", ROWS, 7, "99")) == expected
     assert json.loads(expected[0][0]) == {"boolean": True, "bigint": 1}
 
 
