@@ -4,14 +4,18 @@ An essential part that ends takes the others with it. Any other part is started 
 failing. Parts are stopped in the reverse order of their start, each with time to finish.
 """
 
+import contextlib
+import os
 import queue
+import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-_STOP_SECONDS = 20.0
+_STOP_SECONDS = 14.0
+"""Of one part, so that two are stopped within half a minute."""
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 60.0
 _STEADY_SECONDS = 60.0
@@ -32,12 +36,13 @@ class Supervisor:
         self._running: list[_Running] = []
         self._ended: queue.Queue[_Running | None] = queue.Queue()
 
-    def start(self, part: Part, until: str | None = None) -> None:
-        """Start it; with `until`, return when a line of it holds that text, or when it has ended."""
+    def start(self, part: Part, until: str | None = None) -> str | None:
+        """Start it. With `until`, wait for the line that holds this text and return it, or `None` when it ended without one."""
         running = _Running(part, self._say, self._ended, until)
         self._running.append(running)
         running.start()
         running.ready.wait()
+        return running.ready_line
 
     def stop(self) -> None:
         """Called by a signal handler: only leaves word."""
@@ -56,51 +61,69 @@ class Supervisor:
                 break
             pause = ended.pause()
             self._say(ended.part.name, f"ended with exit code {ended.code}; starting it again in {pause:g} s")
-            threading.Timer(pause, self._again, (ended,)).start()
+            again = threading.Timer(pause, ended.start)
+            again.daemon = True
+            again.start()
         for running in reversed(self._running):
             running.stop()
+            # What an essential part says at its end is known only now.
+            code = code or (running.code if running.part.is_essential else 0)
         return code
-
-    def _again(self, running: "_Running") -> None:
-        if not running.is_stopping:
-            running.start()
 
 
 class _Running:
     def __init__(self, part: Part, say: Say, ended: "queue.Queue[_Running | None]", until: str | None) -> None:
         self.part = part
         self.ready = threading.Event()
-        self.is_stopping = False
+        self.ready_line: str | None = None
         self.code = 0
         self._say = say
         self._ended = ended
         self._until = until
         self._started_at = 0.0
         self._pause = _FIRST_PAUSE_SECONDS
+        self._starting = threading.Lock()
+        self._is_stopping = False
         self._process: subprocess.Popen[str] | None = None
         if until is None:
             self.ready.set()
 
     def start(self) -> None:
-        self._started_at = time.monotonic()
-        # A session of its own, so that Ctrl-C in the terminal reaches only the supervisor, which stops the parts in order.
-        self._process = subprocess.Popen(  # noqa: S603
-            self.part.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-        )
-        threading.Thread(target=self._follow, args=(self._process,), daemon=True).start()
+        with self._starting:
+            if self._is_stopping:
+                return
+            self._started_at = time.monotonic()
+            # A session of its own, so that Ctrl-C in the terminal reaches only the supervisor, which stops the parts in order.
+            self._process = subprocess.Popen(  # noqa: S603
+                self.part.command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            )
+        self._following = threading.Thread(target=self._follow, args=(self._process,), daemon=True)
+        self._following.start()
 
     def stop(self) -> None:
-        self.is_stopping = True
+        with self._starting:
+            self._is_stopping = True
         process = self._process
-        if process is None or process.poll() is not None:
+        if process is None:
             return
-        process.terminate()
-        try:
-            process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._say(self.part.name, f"not finished after {_STOP_SECONDS:g} s; ended")
-            process.kill()
-            process.wait()
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._say(self.part.name, f"not finished after {_STOP_SECONDS:g} s; ended")
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        # Its last words belong into the log. What it left behind may keep the pipe open, so not for ever.
+        self._following.join(1.0)
+        self.code = process.returncode
 
     def pause(self) -> float:
         """How long to wait before the next start."""
@@ -114,8 +137,9 @@ class _Running:
         for line in process.stdout or ():
             self._say(self.part.name, line.rstrip("\n"))
             if self._until is not None and self._until in line:
+                self.ready_line = line
                 self.ready.set()
         self.code = process.wait()
         self.ready.set()
-        if not self.is_stopping:
+        if not self._is_stopping:
             self._ended.put(self)

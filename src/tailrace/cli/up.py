@@ -12,6 +12,7 @@ from tailrace.cli.supervisor import Part, Supervisor
 
 _SERVER = "server"
 _PIPELINE = "pipeline"
+_READY = "is ready at "
 
 
 def up(
@@ -42,17 +43,20 @@ def up(
     supervisor = Supervisor(_say)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: supervisor.stop())
-    supervisor.start(Part(_SERVER, serve, is_essential=True), until="is ready at")
-    try:
-        check_spark()
-    except PipelineError as error:
-        _say(_PIPELINE, f"not started: {error}. Changes wait in the log until it runs")
-    else:
-        route = [*command, "pipeline", "--server", f"http://{http}", "--master", master]
-        supervisor.start(Part(_PIPELINE, route, is_essential=False))
+    ready = supervisor.start(Part(_SERVER, serve, is_essential=True), until=_READY)
+    if ready is not None:
+        # As it says itself: a port of 0 is known only now.
+        url = ready.partition(_READY)[2].partition(",")[0]
+        try:
+            check_spark()
+        except PipelineError as error:
+            _say(_PIPELINE, f"not started: {error}. Until it runs, changes wait in the log")
+        else:
+            route = [*command, "pipeline", "--server", url, "--master", master]
+            supervisor.start(Part(_PIPELINE, route, is_essential=False))
     code = supervisor.run()
     if code:
-        raise typer.Exit(code if code in list(Exit) else Exit.REFUSED)
+        raise typer.Exit(code if code > 0 else Exit.REFUSED)
 
 
 def _say(part: str, line: str) -> None:

@@ -50,6 +50,8 @@ def spark_session(master: str, *, name: str = "tailrace pipeline") -> "SparkSess
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", "50000")
         .config("spark.sql.streaming.noDataMicroBatches.enabled", "false")
         .config("spark.sql.streaming.pollingDelay", "10ms")
+        .config("spark.sql.streaming.stopTimeout", "10s")
+        .config("spark.python.daemon.module", "tailrace.pipeline.daemon")
     )
     if master.startswith("local"):
         # Its files are renamed, which is atomic on a local disk. The marks are with the server in any case.

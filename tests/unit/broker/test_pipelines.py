@@ -16,12 +16,12 @@ from tailrace.model.errors import (
     UnknownTopicError,
 )
 from tailrace.model.limits import DEFAULT_LIMITS
-from tailrace.model.pipeline import MarkMove, PipelineReport, StagedPublish
+from tailrace.model.pipeline import Lease, MarkMove, PipelineReport, StagedPublish
 from tailrace.model.record import Record
 from tailrace.store.memory import MemoryStore
 from tailrace.wire.records import encode_batch
 from tailrace.wire.staged import Chunk, StagedBatch, encode_chunk
-from tests.support.aio import on_loop, until
+from tests.support.aio import on_loop, turns, until
 from tests.support.brokers import GatedStore, options, running_broker, values_in
 from tests.support.clocks import ManualClock
 
@@ -227,3 +227,70 @@ async def test_a_status_tells_who_runs_it_how_far_it_is_and_how_it_does() -> Non
         clock.advance(60_000)
         (status,) = broker.pipelines
         assert (status.running, status.idle_seconds) == (False, 60)
+
+
+@on_loop
+async def test_of_two_that_ask_for_a_lease_at_one_moment_one_is_refused() -> None:
+    async with running_broker() as broker:
+        asked = [broker.pipelines.lease("router", owner) for owner in ("first", "second")]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        assert [type(answer) for answer in answers] == [Lease, PipelineFencedError]
+
+
+@on_loop
+async def test_marks_skip_forward_and_never_back_even_while_a_step_is_in_flight() -> None:
+    store = GatedStore()
+    async with running_broker(store) as broker:
+        epoch = await routing(broker)
+        stage = await staged(broker, "a", chunk(0, 9, b"0"))
+        store.close_gate()
+        publishing = asyncio.ensure_future(broker.pipelines.publish("router", epoch, [stage]))
+        await until(lambda: bool(store.in_flight))
+        skipping = asyncio.ensure_future(broker.pipelines.skip("router", epoch, {"1/0": 5, "2/0": 3}, []))
+        await turns()
+        store.open_gate()
+        await publishing
+        await skipping
+        assert broker.pipelines.marks("router") == {"1/0": 9, "2/0": 3}
+
+
+@on_loop
+async def test_nobody_publishes_for_a_pipeline_without_its_epoch() -> None:
+    async with running_broker() as broker:
+        await routing(broker)
+        with pytest.raises(InvalidRequestError, match="only its holder publishes"):
+            await broker.pipelines.publish("router", None, [await staged(broker, "a", chunk(0, 3, b"0"))])
+
+
+async def write_once(broker: Broker, writer: str) -> StagedPublish:
+    stage = await staged(broker, f"stage-{writer}", encode_chunk(Chunk([], [StagedBatch("out", 0, batch(writer.encode()))])))
+    return await broker.pipelines.publish(writer, None, [stage], [MarkMove("job", None, 1)], atomic=True)
+
+
+@on_loop
+async def test_writers_without_a_lease_are_bounded_and_the_longest_silent_forgotten() -> None:
+    limits = msgspec.structs.replace(DEFAULT_LIMITS, writers=3, pipelines=1)
+    async with running_broker(limits=limits) as broker:
+        await broker.topics.create("out")
+        for number in range(5):
+            await write_once(broker, f"job-{number}")
+        assert [bool(broker.pipelines.marks(f"job-{number}")) for number in range(5)] == [False, False, True, True, True]
+        assert (await write_once(broker, "job-4")).skipped == 1
+        assert list(broker.pipelines) == []
+
+
+@on_loop
+async def test_silent_writers_are_forgotten_also_those_from_before_a_restart() -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock)
+    async with running_broker(store, clock) as broker:
+        await broker.topics.create("out")
+        await write_once(broker, "job-1")
+    async with running_broker(store, clock) as broker:
+        await write_once(broker, "job-2")
+        clock.advance((DEFAULT_LIMITS.writer_seconds - 1) * 1000)
+        await write_once(broker, "job-2")
+        clock.advance(2_000)
+        await broker.pipelines.clean()
+        assert broker.pipelines.marks("job-1") == {}
+        assert broker.pipelines.marks("job-2") == {"job": 1}
