@@ -17,10 +17,23 @@ from tailrace.cli.main import build_app
 from tailrace.cli.settings import Configuration, ServerSection
 from tailrace.http.app import create_app
 from tailrace.http.consuming import Ack, Consume, StartPosition, StartTime
+from tailrace.http.fetching import FetchBatches
 from tailrace.http.groups import ResetOffsets
 from tailrace.http.health import ServerStatus
+from tailrace.http.members import (
+    Begin,
+    CommitOffsets,
+    DoneOffset,
+    Heartbeat,
+    Join,
+    Leave,
+    MemberShare,
+    OfferedProtocol,
+    Sync,
+)
 from tailrace.http.messages import Publish, SentHeader, SentMessage
 from tailrace.http.openapi import document
+from tailrace.http.queues import AckReceipts, ExtendReceipts, NackReceipts, Receive
 from tailrace.http.routes import AddRoute
 from tailrace.http.sql import Sql
 from tailrace.http.topics import ChangeTopic, CreateTopic
@@ -95,7 +108,9 @@ def test_every_field_of_a_body_is_documented() -> None:
     text = (REFERENCE / "http.md").read_text()
     bodies = (
         *(CreateTopic, ChangeTopic, TopicOptions, SentMessage, SentHeader, Publish),
-        *(Consume, StartPosition, StartTime, Ack, ResetOffsets, Sql, AddRoute),
+        *(Receive, AckReceipts, NackReceipts, ExtendReceipts),
+        *(Consume, StartPosition, StartTime, Ack, ResetOffsets, Sql, AddRoute, FetchBatches),
+        *(Join, OfferedProtocol, Sync, MemberShare, Heartbeat, Leave, Begin, CommitOffsets, DoneOffset),
     )
     fields = {field.encode_name for body in bodies for field in msgspec.structs.fields(body)}
     assert sorted(field for field in fields if not re.search(rf'[`"]{field}[`"]', text)) == []

@@ -27,7 +27,6 @@ from tailrace.broker.pipelines import Pipelines
 from tailrace.broker.positions import Positions
 from tailrace.broker.producers import Producers
 from tailrace.broker.publish import Publisher
-from tailrace.broker.publishers import Publishers
 from tailrace.broker.queues.queues import Queues
 from tailrace.broker.reader import Reader
 from tailrace.broker.retention import Retention
@@ -141,13 +140,13 @@ class Broker:
         self.snapshots.load()
         self.offsets.load()
         self.groups.start()
+        self.queues.start()
         self.producers.load()
         self._transactions.load()
         self.pipelines.load()
         self.cluster_id = await identity_of(self._store, self._committer, uuid4)
         self._snowflakes.start_after(int.from_bytes(self._store.get(keys.MESSAGE_ID_MARK) or b""))
         self._jobs.start()
-        self.queues.start()
 
     async def close(self) -> None:
         """Take nothing new, tell those who wait, and return when everything in flight is answered."""
@@ -155,6 +154,7 @@ class Broker:
         self._fetcher.close()
         self.subscriptions.close()
         self.groups.close()
+        await self.queues.close()
         await self._committer.close()
         self._reader.close()
 
@@ -162,7 +162,6 @@ class Broker:
         """Append Kafka batches, each judged for itself. See `Appender.append`."""
         return self._appender.append(batches, adds_partitions=adds_partitions)
 
-        await self.queues.close()
     async def publish(self, messages: Sequence[Message], *, by_server: bool = False) -> list[Published]:
         """Publish messages to any number of topics, all or nothing. See `Publisher.publish`."""
         return await self._publisher.publish(messages, by_server=by_server)
@@ -180,12 +179,6 @@ class Broker:
         return await self._fetcher.fetch(
             wanted, min_bytes=min_bytes, max_bytes=max_bytes, max_wait_ms=max_wait_ms, isolation=isolation
         )
-
-    async def committed(
-        self, topic: str, partition: int, offset: Offset, *, max_bytes: int | None = None, max_wait_ms: int = 0
-    ) -> CommittedBatches:
-        """Batches for a reader that decodes them itself. See `Fetcher.committed`."""
-        return await self._fetcher.committed(topic, partition, offset, max_bytes=max_bytes, max_wait_ms=max_wait_ms)
 
     async def await_growth(self, ends: Mapping[str, Sequence[int]], max_wait_ms: int) -> None:
         """See `Fetcher.await_growth`."""
@@ -232,6 +225,7 @@ class Broker:
                 self._jobs,
                 self.snapshots,
                 self.pipeline_statuses,
+                self.queues,
             )
         )
 
@@ -249,18 +243,18 @@ class Broker:
     def _check_droppable(self, topic_id: TopicId) -> None:
         self.routes.check_droppable(topic_id)
 
+    def _arrived(self, partition: Partition, size: int) -> None:
+        self._fetcher.arrived(partition, size)
+        self.queues.arrived(partition)
+
     def _stabilized(self, partition: Partition, size: int) -> None:
         self._fetcher.stabilized(partition, size)
+        self.queues.arrived(partition)
         self.subscriptions.stabilized()
 
     def _partition_gone(self, partition: Partition) -> None:
         self._fetcher.disturbed(partition)
         self.producers.forget_partition(partition)
         self._transactions.forget_partition(partition)
-        self.subscriptions.stabilized()
-    def _arrived(self, partition: Partition, size: int) -> None:
-        self._fetcher.arrived(partition, size)
-        self.queues.arrived(partition)
-
-        self.queues.arrived(partition)
         self.queues.forget_partition(partition)
+        self.subscriptions.stabilized()

@@ -17,11 +17,11 @@ PRODUCERS = b"producer/"
 TRANSACTIONS = b"transaction/"
 PIPELINES = b"pipeline/"
 MARKS = b"mark/"
-_PENDING_OFFSETS = b"pending_offsets/"
 QUEUES = b"queue/"
 SHARES = b"share/"
 _REDRIVEN = b"redriven/"
 PUBLISHERS = b"publisher/"
+_PENDING_OFFSETS = b"pending_offsets/"
 OPEN_TRANSACTIONS = b"open/"
 _ABORTED = b"aborted/"
 _DEDUP = b"dedup/"
@@ -139,11 +139,6 @@ def pipeline_of_mark(key: bytes) -> str:
     return key[start : start + length].decode()
 
 
-def open_transactions_of_topic(topic_id: TopicId) -> bytes:
-    return OPEN_TRANSACTIONS + _ID.pack(topic_id)
-
-
-def open_transactions_of_partition(partition: Partition) -> bytes:
 def publisher_key(name: str) -> bytes:
     return PUBLISHERS + name.encode()
 
@@ -188,6 +183,11 @@ def redriven_key(partition: Partition) -> bytes:
     return _REDRIVEN + _PARTITION.pack(*partition)
 
 
+def open_transactions_of_topic(topic_id: TopicId) -> bytes:
+    return OPEN_TRANSACTIONS + _ID.pack(topic_id)
+
+
+def open_transactions_of_partition(partition: Partition) -> bytes:
     return OPEN_TRANSACTIONS + _PARTITION.pack(*partition)
 
 

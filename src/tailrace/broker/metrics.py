@@ -19,6 +19,7 @@ from tailrace.broker.jobs import Jobs
 from tailrace.broker.live_topic import LiveTopic
 from tailrace.broker.offsets import Offsets
 from tailrace.broker.producers import Producers
+from tailrace.broker.queues.queues import Queues
 from tailrace.broker.reader import Reader
 from tailrace.broker.snapshots import Snapshots
 from tailrace.broker.subscriptions import Subscriptions
@@ -46,6 +47,7 @@ class Sources(NamedTuple):
     jobs: Jobs
     snapshots: Snapshots
     pipelines: Callable[[], Sequence[PipelineStatus]]
+    queues: Queues
 
 
 class Counted(NamedTuple):
@@ -154,6 +156,27 @@ NUMBERS = (
         "running_snapshots",
         "Snapshots of routes that are not done.",
         lambda sources: sum(map(len, sources.snapshots.running.values())),
+    ),
+    _now("queues", "Groups of consumers that share records.", lambda sources: len(sources.queues)),
+    _now(
+        "queue_in_flight",
+        "Records of queues that were handed out and are not done.",
+        lambda sources: sources.queues.in_flight,
+    ),
+    _now("queue_waiters", "Consumers of queues that wait for a record.", lambda sources: sources.queues.waiters),
+    Counted("queue_deliveries", "Records handed out by queues.", lambda sources: sources.queues.delivered),
+    Counted("queue_redeliveries", "Of these, records that were handed out before.", lambda sources: sources.queues.repeated),
+    Counted("queue_acks", "Records that consumers of queues are done with.", lambda sources: sources.queues.acknowledged),
+    Counted("queue_late_receipts", "Receipts that did not count.", lambda sources: sources.queues.refused),
+    Counted(
+        "queue_dead_letters",
+        "Records of queues that went to dead letters.",
+        lambda sources: sources.queues.dead_letters.letters,
+    ),
+    Counted(
+        "queue_missed",
+        "Records that were gone, or could not be read, before a queue was done with them.",
+        lambda sources: sources.queues.taker.missed,
     ),
     _now("queued_reads", "Reads that wait for the disk.", lambda sources: sources.reader.queued),
     _now("waiting_publishes", "Publishes that wait for room.", lambda sources: sources.committer.waiting),

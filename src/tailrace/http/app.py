@@ -17,6 +17,7 @@ from tailrace.http.metrics import ServerCollector, metrics, registry_of
 from tailrace.http.openapi import openapi
 from tailrace.http.pipelines import BatchEndpoints, PipelineEndpoints
 from tailrace.http.problems import UnexpectedErrors, exception_handlers
+from tailrace.http.queues import QueueEndpoints
 from tailrace.http.routes import RouteEndpoints
 from tailrace.http.sql import sql
 from tailrace.http.subscribe import subscribe, subscribe_by_websocket
@@ -48,6 +49,8 @@ def create_app(
             subscribe_by_websocket,
             TopicEndpoints,
             GroupEndpoints,
+            MemberEndpoints,
+            QueueEndpoints,
             tables,
             RouteEndpoints,
             PipelineEndpoints,

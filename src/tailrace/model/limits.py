@@ -49,6 +49,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Idempotent producers remembered for one partition; beyond it the longest silent are forgotten early."""
     producer_idle_seconds: int = 7 * 24 * 3600
     """How long a silent producer is remembered."""
+    publishers: int = 1_000
+    """Publishers that number their publishes and are remembered; beyond it the longest silent are forgotten early."""
+    publisher_idle_seconds: int = 24 * 3600
+    """How long a silent one is remembered."""
+    publisher_name_length: int = 255
+    """Bytes of a publisher's name."""
     transactional_ids: int = 10_000
     """Transactional ids that are remembered."""
     transactional_id_length: int = 255
@@ -116,12 +122,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How long a subscriber may take nothing of what it is sent before it is cut off."""
     subscriber_silence_seconds: int = 15
     """How long a subscriber hears nothing before it gets a sign of life."""
-    min_free_bytes: int = 64 * MIB
-    """Free disk below which nothing new is taken."""
-    request_bytes: int = 16 * MIB
-    """Bytes of one HTTP body or Kafka request."""
-    request_head_bytes: int = 64 * KIB
-    """Bytes of an HTTP request before its body: its address and its headers."""
     queue_groups: int = 1_000
     """Groups of consumers that share records."""
     queue_shares: int = 5_000
@@ -138,13 +138,19 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The largest `max_deliveries`."""
     redriven_ranges: int = 10_000
     """Gaps that a partition of dead letters may have between those that were put back."""
+    min_free_bytes: int = 64 * MIB
+    """Free disk below which nothing new is taken."""
+    request_bytes: int = 16 * MIB
+    """Bytes of one HTTP body or Kafka request."""
+    request_head_bytes: int = 64 * KIB
+    """Bytes of an HTTP request before its body: its address and its headers."""
     connections: int = 4_000
     """Connections that one listener serves at the same time."""
     connections_per_address: int = 800
     """Kafka connections from one address, so that one machine can't take all."""
     new_connections_per_second: int = 100
     """Kafka connections that one address may open in a second, beyond `connections_per_address` at a stroke."""
-    pipelined_requests: int = 8
+    pipelined_requests: int = 64
     """Requests of one Kafka connection that are answered or wait for it; beyond it nothing is read from the client."""
     pipelined_bytes: int = 32 * MIB
     """Bytes of these requests."""

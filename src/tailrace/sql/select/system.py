@@ -158,6 +158,17 @@ def _partitions(broker: Broker) -> ReadRows:
     return rows
 
 
+def _queues(broker: Broker) -> ReadRows:
+    queues = broker.queues.all()
+
+    def rows() -> Iterator[Row]:
+        for queue in queues:
+            for share in queue.shares:
+                yield queue.group, *share, queue.max_deliveries
+
+    return rows
+
+
 def _pipelines(broker: Broker) -> ReadRows:
     statuses = broker.pipeline_statuses()
 
@@ -286,6 +297,21 @@ SYSTEM_TABLES: Mapping[str, SystemTable] = {
             "size_bytes": pa.int64(),
         },
         _partitions,
+    ),
+    "queues": SystemTable(
+        {
+            "group_id": pa.string(),
+            "topic": pa.string(),
+            "partition_id": pa.int32(),
+            "start_offset": pa.int64(),
+            "next_offset": pa.int64(),
+            "end_offset": pa.int64(),
+            "in_flight": pa.int64(),
+            "to_repeat": pa.int64(),
+            "lag": pa.int64(),
+            "max_deliveries": pa.int32(),
+        },
+        _queues,
     ),
     "pipelines": SystemTable(
         {

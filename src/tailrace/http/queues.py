@@ -1,0 +1,175 @@
+"""`/api/queues`: consumers of a group share records, each to one of them, and say by receipts what became of it."""
+
+from typing import Annotated, Any
+
+import msgspec
+from litestar import Controller, Request, Response, delete, get, post
+from litestar.di import NamedDependency
+from litestar.params import FromPath, FromQuery, RawBody
+from msgspec import Meta
+
+from tailrace.broker.broker import Broker
+from tailrace.http.description import described
+from tailrace.http.messages import ReadMessage, read_body, to_read
+from tailrace.http.paging import DEFAULT_PAGE, PageSize, page
+from tailrace.http.patience import while_connected
+from tailrace.model.queue import DEFAULT_VISIBILITY_MS, Delivery, QueueStatus, ReceiveRequest, Refusal, Settled
+from tailrace.model.start import Edge
+
+JSON = "application/json"
+
+AtLeastOne = Annotated[int, Meta(ge=1)]
+NonNegative = Annotated[int, Meta(ge=0)]
+
+
+class Receive(msgspec.Struct, forbid_unknown_fields=True):
+    pattern: str
+    """Topics to take from: a name, or a pattern such as `orders.*`."""
+    max: AtLeastOne = 1
+    wait_ms: NonNegative = 0
+    visibility_ms: AtLeastOne = DEFAULT_VISIBILITY_MS
+    """How long the records are with this consumer."""
+    order_by_key: bool = False
+    """No record is handed out before those of the same key that came earlier are done."""
+    consumer: str = ""
+    max_deliveries: AtLeastOne | None = None
+    """For the whole group, from now on."""
+    start: Edge = Edge.EARLIEST
+    """Where a new group begins in topics that are there already."""
+
+
+class DeliveredMessage(msgspec.Struct):
+    receipt: str
+    deliveries: int
+    """How often it was handed out, this time included."""
+    message: ReadMessage
+
+
+class ReceiveAnswer(msgspec.Struct):
+    messages: list[DeliveredMessage]
+
+
+class AckReceipts(msgspec.Struct, forbid_unknown_fields=True):
+    receipts: list[str]
+
+
+class NackReceipts(msgspec.Struct, forbid_unknown_fields=True):
+    receipts: list[str]
+    delay_ms: NonNegative = 0
+    reason: str = ""
+    """Kept with the dead letter, if it becomes one."""
+
+
+class ExtendReceipts(msgspec.Struct, forbid_unknown_fields=True):
+    receipts: list[str]
+    visibility_ms: AtLeastOne = DEFAULT_VISIBILITY_MS
+    """From now on."""
+
+
+class SettledAnswer(msgspec.Struct):
+    accepted: int
+    refused: list[Refusal]
+    """Receipts that did not count, each with the reason. If none counts, the answer is an error."""
+
+
+class ShareView(msgspec.Struct):
+    topic_name: str
+    partition_id: int
+    start_offset: int
+    """Everything before it is done."""
+    next_offset: int
+    """From here on nothing was handed out yet."""
+    end_offset: int
+    in_flight: int
+    """Records that consumers have now."""
+    to_repeat: int
+    """Records that came back."""
+    lag: int
+
+
+class QueueView(msgspec.Struct):
+    group_id: str
+    max_deliveries: int
+    waiting: int
+    """Consumers that wait for a record."""
+    in_flight: int
+    lag: int
+    partitions: list[ShareView]
+
+
+class QueuePage(msgspec.Struct):
+    queues: list[QueueView]
+    next: str | None
+
+
+class QueueEndpoints(Controller):
+    path = "/api/queues"
+    tags = ("queues",)
+
+    @get()
+    async def all(
+        self, broker: NamedDependency[Broker], after: FromQuery[str] = "", limit: FromQuery[PageSize] = DEFAULT_PAGE
+    ) -> QueuePage:
+        """Queues by group: what is out, what came back, and how much is left."""
+        queues, last = page(broker.queues.all(), lambda queue: queue.group, after, limit)
+        return QueuePage([_view(queue) for queue in queues], last)
+
+    @delete("/{group_id:str}")
+    async def remove(self, group_id: FromPath[str], broker: NamedDependency[Broker]) -> None:
+        """Forget a queue and how far it has come."""
+        await broker.queues.delete(group_id)
+
+    @post("/{group_id:str}/receive", status_code=200, opt=described(Receive, answer=ReceiveAnswer))
+    async def receive(
+        self, group_id: FromPath[str], request: Request[Any, Any, Any], body: RawBody, broker: NamedDependency[Broker]
+    ) -> Response[bytes]:
+        """Records for one consumer, each with a receipt; waits for the first one if there is none yet."""
+        asked = read_body(body, Receive)
+        receiving = broker.queues.receive(
+            ReceiveRequest(
+                group=group_id,
+                pattern=asked.pattern,
+                max_records=asked.max,
+                wait_ms=asked.wait_ms,
+                visibility_ms=asked.visibility_ms,
+                order_by_key=asked.order_by_key,
+                owner=asked.consumer,
+                max_deliveries=asked.max_deliveries,
+                start=asked.start,
+            )
+        )
+        received = await (while_connected(request, receiving) if asked.wait_ms else receiving)
+        return Response(msgspec.json.encode(ReceiveAnswer([_delivered(each) for each in received])), media_type=JSON)
+
+    @post("/{group_id:str}/ack", status_code=200, opt=described(AckReceipts))
+    async def ack(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> SettledAnswer:
+        """These records are done. Durable when answered."""
+        asked = read_body(body, AckReceipts)
+        return _settled(await broker.queues.acknowledge(group_id, asked.receipts))
+
+    @post("/{group_id:str}/nack", status_code=200, opt=described(NackReceipts))
+    async def nack(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> SettledAnswer:
+        """Hand these records out again, after a while; after the last time they go to the dead letters."""
+        asked = read_body(body, NackReceipts)
+        return _settled(await broker.queues.release(group_id, asked.receipts, asked.delay_ms, asked.reason))
+
+    @post("/{group_id:str}/extend", status_code=200, opt=described(ExtendReceipts))
+    async def extend(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> SettledAnswer:
+        """Keep these records for longer."""
+        asked = read_body(body, ExtendReceipts)
+        return _settled(await broker.queues.extend(group_id, asked.receipts, asked.visibility_ms))
+
+
+def _delivered(delivery: Delivery) -> DeliveredMessage:
+    message = to_read(delivery.topic, delivery.partition, delivery.record)
+    return DeliveredMessage(delivery.receipt, delivery.deliveries, message)
+
+
+def _settled(settled: Settled) -> SettledAnswer:
+    return SettledAnswer(settled.accepted, list(settled.refused))
+
+
+def _view(queue: QueueStatus) -> QueueView:
+    shares = [ShareView(*share) for share in queue.shares]
+    in_flight = sum(share.in_flight for share in shares)
+    return QueueView(queue.group, queue.max_deliveries, queue.waiting, in_flight, sum(share.lag for share in shares), shares)
