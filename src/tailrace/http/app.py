@@ -49,7 +49,6 @@ def create_app(
             subscribe_by_websocket,
             TopicEndpoints,
             GroupEndpoints,
-            MemberEndpoints,
             QueueEndpoints,
             tables,
             RouteEndpoints,
