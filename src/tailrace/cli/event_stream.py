@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tailrace.cli.server_api import ServerApi
 
 _FIRST_PAUSE_SECONDS = 0.1
-_LONGEST_PAUSE_SECONDS = 5.0
+_LONGEST_PAUSE_SECONDS = 2.0
 _LONGEST_EVENT = 64 * 1024 * 1024
 _NOTHING_SEEN = -1
 

@@ -1,5 +1,8 @@
 """`tailrace tail`: print what comes to all topics that match a pattern, as it comes."""
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -55,10 +58,11 @@ def tail(
         try:
             for data in stream.messages():
                 message = decode(data)
-                printer.show(message)
-                printer.flush()
-                next_cursor = message.cursor + 1
-                printed += 1
+                with _whole():
+                    printer.show(message)
+                    printer.flush()
+                    next_cursor = message.cursor + 1
+                    printed += 1
                 if printed == limit:
                     break
         except KeyboardInterrupt:
@@ -66,3 +70,13 @@ def tail(
                 next_cursor = max(next_cursor or 0, stream.last_cursor + 1)
     if next_cursor is not None:
         note(f"to go on: --cursor {next_cursor}")
+
+
+@contextmanager
+def _whole() -> Iterator[None]:
+    """Ctrl-C waits until this is done, so that what was printed is also counted."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

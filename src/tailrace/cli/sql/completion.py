@@ -1,13 +1,13 @@
 """What Tab offers: names where names stand, columns of the tables that the text mentions, and keywords."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from tailrace.cli.quoting import quoted_where_needed
-from tailrace.cli.sql.names import Names, ServerNames
+from tailrace.cli.sql.names import Names
 from tailrace.cli.sql.words import FUNCTIONS, KEYWORDS, OPTIONS, SYSTEM_TABLES, TOPIC_COLUMNS, TYPES
 
 _TYPED = re.compile(r'[\w."]*$')
@@ -16,14 +16,14 @@ _BEFORE_NAMES = frozenset({"FROM", "INTO", "JOIN", "UPDATE", "TABLE", "TOPIC", "
 
 
 class SqlCompleter(Completer):
-    def __init__(self, names: ServerNames) -> None:
+    def __init__(self, names: Callable[[], Names]) -> None:
         self._names = names
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
         before = document.text_before_cursor
         match = _TYPED.search(before)
         typed = match[0] if match else ""
-        names = self._names.get()
+        names = self._names()
         for kind, word in _candidates(before[: len(before) - len(typed)], document.text, typed, names):
             yield Completion(word, -len(typed), display_meta=kind)
 

@@ -56,7 +56,7 @@ class Prompt:
             multiline=True,
             history=history,
             lexer=PygmentsLexer(TailraceLexer),
-            completer=ThreadedCompleter(SqlCompleter(names)),
+            completer=ThreadedCompleter(SqlCompleter(names.get)),
             complete_while_typing=False,
             complete_style=CompleteStyle.MULTI_COLUMN,
             auto_suggest=AutoSuggestFromHistory(),

@@ -1,0 +1,105 @@
+"""Where statements end, and which of them go to the server together."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlglot.tokenizer_core import TokenType
+
+from tailrace.cli.sql.script import Request, Requests, Statement, StatementReader
+from tailrace.model.errors import SqlSyntaxError
+from tailrace.sql.dialect import tokenize
+
+PIECES = st.sampled_from(
+    ["'", "''", '"', "e'", "\\'", "\\\\", "--", "/*", "*/", ";", "\n", " ", "a", "b.c", "1", "$$", "$t$", "(", "?", ":x", "é"]
+)
+
+
+def read(text: str) -> list[Statement]:
+    reader = StatementReader()
+    found = [statement for line in text.splitlines(keepends=True) for statement in reader.feed(line)]
+    return found + reader.rest()
+
+
+def requests(text: str) -> list[str]:
+    gathered = Requests()
+    found = [request for statement in read(text) for request in gathered.add(statement)]
+    return [request.text for request in found + gathered.rest()]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT ';'",
+        "SELECT 'it''s;'",
+        'SELECT ";"',
+        "SELECT 1 -- ; no end",
+        "SELECT /* ; /* ; */ ; */ 1",
+        "SELECT $$ ; $$",
+        "SELECT $a$ ; $$ ; $a$",
+        r"SELECT e'\';'",
+        "SELECT 'over\ntwo; lines'",
+    ],
+)
+def test_a_semicolon_in_quotes_or_comments_ends_nothing(text: str) -> None:
+    assert [statement.text for statement in read(f"{text};")] == [f"{text};"]
+    assert [statement.text for statement in read(f"{text}\n; b")] == [f"{text}\n;", " b"]
+
+
+def test_a_backslash_is_a_letter_in_plain_quotes() -> None:
+    assert [statement.text for statement in read(r"SELECT '\'; b")] == [r"SELECT '\';", " b"]
+
+
+def test_space_and_comments_alone_are_no_statement() -> None:
+    assert read(" ; -- nothing\n;; /* nothing */\n") == []
+
+
+def test_statements_know_where_they_begin() -> None:
+    places = [(statement.line, statement.column) for statement in read("a; b;\n\nc\n; d")]
+    assert places == [(1, 1), (1, 3), (1, 6), (4, 2)]
+
+
+def test_what_is_between_begin_and_commit_is_one_request() -> None:
+    text = "a;\nBEGIN;\nb;\nc;\nCOMMIT WORK;\nd;"
+    assert requests(text) == ["a;", "\nBEGIN;\nb;\nc;\nCOMMIT WORK;", "\nd;"]
+
+
+def test_rollback_ends_a_transaction_too() -> None:
+    assert requests("start transaction; a; rollback; b;") == ["start transaction; a; rollback;", " b;"]
+
+
+def test_an_ack_by_its_other_name_ends_no_transaction() -> None:
+    assert requests("BEGIN; COMMIT a.b GROUP 'g' UPTO OFFSET 1; COMMIT;") == [
+        "BEGIN; COMMIT a.b GROUP 'g' UPTO OFFSET 1; COMMIT;"
+    ]
+
+
+def test_a_transaction_without_its_commit_is_left_to_the_server() -> None:
+    assert requests("BEGIN; a;") == ["BEGIN; a;"]
+
+
+def test_a_request_begins_where_its_first_statement_does() -> None:
+    gathered = Requests()
+    (found,) = [request for statement in read("BEGIN;\na;\nCOMMIT;") for request in gathered.add(statement)]
+    assert found == Request("BEGIN;\na;\nCOMMIT;", 1, 1)
+
+
+@given(st.lists(PIECES, max_size=25).map("".join))
+def test_the_server_sees_the_same_statements(text: str) -> None:
+    try:
+        tokens = tokenize(text)
+    except SqlSyntaxError:
+        return
+    kinds = [token.token_type for token in tokens]
+    ends = [place for place, kind in enumerate(kinds) if kind is TokenType.SEMICOLON]
+    parts = [kinds[begin:end] for begin, end in zip([0, *(end + 1 for end in ends)], [*ends, len(kinds)], strict=True)]
+    assert len(read(text)) == len([part for part in parts if part])
+
+
+@given(st.lists(PIECES, max_size=25).map("".join))
+def test_nothing_of_a_text_is_lost_but_what_is_between_statements(text: str) -> None:
+    at = 0
+    for statement in read(text):
+        place = text.index(statement.text, at)
+        assert read(text[at:place]) == []
+        at = place + len(statement.text)
+    assert read(text[at:]) == []
