@@ -27,6 +27,7 @@ from tailrace.broker.pipelines import Pipelines
 from tailrace.broker.positions import Positions
 from tailrace.broker.producers import Producers
 from tailrace.broker.publish import Publisher
+from tailrace.broker.publishers import Publishers
 from tailrace.broker.queues.queues import Queues
 from tailrace.broker.reader import Reader
 from tailrace.broker.retention import Retention
@@ -45,11 +46,12 @@ from tailrace.broker.transactions.pending import PendingOffsets
 from tailrace.broker.transactions.stable import StableOffsets
 from tailrace.broker.transactions.transactions import Transactions
 from tailrace.model.clock import Clock
+from tailrace.model.consume import PartitionOffset
 from tailrace.model.fetch import CommittedBatches, Isolation, PartitionBatches, PartitionFetch, PartitionRecords
 from tailrace.model.ids import Cursor, Offset, Partition, TopicId
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.pipeline import ROUTER, PipelineStatus
-from tailrace.model.record import Message, Published, RawBatch
+from tailrace.model.record import Message, NumberedPublish, Published, RawBatch
 from tailrace.store.contract import Store
 
 
@@ -101,7 +103,8 @@ class Broker:
         intake = Intake(store, self.topics, self.producers, self._dedup, joiner, clock, limits, self._arrived)
         self.queues = Queues(store, self._committer, self.topics, self._fetcher, intake, clock, limits)
         self._appender = Appender(intake, self._committer)
-        self._publisher = Publisher(intake, self._committer, self._snowflakes)
+        self._publishers = Publishers(store, self._committer, clock, limits)
+        self._publisher = Publisher(intake, self._committer, self._snowflakes, self._publishers)
         self.pipelines = Pipelines(store, self._committer, intake, self._reader, store.staging, clock, limits)
         self.tables = TableDefinitions(store, self.topics, clock, limits)
         self.snapshots = Snapshots(store)
@@ -124,6 +127,7 @@ class Broker:
                 Job("retention", settings.retention_interval_seconds, self.retention.run_once),
                 Job("dedup", settings.dedup_interval_seconds, self._dedup.clean),
                 Job("producers", settings.producer_interval_seconds, self.producers.expire),
+                Job("publishers", settings.producer_interval_seconds, self._publishers.expire),
                 Job("transactions", settings.transaction_interval_seconds, self.transactions.abort_overdue),
                 Job("transactional_ids", settings.producer_interval_seconds, self.transactions.forget_silent),
                 Job("groups", settings.group_interval_seconds, self.groups.expire),
@@ -142,6 +146,7 @@ class Broker:
         self.groups.start()
         self.queues.start()
         self.producers.load()
+        self._publishers.load()
         self._transactions.load()
         self.pipelines.load()
         self.cluster_id = await identity_of(self._store, self._committer, uuid4)
@@ -166,6 +171,10 @@ class Broker:
         """Publish messages to any number of topics, all or nothing. See `Publisher.publish`."""
         return await self._publisher.publish(messages, by_server=by_server)
 
+    async def publish_once(self, numbered: NumberedPublish, messages: Sequence[Message]) -> list[Published]:
+        """Publish, and store it once however often it is sent. See `Publisher.publish_once`."""
+        return await self._publisher.publish_once(numbered, messages)
+
     async def fetch(
         self,
         wanted: Sequence[PartitionFetch],
@@ -179,6 +188,18 @@ class Broker:
         return await self._fetcher.fetch(
             wanted, min_bytes=min_bytes, max_bytes=max_bytes, max_wait_ms=max_wait_ms, isolation=isolation
         )
+
+    async def committed_many(
+        self, topic: str, starts: Sequence[PartitionOffset], *, max_bytes: int | None = None, max_wait_ms: int = 0
+    ) -> dict[int, CommittedBatches]:
+        """The same for several partitions of a topic. See `Fetcher.committed_many`."""
+        return await self._fetcher.committed_many(topic, starts, max_bytes=max_bytes, max_wait_ms=max_wait_ms)
+
+    async def committed(
+        self, topic: str, partition: int, offset: Offset, *, max_bytes: int | None = None, max_wait_ms: int = 0
+    ) -> CommittedBatches:
+        """Batches for a reader that decodes them itself. See `Fetcher.committed`."""
+        return await self._fetcher.committed(topic, partition, offset, max_bytes=max_bytes, max_wait_ms=max_wait_ms)
 
     async def await_growth(self, ends: Mapping[str, Sequence[int]], max_wait_ms: int) -> None:
         """See `Fetcher.await_growth`."""

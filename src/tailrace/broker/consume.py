@@ -33,7 +33,7 @@ from tailrace.model.group import MemberIdentity
 from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
 from tailrace.model.names import check_group_name
-from tailrace.model.offset import OffsetCommit
+from tailrace.model.offset import CommittedOffset, OffsetCommit
 from tailrace.model.start import AtOffset, Edge, Start
 
 
@@ -94,6 +94,24 @@ class Consumers:
         )
         return Acked(live.topic.name, request.group, request.partition, Offset(request.upto_offset), committed)
 
+    async def begin(
+        self, group: str, topic: str, partitions: Sequence[int], start: Start, member: MemberIdentity
+    ) -> Sequence[PartitionOffset]:
+        """Where the group goes on, for members that keep their position themselves.
+
+        Where the group has committed nothing the start is committed first, an offset as well. What retention has taken
+        meanwhile is found out by whoever reads there.
+        """
+        live = self._topics.get(topic)
+        check_group_name(group, self._limits)
+        numbers = [live.partition(number).number for number in partitions]
+        await self._begin(live, numbers, ConsumeRequest(topic, group, start=start, member=member), group)
+        return [PartitionOffset(number, self._known(live, number, group).offset) for number in numbers]
+
+    async def commit(self, group: str, commits: Sequence[OffsetCommit], member: MemberIdentity) -> None:
+        """The group is done with everything below these offsets, in all of the partitions or in none. Never backwards."""
+        await self._offsets.commit(group, commits, check=lambda: self._groups.check_commit(group, member))
+
     async def reset(self, group: str, topic: str, partition: int | None, start: Start) -> Sequence[PartitionOffset]:
         """Put a group without members somewhere else, forwards or back, in one partition or in all."""
         live = self._topics.get(topic)
@@ -132,9 +150,7 @@ class Consumers:
 
     def _committed(self, live: LiveTopic, number: int, group: str) -> PartitionOffset:
         name = live.topic.name
-        committed = self._offsets.committed(group, name, number)
-        if committed is None:
-            raise InvalidRequestError(f"group {group!r} was deleted while it was about to read {name!r}; read again")
+        committed = self._known(live, number, group)
         bounds = self._positions.bounds(name, number)
         if committed.offset < bounds.start:
             raise OffsetOutOfRangeError(
@@ -143,6 +159,12 @@ class Consumers:
                 *bounds,
             )
         return PartitionOffset(number, committed.offset)
+
+    def _known(self, live: LiveTopic, number: int, group: str) -> CommittedOffset:
+        committed = self._offsets.committed(group, live.topic.name, number)
+        if committed is None:
+            raise InvalidRequestError(f"group {group!r} was deleted while it was about to read {live.topic.name!r}; read again")
+        return committed
 
     async def _resolve(self, live: LiveTopic, number: int, start: Start | None) -> PartitionOffset:
         offset = await self._positions.resolve(

@@ -101,6 +101,23 @@ class Fetcher:
             _count_batches(live, committed.batches)
         return committed
 
+    async def committed_many(
+        self, topic: str, starts: Sequence[PartitionOffset], *, max_bytes: int | None = None, max_wait_ms: int = 0
+    ) -> dict[int, CommittedBatches]:
+        """The same for several partitions of a topic, by their numbers. Of the bytes each gets an equal share."""
+        live = self._topics.get(topic)
+        budget = min(self._limits.fetch_bytes, _READ_BYTES if max_bytes is None else max_bytes)
+        targets = [
+            _Target(PartitionFetch(topic, number, offset, budget // len(starts)), live, live.partition(number))
+            for number, offset in starts
+        ]
+        answers = await self._fetch(targets, 1, budget, max_wait_ms, Isolation.READ_COMMITTED)
+        found = {number: _committed(answer, offset) for (number, offset), answer in zip(starts, answers, strict=True)}
+        for committed in found.values():
+            if committed.batches:
+                _count_batches(live, committed.batches)
+        return found
+
     async def await_growth(self, ends: Mapping[str, Sequence[int]], max_wait_ms: int) -> None:
         """Until a partition of one of these topics can be read beyond its offset here, or the time is up."""
         wanted = [PartitionFetch(topic, at, Offset(end), 1) for topic, each in ends.items() for at, end in enumerate(each)]

@@ -3,7 +3,7 @@
 A message gets a partition by its key, else the next one in turn, and an id that travels with it as a header.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tailrace.broker import keys
@@ -13,21 +13,23 @@ from tailrace.broker.dedup import fingerprint_of_content, fingerprint_of_id
 from tailrace.broker.draft import Draft
 from tailrace.broker.intake import Intake, Windows
 from tailrace.broker.live_topic import LiveTopic
+from tailrace.broker.publishers import Publishers
 from tailrace.broker.snowflake import Snowflakes
 from tailrace.model.changes import Append, Changes, Receipt
 from tailrace.model.errors import LimitExceededError
 from tailrace.model.ids import Cursor, Offset, Partition
-from tailrace.model.record import MESSAGE_ID_HEADER, Message, Published, Record
+from tailrace.model.record import MESSAGE_ID_HEADER, Message, NumberedPublish, Published, Record
 from tailrace.wire.batch import HEADER_BYTES
 from tailrace.wire.partitioner import partition_for_key
 from tailrace.wire.records import encode_batch, encoded_size_bound
 
 
 class Publisher:
-    def __init__(self, intake: Intake, committer: Committer, snowflakes: Snowflakes) -> None:
+    def __init__(self, intake: Intake, committer: Committer, snowflakes: Snowflakes, publishers: Publishers) -> None:
         self._intake = intake
         self._committer = committer
         self._snowflakes = snowflakes
+        self._publishers = publishers
 
     async def publish(self, messages: Sequence[Message], *, by_server: bool = False) -> list[Published]:
         """Where each message is, in the order of the messages. If one is refused, nothing changes.
@@ -38,7 +40,17 @@ class Publisher:
             return []
         return await self._committer.submit(self.propose(messages, by_server=by_server))
 
-    def propose(self, messages: Sequence[Message], *, by_server: bool = False) -> "PublishMessages":
+    async def publish_once(self, numbered: NumberedPublish, messages: Sequence[Message]) -> list[Published]:
+        """The same, and stored once however often it is sent. What is sent again is answered as a duplicate."""
+        self._publishers.check(numbered)
+        if not messages:
+            return []
+        once = PublishOnce(self._publishers, numbered)
+        return await self._committer.submit(self.propose(messages, once=once))
+
+    def propose(
+        self, messages: Sequence[Message], *, by_server: bool = False, once: "PublishOnce | None" = None
+    ) -> "PublishMessages":
         """The publish of these messages, checked and not yet submitted."""
         limits = self._intake.limits
         if len(messages) > limits.publish_records:
@@ -47,7 +59,7 @@ class Publisher:
             )
         now = self._intake.clock.now_ms()
         prepared = [self._prepare(message, now, by_server) for message in messages]
-        return PublishMessages(self._intake, self._snowflakes, _route(prepared))
+        return PublishMessages(self._intake, self._snowflakes, _route(prepared), once)
 
     def _prepare(self, message: Message, now_ms: int, by_server: bool) -> "_Prepared":
         intake = self._intake
@@ -74,6 +86,13 @@ class Publisher:
         return _Prepared(live, partition, record, message_id.decode(errors="replace"), fingerprint, size)
 
 
+class PublishOnce(NamedTuple):
+    """A publish that may have come before, and those who know."""
+
+    publishers: Publishers
+    numbered: NumberedPublish
+
+
 class _Prepared(NamedTuple):
     """A message that is fit to be stored."""
 
@@ -97,9 +116,21 @@ class _Place(NamedTuple):
 
 
 class PublishMessages(Proposal[list[Published]]):
-    __slots__ = ("_appends", "_groups", "_intake", "_mark_ms", "_places", "_routed", "_snowflakes", "_windows")
+    __slots__ = (
+        "_appends",
+        "_before",
+        "_evicted",
+        "_groups",
+        "_intake",
+        "_mark_ms",
+        "_once",
+        "_places",
+        "_routed",
+        "_snowflakes",
+        "_windows",
+    )
 
-    def __init__(self, intake: Intake, snowflakes: Snowflakes, routed: list[_Routed]) -> None:
+    def __init__(self, intake: Intake, snowflakes: Snowflakes, routed: list[_Routed], once: PublishOnce | None = None) -> None:
         self._intake = intake
         self._snowflakes = snowflakes
         self._routed = routed
@@ -108,6 +139,10 @@ class PublishMessages(Proposal[list[Published]]):
         self._appends: list[tuple[LiveTopic, Append]] = []
         self._windows: Windows | None = None
         self._mark_ms: int | None = None
+        self._once = once
+        self._before: list[Published] | None = None
+        """What became of the same publish when it came before."""
+        self._evicted: list[str] = []
 
     @property
     def held_bytes(self) -> int:
@@ -115,6 +150,11 @@ class PublishMessages(Proposal[list[Published]]):
 
     def decide(self) -> Changes | None:
         draft = Draft(self._intake.store)
+        once = self._once
+        if once is not None:
+            self._before = once.publishers.find(draft, once.numbered, len(self._routed))
+            if self._before is not None:
+                return None
         windows = self._windows = Windows(self._intake.dedup, draft)
         groups = self._find_places(draft, windows)
         windows.close()
@@ -128,11 +168,17 @@ class PublishMessages(Proposal[list[Published]]):
         self._mark_ms = self._snowflakes.due_mark()
         if self._mark_ms is not None:
             draft.put(keys.MESSAGE_ID_MARK, self._mark_ms.to_bytes(8))
+        if once is not None:
+            self._evicted = once.publishers.remember(draft, once.numbered, self._published({}))
         return draft.changes()
 
     def settled(self, receipt: Receipt | None) -> list[Published]:
+        if self._before is not None:
+            return self._before
         if self._mark_ms is not None:
             self._snowflakes.marked(self._mark_ms)
+        if self._once is not None and receipt is not None:
+            self._once.publishers.heard_of(self._once.numbered, self._evicted)
         if self._windows is not None:
             self._windows.count()
         cursors: dict[int, Cursor] = {}
@@ -141,6 +187,9 @@ class PublishMessages(Proposal[list[Published]]):
                 self._intake.arrived(live, append.partition, append.records, len(append.batch))
             in_order = (index for indexes in self._groups.values() for index in indexes)
             cursors = {index: Cursor(receipt.cursor + nth) for nth, index in enumerate(in_order)}
+        return self._published(cursors)
+
+    def _published(self, cursors: Mapping[int, Cursor]) -> list[Published]:
         published = []
         for index, ((message, _), place) in enumerate(zip(self._routed, self._places, strict=True)):
             published.append(

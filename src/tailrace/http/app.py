@@ -9,10 +9,12 @@ from prometheus_client.registry import Collector
 
 from tailrace.broker.broker import Broker
 from tailrace.http.engine import Engine, NoEngine
+from tailrace.http.fetching import fetch
 from tailrace.http.frames import Frames
 from tailrace.http.groups import GroupEndpoints
 from tailrace.http.guards import FirstLook
 from tailrace.http.health import ServerStatus, health
+from tailrace.http.members import MemberEndpoints
 from tailrace.http.metrics import ServerCollector, metrics, registry_of
 from tailrace.http.openapi import openapi
 from tailrace.http.pipelines import BatchEndpoints, PipelineEndpoints
@@ -48,7 +50,9 @@ def create_app(
             subscribe,
             subscribe_by_websocket,
             TopicEndpoints,
+            fetch,
             GroupEndpoints,
+            MemberEndpoints,
             QueueEndpoints,
             tables,
             RouteEndpoints,

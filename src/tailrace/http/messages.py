@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from tailrace.model.errors import InvalidRequestError
-from tailrace.model.record import MESSAGE_ID_HEADER, Message, Published, Record
+from tailrace.model.record import MESSAGE_ID_HEADER, Message, NumberedPublish, Published, Record
 
 OP_HEADER = "op"
 PAYLOAD_MODE_HEADER = "payload_mode"
@@ -46,6 +46,10 @@ class Publish(msgspec.Struct, forbid_unknown_fields=True):
     """All messages become visible together or not at all."""
 
     messages: list[SentMessage]
+    publisher: str | None = None
+    """Who publishes: a name that nobody else has."""
+    number: Annotated[int, Meta(ge=1, le=2**63 - 1)] | None = None
+    """The number of this publish, higher than that of the last. Sent again, it is stored once."""
 
 
 class PublishedRecord(msgspec.Struct):
@@ -106,6 +110,15 @@ def read_body(body: bytes, shape: type[_Body]) -> _Body:
 
 def to_messages(sent: Iterable[SentMessage]) -> list[Message]:
     return [_to_message(place, message) for place, message in enumerate(sent)]
+
+
+def to_numbered(asked: Publish) -> NumberedPublish | None:
+    """`None` for a publish that is not numbered."""
+    if asked.publisher is None and asked.number is None:
+        return None
+    if asked.publisher is None or asked.number is None:
+        raise InvalidRequestError("a publish that is to be stored once needs both publisher and number")
+    return NumberedPublish(asked.publisher, asked.number)
 
 
 def to_published(published: Published) -> PublishedRecord:

@@ -13,7 +13,7 @@ from tailrace.broker.broker import Broker
 from tailrace.http.consuming import Ack, AckAnswer, Consume, ConsumeAnswer, to_ack, to_acked, to_answer, to_consume
 from tailrace.http.description import described
 from tailrace.http.guards import JSON
-from tailrace.http.messages import Publish, PublishAnswer, read_body, to_messages, to_published
+from tailrace.http.messages import Publish, PublishAnswer, read_body, to_messages, to_numbered, to_published
 from tailrace.http.paging import DEFAULT_PAGE, PageSize, page
 from tailrace.http.patience import while_connected
 from tailrace.model.fetch import Isolation
@@ -120,7 +120,8 @@ class TopicEndpoints(Controller):
     async def publish(self, body: RawBody, broker: NamedDependency[Broker]) -> PublishAnswer:
         """Publish messages to any number of topics, all or nothing."""
         asked = read_body(body, Publish)
-        published = await broker.publish(to_messages(asked.messages))
+        messages, numbered = to_messages(asked.messages), to_numbered(asked)
+        published = await (broker.publish(messages) if numbered is None else broker.publish_once(numbered, messages))
         return PublishAnswer([to_published(each) for each in published])
 
     @post("/consume", status_code=200, opt=described(Consume, answer=ConsumeAnswer))

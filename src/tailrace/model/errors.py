@@ -539,3 +539,33 @@ class CorruptionError(TailraceError):
     """Stored bytes are not what was written. They are reported and never served."""
 
     kafka_code = 2
+
+
+class ServerUnreachableError(TailraceError):
+    """A client found no server at its address. Nothing was sent."""
+
+    kafka_code = 7
+    http_status = 503
+    retriable = True
+
+
+class ConnectionLostError(TailraceError):
+    """The connection to the server broke before its answer came. The request may have taken effect."""
+
+    kafka_code = 13
+    http_status = 503
+    retriable = True
+    outcome = "unknown"
+
+
+class TimeoutError(TailraceError, builtins.TimeoutError):
+    """A client waited for an answer as long as it may, and none came. The request may have taken effect."""
+
+    kafka_code = 7
+    http_status = 504
+    retriable = True
+    outcome = "unknown"
+
+
+class ClientClosedError(InvalidRequestError):
+    """A consumer, publisher or subscription of the client was used after it was closed."""

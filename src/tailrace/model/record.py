@@ -42,6 +42,13 @@ class Message(NamedTuple):
     message_id: str | None = None
 
 
+class NumberedPublish(NamedTuple):
+    """Who publishes, and the how manieth of its publishes this is. The same one sent again is stored once."""
+
+    publisher: str
+    number: int
+
+
 class Published(NamedTuple):
     """Where a message is. For a duplicate this is the place of the first one."""
 

@@ -1,0 +1,189 @@
+"""`/api/groups/{group_id}/...`: being a member of a consumer group, and acting as one. Kafka's classic protocol in JSON.
+
+A member joins, the leader among them shares out the partitions, each gets its share by a sync and says with heartbeats that it
+is still there. What members say to each other is in Kafka's own format (`wire/consumer_protocol.py`) and base64, so members
+that speak HTTP and clients of Kafka can be in one group.
+"""
+
+from typing import Annotated, Any
+
+import msgspec
+from litestar import Controller, Request, post
+from litestar.di import NamedDependency
+from litestar.params import FromPath, RawBody
+from msgspec import Meta
+
+from tailrace.broker.broker import Broker
+from tailrace.http.consuming import NonNegative, StartPlace, to_start
+from tailrace.http.description import described
+from tailrace.http.messages import read_body
+from tailrace.model.group import CONSUMER, NO_GENERATION, NO_MEMBER, JoinRequest, MemberIdentity, MemberProtocol, SyncRequest
+from tailrace.model.ids import Offset
+from tailrace.model.offset import OffsetCommit
+from tailrace.model.start import Edge
+
+Milliseconds = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+
+
+class OfferedProtocol(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    metadata: bytes
+    """What the member wants: a subscription in Kafka's format, in base64."""
+
+
+class Join(msgspec.Struct, forbid_unknown_fields=True):
+    protocols: list[OfferedProtocol]
+    """Best first."""
+    member_id: str = NO_MEMBER
+    """Empty for a member that is new; it is refused with the id to join with."""
+    instance_id: str | None = None
+    client_id: str = ""
+    session_timeout_ms: Milliseconds = 30_000
+    rebalance_timeout_ms: Milliseconds = 60_000
+
+
+class GroupMember(msgspec.Struct):
+    member_id: str
+    metadata: bytes
+
+
+class JoinAnswer(msgspec.Struct):
+    member_id: str
+    generation: int
+    protocol: str
+    leader: str
+    members: list[GroupMember]
+    """For the leader, who shares out the partitions; empty for the others."""
+
+
+class MemberShare(msgspec.Struct, forbid_unknown_fields=True):
+    member_id: str
+    assignment: bytes
+
+
+class Sync(msgspec.Struct, forbid_unknown_fields=True):
+    member_id: str
+    generation: int
+    assignments: list[MemberShare] = []
+    """From the leader: what each member gets, in Kafka's format, in base64."""
+    instance_id: str | None = None
+
+
+class SyncAnswer(msgspec.Struct):
+    protocol: str
+    assignment: bytes
+
+
+class Heartbeat(msgspec.Struct, forbid_unknown_fields=True):
+    member_id: str
+    generation: int
+    instance_id: str | None = None
+
+
+class Leave(msgspec.Struct, forbid_unknown_fields=True):
+    member_id: str
+    instance_id: str | None = None
+
+
+class Begin(msgspec.Struct, forbid_unknown_fields=True):
+    topic: str
+    partitions: list[NonNegative]
+    start: StartPlace = Edge.EARLIEST
+    """Where to begin where the group has committed nothing."""
+    member_id: str = NO_MEMBER
+    generation: int = NO_GENERATION
+
+
+class PartitionPosition(msgspec.Struct):
+    partition_id: int
+    offset: int
+
+
+class BeginAnswer(msgspec.Struct):
+    topic_name: str
+    positions: list[PartitionPosition]
+
+
+class DoneOffset(msgspec.Struct, forbid_unknown_fields=True):
+    topic: str
+    partition_id: NonNegative
+    offset: NonNegative
+    """Where the group goes on: one after the last offset that is done."""
+
+
+class CommitOffsets(msgspec.Struct, forbid_unknown_fields=True):
+    offsets: list[DoneOffset]
+    member_id: str = NO_MEMBER
+    generation: int = NO_GENERATION
+
+
+class MemberEndpoints(Controller):
+    path = "/api/groups/{group_id:str}"
+    tags = ("groups",)
+
+    @post("/join", status_code=200, opt=described(Join))
+    async def join(
+        self, group_id: FromPath[str], request: Request[Any, Any, Any], body: RawBody, broker: NamedDependency[Broker]
+    ) -> JoinAnswer:
+        """Become a member, or stay one when the group shares out anew; answered when all members have joined."""
+        asked = read_body(body, Join)
+        joined = await broker.groups.join(
+            JoinRequest(
+                group_id,
+                asked.member_id,
+                asked.instance_id,
+                asked.client_id,
+                f"/{request.client.host}" if request.client else "",
+                asked.session_timeout_ms,
+                asked.rebalance_timeout_ms,
+                CONSUMER,
+                tuple(MemberProtocol(protocol.name, protocol.metadata) for protocol in asked.protocols),
+            )
+        )
+        members = [GroupMember(member.member_id, member.metadata) for member in joined.members]
+        return JoinAnswer(joined.member_id, joined.generation, joined.protocol, joined.leader, members)
+
+    @post("/sync", status_code=200, opt=described(Sync))
+    async def sync(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> SyncAnswer:
+        """Get a share of the partitions; the leader hands out all shares."""
+        asked = read_body(body, Sync)
+        synced = await broker.groups.sync(
+            SyncRequest(
+                group_id,
+                MemberIdentity(asked.member_id, asked.generation, asked.instance_id),
+                None,
+                None,
+                tuple((share.member_id, share.assignment) for share in asked.assignments),
+            )
+        )
+        return SyncAnswer(synced.protocol, synced.assignment)
+
+    @post("/heartbeat", status_code=204, opt=described(Heartbeat))
+    async def heartbeat(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> None:
+        """A member is still there."""
+        asked = read_body(body, Heartbeat)
+        broker.groups.heartbeat(group_id, MemberIdentity(asked.member_id, asked.generation, asked.instance_id))
+
+    @post("/leave", status_code=204, opt=described(Leave))
+    async def leave(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> None:
+        """A member goes, and its share with it."""
+        asked = read_body(body, Leave)
+        (refusal,) = broker.groups.leave(group_id, [(asked.member_id, asked.instance_id)])
+        if refusal is not None:
+            raise refusal
+
+    @post("/begin", status_code=200, opt=described(Begin))
+    async def begin(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> BeginAnswer:
+        """Where the group goes on in these partitions. Where it has committed nothing, the start is committed first."""
+        asked = read_body(body, Begin)
+        member = MemberIdentity(asked.member_id, asked.generation)
+        positions = await broker.consumers.begin(group_id, asked.topic, asked.partitions, to_start(asked.start), member)
+        return BeginAnswer(broker.topics.get(asked.topic).topic.name, [PartitionPosition(*each) for each in positions])
+
+    @post("/commit", status_code=204, opt=described(CommitOffsets))
+    async def commit(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> None:
+        """The group is done with everything below these offsets; all of them are committed, or none."""
+        asked = read_body(body, CommitOffsets)
+        member = MemberIdentity(asked.member_id, asked.generation)
+        commits = [OffsetCommit(done.topic, done.partition_id, Offset(done.offset)) for done in asked.offsets]
+        await broker.consumers.commit(group_id, commits, member)
