@@ -1,1 +1,86 @@
-"""The Python SDK, sync and async. Knows no server room."""
+"""The Python SDK: consumers, publishers and subscriptions, for asyncio and without it.
+
+    from tailrace.client import Client
+
+    with Client("http://127.0.0.1:8080") as client:
+        with client.publisher() as publisher:
+            publisher.publish("orders", {"id": 1})
+        with client.consumer(topic="orders", group_id="billing") as consumer:
+            for record in consumer.poll():
+                consumer.mark_processed(record)
+
+Every class with I/O is there twice: `AsyncTopicConsumer` for asyncio, `TopicConsumer` without. All errors are in one tree
+under `TailraceError`; each says whether the same call may succeed again (`retriable`) and whether it may have taken effect
+(`outcome`).
+"""
+
+from tailrace.client._async.client import AsyncClient
+from tailrace.client._async.consumer import AsyncTopicConsumer
+from tailrace.client._async.publisher import AsyncDelivery, AsyncPublisher
+from tailrace.client._async.subscriber import AsyncEventStream, AsyncSubscriber
+from tailrace.client._sync.client import Client
+from tailrace.client._sync.consumer import TopicConsumer
+from tailrace.client._sync.publisher import Delivery, Publisher
+from tailrace.client._sync.subscriber import EventStream, Subscriber
+from tailrace.client.config import CommitMode, ConsumerConfig, PublisherConfig, RetryConfig
+from tailrace.client.properties import AutoOffsetReset
+from tailrace.client.values import CommitResult, ConsumerRecord, Event, OutgoingMessage, PublishResult
+from tailrace.model.errors import (
+    ClientClosedError,
+    ConfigurationError,
+    ConnectionLostError,
+    IllegalGenerationError,
+    InvalidPatternError,
+    InvalidRequestError,
+    MessageTooLargeError,
+    OffsetOutOfRangeError,
+    OffsetRegressionError,
+    OverloadedError,
+    RebalanceInProgressError,
+    ServerUnreachableError,
+    TailraceError,
+    TimeoutError,
+    UnknownMemberError,
+    UnknownTopicError,
+)
+
+__all__ = [
+    "AsyncClient",
+    "AsyncDelivery",
+    "AsyncEventStream",
+    "AsyncPublisher",
+    "AsyncSubscriber",
+    "AsyncTopicConsumer",
+    "AutoOffsetReset",
+    "Client",
+    "ClientClosedError",
+    "CommitMode",
+    "CommitResult",
+    "ConfigurationError",
+    "ConnectionLostError",
+    "ConsumerConfig",
+    "ConsumerRecord",
+    "Delivery",
+    "Event",
+    "EventStream",
+    "IllegalGenerationError",
+    "InvalidPatternError",
+    "InvalidRequestError",
+    "MessageTooLargeError",
+    "OffsetOutOfRangeError",
+    "OffsetRegressionError",
+    "OutgoingMessage",
+    "OverloadedError",
+    "PublishResult",
+    "Publisher",
+    "PublisherConfig",
+    "RebalanceInProgressError",
+    "RetryConfig",
+    "ServerUnreachableError",
+    "Subscriber",
+    "TailraceError",
+    "TimeoutError",
+    "TopicConsumer",
+    "UnknownMemberError",
+    "UnknownTopicError",
+]

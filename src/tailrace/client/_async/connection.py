@@ -1,0 +1,91 @@
+"""Requests to the server and their answers: JSON, or bytes, or an error of the tree. Transient errors are tried again.
+
+Every request that goes through `ask` may be sent twice without harm: reads, commits of an offset, joins under a given id, and
+publishes with a number. So a lost answer is no reason to give up.
+"""
+
+import time
+from typing import Any, TypeVar
+
+import httpx
+import msgspec
+
+from tailrace.client._async.concurrency import pause
+from tailrace.client.backoff import Backoff
+from tailrace.client.config import RetryConfig
+from tailrace.client.errors import error_of_answer, error_of_connection
+from tailrace.model.errors import ConfigurationError, TailraceError, UnknownTopicError
+
+T = TypeVar("T")
+
+_JSON = {"content-type": "application/json"}
+_GOOD = range(200, 300)
+
+
+class AsyncConnection:
+    """Connections to one server, opened when they are needed and kept for the next request."""
+
+    def __init__(self, url: str, config: RetryConfig) -> None:
+        self.url = checked_url(url)
+        self.config = config
+        self._http = httpx.AsyncClient(base_url=self.url, timeout=config.request_timeout.total_seconds())
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def ask(
+        self, path: str, question: Any, shape: type[T], *, wait_seconds: float = 0.0, patience: float | None = None
+    ) -> T:
+        """A question and its answer. Transient errors are tried again for `patience` seconds, or `api_timeout`."""
+        answer = await self.send("POST", path, question, wait_seconds=wait_seconds, patience=patience)
+        return msgspec.json.decode(answer or b"null", type=shape)
+
+    async def look(self, path: str, shape: type[T]) -> T:
+        """What is there."""
+        return msgspec.json.decode(await self.send("GET", path), type=shape)
+
+    async def send(
+        self, method: str, path: str, question: Any = None, *, wait_seconds: float = 0.0, patience: float | None = None
+    ) -> bytes:
+        """The body of the answer. `wait_seconds` is what the server was asked to wait by the question itself."""
+        body = None if question is None else msgspec.json.encode(question)
+        config = self.config
+        backoff = Backoff(config.retry_backoff.total_seconds(), config.retry_backoff_max.total_seconds())
+        deadline = time.monotonic() + (config.api_timeout.total_seconds() if patience is None else patience)
+        while True:
+            try:
+                return await self.send_once(method, path, body, wait_seconds=wait_seconds)
+            except TailraceError as error:
+                seconds = backoff.next_pause()
+                if not is_transient(error) or time.monotonic() + seconds > deadline:
+                    raise
+            await pause(seconds)
+
+    async def send_once(self, method: str, path: str, body: bytes | None, *, wait_seconds: float = 0.0) -> bytes:
+        """The same without trying again."""
+        timeout = self.config.request_timeout.total_seconds() + wait_seconds
+        try:
+            answer = await self._http.request(method, path, content=body, headers=_JSON if body else None, timeout=timeout)
+        except httpx.HTTPError as error:
+            raise error_of_connection(self.url, error) from error
+        if answer.status_code not in _GOOD:
+            raise error_of_answer(answer.status_code, answer.content)
+        return answer.content
+
+
+def is_transient(error: TailraceError) -> bool:
+    """Whether the same request may succeed in a moment, by nothing but waiting.
+
+    A topic that is not there may be made, but hardly by itself; and what has to do with groups needs more than waiting.
+    """
+    return error.retriable and error.http_status >= 500 and not isinstance(error, UnknownTopicError)
+
+
+def checked_url(url: str) -> str:
+    try:
+        parts = httpx.URL(url)
+    except httpx.InvalidURL:
+        parts = httpx.URL("")
+    if parts.scheme not in ("http", "https") or not parts.host:
+        raise ConfigurationError(f"url is {url!r}; allowed is an address such as http://127.0.0.1:8080")
+    return str(parts).rstrip("/")

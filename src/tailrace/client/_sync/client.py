@@ -1,0 +1,59 @@
+# Generated from _async/client.py by tools/generate_sync.py; change that file, then run it.
+
+"""The way in: one address, and consumers, publishers and subscribers for it."""
+
+from typing import Any, Self
+
+from tailrace.client._sync.connection import checked_url
+from tailrace.client._sync.consumer import TopicConsumer
+from tailrace.client._sync.publisher import Publisher
+from tailrace.client._sync.subscriber import Subscriber
+from tailrace.client.config import ConsumerConfig, PublisherConfig
+from tailrace.model.errors import TailraceError
+
+
+class Client:
+    """A server, by its address.
+
+    Example:
+        with Client("http://127.0.0.1:8080") as client:
+            with client.publisher() as publisher:
+                result = publisher.publish("orders", {"id": 1}, key="c1")
+                print(result.offset, result.cursor)
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = checked_url(url)
+        self._made: list[TopicConsumer | Publisher] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def consumer(self, config: ConsumerConfig | None = None, **settings: Any) -> TopicConsumer:
+        """A consumer, by its config or by settings as `ConsumerConfig.from_properties` takes them."""
+        consumer = TopicConsumer(self.url, config or ConsumerConfig.from_properties(settings))
+        self._made.append(consumer)
+        return consumer
+
+    def publisher(self, config: PublisherConfig | None = None, **settings: Any) -> Publisher:
+        """A publisher, by its config or by settings as `PublisherConfig.from_properties` takes them."""
+        publisher = Publisher(self.url, config or PublisherConfig.from_properties(settings))
+        self._made.append(publisher)
+        return publisher
+
+    def subscriber(self) -> Subscriber:
+        return Subscriber(self.url)
+
+    def close(self) -> None:
+        """Close the consumers and publishers that this client made and nobody has closed yet."""
+        failures = []
+        while self._made:
+            try:
+                self._made.pop().close()
+            except TailraceError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]

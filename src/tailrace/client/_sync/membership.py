@@ -1,0 +1,168 @@
+# Generated from _async/membership.py by tools/generate_sync.py; change that file, then run it.
+
+"""A consumer's place in its group: joining, getting a share of the partitions, staying in, leaving.
+
+The protocol is Kafka's classic one, so clients of Kafka may be members of the same group. Whoever leads the group shares out
+the partitions by range. When the group shares out anew, `needs_join` says so, and the consumer joins at its next poll.
+"""
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from tailrace.client._sync.connection import Connection, is_transient
+from tailrace.client.assignor import RANGE, assign_ranges
+from tailrace.client.config import ConsumerConfig
+from tailrace.model.errors import (
+    IllegalGenerationError,
+    MemberIdRequiredError,
+    RebalanceInProgressError,
+    TailraceError,
+    UnknownMemberError,
+    UnknownTopicError,
+)
+from tailrace.model.group import NO_GENERATION, NO_MEMBER
+from tailrace.wire.consumer_protocol import decode_assignment, decode_subscription, encode_assignment, encode_subscription
+
+_log = logging.getLogger("tailrace.client")
+
+
+class _Member(msgspec.Struct):
+    member_id: str
+    metadata: bytes
+
+
+class _Joined(msgspec.Struct):
+    member_id: str
+    generation: int
+    leader: str
+    members: list[_Member]
+
+
+class _Synced(msgspec.Struct):
+    assignment: bytes
+
+
+class _Topic(msgspec.Struct):
+    name: str
+    partitions: int
+
+
+class Membership:
+    def __init__(self, connection: Connection, config: ConsumerConfig) -> None:
+        self._connection = connection
+        self._config = config
+        self._path = f"/api/groups/{quote(config.group_id, safe='')}"
+        self._topic = config.topic
+        self._shared_out: Mapping[str, int] = {}
+        """As the leader: how many partitions the topics had."""
+        self.member_id = NO_MEMBER
+        self.generation = NO_GENERATION
+        self.needs_join = True
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Who speaks, for commits."""
+        return {"member_id": self.member_id, "generation": self.generation}
+
+    def join(self) -> list[int]:
+        """Be part of the next generation. The partitions that this member gets."""
+        self._topic = (self._look_at(self._config.topic)).name
+        deadline = time.monotonic() + self._config.api_timeout.total_seconds() + self._rebalance_seconds
+        while True:
+            self.generation = NO_GENERATION
+            self.needs_join = True
+            try:
+                partitions = self._join_once()
+            except MemberIdRequiredError as error:
+                self.member_id = error.member_id
+            except UnknownMemberError:
+                self.member_id = NO_MEMBER
+            except (RebalanceInProgressError, IllegalGenerationError) as error:
+                if time.monotonic() > deadline:
+                    raise
+                _log.info("group %s shares out anew while %s joins: %s", self._config.group_id, self.member_id, error)
+            else:
+                self.needs_join = False
+                return partitions
+
+    def heartbeat(self) -> None:
+        """Say that this member is still there, and find out whether it must join again. Raises nothing that goes away."""
+        if self.needs_join:
+            return
+        generation = self.generation
+        try:
+            self._connection.send_once("POST", f"{self._path}/heartbeat", msgspec.json.encode(self.identity))
+            if self._shared_out and self._has_grown():
+                self.needs_join = True
+        except TailraceError as error:
+            self.spoke(generation, error)
+            if not self.needs_join and not is_transient(error):
+                raise
+
+    def spoke(self, generation: int, error: TailraceError) -> None:
+        """The group refused something that was said for a generation. If that is the newest one, join again."""
+        if generation != self.generation:
+            return
+        if isinstance(error, UnknownMemberError):
+            self.member_id = NO_MEMBER
+        if isinstance(error, UnknownMemberError | IllegalGenerationError | RebalanceInProgressError):
+            self.needs_join = True
+
+    def leave(self) -> None:
+        """Go, so that the others need not wait for the end of the session."""
+        if self.member_id == NO_MEMBER:
+            return
+        body = msgspec.json.encode({"member_id": self.member_id})
+        try:
+            self._connection.send_once("POST", f"{self._path}/leave", body)
+        except TailraceError as error:
+            # The group finds out by itself when the session ends.
+            _log.info("member %s could not say that it leaves group %s: %s", self.member_id, self._config.group_id, error)
+        self.member_id = NO_MEMBER
+        self.needs_join = True
+
+    @property
+    def _rebalance_seconds(self) -> float:
+        return self._config.max_poll_interval.total_seconds()
+
+    def _join_once(self) -> list[int]:
+        config = self._config
+        question = {
+            "member_id": self.member_id,
+            "client_id": config.client_id,
+            "session_timeout_ms": round(config.session_timeout.total_seconds() * 1000),
+            "rebalance_timeout_ms": round(self._rebalance_seconds * 1000),
+            "protocols": [{"name": RANGE, "metadata": encode_subscription([self._topic])}],
+        }
+        joined = self._connection.ask(f"{self._path}/join", question, _Joined, wait_seconds=self._rebalance_seconds)
+        self.member_id = joined.member_id
+        self.generation = joined.generation
+        self._shared_out = {}
+        leads = joined.leader == joined.member_id
+        shares = self._share_out(joined.members) if leads else {}
+        assignments = [{"member_id": member, "assignment": encode_assignment(share)} for member, share in shares.items()]
+        question = {**self.identity, "assignments": assignments}
+        synced = self._connection.ask(f"{self._path}/sync", question, _Synced, wait_seconds=self._rebalance_seconds)
+        return decode_assignment(synced.assignment).get(self._topic, [])
+
+    def _share_out(self, members: list[_Member]) -> dict[str, dict[str, list[int]]]:
+        subscriptions = {member.member_id: decode_subscription(member.metadata) for member in members}
+        counts = {}
+        for topic in sorted({topic for topics in subscriptions.values() for topic in topics}):
+            try:
+                counts[topic] = (self._look_at(topic)).partitions
+            except UnknownTopicError:
+                _log.warning("group %s has a member that wants topic %s, which is not there", self._config.group_id, topic)
+        self._shared_out = counts
+        return assign_ranges(subscriptions, counts)
+
+    def _has_grown(self) -> bool:
+        return (self._look_at(self._topic)).partitions > self._shared_out.get(self._topic, 0)
+
+    def _look_at(self, topic: str) -> _Topic:
+        return self._connection.look(f"/api/topics/{quote(topic, safe='')}", _Topic)

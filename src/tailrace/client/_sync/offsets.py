@@ -1,0 +1,124 @@
+# Generated from _async/offsets.py by tools/generate_sync.py; change that file, then run it.
+
+"""Which partitions a consumer has, where it stands in each, and what the group has committed."""
+
+import logging
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from tailrace.client._sync.concurrency import Lock
+from tailrace.client._sync.connection import Connection
+from tailrace.client._sync.membership import Membership
+from tailrace.client.config import ConsumerConfig
+from tailrace.client.partition import OwnedPartition
+from tailrace.client.values import CommitResult
+from tailrace.model.errors import TailraceError
+
+_log = logging.getLogger("tailrace.client")
+
+
+class _Position(msgspec.Struct):
+    partition_id: int
+    offset: int
+
+
+class _Begun(msgspec.Struct):
+    topic_name: str
+    positions: list[_Position]
+
+
+class GroupOffsets:
+    def __init__(self, connection: Connection, config: ConsumerConfig) -> None:
+        self._connection = connection
+        self._config = config
+        self._path = f"/api/groups/{quote(config.group_id, safe='')}"
+        self._membership = Membership(connection, config) if config.partition_id is None else None
+        self._has_begun = False
+        self._committing = Lock()
+        self.topic = config.topic
+        self.owned: dict[int, OwnedPartition] = {}
+
+    @property
+    def needs_join(self) -> bool:
+        return not self._has_begun if self._membership is None else self._membership.needs_join
+
+    def join(self) -> None:
+        """Get a share of the partitions and find out where to go on in each."""
+        kept: dict[int, OwnedPartition] = {}
+        if self._membership is None:
+            numbers = [self._config.partition_id or 0]
+        else:
+            before = self._membership.identity
+            numbers = self._membership.join()
+            # Nobody else had them in between if this generation follows the last; else begin where the last commit was.
+            if self._membership.identity == {**before, "generation": before["generation"] + 1}:
+                kept = {number: self.owned[number] for number in numbers if number in self.owned}
+        new = [number for number in numbers if number not in kept]
+        try:
+            begun = self._begin(new) if new else {}
+        except TailraceError as error:
+            self._refused(error)
+            raise
+        self.owned = {number: kept.get(number) or begun[number] for number in numbers}
+        self._has_begun = True
+
+    def heartbeat(self) -> None:
+        if self._membership is not None:
+            self._membership.heartbeat()
+
+    def commit(self) -> list[CommitResult]:
+        """Commit everything that is processed, in all partitions or in none."""
+        with self._committing:
+            ahead = [(owned, owned.progress.safe_offset) for owned in self.owned.values() if owned.progress.is_ahead]
+            if not ahead:
+                return []
+            generation = self._generation
+            offsets = [{"topic": self.topic, "partition_id": owned.number, "offset": safe} for owned, safe in ahead]
+            try:
+                self._connection.ask(f"{self._path}/commit", {**self._identity, "offsets": offsets}, type(None))
+            except TailraceError as error:
+                self._refused(error, generation)
+                raise
+            for owned, safe in ahead:
+                owned.progress.committed(safe)
+            return [CommitResult(self.topic, self._config.group_id, owned.number, safe - 1) for owned, safe in ahead]
+
+    def commit_before_join(self) -> None:
+        """The last word before the partitions may go to others. If it is not taken, they come again, and that is told."""
+        try:
+            self.commit()
+        except TailraceError as error:
+            _log.warning(
+                "group %s shares out anew and did not take the last commit of this consumer, so some records are delivered"
+                " again: %s",
+                self._config.group_id,
+                error,
+            )
+
+    def leave(self) -> None:
+        if self._membership is not None:
+            self._membership.leave()
+
+    @property
+    def _identity(self) -> dict[str, Any]:
+        return {} if self._membership is None else self._membership.identity
+
+    @property
+    def _generation(self) -> int:
+        return -1 if self._membership is None else self._membership.generation
+
+    def _begin(self, numbers: list[int]) -> dict[int, OwnedPartition]:
+        question = {**self._identity, "topic": self._config.topic, "partitions": numbers}
+        question["start"] = self._config.auto_offset_reset
+        begun = self._connection.ask(f"{self._path}/begin", question, _Begun)
+        self.topic = begun.topic_name
+        return {
+            position.partition_id: OwnedPartition(self.topic, position.partition_id, position.offset)
+            for position in begun.positions
+        }
+
+    def _refused(self, error: TailraceError, generation: int | None = None) -> None:
+        if self._membership is not None:
+            self._membership.spoke(self._membership.generation if generation is None else generation, error)

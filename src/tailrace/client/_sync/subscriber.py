@@ -1,0 +1,138 @@
+# Generated from _async/subscriber.py by tools/generate_sync.py; change that file, then run it.
+
+"""Subscriptions: every event of all topics that match a pattern, in the order of the log, from any cursor on.
+
+A subscription lives through broken connections and restarts of the server: it goes on right after the last event that it has
+handed out, so none is missed and none comes twice.
+"""
+
+import time
+from collections.abc import Generator, Iterator
+from typing import Self
+from urllib.parse import urlencode
+
+import msgspec
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+
+from tailrace.client._sync.concurrency import pause
+from tailrace.client._sync.connection import Connection, checked_url, is_transient
+from tailrace.client._sync.sockets import Socket
+from tailrace.client.backoff import Backoff
+from tailrace.client.config import RetryConfig
+from tailrace.client.errors import error_of_answer
+from tailrace.client.event_messages import read_frame, to_event
+from tailrace.client.values import Event
+from tailrace.model.errors import ConfigurationError, ConnectionLostError, ServerUnreachableError, TailraceError
+from tailrace.model.limits import DEFAULT_LIMITS
+from tailrace.model.pattern import parse_pattern
+from tailrace.model.subscription import LogEdge
+
+_SILENCE_SECONDS = 2.5 * DEFAULT_LIMITS.subscriber_silence_seconds
+"""The server gives signs of life more often; whoever is silent for so long is gone."""
+
+
+class _Health(msgspec.Struct):
+    end_cursor: int
+
+
+class Subscriber:
+    """Subscribes to topics by patterns: `orders.*` is one part after `orders`, `orders.>` is `orders` and everything below.
+
+    Example:
+        with Client("http://127.0.0.1:8080") as client:
+            with client.subscriber().subscribe("orders.>", cursor="beginning") as events:
+                for event in events:
+                    print(event.cursor, event.topic_name, event.value)
+                    break
+    """
+
+    def __init__(self, url: str, config: RetryConfig | None = None) -> None:
+        self._url = checked_url(url)
+        self._config = config or RetryConfig()
+
+    def subscribe(self, pattern: str, cursor: int | str = LogEdge.LATEST) -> "EventStream":
+        """Events of all topics that match. `cursor` is that of the last event that was dealt with; the stream goes on after it.
+
+        Or it is `beginning`, for everything that is there, or `latest`, for what comes from now on.
+        """
+        parse_pattern(pattern, DEFAULT_LIMITS)
+        if isinstance(cursor, bool) or not ((isinstance(cursor, int) and cursor >= -1) or cursor in tuple(LogEdge)):
+            raise ConfigurationError(f"cursor is {cursor!r}; allowed is the cursor of an event, 'beginning' or 'latest'")
+        return EventStream(self._url, pattern, cursor, self._config)
+
+
+class EventStream:
+    """An iterator of events. `cursor` is that of the last one, to be kept for later."""
+
+    def __init__(self, url: str, pattern: str, cursor: int | str, config: RetryConfig) -> None:
+        self._url = url
+        self._pattern = pattern
+        self._config = config
+        self._start = cursor
+        self._events = self._stream()
+        self.cursor: int | None = cursor if isinstance(cursor, int) else None
+        """Of the last event that was handed out; `None` before the first."""
+        self.reconnects = 0
+
+    def __enter__(self) -> Self:
+        """Returns once it is settled where the stream begins: what is published from then on is in it."""
+        self._settle_start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Event]:
+        return self._events
+
+    def __next__(self) -> Event:
+        return self._events.__next__()
+
+    def close(self) -> None:
+        self._events.close()
+
+    def _stream(self) -> Generator[Event, None, None]:
+        self._settle_start()
+        config = self._config
+        backoff = Backoff(config.retry_backoff.total_seconds(), config.retry_backoff_max.total_seconds())
+        heard_at = time.monotonic()
+        while True:
+            try:
+                with Socket(self._address(), config.request_timeout.total_seconds()) as socket:
+                    while True:
+                        frame = read_frame(socket.receive(_SILENCE_SECONDS))
+                        heard_at = time.monotonic()
+                        backoff.reset()
+                        for sent in frame.events:
+                            self.cursor = sent.cursor
+                            yield to_event(sent)
+                        if frame.cursor is not None:
+                            self.cursor = max(frame.cursor, -1 if self.cursor is None else self.cursor)
+            except (OSError, WebSocketException) as error:
+                failure = _failure(self._url, error)
+                if not is_transient(failure) or time.monotonic() - heard_at > config.api_timeout.total_seconds():
+                    raise failure from error
+            self.reconnects += 1
+            pause(backoff.next_pause())
+
+    def _address(self) -> str:
+        place: dict[str, int | str] = {"cursor": self._start} if self.cursor is None else {"cursor": self.cursor + 1}
+        address = self._url.replace("http", "ws", 1)
+        return f"{address}/api/subscribe?{urlencode({'pattern': self._pattern, **place})}"
+
+    def _settle_start(self) -> None:
+        """A start at the end of the log is pinned, so that a connection that breaks before the first event loses nothing."""
+        if self._start == LogEdge.LATEST and self.cursor is None:
+            connection = Connection(self._url, self._config)
+            try:
+                self.cursor = (connection.look("/health", _Health)).end_cursor - 1
+            finally:
+                connection.close()
+
+
+def _failure(url: str, error: Exception) -> TailraceError:
+    if isinstance(error, InvalidStatus):
+        return error_of_answer(error.response.status_code, bytes(error.response.body or b""))
+    if isinstance(error, ConnectionClosed | TimeoutError):
+        return ConnectionLostError(f"the subscription to {url} broke: {error or 'nothing was heard for too long'}")
+    return ServerUnreachableError(f"no server answers at {url}: {error}. Is `tailrace serve` running there?")

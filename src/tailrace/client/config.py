@@ -1,0 +1,191 @@
+"""The settings of consumers and publishers, under their own names and Kafka's."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, Self
+
+import msgspec
+
+from tailrace.client.properties import (
+    AutoOffsetReset,
+    Setting,
+    duration,
+    offset_reset,
+    optional,
+    read_properties,
+    read_setting,
+    text,
+    truth,
+    whole_number,
+)
+from tailrace.model.errors import ConfigurationError
+from tailrace.model.limits import DEFAULT_LIMITS, MIB
+
+_DAY_MS = 24 * 3600 * 1000
+_HOUR_MS = 3600 * 1000
+
+
+class CommitMode(StrEnum):
+    AUTO = "auto"
+    MANUAL = "manual"
+
+
+def _span(least_ms: int, most_ms: int) -> str:
+    return f"a timedelta or milliseconds, {least_ms} to {most_ms} ms"
+
+
+def _duration(alias: str, least_ms: int, most_ms: int) -> Setting:
+    return Setting(alias, duration(least_ms, most_ms), _span(least_ms, most_ms))
+
+
+def _number(alias: str, least: int, most: int) -> Setting:
+    return Setting(alias, whole_number(least, most), f"a whole number, {least} to {most}")
+
+
+RETRY_SETTINGS: Mapping[str, Setting] = {
+    "request_timeout": _duration("request.timeout.ms", 1, _HOUR_MS),
+    "api_timeout": _duration("default.api.timeout.ms", 1, _DAY_MS),
+    "retry_backoff": _duration("retry.backoff.ms", 1, _HOUR_MS),
+    "retry_backoff_max": _duration("retry.backoff.max.ms", 1, _HOUR_MS),
+}
+
+CONSUMER_SETTINGS: Mapping[str, Setting] = {
+    "topic": Setting("topic", text(DEFAULT_LIMITS.topic_name_length), "the name or alias of a topic"),
+    "group_id": Setting("group.id", text(DEFAULT_LIMITS.group_name_length), "a name of 1 to 255 characters"),
+    "client_id": Setting("client.id", text(), "a name of 1 to 255 characters"),
+    "auto_offset_reset": Setting("auto.offset.reset", offset_reset, "'earliest', 'latest' or an offset from 0 on"),
+    "enable_auto_commit": Setting("enable.auto.commit", truth, "true or false"),
+    "auto_commit_interval": _duration("auto.commit.interval.ms", 1, _DAY_MS),
+    "max_poll_records": _number("max.poll.records", 1, 1_000_000),
+    "poll_timeout": _duration("fetch.max.wait.ms", 0, _DAY_MS),
+    "partition_id": Setting("partition.id", optional(whole_number(0, 2**31 - 1)), "the number of a partition, or None"),
+    "fetch_max_bytes": _number("fetch.max.bytes", 1, DEFAULT_LIMITS.fetch_bytes),
+    "heartbeat_interval": _duration("heartbeat.interval.ms", 10, _HOUR_MS),
+    "session_timeout": _duration("session.timeout.ms", 1_000, _HOUR_MS),
+    "max_poll_interval": _duration("max.poll.interval.ms", 1_000, _HOUR_MS),
+    **RETRY_SETTINGS,
+}
+
+PUBLISHER_SETTINGS: Mapping[str, Setting] = {
+    "batch_records": _number("batch.records", 1, DEFAULT_LIMITS.publish_records),
+    "batch_bytes": _number("batch.size", 1, 8 * MIB),
+    "linger": _duration("linger.ms", 0, 60_000),
+    "buffer_records": _number("buffer.records", 1, 1_000_000),
+    "buffer_bytes": _number("buffer.memory", 1, 1024 * MIB),
+    **RETRY_SETTINGS,
+}
+
+
+class RetryConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """How long to wait for one answer, and how to try again."""
+
+    request_timeout: timedelta = timedelta(seconds=30)
+    """How long one request may take, beyond what the server was asked to wait."""
+    api_timeout: timedelta = timedelta(seconds=60)
+    """How long one call tries again before it gives up."""
+    retry_backoff: timedelta = timedelta(milliseconds=100)
+    """The first pause; each one is twice as long as the last."""
+    retry_backoff_max: timedelta = timedelta(seconds=2)
+    """The longest pause."""
+
+
+class ConsumerConfig(RetryConfig, frozen=True, kw_only=True):
+    """What a consumer reads, for whom, and how.
+
+    >>> config = ConsumerConfig.from_properties({"topic": "orders", "group.id": "billing", "max.poll.records": "500"})
+    >>> config.max_poll_records
+    500
+    >>> ConsumerConfig(topic="orders", group_id="billing", max_poll_records=0)
+    Traceback (most recent call last):
+    tailrace.model.errors.ConfigurationError: max_poll_records is 0; allowed is a whole number, 1 to 1000000
+    """
+
+    topic: str
+    """Name or alias."""
+    group_id: str
+    """Consumers of one group share the partitions; the same groups as those of Kafka's clients."""
+    client_id: str = "tailrace-python"
+    """How this consumer is shown among the members of its group."""
+    auto_offset_reset: AutoOffsetReset | int = AutoOffsetReset.EARLIEST
+    """Where the group begins if it has committed nothing yet."""
+    enable_auto_commit: bool = True
+    """Commit by itself what was marked as processed."""
+    auto_commit_interval: timedelta = timedelta(seconds=5)
+    max_poll_records: int = 500
+    """Records of one poll, at most."""
+    poll_timeout: timedelta = timedelta(seconds=1)
+    """How long a poll waits for the first record."""
+    partition_id: int | None = None
+    """Read this partition, without being a member of the group; `None` shares the partitions with the others."""
+    fetch_max_bytes: int = MIB
+    """Bytes asked for at once."""
+    heartbeat_interval: timedelta = timedelta(seconds=10)
+    session_timeout: timedelta = timedelta(seconds=30)
+    """After so long without a heartbeat the group gives the member's partitions to others."""
+    max_poll_interval: timedelta = timedelta(minutes=5)
+    """A consumer that does not poll for so long counts as stuck, and its heartbeats end."""
+
+    def __post_init__(self) -> None:
+        _check(self, CONSUMER_SETTINGS)
+        if self.heartbeat_interval >= self.session_timeout:
+            raise ConfigurationError(
+                f"heartbeat_interval is {self.heartbeat_interval}; allowed is less than session_timeout,"
+                f" which is {self.session_timeout}"
+            )
+
+    @property
+    def commit_mode(self) -> CommitMode:
+        return CommitMode.AUTO if self.enable_auto_commit else CommitMode.MANUAL
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, Any]) -> Self:
+        """Settings under their own names or Kafka's (`group.id`), durations as timedeltas or milliseconds.
+
+        Where a setting is given under both names, its own counts.
+        """
+        return cls(**_fields_of(cls, properties, CONSUMER_SETTINGS))
+
+
+class PublisherConfig(RetryConfig, frozen=True, kw_only=True):
+    """How a publisher gathers messages, and how much it holds.
+
+    >>> PublisherConfig.from_properties({"linger.ms": 5}).linger
+    datetime.timedelta(microseconds=5000)
+    """
+
+    batch_records: int = 2_000
+    """Messages of one request, at most."""
+    batch_bytes: int = MIB
+    """Bytes of one request, above which no further message is added."""
+    linger: timedelta = timedelta(0)
+    """How long the first message of a request waits for others. Those that come while a request is on its way gather anyway."""
+    buffer_records: int = 20_000
+    """Messages that wait to be sent; beyond it `send` waits."""
+    buffer_bytes: int = 32 * MIB
+    """Bytes of them."""
+
+    def __post_init__(self) -> None:
+        _check(self, PUBLISHER_SETTINGS)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, Any]) -> Self:
+        """As `ConsumerConfig.from_properties`."""
+        return cls(**_fields_of(cls, properties, PUBLISHER_SETTINGS))
+
+
+def _check(config: msgspec.Struct, settings: Mapping[str, Setting]) -> None:
+    for name, setting in settings.items():
+        given = getattr(config, name)
+        known = read_setting(name, given, setting)
+        if known != given or type(known) is not type(given):
+            # What has another type, such as a number of milliseconds, is stored as what it means.
+            msgspec.structs.force_setattr(config, name, known)
+
+
+def _fields_of(shape: type[msgspec.Struct], properties: Mapping[str, Any], settings: Mapping[str, Setting]) -> dict[str, Any]:
+    found = read_properties(properties, settings)
+    missing = [field.name for field in msgspec.structs.fields(shape) if field.required and field.name not in found]
+    if missing:
+        raise ConfigurationError(f"{' and '.join(missing)} must be set")
+    return found

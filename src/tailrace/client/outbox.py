@@ -1,0 +1,127 @@
+"""Messages that wait to be sent: gathered to requests, and bounded."""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Generic, TypeVar
+
+import msgspec
+
+from tailrace.client.config import PublisherConfig
+from tailrace.client.values import GivenHeaders, OutgoingMessage
+from tailrace.model.errors import InvalidRequestError
+
+T = TypeVar("T")
+
+_NULL = msgspec.Raw(b"null")
+
+
+class _Header(msgspec.Struct, omit_defaults=True):
+    name: str
+    value: str | None = None
+    value_base64: bytes | None = None
+
+
+class _Sent(msgspec.Struct, omit_defaults=True):
+    topic: str
+    value: msgspec.Raw | None = None
+    value_base64: bytes | None = None
+    key: str | None = None
+    key_base64: bytes | None = None
+    headers: Sequence[_Header] = ()
+    partition_id: int | None = None
+    timestamp_ms: int | None = None
+    message_id: str | None = None
+
+
+class Parcel(msgspec.Struct, Generic[T]):
+    """Messages that are published together or not at all, as JSON, and what waits for their outcome."""
+
+    messages: list[bytes]
+    size: int
+    outcome: T
+
+
+class Outbox(Generic[T]):
+    """Parcels in the order in which they came."""
+
+    def __init__(self, config: PublisherConfig) -> None:
+        self._config = config
+        self._waiting: deque[Parcel[T]] = deque()
+        self.records = 0
+        self.size = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def has_room(self, parcel: Parcel[T]) -> bool:
+        """One parcel always has, however large it is."""
+        config = self._config
+        fits = self.records + len(parcel.messages) <= config.buffer_records and self.size + parcel.size <= config.buffer_bytes
+        return fits or not self._waiting
+
+    def put(self, parcel: Parcel[T]) -> None:
+        self._waiting.append(parcel)
+        self.records += len(parcel.messages)
+        self.size += parcel.size
+
+    @property
+    def fills_a_request(self) -> bool:
+        return self.records >= self._config.batch_records or self.size >= self._config.batch_bytes
+
+    def take(self) -> list[Parcel[T]]:
+        """What goes into the next request: at least one parcel, whole."""
+        taken: list[Parcel[T]] = []
+        records = size = 0
+        while self._waiting:
+            parcel = self._waiting[0]
+            records += len(parcel.messages)
+            size += parcel.size
+            if taken and (records > self._config.batch_records or size > self._config.batch_bytes):
+                break
+            taken.append(self._waiting.popleft())
+            self.records -= len(parcel.messages)
+            self.size -= parcel.size
+        return taken
+
+
+def encode_message(message: OutgoingMessage) -> bytes:
+    """The message as the server takes it."""
+    topic, value, key, headers, message_id, partition_id, timestamp_ms = message
+    sent = _Sent(topic, partition_id=partition_id, timestamp_ms=timestamp_ms, message_id=message_id)
+    if isinstance(value, bytes | bytearray | memoryview):
+        sent.value_base64 = bytes(value)
+    elif value is None:
+        sent.value = _NULL
+    else:
+        try:
+            sent.value = msgspec.Raw(msgspec.json.encode(value))
+        except (TypeError, ValueError) as error:
+            raise InvalidRequestError(
+                f"the value for {topic!r} is neither bytes nor JSON: {error}. Give bytes, or what JSON knows"
+            ) from error
+        if bytes(sent.value) == bytes(_NULL):
+            sent.value, sent.value_base64 = None, b"null"
+    if isinstance(key, str):
+        sent.key = key
+    elif key is not None:
+        sent.key_base64 = bytes(key)
+    if headers:
+        sent.headers = _encode_headers(headers)
+    return msgspec.json.encode(sent)
+
+
+def encode_publish(publisher: str, number: int, parcels: Sequence[Parcel[T]]) -> bytes:
+    """The body of a request with all these parcels."""
+    messages = b",".join([message for parcel in parcels for message in parcel.messages])
+    return b'{"publisher":%b,"number":%d,"messages":[%b]}' % (msgspec.json.encode(publisher), number, messages)
+
+
+def _encode_headers(headers: GivenHeaders) -> list[_Header]:
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    encoded = []
+    for name, value in pairs:
+        if isinstance(value, bytes):
+            encoded.append(_Header(name, value_base64=value))
+        else:
+            encoded.append(_Header(name, value))
+    return encoded

@@ -1,0 +1,88 @@
+"""One partition as a consumer has it: records that were fetched and not handed out yet, and its progress."""
+
+from collections.abc import Sequence
+
+from tailrace.client.progress import Progress
+from tailrace.client.values import ConsumerRecord
+from tailrace.model.errors import OffsetOutOfRangeError
+from tailrace.model.ids import Cursor
+from tailrace.model.limits import DEFAULT_LIMITS
+from tailrace.wire.batch import check_batch
+from tailrace.wire.fetched import PartitionPart
+from tailrace.wire.records import decode_batch
+
+
+class OwnedPartition:
+    def __init__(self, topic: str, number: int, begin: int) -> None:
+        self._topic = topic
+        self.number = number
+        self.progress = Progress(begin)
+        self.is_paused = False
+        self.position = begin
+        """The offset of the next record to be handed out."""
+        self.fetch_offset = begin
+        """Where to fetch next."""
+        self._fetched: list[ConsumerRecord] = []
+        self._handed_out = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is there to be handed out."""
+        return self._handed_out == len(self._fetched)
+
+    def seek(self, offset: int) -> None:
+        """Go on from there. What was marked stays marked, and what was not is still to be done."""
+        self._fetched = []
+        self._handed_out = 0
+        self.position = self.fetch_offset = offset
+
+    def take_in(self, part: PartitionPart, asked_offset: int) -> None:
+        """What a fetch from an offset has brought. It is thrown away if somebody has sought elsewhere meanwhile."""
+        head, batches = part
+        if asked_offset != self.fetch_offset:
+            return
+        if head.start_offset > asked_offset:
+            raise OffsetOutOfRangeError(
+                f"partition {self.number} of {self._topic!r} begins at {head.start_offset}, and this consumer is at"
+                f" {asked_offset}: retention took what lay between. Seek to go on",
+                head.start_offset,
+                head.end_offset,
+            )
+        # Nobody will ever see what retention took.
+        self.progress.mark_range(self.progress.safe_offset, min(head.start_offset, self.position))
+        found: list[ConsumerRecord] = []
+        topic, number = self._topic, self.number
+        for cursor, batch in batches:
+            header = check_batch(batch)
+            first = max(0, asked_offset - header.base_offset)
+            found += [
+                ConsumerRecord(topic, number, offset, place, timestamp, key, value, headers)
+                for key, value, headers, timestamp, offset, place in decode_batch(
+                    batch, DEFAULT_LIMITS, first=first, cursor=Cursor(cursor)
+                )
+            ]
+        self._fetched = found
+        self._handed_out = 0
+        self.fetch_offset = max(head.next_offset, asked_offset)
+        if not found:
+            self._step_over(self.fetch_offset)
+
+    def hand_out(self, most: int) -> Sequence[ConsumerRecord]:
+        """The next records, at most so many."""
+        records = self._fetched[self._handed_out : self._handed_out + most]
+        self._handed_out += len(records)
+        if records and records[-1].offset - self.position + 1 > len(records):
+            for record in records:
+                self._step_over(record.offset)
+                self.position = record.offset + 1
+        if records:
+            self.position = records[-1].offset + 1
+        if self.is_empty:
+            self._step_over(self.fetch_offset)
+        return records
+
+    def _step_over(self, offset: int) -> None:
+        """No record for a reader lies between the position and this offset."""
+        if offset > self.position:
+            self.progress.mark_range(self.position, offset)
+            self.position = offset
