@@ -42,8 +42,9 @@ def consume(
 ) -> None:
     """Print the messages of a topic, up to its end.
 
-    With a group it begins behind what the group has acked, and the place of --from counts only the first time. The group moves
-    with --ack only, after messages were printed: whoever is killed in between gets them again.
+    With a group it begins behind what the group has acked, and the place of
+    --from counts only the first time. The group moves with --ack only, after
+    messages were printed: whoever is killed in between gets them again.
 
     [bold]Examples[/]
 

@@ -30,8 +30,9 @@ def dump(
 ) -> None:
     """Print the frames of a data folder, in the order of the log.
 
-    Each frame comes with its place, its time and what it does: batches by topic, partition and offsets, and changes of state. A
-    place where a frame should be and is not comes with the reason.
+    Each frame comes with its place, its time and what it does: batches by
+    topic, partition and offsets, and changes of state. A place where a frame
+    should be and is not comes with the reason.
 
     [bold]Examples[/]
 

@@ -13,8 +13,9 @@ def fsck(
 ) -> None:
     """Check every byte of a data folder, and change nothing.
 
-    Reads all frames and batches, compares their checksums, checks that offsets and cursors are dense and that the index names
-    exactly what the log holds. Exits with 1 if anything is wrong.
+    Reads all frames and batches, compares their checksums, checks that offsets
+    and cursors are dense and that the index names exactly what the log holds.
+    Exits with 1 if anything is wrong.
 
     [bold]Example[/]
 

@@ -15,7 +15,7 @@ GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group's
 
 
 def groups_app() -> typer.Typer:
-    app = typer.Typer(help="List, describe, reset and delete consumer groups.", no_args_is_help=True)
+    app = typer.Typer(help="List, describe, reset and delete consumer groups.", no_args_is_help=True, rich_markup_mode="rich")
     app.command("list")(list_groups)
     app.command("describe")(describe)
     app.command("reset")(reset)

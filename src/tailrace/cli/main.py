@@ -22,6 +22,10 @@ from tailrace.cli.topics import topics_app
 from tailrace.cli.up import up
 from tailrace.model.errors import StorageFailedError, TailraceError
 
+_RUN = "Run it"
+_USE = "Use it: these talk to a running server"
+_LOOK = "Look at its folder"
+
 
 def build_app() -> typer.Typer:
     app = typer.Typer(
@@ -33,18 +37,18 @@ def build_app() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(_root)
-    app.command("serve")(serve)
-    app.command("pipeline")(pipeline)
-    app.command("up")(up)
-    app.command("sql")(sql)
-    app.command("publish")(publish)
-    app.command("consume")(consume)
-    app.command("tail")(tail)
-    app.add_typer(topics_app(), name="topics")
-    app.add_typer(groups_app(), name="groups")
-    app.add_typer(routes_app(), name="routes")
-    app.command("fsck")(fsck)
-    app.command("dump")(dump)
+    app.command("up", rich_help_panel=_RUN)(up)
+    app.command("serve", rich_help_panel=_RUN)(serve)
+    app.command("pipeline", rich_help_panel=_RUN)(pipeline)
+    app.command("sql", rich_help_panel=_USE)(sql)
+    app.command("publish", rich_help_panel=_USE)(publish)
+    app.command("consume", rich_help_panel=_USE)(consume)
+    app.command("tail", rich_help_panel=_USE)(tail)
+    app.add_typer(topics_app(), name="topics", rich_help_panel=_USE)
+    app.add_typer(groups_app(), name="groups", rich_help_panel=_USE)
+    app.add_typer(routes_app(), name="routes", rich_help_panel=_USE)
+    app.command("fsck", rich_help_panel=_LOOK)(fsck)
+    app.command("dump", rich_help_panel=_LOOK)(dump)
     return app
 
 

@@ -102,8 +102,8 @@ def publish(
 ) -> None:
     """Publish a message, or each line of stdin as one.
 
-    Returns when everything is stored. Lines are stored in order and in batches, each whole or not at all; an error says how
-    many were stored.
+    Returns when everything is stored. Lines are stored in order and in batches,
+    each whole or not at all; an error says how many were stored.
 
     [bold]Examples[/]
 

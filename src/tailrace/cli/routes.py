@@ -37,7 +37,7 @@ PayloadOption = Annotated[Payload, typer.Option("--payload", help="What a messag
 
 
 def routes_app() -> typer.Typer:
-    app = typer.Typer(help="List, try out, add and drop routes.", no_args_is_help=True)
+    app = typer.Typer(help="List, try out, add and drop routes.", no_args_is_help=True, rich_markup_mode="rich")
     app.command("list")(list_routes)
     app.command("explain")(explain)
     app.command("add")(add)
@@ -89,7 +89,7 @@ def explain(
 
     [bold]Example[/]
 
-      tailrace routes explain app.new_messages chat.messages --where 'is_visible AND channel_id = 42' --payload full
+      tailrace routes explain app.new_messages chat.messages --where is_visible
     """
     request = _statement("EXPLAIN ", topic, table, on, where, partition_by, payload)
     (result,) = _run(request, server)
@@ -113,9 +113,9 @@ def add(
 
     [bold]Examples[/]
 
-      tailrace routes add app.new_messages chat.messages --where 'is_visible AND channel_id = 42' --payload full
+      tailrace routes add app.new_messages chat.messages --where is_visible
 
-      tailrace routes add app.audit chat.messages --on insert,update,delete --partition-by channel_id
+      tailrace routes add app.audit chat.messages --on update,delete
     """
     (result,) = _run(_statement("", topic, table, on, where, partition_by, payload), server)
     if as_json:

@@ -54,7 +54,8 @@ def serve(
 ) -> None:
     """Run a server on a folder.
 
-    Prints one line when it takes requests. On SIGTERM or Ctrl-C it finishes what it was asked to do, syncs and exits with 0.
+    Prints one line when it takes requests. On SIGTERM or Ctrl-C it finishes
+    what it was asked to do, syncs and exits with 0.
 
     [bold]Examples[/]
 

@@ -31,8 +31,8 @@ def tail(
 ) -> None:
     """Print what comes to all topics that match a pattern, in the order of the log.
 
-    Goes on by itself when the server was away, with nothing left out and nothing twice. Each message has its cursor, and Ctrl-C
-    says where to go on.
+    Goes on by itself when the server was away, with nothing left out and
+    nothing twice. Each message has its cursor, and Ctrl-C says where to go on.
 
     [bold]Examples[/]
 

@@ -20,7 +20,9 @@ _TEXT_SETTINGS = frozenset({"dedup", "timestamps"})
 
 
 def topics_app() -> typer.Typer:
-    app = typer.Typer(help="List, create, describe, alter, clear and delete topics.", no_args_is_help=True)
+    app = typer.Typer(
+        help="List, create, describe, alter, clear and delete topics.", no_args_is_help=True, rich_markup_mode="rich"
+    )
     app.command("list")(list_topics)
     app.command("create")(create)
     app.command("describe")(describe)
@@ -70,7 +72,7 @@ def create(
 
       tailrace topics create shop.orders --partitions 3
 
-      tailrace topics create shop.events --set retention_seconds=604800 --set dedup=id
+      tailrace topics create shop.events --set retention_seconds=604800
     """
     from tailrace.cli.server_api import ServerApi
 

@@ -24,8 +24,9 @@ def up(
 ) -> None:
     """Run a server and its pipeline together, in one terminal.
 
-    Each line says which of the two it comes from. The pipeline is started again if it ends; where Spark or Java is missing,
-    the server runs without it and changes wait in the log. Ctrl-C stops both.
+    Each line says which of the two it comes from. The pipeline is started again
+    if it ends; where Spark or Java is missing, the server runs without it and
+    changes wait in the log. Ctrl-C stops both.
 
     [bold]Examples[/]
 

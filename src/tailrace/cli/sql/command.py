@@ -36,8 +36,9 @@ def sql(
 ) -> None:
     r"""Run SQL: at a prompt, from the command line, a file or a pipe.
 
-    Statements run one after the other; the first error ends a script with its exit code, and shows the place. What stands
-    between BEGIN and COMMIT is one request. With parameters the whole text is one request.
+    Statements run one after the other; the first error ends a script with its
+    exit code, and shows the place. What stands between BEGIN and COMMIT is one
+    request. With parameters the whole text is one request.
 
     [bold]Examples[/]
 
@@ -45,7 +46,7 @@ def sql(
 
       tailrace sql -c 'SELECT count(*) FROM shop.orders'
 
-      tailrace sql -c 'SELECT * FROM shop.orders WHERE id = :id' -p id=42 --format csv
+      tailrace sql -c 'SELECT * FROM t WHERE id = :id' -p id=42 --format csv
 
       tailrace sql -f schema.sql
     """
