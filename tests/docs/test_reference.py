@@ -51,7 +51,12 @@ from tests.docs.tables import REFERENCE, named_rows
 from tests.support.kafka import running_asker
 
 CLOCK = SystemClock()
-COMMANDS = typer.main.get_command(build_app()).commands  # type: ignore[attr-defined]
+COMMANDS = {
+    " ".join((name, *sub)): command
+    for name, top in typer.main.get_command(build_app()).commands.items()  # type: ignore[attr-defined]
+    for sub, command in [((), top), *(((each,), one) for each, one in getattr(top, "commands", {}).items())]
+}
+"""With those below others: `topics`, `topics list`."""
 
 
 @pytest.fixture
@@ -91,7 +96,8 @@ def test_every_section_of_the_configuration_file_is_documented() -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_is_documented_with_its_flags(command: str) -> None:
     text = (REFERENCE / "cli.md").read_text()
-    section = text.partition(f"## `tailrace {command}")[2].partition("\n## ")[0]
+    section = re.split(r"\n##+ ", text.partition(f"## `tailrace {command}")[2])[0]
+    assert section
     parameters = [name for parameter in COMMANDS[command].params for name in (parameter.opts[0], parameter.metavar) if name]
     assert [name for name in parameters if name.startswith("-") and f"`{name}" not in section] == []
     assert [name for name in parameters if name.isupper() and f"{name}`" not in section] == []
