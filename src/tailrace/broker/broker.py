@@ -29,6 +29,7 @@ from tailrace.broker.producers import Producers
 from tailrace.broker.publish import Publisher
 from tailrace.broker.publishers import Publishers
 from tailrace.broker.queues.queues import Queues
+from tailrace.broker.queues.redrives import Redrives
 from tailrace.broker.reader import Reader
 from tailrace.broker.retention import Retention
 from tailrace.broker.routes import Routes
@@ -102,6 +103,7 @@ class Broker:
         joiner = self._transactions.joiner
         intake = Intake(store, self.topics, self.producers, self._dedup, joiner, clock, limits, self._arrived)
         self.queues = Queues(store, self._committer, self.topics, self._fetcher, intake, clock, limits)
+        self.redrives = Redrives(intake, self._committer, self._fetcher)
         self._appender = Appender(intake, self._committer)
         self._publishers = Publishers(store, self._committer, clock, limits)
         self._publisher = Publisher(intake, self._committer, self._snowflakes, self._publishers)

@@ -19,6 +19,7 @@ from tailrace.sql.cache import ParsedTexts
 from tailrace.sql.handlers.consuming import ConsumeStatements
 from tailrace.sql.handlers.filling import FillStatements, source_of
 from tailrace.sql.handlers.publishing import PublishStatements
+from tailrace.sql.handlers.redriving import RedriveStatements
 from tailrace.sql.handlers.showing import ShowStatements
 from tailrace.sql.handlers.topics import TopicStatements
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters, by_name, share_out
@@ -39,6 +40,7 @@ from tailrace.sql.statements import (
     DropTable,
     DropTopic,
     Query,
+    Redrive,
     SetTopic,
     Show,
     Statement,
@@ -98,6 +100,7 @@ class SqlEngine:
             DropTopic: topics.drop,
             Consume: consuming.consume,
             Ack: consuming.ack,
+            Redrive: RedriveStatements(broker, queries).redrive,
             Show: showing.show,
             Describe: showing.describe,
             CreateTable: self._create_table,

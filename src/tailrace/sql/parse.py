@@ -13,15 +13,15 @@ from sqlglot.tokenizer_core import Token, TokenType
 from tailrace.model.errors import LimitExceededError, SqlSyntaxError
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.sql.dialect import tokenize
-from tailrace.sql.grammar import consuming, showing, tables, topics
+from tailrace.sql.grammar import consuming, redriving, showing, tables, topics
 from tailrace.sql.grammar.queries import query_or_write
 from tailrace.sql.places import place_of_token
 from tailrace.sql.statements import Begin, Commit, Rollback, Statement
 from tailrace.sql.words import Values, Words
 
 _STATEMENTS = (
-    "SELECT, WITH, VALUES, INSERT, UPDATE, DELETE, CREATE, ALTER, CLEAR, DROP, CONSUME, ACK, SHOW, DESCRIBE, EXPLAIN, BEGIN,"
-    " COMMIT, ROLLBACK"
+    "SELECT, WITH, VALUES, INSERT, UPDATE, DELETE, CREATE, ALTER, CLEAR, DROP, CONSUME, ACK, REDRIVE, SHOW, DESCRIBE, EXPLAIN,"
+    " BEGIN, COMMIT, ROLLBACK"
 )
 _QUERIES = ("SELECT", "WITH", "VALUES", "(", "INSERT", "UPDATE", "DELETE")
 
@@ -100,6 +100,8 @@ def _read(words: Words, text: str, source: str) -> Statement:
         return consuming.consume(words, text)
     if words.sees("ACK"):
         return consuming.ack(words, text)
+    if words.sees("REDRIVE"):
+        return redriving.redrive(words, text, source)
     if words.sees("SHOW"):
         return showing.show(words, text)
     if words.sees("DESCRIBE") or words.sees("DESC"):

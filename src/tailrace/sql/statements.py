@@ -145,6 +145,14 @@ class Consume(Statement, frozen=True, kw_only=True):
     wait_ms: int = 0
 
 
+class Redrive(Statement, frozen=True, kw_only=True):
+    """Put dead letters of a topic back into it."""
+
+    topic: str
+    where: exp.Expression | None = None
+    limit: int | None = None
+
+
 class Ack(Statement, frozen=True, kw_only=True):
     topic: str
     group: str

@@ -3,11 +3,11 @@
 # fmt: off
 KEYWORDS = (
     "ACK", "ADD", "ALL", "ALTER", "AND", "AS", "ASC", "BEGIN", "BETWEEN", "BY", "CASCADE", "CASE", "CAST", "CLEAR",
-    "COMMIT", "CONFLICT", "CONSUME", "CREATE", "CROSS", "DEFAULT", "DELETE", "DESC", "DESCRIBE", "DISTINCT", "DO", "DROP",
+    "COMMIT", "CONFLICT", "CONSUME", "CREATE", "CROSS", "DEAD", "DEFAULT", "DELETE", "DESC", "DESCRIBE", "DISTINCT", "DO", "DROP",
     "EARLIEST", "ELSE", "END", "EXCEPT", "EXISTS", "EXPLAIN", "FALSE", "FROM", "FULL", "GROUP", "GROUPS", "HAVING", "IF",
-    "ILIKE", "IN", "INNER", "INSERT", "INTERSECT", "INTO", "IS", "JOIN", "KEY", "LATEST", "LEFT", "LIKE", "LIMIT", "NEW",
-    "NOT", "NOTHING", "NULL", "OFFSET", "OLD", "ON", "OR", "ORDER", "OUTER", "OVER", "PARTITION", "PARTITIONS", "PRIMARY",
-    "QUALIFY", "RECURSIVE", "RETURNING", "RIGHT", "ROLLBACK", "ROUTES", "SELECT", "SET", "SHOW", "SOURCE", "START",
+    "ILIKE", "IN", "INNER", "INSERT", "INTERSECT", "INTO", "IS", "JOIN", "KEY", "LATEST", "LEFT", "LETTERS", "LIKE", "LIMIT", "NEW",
+    "NOT", "NOTHING", "NULL", "OF", "OFFSET", "OLD", "ON", "OR", "ORDER", "OUTER", "OVER", "PARTITION", "PARTITIONS", "PRIMARY",
+    "QUALIFY", "RECURSIVE", "REDRIVE", "RETURNING", "RIGHT", "ROLLBACK", "ROUTES", "SELECT", "SET", "SHOW", "SOURCE", "START",
     "TABLE", "TABLES", "THEN", "TIMESTAMP", "TOPIC", "TOPICS", "TRANSACTION", "TRUE", "UNION", "UPDATE", "UPTO", "USING",
     "VALUES", "WAIT", "WHEN", "WHERE", "WINDOW", "WITH", "WORK"
 )
@@ -26,5 +26,5 @@ TOPIC_COLUMNS = ("partition", "offset", "cursor", "timestamp", "key", "value", "
 
 SYSTEM_TABLES = tuple(
     f"system.{name}"
-    for name in ("groups", "partitions", "pipelines", "stats", "tables", "topic_offsets", "topic_routes", "topics")
+    for name in ("groups", "partitions", "pipelines", "queues", "stats", "tables", "topic_offsets", "topic_routes", "topics")
 )

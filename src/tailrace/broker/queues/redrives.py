@@ -1,0 +1,187 @@
+"""Dead letters put back where they came from, each once.
+
+The letter stays among the dead letters. That it was put back is noted in the frame that holds the record, as a range of
+offsets for each partition of dead letters; so a crash in between, or the same command again, puts nothing back twice.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from tailrace.broker import keys
+from tailrace.broker.admission import reserved
+from tailrace.broker.commit import Committer, Proposal
+from tailrace.broker.draft import Draft
+from tailrace.broker.fetch import Fetcher
+from tailrace.broker.intake import Intake
+from tailrace.broker.live_topic import LiveTopic
+from tailrace.broker.queues.dead_letters import dead_letters_of, encoded
+from tailrace.broker.queues.ranges import OffsetRanges, decode_ranges
+from tailrace.model.changes import Append, Changes, Receipt
+from tailrace.model.errors import LimitExceededError, OffsetOutOfRangeError
+from tailrace.model.ids import Offset, Partition
+from tailrace.model.limits import MIB
+from tailrace.model.queue import (
+    CAUSE_HEADER,
+    DELIVERIES_HEADER,
+    GROUP_HEADER,
+    ORIGIN_PARTITION_HEADER,
+    ORIGIN_TOPIC_HEADER,
+    REDRIVEN_HEADER,
+)
+from tailrace.model.record import Record
+from tailrace.wire.partitioner import partition_for_key
+
+_AT_ONCE = 500
+_BYTES_AT_ONCE = 4 * MIB
+_LEFT_BEHIND = frozenset((CAUSE_HEADER, GROUP_HEADER, DELIVERIES_HEADER, REDRIVEN_HEADER))
+
+
+class Redriven(NamedTuple):
+    put_back: int
+    left_out: int
+    """Letters that do not say that they came from this topic by a queue, such as those of routes."""
+
+
+class Redrives:
+    def __init__(self, intake: Intake, committer: Committer, fetcher: Fetcher) -> None:
+        self._intake = intake
+        self._committer = committer
+        self._fetcher = fetcher
+        self.put_back = 0
+
+    def letters_of(self, topic: str) -> LiveTopic:
+        """The topic that holds the dead letters of this one."""
+        live = self._intake.topics.get(topic)
+        if live.is_reserved:
+            raise reserved(live)
+        return self._intake.topics.get(dead_letters_of(live.topic.name, self._intake.limits))
+
+    def first_left(self, letters: LiveTopic) -> list[Offset]:
+        """For each partition of dead letters, where the first one is that was not put back."""
+        return [self._done(each).first_missing(self._intake.store.bounds(each).start) for each in letters.partitions]
+
+    def all_left(self, letters: LiveTopic) -> Iterator[tuple[int, Offset]]:
+        """Partition and offset of every letter that was not put back."""
+        for partition in letters.partitions:
+            done = self._done(partition)
+            start, end = self._intake.store.bounds(partition)
+            at = done.first_missing(start)
+            while at < end:
+                yield partition.number, at
+                at = done.first_missing(at + 1)
+
+    async def redrive(self, topic: str, places: Iterable[tuple[int, int]], limit: int | None = None) -> Redriven:
+        """Put these letters back, in their order, up to so many; those that were put back before are passed over."""
+        target = self._intake.topics.get(topic)
+        letters = self.letters_of(topic)
+        put_back = left_out = 0
+        chunk: list[tuple[Partition, Record]] = []
+        size = 0
+        for number, offset in places:
+            if limit is not None and put_back + len(chunk) >= limit:
+                break
+            partition = letters.partition(number)
+            letter = await self._letter(letters, partition, Offset(offset))
+            if letter is None:
+                continue
+            if _header(letter, ORIGIN_TOPIC_HEADER) != target.topic.name.encode():
+                left_out += 1
+                continue
+            chunk.append((partition, letter))
+            size += len(letter.value or b"") + len(letter.key or b"")
+            if len(chunk) == _AT_ONCE or size >= _BYTES_AT_ONCE:
+                put_back += await self._put_back(target, chunk)
+                chunk, size = [], 0
+        if chunk:
+            put_back += await self._put_back(target, chunk)
+        return Redriven(put_back, left_out)
+
+    async def _put_back(self, target: LiveTopic, chunk: list[tuple[Partition, Record]]) -> int:
+        put_back = await self._committer.submit(_PutBack(self._intake, target, chunk))
+        self.put_back += put_back
+        return put_back
+
+    async def _letter(self, letters: LiveTopic, partition: Partition, offset: Offset) -> Record | None:
+        """`None` if it was put back, or is not there any more."""
+        if offset in self._done(partition):
+            return None
+        try:
+            read = await self._fetcher.read(letters.topic.name, partition.number, offset, max_records=1)
+        except OffsetOutOfRangeError:
+            return None
+        return next((record for record in read.records if record.offset == offset), None)
+
+    def _done(self, partition: Partition) -> OffsetRanges:
+        return decode_ranges(self._intake.store.get(keys.redriven_key(partition)))
+
+
+class _PutBack(Proposal[int]):
+    __slots__ = ("_appends", "_chunk", "_intake", "_target")
+
+    def __init__(self, intake: Intake, target: LiveTopic, chunk: Sequence[tuple[Partition, Record]]) -> None:
+        self._intake = intake
+        self._target = target
+        self._chunk = chunk
+        self._appends: list[Append] = []
+
+    @property
+    def held_bytes(self) -> int:
+        return sum(len(letter.value or b"") + len(letter.key or b"") for _, letter in self._chunk)
+
+    def decide(self) -> Changes | None:
+        intake = self._intake
+        self._target = intake.topics.get(self._target.topic.name)
+        draft = Draft(intake.store)
+        done: dict[Partition, OffsetRanges] = {}
+        records: dict[Partition, list[Record]] = {}
+        for source, letter in self._chunk:
+            if source not in done:
+                done[source] = decode_ranges(draft.latest(keys.redriven_key(source)))
+                done[source].forget_below(intake.store.bounds(source).start)
+            if letter.offset not in done[source]:
+                done[source].add(letter.offset)
+                records.setdefault(_partition_for(self._target, letter), []).append(_restored(letter))
+        self._appends = []
+        for partition, restored in records.items():
+            append = encoded(self._target, partition, restored, intake.clock.now_ms(), draft)
+            draft.append(append)
+            self._appends.append(append)
+        if not self._appends:
+            return None
+        for source, ranges in done.items():
+            _check_room(ranges, intake.limits.redriven_ranges)
+            draft.put(keys.redriven_key(source), ranges.encode())
+        return draft.changes()
+
+    def settled(self, receipt: Receipt | None) -> int:
+        for append in self._appends:
+            self._intake.arrived(self._target, append.partition, append.records, len(append.batch))
+        return sum(append.records for append in self._appends)
+
+
+def _check_room(ranges: OffsetRanges, allowed: int) -> None:
+    if len(ranges) > allowed:
+        raise LimitExceededError(
+            f"the dead letters that were put back would lie in {len(ranges)} places, more than redriven_ranges allows"
+            f" ({allowed}); put back those in between first, without WHERE"
+        )
+
+
+def _restored(letter: Record) -> Record:
+    """The record as it goes back: with its origin, and how often that happened."""
+    before = _header(letter, REDRIVEN_HEADER) or b"0"
+    times = int(before) + 1 if before.isdigit() and len(before) < 10 else 1
+    kept = [(name, value) for name, value in letter.headers if name not in _LEFT_BEHIND]
+    return letter._replace(headers=[*kept, (REDRIVEN_HEADER, str(times).encode())])
+
+
+def _partition_for(live: LiveTopic, letter: Record) -> Partition:
+    """Where it came from; if the topic is not as large any more, where its key belongs."""
+    told = _header(letter, ORIGIN_PARTITION_HEADER) or b""
+    if told.isdigit() and int(told) < len(live.partitions):
+        return live.partitions[int(told)]
+    return live.partitions[partition_for_key(letter.key, len(live.partitions)) if letter.key is not None else 0]
+
+
+def _header(record: Record, name: str) -> bytes | None:
+    return next((value for each, value in record.headers if each == name), None)
