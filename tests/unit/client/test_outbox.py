@@ -1,0 +1,72 @@
+"""Messages on their way out: encoded, gathered, bounded."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tailrace.client import InvalidRequestError, OutgoingMessage, PublisherConfig
+from tailrace.client.outbox import Outbox, Parcel, encode_message, encode_publish
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (OutgoingMessage("t", {"a": [1]}), {"topic": "t", "value": {"a": [1]}}),
+        (OutgoingMessage("t", "text"), {"topic": "t", "value": "text"}),
+        (OutgoingMessage("t", None), {"topic": "t", "value": None}),
+        (OutgoingMessage("t", b"\xff"), {"topic": "t", "value_base64": "/w=="}),
+        (OutgoingMessage("t", b""), {"topic": "t", "value_base64": ""}),
+        (OutgoingMessage("t", 1, "k"), {"topic": "t", "value": 1, "key": "k"}),
+        (OutgoingMessage("t", 1, b"\xff"), {"topic": "t", "value": 1, "key_base64": "/w=="}),
+        (OutgoingMessage("t", 1, "", message_id="m", partition_id=0, timestamp_ms=0), None),
+        (
+            OutgoingMessage("t", 1, headers={"h": "x", "b": b"\xff", "n": None}),
+            {
+                "topic": "t",
+                "value": 1,
+                "headers": [{"name": "h", "value": "x"}, {"name": "b", "value_base64": "/w=="}, {"name": "n"}],
+            },
+        ),
+    ],
+)
+def test_a_message_is_sent_as_the_server_takes_it(message: OutgoingMessage, expected: Any) -> None:
+    sent = json.loads(encode_message(message))
+    if expected is None:
+        expected = {"topic": "t", "value": 1, "key": "", "message_id": "m", "partition_id": 0, "timestamp_ms": 0}
+    assert sent == expected
+
+
+def test_what_is_neither_bytes_nor_json_is_refused() -> None:
+    with pytest.raises(InvalidRequestError, match="neither bytes nor JSON"):
+        encode_message(OutgoingMessage("t", object()))
+
+
+def parcel(*sizes: int) -> Parcel[str]:
+    return Parcel([b"x" * size for size in sizes], sum(sizes), "outcome")
+
+
+def test_parcels_are_gathered_whole_up_to_the_bounds_of_a_request() -> None:
+    outbox: Outbox[str] = Outbox(PublisherConfig(batch_records=3, batch_bytes=100))
+    given = [parcel(10), parcel(10, 10), parcel(10), parcel(95), parcel(200), parcel(1)]
+    for each in given:
+        outbox.put(each)
+    taken = []
+    while len(outbox):
+        taken.append(outbox.take())
+    assert taken == [given[0:2], given[2:3], given[3:4], given[4:5], given[5:6]]
+    assert (outbox.records, outbox.size) == (0, 0)
+
+
+def test_there_is_room_up_to_the_bounds_and_always_for_one() -> None:
+    outbox: Outbox[str] = Outbox(PublisherConfig(buffer_records=2, buffer_bytes=100))
+    assert outbox.has_room(parcel(1, 1, 1))
+    outbox.put(parcel(50))
+    assert outbox.has_room(parcel(50))
+    assert not outbox.has_room(parcel(51))
+    assert not outbox.has_room(parcel(1, 1))
+
+
+def test_a_request_names_the_publisher_and_its_number() -> None:
+    body = encode_publish('p"1', 7, [Parcel([b'{"topic":"t"}'], 1, ""), Parcel([b'{"topic":"u"}'], 1, "")])
+    assert json.loads(body) == {"publisher": 'p"1', "number": 7, "messages": [{"topic": "t"}, {"topic": "u"}]}
