@@ -38,6 +38,8 @@ from tailrace.model.limits import Limits
 from tailrace.wire.message import Api, Codec, Message, Source, skip_tags, versions_with
 from tailrace.wire.messages import api_versions
 from tailrace.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from tailrace.wire.messages.produce import ProduceRequest
+from tailrace.wire.produce_request import read_lone_batch
 
 _log = logging.getLogger(__name__)
 
@@ -131,7 +133,7 @@ class Dispatcher:
         self._versions = {key: route.versions for key, route in self._routes.items()}
         self._traffic = traffic
         self._limits = limits
-        self._codec = Codec()
+        self._codec = Codec({ProduceRequest: read_lone_batch})
         self._overlapping = frozenset(key for key, route in self._routes.items() if route.overlaps)
 
     @property

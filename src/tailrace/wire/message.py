@@ -7,7 +7,7 @@ Everything that comes from outside is checked before it costs memory: lengths an
 elements of one message against a bound. What does not fit raises `MalformedMessageError`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from struct import Struct
 from struct import error as StructError
@@ -116,19 +116,24 @@ class Source:
 
 Read = Callable[[Source], Any]
 Write = Callable[[bytearray, Any], None]
+Shortcut = Callable[[Source, int], Message | None]
+"""Reads a message of a version faster, or leaves the source as it is and gives nothing."""
 
 
 class Codec:
     """Reads and writes messages. What it needs for a class and version it makes once."""
 
-    def __init__(self) -> None:
+    def __init__(self, shortcuts: Mapping[type[Message], Shortcut] | None = None) -> None:
+        self._shortcuts = shortcuts or {}
         self._fields: dict[type[Message], tuple[_Field, ...]] = {}
         self._readers: dict[tuple[type[Message], int, bool], Read] = {}
         self._writers: dict[tuple[type[Message], int, bool], Write] = {}
 
     def read(self, shape: type[M], version: int, flexible: bool, source: Source) -> M:
+        shortcut = self._shortcuts.get(shape)
         try:
-            message: M = self._reader(shape, version, flexible)(source)
+            short: Any = shortcut(source, version) if shortcut is not None else None
+            message: M = short if short is not None else self._reader(shape, version, flexible)(source)
         except (StructError, IndexError, UnicodeDecodeError) as error:
             raise MalformedMessageError(f"a {shape.__name__} of version {version} can't be read: {error}") from error
         return message

@@ -5,19 +5,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tailrace.broker.broker import Broker
-from tailrace.kafka.dispatch import Call, Later, Route
+from tailrace.kafka.dispatch import Body, Call, Later, Route
 from tailrace.model.errors import InvalidRecordsError, InvalidRequestError, TailraceError
 from tailrace.model.record import Appended, RawBatch
 from tailrace.wire.batch import LENGTH_FROM, batch_length
 from tailrace.wire.messages import produce
-from tailrace.wire.messages.produce import (
-    PartitionProduceData,
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-    TopicProduceResponse,
-)
+from tailrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tailrace.wire.produce_response import ProducedPartition, ProducedTopic, write_produce_response
 
 _NO_ACKS = 0
 _ACKS = (-1, _NO_ACKS, 1)
@@ -26,6 +20,7 @@ _PARTITIONS_ADDED_SINCE = 12
 """Clients that speak this version add partitions to their transaction by writing to them."""
 _IDS_SINCE = 13
 _NO_OFFSET = -1
+_NO_TIME = -1
 
 Outcomes = Sequence[Appended | TailraceError]
 
@@ -38,9 +33,9 @@ class ProduceHandlers:
         # librdkafka takes a broker that does not know version 0 for one that can't do compression.
         return [Route(produce.API, self.produce, overlaps=True, claimed_lowest=0)]
 
-    def produce(self, call: Call, request: ProduceRequest) -> ProduceResponse | Later:
+    def produce(self, call: Call, request: ProduceRequest) -> Body | Later:
         if request.acks not in _ACKS:
-            return _all_refused(request, _INVALID_REQUIRED_ACKS, f"acks is {request.acks}; it must be -1, 0 or 1")
+            return _all_refused(call, request, _INVALID_REQUIRED_ACKS, f"acks is {request.acks}; it must be -1, 0 or 1")
         by_id = call.version >= _IDS_SINCE
         names = [self._name_of(topic, by_id) for topic in request.topic_data]
         placed: list[int | TailraceError] = []
@@ -56,7 +51,7 @@ class ProduceHandlers:
         asked = _Asked(request, placed)
         if request.acks == _NO_ACKS:
             return Later(self._append(call, batches), lambda done: _unanswered(asked, done))
-        return Later(self._append(call, batches), lambda done: self._answer(asked, names, done))
+        return Later(self._append(call, batches), lambda done: self._answer(call, asked, names, done))
 
     def _append(self, call: Call, batches: Sequence[RawBatch]) -> "asyncio.Future[Outcomes]":
         if batches:
@@ -75,37 +70,28 @@ class ProduceHandlers:
             return error
 
     def _answer(
-        self, asked: "_Asked", names: Sequence[str | TailraceError], done: "asyncio.Future[Outcomes]"
-    ) -> ProduceResponse:
+        self, call: Call, asked: "_Asked", names: Sequence[str | TailraceError], done: "asyncio.Future[Outcomes]"
+    ) -> Body:
         outcomes = iter(asked.outcomes(done))
-        return ProduceResponse(
-            responses=tuple(
-                TopicProduceResponse(
-                    name=topic.name,
-                    topic_id=topic.topic_id,
-                    partition_responses=tuple(
-                        self._partition_response(name, partition.index, next(outcomes)) for partition in topic.partition_data
-                    ),
-                )
-                for topic, name in zip(asked.request.topic_data, names, strict=True)
+        topics = [
+            ProducedTopic(
+                topic.name,
+                topic.topic_id,
+                [self._produced(name, partition.index, next(outcomes)) for partition in topic.partition_data],
             )
-        )
+            for topic, name in zip(asked.request.topic_data, names, strict=True)
+        ]
+        return Body((write_produce_response(call.version, topics),))
 
-    def _partition_response(
-        self, name: str | TailraceError, index: int, outcome: Appended | TailraceError
-    ) -> PartitionProduceResponse:
+    def _produced(self, name: str | TailraceError, number: int, outcome: Appended | TailraceError) -> ProducedPartition:
         if isinstance(outcome, TailraceError):
-            return PartitionProduceResponse(
-                index=index, error_code=outcome.kafka_code, base_offset=_NO_OFFSET, error_message=str(outcome)
-            )
+            return _refused(number, outcome.kafka_code, str(outcome))
         try:
-            start = _NO_OFFSET if isinstance(name, TailraceError) else self._broker.positions.bounds(name, index).start
+            start = _NO_OFFSET if isinstance(name, TailraceError) else self._broker.positions.bounds(name, number).start
         except TailraceError:
             # Deleted since. The records were taken, and that is what the client must hear.
             start = _NO_OFFSET
-        return PartitionProduceResponse(
-            index=index, base_offset=outcome.base_offset, log_append_time_ms=outcome.append_time, log_start_offset=start
-        )
+        return ProducedPartition(number, 0, outcome.base_offset, outcome.append_time, start)
 
 
 class _Asked(NamedTuple):
@@ -141,17 +127,13 @@ def _unanswered(asked: _Asked, done: "asyncio.Future[Outcomes]") -> None:
             raise InvalidRequestError(f"a produce without acknowledgement failed: {outcome}")
 
 
-def _all_refused(request: ProduceRequest, code: int, why: str) -> ProduceResponse:
-    return ProduceResponse(
-        responses=tuple(
-            TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=tuple(
-                    PartitionProduceResponse(index=partition.index, error_code=code, base_offset=_NO_OFFSET, error_message=why)
-                    for partition in topic.partition_data
-                ),
-            )
-            for topic in request.topic_data
-        )
-    )
+def _all_refused(call: Call, request: ProduceRequest, code: int, why: str) -> Body:
+    topics = [
+        ProducedTopic(topic.name, topic.topic_id, [_refused(partition.index, code, why) for partition in topic.partition_data])
+        for topic in request.topic_data
+    ]
+    return Body((write_produce_response(call.version, topics),))
+
+
+def _refused(number: int, code: int, why: str) -> ProducedPartition:
+    return ProducedPartition(number, code, _NO_OFFSET, _NO_TIME, _NO_OFFSET, why)
