@@ -1,0 +1,241 @@
+"""Whatever consumers do and whenever the server dies: each record is with one consumer at a time, is done once or becomes
+one dead letter, and by key in order. The queue is held against a model that keeps every record for itself.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tailrace.broker.broker import Broker
+from tailrace.model.errors import LateReceiptError
+from tailrace.model.ids import Offset
+from tailrace.model.limits import DEFAULT_LIMITS
+from tailrace.model.queue import Delivery
+from tailrace.model.record import Message
+from tailrace.store.memory import MemoryStore
+from tests.support.brokers import NEVER
+from tests.support.clocks import ManualClock
+from tests.support.queues import QueueConsumer
+
+PARTITIONS = 2
+MAX_DELIVERIES = 3
+TIMES_MS = st.sampled_from([20_000, 30_000, 60_000])
+T = TypeVar("T")
+Place = tuple[int, int]
+
+
+class Known:
+    """A record as the model sees it."""
+
+    def __init__(self, key: bytes | None) -> None:
+        self.key = key
+        self.fate = "ready"
+        self.deliveries = 0
+        self.due_ms = 0
+        self.receipt = ""
+
+
+class QueueMachine(RuleBasedStateMachine):
+    @initialize(order_by_key=st.booleans())
+    def begin(self, order_by_key: bool) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.clock = ManualClock()
+        self.store = MemoryStore(self.clock)
+        self.order_by_key = order_by_key
+        self.known: dict[Place, Known] = {}
+        self.issued: list[tuple[Place, Delivery]] = []
+        self.start_broker()
+        self.run(self.broker.topics.create("jobs", PARTITIONS))
+
+    def start_broker(self) -> None:
+        self.broker = Broker(self.store, self.clock, DEFAULT_LIMITS, NEVER)
+        self.run(self.broker.start())
+        self.consumer = QueueConsumer(self.broker, order_by_key=self.order_by_key, max_deliveries=MAX_DELIVERIES)
+
+    def run(self, work: "Coroutine[Any, Any, T]") -> T:
+        async def and_what_follows() -> T:
+            answer = await work
+            for _ in range(5):
+                await asyncio.sleep(0)
+            while tasks := list(self.broker.queues._burials._tasks.values()):
+                await asyncio.gather(*tasks)
+            return answer
+
+        return self.loop.run_until_complete(asyncio.wait_for(and_what_follows(), 20))
+
+    @property
+    def now_ms(self) -> int:
+        return round(self.clock.monotonic() * 1000)
+
+    def deliverable(self) -> Iterator[Place]:
+        """What may be handed out now, in the order of offsets within each partition."""
+        for partition in range(PARTITIONS):
+            seen: set[bytes | None] = set()
+            for place, record in sorted(self.known.items()):
+                if place[0] != partition or record.fate in ("done", "dead"):
+                    continue
+                if self.order_by_key and record.key is not None:
+                    if record.key in seen:
+                        continue
+                    seen.add(record.key)
+                if record.fate == "ready" and record.due_ms <= self.now_ms:
+                    yield place
+
+    def come_back(self, record: Known, due_ms: int = 0) -> None:
+        record.fate = "dead" if record.deliveries >= MAX_DELIVERIES else "ready"
+        record.due_ms = due_ms
+        record.receipt = ""
+
+    def take_back_overdue(self) -> None:
+        for record in self.known.values():
+            if record.fate == "out" and record.due_ms <= self.now_ms:
+                self.come_back(record)
+
+    @rule(partition=st.integers(0, PARTITIONS - 1), key=st.sampled_from([None, b"a", b"b"]), count=st.integers(1, 3))
+    def publish(self, partition: int, key: bytes | None, count: int) -> None:
+        sent = [Message("jobs", b"%d" % (len(self.known) + nth), key, partition=partition) for nth in range(count)]
+        for published in self.run(self.broker.publish(sent)):
+            self.known[published.partition, published.offset] = Known(key)
+
+    @rule(most=st.integers(1, 5), visibility_ms=TIMES_MS)
+    def receive(self, most: int, visibility_ms: int) -> None:
+        expected = list(self.deliverable())
+        got = self.run(self.consumer.receive(most, visibility_ms=visibility_ms))
+        places = [(delivery.partition, int(delivery.record.offset)) for delivery in got]
+        assert len(places) == min(most, len(expected))
+        for partition in range(PARTITIONS):
+            mine = [place for place in places if place[0] == partition]
+            assert mine == [place for place in expected if place[0] == partition][: len(mine)]
+        for place, delivery in zip(places, got, strict=True):
+            record = self.known[place]
+            record.fate = "out"
+            record.deliveries += 1
+            record.due_ms = self.now_ms + visibility_ms
+            record.receipt = delivery.receipt
+            assert delivery.deliveries == record.deliveries
+            self.issued.append((place, delivery))
+
+    def counts(self, place: Place, delivery: Delivery) -> bool:
+        """Whether a receipt does."""
+        record = self.known[place]
+        return record.fate == "out" and record.receipt == delivery.receipt and record.due_ms > self.now_ms
+
+    def speak(self, data: st.DataObject, settle: Any) -> Known | None:
+        """Use some receipt, old or new; the record, if it counted."""
+        place, delivery = data.draw(st.sampled_from(self.issued))
+        if self.counts(place, delivery):
+            assert self.run(settle(delivery)).accepted == 1
+            return self.known[place]
+        with pytest.raises(LateReceiptError):
+            self.run(settle(delivery))
+        return None
+
+    @precondition(lambda self: self.issued)
+    @rule(data=st.data())
+    def acknowledge(self, data: st.DataObject) -> None:
+        record = self.speak(data, self.consumer.ack)
+        if record is not None:
+            record.fate = "done"
+
+    @precondition(lambda self: self.issued)
+    @rule(data=st.data(), delay_ms=st.sampled_from([0, 25_000]))
+    def give_back(self, data: st.DataObject, delay_ms: int) -> None:
+        record = self.speak(data, lambda delivery: self.consumer.nack(delivery, delay_ms=delay_ms))
+        if record is not None:
+            self.come_back(record, self.now_ms + delay_ms if delay_ms else 0)
+
+    @precondition(lambda self: self.issued)
+    @rule(data=st.data(), visibility_ms=TIMES_MS)
+    def extend(self, data: st.DataObject, visibility_ms: int) -> None:
+        record = self.speak(data, lambda delivery: self.consumer.extend(delivery, visibility_ms=visibility_ms))
+        if record is not None:
+            record.due_ms = self.now_ms + visibility_ms
+
+    @precondition(lambda self: len(self.issued) > 1)
+    @rule(data=st.data())
+    def acknowledge_several(self, data: st.DataObject) -> None:
+        chosen = data.draw(
+            st.lists(st.sampled_from(self.issued), min_size=2, max_size=5, unique_by=lambda each: each[1].receipt)
+        )
+        good = {delivery.receipt: place for place, delivery in chosen if self.counts(place, delivery)}
+        if good:
+            settled = self.run(self.consumer.ack(*(delivery for _, delivery in chosen)))
+            assert settled.accepted == len(good)
+            sent = {delivery.receipt for _, delivery in chosen}
+            assert {refusal.receipt for refusal in settled.refused} == sent - good.keys()
+            for place in good.values():
+                self.known[place].fate = "done"
+
+    @rule(milliseconds=st.sampled_from([1_000, 20_000, 30_000]), is_noticed=st.booleans())
+    def time_passes(self, milliseconds: int, is_noticed: bool) -> None:
+        self.clock.advance(milliseconds)
+        if is_noticed:
+            self.notice()
+
+    def notice(self) -> None:
+        async def expire() -> None:
+            self.broker.queues.expire_due()
+
+        self.run(expire())
+        self.take_back_overdue()
+
+    @rule(is_clean=st.booleans())
+    def restart(self, is_clean: bool) -> None:
+        if is_clean:
+            self.run(self.broker.close())
+        # Else the broker is left as it is, and the next one sees what is stored.
+        self.start_broker()
+        for record in self.known.values():
+            if record.fate in ("out", "ready"):
+                self.come_back(record)
+        self.notice()
+
+    @invariant()
+    def every_record_is_where_the_model_has_it(self) -> None:
+        if not hasattr(self, "known"):
+            return
+        dead = sorted(place for place, record in self.known.items() if record.fate == "dead")
+        assert self.dead_letters() == dead
+        statuses = self.broker.queues.all()
+        if statuses and statuses[0].shares:
+            (status,) = statuses
+            fates = [record.fate for record in self.known.values()]
+            assert sum(share.in_flight for share in status.shares) == fates.count("out")
+            assert sum(share.lag for share in status.shares) == fates.count("out") + fates.count("ready")
+
+    def dead_letters(self) -> list[Place]:
+        if self.broker.topics.find("jobs.dead_letters") is None:
+            return []
+        read = self.run(self.broker.read("jobs.dead_letters", 0, Offset(0), max_records=1_000))
+        headers = [dict(record.headers) for record in read.records]
+        return sorted((int(each["origin_partition"] or b""), int(each["origin_offset"] or b"")) for each in headers)
+
+    def teardown(self) -> None:
+        if not hasattr(self, "known"):
+            return
+        try:
+            self.clock.advance(100_000)
+            self.notice()
+            while list(self.deliverable()):
+                before = len(self.issued)
+                self.receive(5, 30_000)
+                for place, delivery in self.issued[before:]:
+                    self.run(self.consumer.ack(delivery))
+                    self.known[place].fate = "done"
+            self.every_record_is_where_the_model_has_it()
+            assert {record.fate for record in self.known.values()} <= {"done", "dead"}
+            self.run(self.broker.close())
+        finally:
+            for task in asyncio.all_tasks(self.loop):
+                task.cancel()
+            self.loop.run_until_complete(asyncio.sleep(0))
+            self.loop.close()
+
+
+TestQueues = QueueMachine.TestCase
+TestQueues.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
