@@ -49,6 +49,7 @@ def pipeline(
 
       tailrace pipeline --once
     """
+    from tailrace.pipeline.connection import check_server
     from tailrace.pipeline.errors import PipelineError
     from tailrace.pipeline.session import check_spark, spark_session
 
@@ -57,6 +58,8 @@ def pipeline(
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     try:
         check_spark()
+        # Before Java is started, which takes its time.
+        check_server(server)
         from tailrace.pipeline.kernels import load_kernels
         from tailrace.pipeline.router import Router, RouterSettings
 

@@ -18,6 +18,7 @@ import msgspec
 from tailrace.pipeline.errors import OptionError, RefusedError, ServerUnreachableError
 
 PATIENCE_SECONDS = 60.0
+_FIRST_CONTACT_SECONDS = 10.0
 _REQUEST_SECONDS = 60
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 2.0
@@ -117,6 +118,12 @@ class ServerConnection:
         if response.status in _NO_ROOM:
             raise _NoRoomError(message)
         raise RefusedError(f"{self._url} refused {method} {path.partition('?')[0]}: {message}", response.status, name)
+
+
+def check_server(url: str) -> None:
+    """Raises, with what to do, where no server answers."""
+    with ServerConnection(url, _FIRST_CONTACT_SECONDS) as connection:
+        connection.ask("GET", "/health")
 
 
 class _NoRoomError(Exception):

@@ -7,6 +7,7 @@ numbers the batches of one query and is thrown away with it. A query that fails 
 
 import contextlib
 import logging
+import os
 import shutil
 import tempfile
 import threading
@@ -42,7 +43,7 @@ _ERROR_LENGTH = 1_000
 class RouterSettings(NamedTuple):
     server: str
     checkpoint: Path | None = None
-    """Where Spark's notes go while a query runs; `None` is a temporary folder."""
+    """Where Spark's notes go while a query runs; `None` is a temporary folder, in memory where that is possible."""
     most_rows: int = 200_000
     """Changes of one batch."""
     patience_seconds: float = PATIENCE_SECONDS
@@ -144,9 +145,10 @@ class Router:
                 if tasks:
                     publish(connection, ROUTER, tasks, epoch=self._tenure.epoch)
                 killpoint("route.published")
-        except BaseException as error:
+        except Exception as error:
             self._failure = error
-            raise
+            # A line for Spark, which would take the whole trace apart by regular expressions, as deep as it is long.
+            raise PipelineError(_line(error)) from None
         self._tell_batch(
             number, len(plan.routes), sum(row.changes for row in rows), sum(row.dead_letters for row in rows), began
         )
@@ -168,7 +170,9 @@ class Router:
     def _checkpoint(self) -> Iterator[Path]:
         """An empty folder, for one query: it goes on at the marks, whatever an older folder says."""
         if self._settings.checkpoint is None:
-            with tempfile.TemporaryDirectory(prefix="tailrace-checkpoint-", ignore_cleanup_errors=True) as folder:
+            with tempfile.TemporaryDirectory(
+                prefix="tailrace-checkpoint-", dir=_memory(), ignore_cleanup_errors=True
+            ) as folder:
                 yield Path(folder)
             return
         folder_of_router = self._settings.checkpoint / ROUTER
@@ -201,6 +205,11 @@ class Router:
         _log.error("a batch failed and is done again from the mark: %s", _line(error))
         self._tenure.report = msgspec.structs.replace(self._tenure.report, last_error=_line(error))
         self._on_batch(self._tenure.report)
+
+
+def _memory() -> str | None:
+    """A folder that costs no disk, where there is one."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108  a folder of an unforeseeable name within
 
 
 def _is_alive(spark: SparkSession) -> bool:

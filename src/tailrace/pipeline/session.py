@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LEAST_JAVA = 17
+_LOGGING = Path(__file__).with_name("log4j2.properties").as_uri()
 _LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
@@ -50,15 +51,15 @@ def spark_session(master: str, *, name: str = "tailrace pipeline") -> "SparkSess
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", "50000")
         .config("spark.sql.streaming.noDataMicroBatches.enabled", "false")
         .config("spark.sql.streaming.pollingDelay", "10ms")
+        .config("spark.sql.streaming.minBatchesToRetain", "5")
         .config("spark.sql.streaming.stopTimeout", "10s")
         .config("spark.python.daemon.module", "tailrace.pipeline.daemon")
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={_LOGGING}")
     )
     if master.startswith("local"):
         # Its files are renamed, which is atomic on a local disk. The marks are with the server in any case.
         builder = builder.config("spark.sql.streaming.checkpointFileManagerClass", _LOCAL_CHECKPOINTS)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
+    return builder.getOrCreate()
 
 
 def _java() -> str | None:

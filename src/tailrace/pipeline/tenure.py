@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from types import TracebackType
+from uuid import uuid4
 
 import msgspec
 
@@ -43,7 +44,8 @@ class Tenure:
         self._lease_patience = lease_patience_seconds
         self._stopping = stopping
         self._take_over = take_over
-        self._owner = f"process {os.getpid()} on {socket.gethostname()}"
+        # Nobody else's, not even a later process's of the same number: who asks again after a lost answer is not refused.
+        self._owner = f"process {os.getpid()} on {socket.gethostname()} ({uuid4().hex[:6]})"
         self._ended = threading.Event()
         self._heartbeat = threading.Thread(target=self._beat, name="tailrace-heartbeat", daemon=True)
         self.epoch = 0

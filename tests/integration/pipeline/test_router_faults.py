@@ -74,7 +74,7 @@ def test_a_batch_that_fails_at_is_done_again_once(
     with routing(most_rows=20) as reports:
         write(chat, 0)
         write(chat, 100)
-        eventually(lambda: bool(reports) and all_routed(chat), "all changes routed")
+        eventually(lambda: bool(reports) and all_routed(chat), "all changes routed", 100)
     assert any("the test lets" in (report.last_error or "") for report in reports)
     chat.check()
 
@@ -205,6 +205,7 @@ FAULTS: list[Callable[[RoutedTables, Path], None]] = [
 ]
 
 
+@pytest.mark.timeout(600)
 def test_a_killed_pipeline_loses_nothing_and_repeats_nothing(chat: RoutedTables, tmp_path: Path, all_faults: bool) -> None:
     """One fault by default, because every pipeline here starts a Spark of its own; all of them with --all-faults."""
     for number, fault in enumerate(FAULTS if all_faults else [kill_at_random]):

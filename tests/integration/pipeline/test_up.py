@@ -1,0 +1,135 @@
+"""`tailrace up` and `tailrace pipeline` as a person runs them: real processes, one log, a clean stop."""
+
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.api import Api
+from tests.support.eventually import eventually
+from tests.support.pipeline import CommandProcess, session_members
+
+FREE = ("--http", "127.0.0.1:0", "--kafka", "127.0.0.1:0")
+LINE = re.compile(r"^( *(server|pipeline) \| .*|)$")
+
+
+def up(folder: Path, environment: dict[str, str | None] | None = None) -> CommandProcess:
+    flags = ("--data", str(folder / "data"), "--master", "local[1]", *FREE)
+    return CommandProcess(folder / "logs", "up", *flags, environment=environment)
+
+
+def api_of(process: CommandProcess) -> Api:
+    process.await_line("is ready at")
+    found = re.search(r"is ready at (http://\S+),", process.output)
+    assert found
+    return Api(found[1])
+
+
+def part(process: CommandProcess, word: str) -> int:
+    """The one process of a part; each has a session of its own."""
+    listed = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    children = [pid for pid in listed if _parent(pid) == process.pid and word in _command(pid)]
+    (child,) = children
+    return child
+
+
+def _parent(pid: int) -> int | None:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+def test_up_runs_both_starts_the_pipeline_again_and_stops_clean(tmp_path: Path) -> None:
+    with up(tmp_path) as process:
+        api = api_of(process)
+        api.sql("CREATE TABLE chat (id BIGINT PRIMARY KEY)")
+        api.sql("CREATE TOPIC out")
+        api.sql("ALTER TOPIC out ADD SOURCE chat ON INSERT WITH (payload = 'key')")
+        api.sql("INSERT INTO chat VALUES (1)")
+        process.await_line("pipeline | the pipeline is running")
+        killed = part(process, " pipeline ")
+        for member in session_members(killed):
+            os.kill(member, signal.SIGKILL)
+        process.await_line("pipeline | ended with exit code -9; starting it again in 1 s")
+        api.sql("INSERT INTO chat VALUES (2)")
+        eventually(lambda: end_of(api, "out") == 2, "both rows")
+        server, pipeline = part(process, " serve "), part(process, " pipeline ")
+        assert process.terminate(30) == 0
+        assert session_members(server) == []
+        assert session_members(pipeline) == []
+    lines = [line for line in process.output.splitlines() if "WARN" not in line]
+    assert [line for line in lines if not LINE.match(line)] == []
+    assert lines[-1].endswith("| stopped") or "server" in lines[-1]
+
+
+def end_of(api: Api, topic: str) -> int:
+    (partition,) = api.ask(f"/api/topics/{topic}/partitions")["partitions"]
+    end: int = partition["end_offset"]
+    return end
+
+
+def test_up_without_java_serves_and_says_how_to_get_it(tmp_path: Path) -> None:
+    with up(tmp_path, {"JAVA_HOME": str(tmp_path / "nowhere")}) as process:
+        api = api_of(process)
+        process.await_line("pipeline | not started: Java is not installed")
+        assert "apt install openjdk" in process.output
+        api.sql("CREATE TABLE chat (id BIGINT PRIMARY KEY)")
+        os.kill(part(process, " serve "), signal.SIGKILL)
+        assert process.wait(30) == 1
+        assert "server | ended with exit code -9; stopping the rest" in process.output
+
+
+def test_up_passes_on_the_exit_code_of_the_server(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("not a folder")
+    with up(tmp_path) as process:
+        code = process.wait(30)
+    assert code not in (0, 2)
+    assert f"server | ended with exit code {code}" in process.output
+    assert "starting Spark" not in process.output
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"JAVA_HOME": None, "PATH": "/nowhere"}, "Java is not installed"),
+        ({"JAVA_HOME": "/nowhere"}, "set JAVA_HOME"),
+    ],
+)
+def test_a_pipeline_without_java_says_how_to_get_it(tmp_path: Path, environment: dict[str, str | None], said: str) -> None:
+    with CommandProcess(tmp_path, "pipeline", environment=environment) as process:
+        assert process.wait(30) == 1
+    assert said in process.output
+    assert len(process.output.splitlines()) == 1
+
+
+def test_a_pipeline_without_pyspark_says_how_to_get_it(tmp_path: Path) -> None:
+    """A module of that name that can't be imported stands in its way."""
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    (hidden / "pyspark.py").write_text("raise ImportError('not here')")
+    path = os.pathsep.join([str(hidden), *filter(None, sys.path)])
+    with CommandProcess(tmp_path / "logs", "pipeline", environment={"PYTHONPATH": path}) as process:
+        assert process.wait(30) == 1
+    assert process.output == "tailrace: PySpark is not installed. Install it with: pip install 'tailrace[spark]'\n"
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [("nonsense://x", "is not an address such as http://127.0.0.1:8080"), ("127.0.0.1:9", "tailrace serve")],
+)
+def test_a_pipeline_without_a_server_says_so_before_it_starts_java(tmp_path: Path, address: str, said: str) -> None:
+    with CommandProcess(tmp_path, "pipeline", "--server", address) as process:
+        assert process.wait(30) == 1
+    assert said in process.output
+    assert len(process.output.splitlines()) == 1
