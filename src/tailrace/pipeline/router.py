@@ -145,7 +145,7 @@ class Router:
                 if tasks:
                     publish(connection, ROUTER, tasks, epoch=self._tenure.epoch)
                 killpoint("route.published")
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  whatever it is, it is told by `run`, which knows what to do
             self._failure = error
             # A line for Spark, which would take the whole trace apart by regular expressions, as deep as it is long.
             raise PipelineError(_line(error)) from None
