@@ -4,17 +4,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tailrace.cli.display import note
 from tailrace.cli.exits import Exit
-from tailrace.cli.failures import UsageError
+from tailrace.cli.failures import CommandError, UsageError
 from tailrace.cli.messages import Format, MessagePrinter
 from tailrace.cli.options import DEFAULT_SERVER, JsonOption, PartitionOption, ServerOption
 from tailrace.cli.starts import parse_start
 
 if TYPE_CHECKING:
-    from tailrace.cli.server_api import ServerApi
-    from tailrace.http.consuming import ConsumeAnswer
+    from tailrace.cli.reading import Reading
+    from tailrace.cli.reconnecting import Reconnection
 
-_AT_ONCE = 1_000
 _WAIT_MS = 20_000
 
 
@@ -59,53 +59,34 @@ def consume(
     first: dict[str, Any] = {"topic": topic, "group_id": group, "partition_id": partition}
     if start is not None:
         first["start"] = parse_start(start)
+    from tailrace.cli.reading import Reading
+    from tailrace.cli.reconnecting import Reconnection
     from tailrace.cli.server_api import ServerApi
 
     printer = MessagePrinter(Format.JSON if as_json else shape, with_topic=False)
     with ServerApi(server) as api:
-        reading = _Reading(api, first, printer, group if ack else None)
+        reading = Reading(api, first, printer, group if ack else None)
         try:
-            reading.run(limit, follow=follow)
+            if follow:
+                _follow(reading, Reconnection(api, note), limit)
+            else:
+                _read_to_the_end(reading, limit)
         except KeyboardInterrupt:
             raise typer.Exit(Exit.OK if follow else Exit.INTERRUPTED) from None
 
 
-class _Reading:
-    """Each request begins where the last one ended, whether or not a group has acked it."""
+def _read_to_the_end(reading: "Reading", limit: int | None) -> None:
+    has_more = True
+    while has_more and reading.printed != limit:
+        has_more = reading.step(limit)
 
-    def __init__(self, api: "ServerApi", first: dict[str, Any], printer: MessagePrinter, acking: str | None) -> None:
-        self._api = api
-        self._request = first
-        self._printer = printer
-        self._acking = acking
 
-    def run(self, limit: int | None, *, follow: bool) -> None:
-        left = limit
-        while left is None or left > 0:
-            answer = self._read(min(_AT_ONCE, _AT_ONCE if left is None else left), _WAIT_MS if follow else 0)
-            for message in answer.messages:
-                self._printer.show(message)
-            self._printer.flush()
-            if self._acking is not None:
-                self._ack(answer, self._acking)
-            if left is not None:
-                left -= len(answer.messages)
-            if not answer.has_more and not follow:
-                return
-
-    def _read(self, limit: int, wait_ms: int) -> "ConsumeAnswer":
-        from tailrace.http.consuming import ConsumeAnswer
-
-        body = {**self._request, "limit": limit, "timeout_ms": wait_ms}
-        answer = self._api.read("/api/topics/consume", body, ConsumeAnswer, seconds=wait_ms / 1000)
-        self._request = {
-            "topic": self._request["topic"],
-            "positions": [{"partition_id": each.partition_id, "offset": each.next_offset} for each in answer.partitions],
-        }
-        return answer
-
-    def _ack(self, answer: "ConsumeAnswer", group: str) -> None:
-        last = {message.partition_id: message.offset for message in answer.messages}
-        for partition, offset in sorted(last.items()):
-            body = {"topic": self._request["topic"], "group_id": group, "partition_id": partition, "upto_offset": offset}
-            self._api.post("/api/topics/ack", body)
+def _follow(reading: "Reading", reconnection: "Reconnection", limit: int | None) -> None:
+    while reading.printed != limit:
+        try:
+            reading.step(limit, _WAIT_MS)
+            reading.look_for_new_partitions()
+        except CommandError as error:
+            reconnection.after(error)
+        else:
+            reconnection.succeeded()

@@ -14,7 +14,8 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-_CONTROL = re.compile(r"[^\S\n ]|[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""With the marks that turn the direction of writing."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _STEP = 1024
 

@@ -4,19 +4,17 @@ The place to go on is the id of the last thing that the server sent: an event or
 server that says that it stops, is followed by another one, after a pause that grows. Refusals end it.
 """
 
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from tailrace.cli.failures import CommandError, RefusedError, UnreachableError
+from tailrace.cli.failures import CommandError, RefusedError
 
 if TYPE_CHECKING:
+    from tailrace.cli.reconnecting import Reconnection
     from tailrace.cli.server_api import ServerApi
 
-_FIRST_PAUSE_SECONDS = 0.1
-_LONGEST_PAUSE_SECONDS = 2.0
 _LONGEST_EVENT = 64 * 1024 * 1024
 _NOTHING_SEEN = -1
 
@@ -30,46 +28,27 @@ class Event(NamedTuple):
 
 
 class EventStream:
-    def __init__(self, server: "ServerApi", pattern: str, cursor: str, tell: Callable[[str], None]) -> None:
+    def __init__(self, server: "ServerApi", pattern: str, cursor: str, reconnection: "Reconnection") -> None:
         self._server = server
         self._query = {"pattern": pattern, "cursor": cursor}
-        self._tell = tell
-        self._was_reached = False
+        self._reconnection = reconnection
         self.last_cursor: int | None = None
         """The last one that is behind us; `-1` at the beginning of an empty log."""
 
     def messages(self) -> Iterator[bytes]:
-        pause = _FIRST_PAUSE_SECONDS
         while True:
             try:
-                for message in self._connection():
-                    pause = _FIRST_PAUSE_SECONDS
-                    yield message
-                reason = "the server ended the stream"
+                yield from self._connection()
             except CommandError as error:
-                if not self._may_come_back(error):
-                    raise
-                reason = str(error)
-            self._tell(f"{reason}; connecting again")
-            self._wait(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-
-    def _wait(self, pause: float) -> None:
-        """Until the server can be reached again."""
-        while True:
-            time.sleep(pause)
-            try:
-                self._server.get("/health")
-            except CommandError:
-                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+                self._reconnection.after(error)
             else:
-                return
+                self._reconnection.wait("the server ended the stream")
 
     def _connection(self) -> Iterator[bytes]:
         headers = {} if self.last_cursor is None else {"last-event-id": str(self.last_cursor)}
         with self._server.stream("/api/subscribe", self._query, headers) as pieces:
             for event in events(pieces):
-                self._was_reached = True
+                self._reconnection.succeeded()
                 if event.kind == b"error":
                     raise RefusedError(msgspec.json.decode(event.data))
                 if event.data:
@@ -79,11 +58,6 @@ class EventStream:
                 elif self.last_cursor is None:
                     # A first sign of life without an id: the log is empty, and everything that comes is new.
                     self.last_cursor = _NOTHING_SEEN
-
-    def _may_come_back(self, error: CommandError) -> bool:
-        if isinstance(error, RefusedError):
-            return self._was_reached and error.is_retriable
-        return self._was_reached and isinstance(error, UnreachableError)
 
 
 def events(pieces: Iterable[bytes]) -> Iterator[Event]:

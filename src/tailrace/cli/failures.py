@@ -8,6 +8,8 @@ from typing import Any
 
 from tailrace.cli.exits import Exit
 
+_SERVER_ERROR = 500
+
 
 class CommandError(Exception):
     """The command can't go on. The message is one line for a person."""
@@ -39,7 +41,10 @@ class RefusedError(CommandError):
     def __init__(self, problem: Mapping[str, Any]) -> None:
         super().__init__(str(problem.get("detail") or problem.get("title")))
         self.problem = problem
-        self.is_retriable = problem.get("retriable") is True
+        status = problem.get("status")
+        # Other refusals may be retriable too, such as a topic that is not there yet; nobody would wait for that.
+        self.is_passing = problem.get("retriable") is True and isinstance(status, int) and status >= _SERVER_ERROR
+        """The server has no time or stops; it will be all right again by itself."""
         if problem.get("outcome") == "unknown":
             self.exit_code = Exit.UNKNOWN
 

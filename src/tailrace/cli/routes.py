@@ -106,10 +106,13 @@ def add(
     where: WhereOption = None,
     partition_by: PartitionByOption = None,
     payload: PayloadOption = Payload.KEY,
+    snapshot: Annotated[bool, typer.Option("--snapshot", help="Begin with the rows that are there.")] = False,
     as_json: JsonOption = False,
     server: ServerOption = DEFAULT_SERVER,
 ) -> None:
     """Send changes of a table to a topic from here on.
+
+    With --snapshot the rows that are there already come first.
 
     [bold]Examples[/]
 
@@ -117,7 +120,7 @@ def add(
 
       tailrace routes add app.audit chat.messages --on update,delete
     """
-    (result,) = _run(_statement("", topic, table, on, where, partition_by, payload), server)
+    (result,) = _run(_statement("", topic, table, on, where, partition_by, payload, snapshot=snapshot), server)
     if as_json:
         print_json({"topic_name": topic, "source_table": table, "since": result["cursor"]})
     else:
@@ -154,7 +157,15 @@ def _leads(route: dict[str, Any], topic: str, table: str) -> bool:
 
 
 def _statement(
-    verb: str, topic: str, table: str, on: str, where: str | None, partition_by: str | None, payload: Payload
+    verb: str,
+    topic: str,
+    table: str,
+    on: str,
+    where: str | None,
+    partition_by: str | None,
+    payload: Payload,
+    *,
+    snapshot: bool = False,
 ) -> "Request":
     from tailrace.cli.sql.script import Request, StatementReader
 
@@ -165,7 +176,7 @@ def _statement(
     text = f"{names}\nON {', '.join(operations).upper()}"
     text += f"\nWHERE ({where}\n)" if where is not None else ""
     text += f"\nPARTITION BY ({partition_by}\n)" if partition_by is not None else ""
-    text += f"\nWITH (payload = '{payload}')"
+    text += f"\nWITH (payload = '{payload}'{', snapshot = true' if snapshot else ''})"
     reader = StatementReader()
     if reader.feed(text):
         raise UsageError("--where and --partition-by hold expressions, without a ;")

@@ -32,6 +32,8 @@ class ServerApi:
 
     def __init__(self, url: str) -> None:
         self.url = _normal(url)
+        self.was_reached = False
+        """Whether anything was ever answered."""
         self._client = httpx.Client(
             base_url=self.url,
             timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
@@ -49,21 +51,22 @@ class ServerApi:
         self._client.close()
 
     def get(self, path: str, **query: str | int) -> Any:
-        return msgspec.json.decode(self._answer("GET", path, query=query, is_read=True))
+        return self._decoded(self._answer("GET", path, query=query, is_read=True))
 
     def post(self, path: str, body: object) -> Any:
-        return msgspec.json.decode(self._answer("POST", path, body))
+        return self._decoded(self._answer("POST", path, body))
 
-    def read(self, path: str, body: object, shape: type[_Shape], seconds: float = 0.0) -> _Shape:
-        """A POST that changes nothing and may take its time; the answer has a shape that keeps values as they were written."""
+    def repeat(self, path: str, body: object, shape: type[_Shape], seconds: float = 0.0) -> _Shape:
+        """A POST that may be sent again without harm, and may take some seconds longer. The answer has a shape of its own."""
         answer = self._answer("POST", path, body, is_read=True, seconds=_ANSWER_SECONDS + seconds)
-        return msgspec.json.decode(answer, type=shape)
+        found: _Shape = self._decoded(answer, shape)
+        return found
 
     def put(self, path: str, body: object) -> Any:
-        return msgspec.json.decode(self._answer("PUT", path, body))
+        return self._decoded(self._answer("PUT", path, body))
 
     def patch(self, path: str, body: object) -> Any:
-        return msgspec.json.decode(self._answer("PATCH", path, body))
+        return self._decoded(self._answer("PATCH", path, body))
 
     def delete(self, path: str, **query: str | int) -> None:
         self._answer("DELETE", path, query=query)
@@ -81,7 +84,7 @@ class ServerApi:
     def sql(self, text: str, params: Sequence[object] | Mapping[str, object] = ()) -> list[dict[str, Any]]:
         """The result of each statement."""
         body = {"sql": text, "params": params or []}
-        answer = msgspec.json.decode(self._answer("POST", "/api/sql", body, seconds=_SQL_SECONDS))
+        answer = self._decoded(self._answer("POST", "/api/sql", body, seconds=_SQL_SECONDS))
         results: list[dict[str, Any]] = answer.get("results", [answer])
         return results
 
@@ -93,6 +96,7 @@ class ServerApi:
             self._mapped("GET", is_read=True),
             self._client.stream("GET", path, params=query, headers=dict(headers), timeout=timeout) as response,
         ):
+            self.was_reached = True
             if response.is_error:
                 raise _refusal(self.url, response.status_code, response.read())
             yield response.iter_raw()
@@ -116,9 +120,16 @@ class ServerApi:
                 params=query,
                 timeout=httpx.Timeout(seconds, connect=_CONNECT_SECONDS),
             )
+        self.was_reached = True
         if response.is_error:
             raise _refusal(self.url, response.status_code, response.content)
         return response.content
+
+    def _decoded(self, answer: bytes, shape: Any = Any) -> Any:
+        try:
+            return msgspec.json.decode(answer, type=shape)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise CommandError(f"{self.url} answers in a way that no Tailrace does: {error}") from error
 
     @contextmanager
     def _mapped(self, method: str, *, is_read: bool) -> Iterator[None]:

@@ -46,6 +46,7 @@ def tail(
 
     from tailrace.cli.display import note
     from tailrace.cli.event_stream import EventStream
+    from tailrace.cli.reconnecting import Reconnection
     from tailrace.cli.server_api import ServerApi
     from tailrace.http.messages import ReadMessage
 
@@ -54,7 +55,7 @@ def tail(
     printed = 0
     next_cursor: int | None = None
     with ServerApi(server) as api:
-        stream = EventStream(api, pattern, cursor, note)
+        stream = EventStream(api, pattern, cursor, Reconnection(api, note))
         try:
             for data in stream.messages():
                 message = decode(data)

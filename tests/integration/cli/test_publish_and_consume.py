@@ -4,12 +4,16 @@ import json
 import os
 import signal
 import subprocess
+from pathlib import Path
 
 import httpx
 import pytest
 
+from tailrace.cli.messages import Format, MessagePrinter
+from tailrace.cli.reading import Reading
+from tailrace.cli.server_api import ServerApi
 from tests.integration.cli.commands import SECONDS, Commands
-from tests.integration.topics import consume, create
+from tests.integration.topics import consume, create, publish
 from tests.support.server import ServerProcess
 
 
@@ -115,6 +119,46 @@ def test_following_waits_for_what_comes(tailrace: Commands, topic: str) -> None:
     following.send_signal(signal.SIGINT)
     out, err = following.communicate(timeout=SECONDS)
     assert (following.returncode, out, err) == (0, b"", b"")
+
+
+def test_following_goes_on_when_the_server_is_back(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data") as server:
+        server.flags = ("--http", server.url.removeprefix("http://"))
+        tailrace = Commands(server.url)
+        create(server.url, "orders")
+        publish(server.url, "orders", 1, 2)
+        following = tailrace.start(
+            "consume", "orders", "--follow", "--group", "g", "--ack", "--limit", "3", "--format", "value"
+        )
+        assert following.stdout is not None
+        assert [following.stdout.readline() for _ in range(2)] == [b"1\n", b"2\n"]
+        server.kill()
+        server.start()
+        publish(server.url, "orders", 3)
+        out, _ = following.communicate(timeout=SECONDS)
+        assert (following.returncode, out) == (0, b"3\n")
+        (group,) = tailrace.done("groups", "describe", "g", "--json").objects
+        assert group["lag"] == 0
+
+
+def test_following_ends_where_there_is_no_topic(tailrace: Commands) -> None:
+    ended = tailrace.run("consume", "no.such", "--follow")
+    assert ended.code == 1
+    assert "no.such" in ended.err
+
+
+def test_following_sees_partitions_that_come_later(
+    tailrace: Commands, server: ServerProcess, topic: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with ServerApi(server.url) as api:
+        first = {"topic": topic, "group_id": None, "partition_id": None}
+        reading = Reading(api, first, MessagePrinter(Format.VALUE, with_topic=False), None, look_seconds=0)
+        reading.step(None)
+        tailrace.done("topics", "alter", topic, "--partitions", "2")
+        tailrace.done("publish", topic, "in the new one", "--partition", "1")
+        reading.look_for_new_partitions()
+        reading.step(None)
+    assert capfd.readouterr().out == "in the new one\n"
 
 
 def test_a_reader_that_has_enough_ends_it_quietly_and_acks_nothing_unread(tailrace: Commands, topic: str) -> None:

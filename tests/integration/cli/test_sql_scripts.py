@@ -95,6 +95,14 @@ def test_a_wrong_command_line_is_exit_code_2(tailrace: Commands, words: tuple[st
     assert (ended.code, ended.out) == (2, "")
 
 
+def test_a_text_that_is_not_utf_8_gets_one_clear_line(tailrace: Commands, tmp_path: Path) -> None:
+    file = tmp_path / "latin.sql"
+    file.write_bytes(b"SELECT '\xe9';")
+    ended = tailrace.run("sql", "-f", str(file))
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith(f"tailrace: {file} is not UTF-8")
+
+
 def test_a_file_that_is_not_there_gets_one_clear_line(tailrace: Commands, tmp_path: Path) -> None:
     ended = tailrace.run("sql", "-f", str(tmp_path / "nothing.sql"))
     assert (ended.code, ended.err) == (1, f"tailrace: {tmp_path / 'nothing.sql'}: No such file or directory\n")

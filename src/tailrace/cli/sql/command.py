@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tailrace.cli.exits import Exit
-from tailrace.cli.failures import UsageError
+from tailrace.cli.failures import CommandError, UsageError
 from tailrace.cli.options import DEFAULT_SERVER, JsonOption, ServerOption
 from tailrace.cli.sql.results import Format
 
@@ -61,7 +61,7 @@ def sql(
 
     with ServerApi(server) as api:
         if is_prompt:
-            _prompt(api)
+            _prompt(api, wanted)
             return
         with _source(command, file) as (name, lines):
             code = _script(api, lines, parameters or [], wanted, name)
@@ -69,20 +69,20 @@ def sql(
         raise typer.Exit(code)
 
 
-def _prompt(api: "ServerApi") -> None:
+def _prompt(api: "ServerApi", wanted: Format | None) -> None:
     from tailrace import __version__
     from tailrace.cli.display import note
     from tailrace.cli.server_api import ServerApi
     from tailrace.cli.sql.history import history_file, open_history
     from tailrace.cli.sql.names import ServerNames
     from tailrace.cli.sql.prompt import Prompt
-    from tailrace.cli.sql.results import TablePrinter
+    from tailrace.cli.sql.results import printer_for
 
     version = api.get("/health")["version"]
     differs = "" if version == __version__ else f" (this prompt is {__version__})"
     note(f"Tailrace {version}{differs} at {api.url}. Type \\? for help, \\q to quit.")
     names = ServerNames(lambda: ServerApi(api.url))
-    Prompt(api, names, TablePrinter(timing=True), open_history(history_file())).run()
+    Prompt(api, names, printer_for(wanted, timing=True), open_history(history_file())).run()
 
 
 @contextmanager
@@ -97,6 +97,13 @@ def _source(command: str | None, file: Path | None) -> Iterator[tuple[str, Itera
             yield str(file), opened
 
 
+def _readable(lines: Iterable[str], name: str) -> Iterator[str]:
+    try:
+        yield from lines
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{name} is not UTF-8: {error.reason}") from error
+
+
 def _script(api: "ServerApi", lines: Iterable[str], given: list[str], wanted: Format | None, name: str) -> Exit:
     from tailrace.cli.sql.execution import Execution
     from tailrace.cli.sql.parameters import read_parameters
@@ -105,11 +112,11 @@ def _script(api: "ServerApi", lines: Iterable[str], given: list[str], wanted: Fo
 
     execution = Execution(api, printer_for(wanted), name)
     if given:
-        return execution.run(Request("".join(lines)), read_parameters(given))
+        return execution.run(Request("".join(_readable(lines, name))), read_parameters(given))
     reader, requests = StatementReader(), Requests()
 
     def arriving() -> Iterator[Request]:
-        for line in lines:
+        for line in _readable(lines, name):
             for statement in reader.feed(line):
                 yield from requests.add(statement)
         for statement in reader.rest():

@@ -23,7 +23,7 @@ from tailrace.cli.sql.colours import TailraceLexer
 from tailrace.cli.sql.completion import SqlCompleter
 from tailrace.cli.sql.execution import Execution
 from tailrace.cli.sql.names import ServerNames
-from tailrace.cli.sql.results import Result, TablePrinter
+from tailrace.cli.sql.results import Printer, Result, TablePrinter
 from tailrace.cli.sql.script import Request, Requests, StatementReader
 
 HELP = r"""Statements end with ; and may have several lines.
@@ -44,7 +44,7 @@ _NAMING = frozenset({"CREATE", "DROP", "ALTER"})
 
 
 class Prompt:
-    def __init__(self, server: ServerApi, names: ServerNames, printer: TablePrinter, history: History) -> None:
+    def __init__(self, server: ServerApi, names: ServerNames, printer: Printer, history: History) -> None:
         self._server = server
         self._names = names
         self._printer = printer
@@ -68,21 +68,23 @@ class Prompt:
         while True:
             try:
                 text = self._session.prompt()
+                if _word(text) in _QUIT:
+                    break
+                self._take(text)
             except KeyboardInterrupt:
                 continue
             except EOFError:
                 break
-            word = text.strip().rstrip(";").strip().lower()
-            if word in _QUIT:
-                break
-            if word in _HELP:
-                note(HELP)
-            elif word.startswith("\\"):
-                self._command(text.strip())
-            else:
-                self._statements(text)
         if self._requests.is_in_transaction:
             note("the transaction was not committed; nothing of it was sent")
+
+    def _take(self, text: str) -> None:
+        if _word(text) in _HELP:
+            note(HELP)
+        elif text.strip().startswith("\\"):
+            self._command(text.strip())
+        else:
+            self._statements(text)
 
     def _statements(self, text: str) -> None:
         reader = StatementReader()
@@ -101,16 +103,21 @@ class Prompt:
             self._describe(rest.strip().replace('"', ""))
         elif command == "\\d":
             self._execution.run(Request("SHOW TABLES; SHOW TOPICS;"))
-        elif command == "\\t":
-            self._printer.timing = not self._printer.timing
-            note(f"timing is {'on' if self._printer.timing else 'off'}")
-        elif command == "\\x":
-            turns = {None: True, True: False, False: None}
-            self._printer.is_vertical = turns[self._printer.is_vertical]
-            names = {None: "where columns have no room", True: "always", False: "never"}
-            note(f"rows below each other: {names[self._printer.is_vertical]}")
+        elif command in ("\\t", "\\x"):
+            note(self._toggle(command))
         else:
             note(f"there is no {command}; \\? lists what there is")
+
+    def _toggle(self, command: str) -> str:
+        if not isinstance(self._printer, TablePrinter):
+            return f"{command} is for tables; leave --format out"
+        if command == "\\t":
+            self._printer.timing = not self._printer.timing
+            return f"timing is {'on' if self._printer.timing else 'off'}"
+        turns = {None: True, True: False, False: None}
+        names = {None: "where columns have no room", True: "always", False: "never"}
+        self._printer.is_vertical = turns[self._printer.is_vertical]
+        return f"rows below each other: {names[self._printer.is_vertical]}"
 
     def _describe(self, name: str) -> None:
         def ask() -> list[Result]:
@@ -120,6 +127,10 @@ class Prompt:
                 return self._server.sql(f"DESCRIBE TOPIC {quoted(name)}")
 
         self._execution.attempt(Request(f"DESCRIBE TOPIC {quoted(name)}"), ask)
+
+
+def _word(text: str) -> str:
+    return text.strip().rstrip(";").strip().lower()
 
 
 def is_complete(text: str) -> bool:

@@ -1,0 +1,66 @@
+"""Reading a topic from request to request, for `tailrace consume`."""
+
+import time
+from typing import Any
+from urllib.parse import quote
+
+from tailrace.cli.messages import MessagePrinter
+from tailrace.cli.server_api import ServerApi
+from tailrace.http.consuming import ConsumeAnswer
+
+_AT_ONCE = 1_000
+
+
+class Reading:
+    """Each request begins where the last one ended, whether or not a group has acked it. A step that failed is taken again."""
+
+    def __init__(
+        self, api: ServerApi, first: dict[str, Any], printer: MessagePrinter, acking: str | None, look_seconds: float = 10.0
+    ) -> None:
+        self._api = api
+        self._topic = first["topic"]
+        self._all_partitions = first["partition_id"] is None
+        self._request = first
+        self._printer = printer
+        self._acking = acking
+        self._unacked: dict[int, int] = {}
+        self._look_seconds = look_seconds
+        self._looked_at = time.monotonic()
+        self.printed = 0
+
+    def step(self, limit: int | None, wait_ms: int = 0) -> bool:
+        """Read, print, ack; whether there is more to read right now."""
+        self._ack()
+        answer = self._read(_AT_ONCE if limit is None else min(_AT_ONCE, limit - self.printed), wait_ms)
+        for message in answer.messages:
+            self._printer.show(message)
+        self._printer.flush()
+        self.printed += len(answer.messages)
+        self._unacked = {message.partition_id: message.offset for message in answer.messages}
+        self._go_on_at({each.partition_id: each.next_offset for each in answer.partitions})
+        self._ack()
+        return answer.has_more
+
+    def look_for_new_partitions(self) -> None:
+        """The topic may have grown since the first request, which meant all partitions that there were."""
+        if not self._all_partitions or time.monotonic() - self._looked_at < self._look_seconds:
+            return
+        self._looked_at = time.monotonic()
+        known = {each["partition_id"]: each["offset"] for each in self._request["positions"]}
+        found = self._api.pages(f"/api/topics/{quote(self._topic, safe='')}/partitions", "partitions")
+        self._go_on_at({each["partition_id"]: each["start_offset"] for each in found} | known)
+
+    def _read(self, limit: int, wait_ms: int) -> ConsumeAnswer:
+        body = {**self._request, "limit": limit, "timeout_ms": wait_ms}
+        return self._api.repeat("/api/topics/consume", body, ConsumeAnswer, seconds=wait_ms / 1000)
+
+    def _go_on_at(self, offsets: dict[int, int]) -> None:
+        positions = [{"partition_id": partition, "offset": offset} for partition, offset in offsets.items()]
+        self._request = {"topic": self._topic, "positions": positions}
+
+    def _ack(self) -> None:
+        """What was printed. The same offset again changes nothing, so this may be repeated."""
+        for partition, offset in sorted(self._unacked.items()) if self._acking is not None else ():
+            body = {"topic": self._topic, "group_id": self._acking, "partition_id": partition, "upto_offset": offset}
+            self._api.repeat("/api/topics/ack", body, dict)
+            del self._unacked[partition]
