@@ -12,6 +12,7 @@ from tailrace.broker import keys
 from tailrace.broker.commit import Committer, Proposal
 from tailrace.broker.draft import Draft
 from tailrace.broker.queues.dead_letters import DeadLetters
+from tailrace.broker.queues.read_ahead import ReadAhead
 from tailrace.broker.queues.state import OpenRecord, ShareState
 from tailrace.model.changes import Append, Changes, Receipt
 from tailrace.model.errors import UnknownGroupError
@@ -41,6 +42,7 @@ class Share:
         """Held while records are read to be handed out."""
         self.doomed: dict[Offset, str] = {}
         """Records on their way to the dead letters, and why."""
+        self.ahead = ReadAhead()
         self.is_gone = False
         self._key = keys.share_key(partition, group)
         self._store = store

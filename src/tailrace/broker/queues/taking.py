@@ -10,6 +10,7 @@ from itertools import count
 from typing import NamedTuple
 
 from tailrace.broker.fetch import Fetcher
+from tailrace.broker.queues.read_ahead import RECORDS_AHEAD
 from tailrace.broker.queues.receipts import write_receipt
 from tailrace.broker.queues.share import Share
 from tailrace.broker.queues.state import OpenRecord
@@ -109,11 +110,17 @@ class Taker:
         room = min(most, self._limits.queue_in_flight - len(state))
         if room <= 0 or self._store.bounds(share.partition).end <= state.end:
             return {}
-        read = await self._read(share, name, state.end, room)
-        if read is None:
+        fresh = share.ahead.take(state.end, room)
+        if fresh is None:
+            read = await self._read(share, name, state.end, max(room, RECORDS_AHEAD))
+            if read is None:
+                return {}
+            share.ahead.keep(state.end, read.records, read.next_offset)
+            fresh = share.ahead.take(state.end, room)
+        if fresh is None:
             return {}
-        state.admit(read.records, read.next_offset)
-        return {record.offset: record for record in read.records}
+        state.admit(fresh.records, fresh.end)
+        return {record.offset: record for record in fresh.records}
 
     async def _read(self, share: Share, name: str, offset: Offset, most: int) -> PartitionRecords | None:
         number = share.partition.number
