@@ -17,7 +17,7 @@ class Socket:
     def __enter__(self) -> Self:
         self._connection = connect(
             self._url, open_timeout=self._open_seconds, close_timeout=CLOSE_SECONDS, max_size=LARGEST_MESSAGE_BYTES
-        )
+        ).__enter__()
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:

@@ -1,0 +1,42 @@
+"""One server for all tests of the client, each with topics of its own; and a proxy before it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.support.api import Api
+from tests.support.proxy import FaultyProxy
+from tests.support.server import ServerProcess
+
+
+@pytest.fixture(scope="module")
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    folder: Path = tmp_path_factory.mktemp("client") / "data"
+    with ServerProcess(folder) as running:
+        yield running
+
+
+@pytest.fixture
+def url(shared_server: ServerProcess) -> str:
+    return shared_server.url
+
+
+@pytest.fixture
+def api(url: str) -> Api:
+    return Api(url)
+
+
+@pytest.fixture
+def topic(api: Api) -> str:
+    """A topic of one partition, for this test only."""
+    name = f"t{uuid4().hex[:8]}"
+    api.create_topic(name)
+    return name
+
+
+@pytest.fixture
+def proxy(url: str) -> Iterator[FaultyProxy]:
+    with FaultyProxy(url) as running:
+        yield running

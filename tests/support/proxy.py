@@ -1,0 +1,135 @@
+"""A faulty network between a client and a server: a proxy that delays, cuts, resets or goes silent when it is told to."""
+
+import asyncio
+import socket
+import struct
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+T = TypeVar("T")
+
+_PIECE_BYTES = 1 << 16
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+class FaultyProxy:
+    """`with FaultyProxy(server.url) as proxy:` runs it in a thread of its own; clients are given `proxy.url`.
+
+    What happens to bytes is said by attributes, which may be changed at any time:
+
+    - `delay_seconds`: each piece waits so long, in both directions
+    - `is_silent`: pieces are swallowed, and connections stay open: half-open, as after a pulled cable
+    - `cut_answers`: how many of the next answers are lost: the request arrives, then the connection is reset
+    - `refuses`: new connections are closed at once
+    """
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._host, self._port = parts.hostname or "", parts.port or 80
+        self.url = ""
+        self.delay_seconds = 0.0
+        self.is_silent = False
+        self.refuses = False
+        self.cut_answers = 0
+        self.cut_only: Callable[[bytes], bool] = lambda _: True
+        """Which requests lose their answers, by their first bytes."""
+        self.connections = 0
+        self._open: set[asyncio.StreamWriter] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    def __enter__(self) -> "FaultyProxy":
+        self._thread.start()
+        port = self._run(self._listen())
+        self.url = f"http://127.0.0.1:{port}"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._run(self._close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def reset_connections(self) -> None:
+        """Break all connections now, as a crash of something in between would."""
+
+        async def reset() -> None:
+            for writer in list(self._open):
+                _reset(writer)
+
+        self._run(reset())
+
+    def point_at(self, url: str) -> None:
+        """The server has another address now."""
+        parts = urlsplit(url)
+        self._host, self._port = parts.hostname or "", parts.port or 80
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+
+    async def _listen(self) -> int:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def _close(self) -> None:
+        self._server.close()
+        for writer in list(self._open):
+            _reset(writer)
+        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        if self.refuses:
+            _reset(writer)
+            return
+        try:
+            to_server, from_here = await asyncio.open_connection(self._host, self._port)
+        except OSError:
+            _reset(writer)
+            return
+        self._open.update((writer, from_here))
+        requests: list[bytes] = []
+        both = [
+            asyncio.ensure_future(self._pass_on(reader, from_here, requests, is_answer=False)),
+            asyncio.ensure_future(self._pass_on(to_server, writer, requests, is_answer=True)),
+        ]
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in both:
+                task.cancel()
+            for each in (writer, from_here):
+                self._open.discard(each)
+                each.close()
+
+    async def _pass_on(
+        self, source: asyncio.StreamReader, target: asyncio.StreamWriter, requests: list[bytes], *, is_answer: bool
+    ) -> None:
+        with suppress(OSError):
+            while piece := await source.read(_PIECE_BYTES):
+                if self.delay_seconds:
+                    await asyncio.sleep(self.delay_seconds)
+                if not is_answer and piece[:4] in (b"POST", b"GET "):
+                    requests[:] = [piece[:200]]
+                if is_answer and self.cut_answers and requests and self.cut_only(requests[0]):
+                    self.cut_answers -= 1
+                    _reset(target)
+                    return
+                if not self.is_silent:
+                    target.write(piece)
+                    await target.drain()
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    raw = writer.get_extra_info("socket")
+    if raw is not None:
+        with suppress(OSError):
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+    writer.transport.abort()
