@@ -232,9 +232,15 @@ class Queues:
             for share in (*shares[queue.turn :], *shares[: queue.turn]):
                 if len(found) == asked.max_records:
                     break
-                self._bury_exhausted(queue, share)
                 now = self._now_ms()
-                terms = Terms(asked.max_records, now, now + asked.visibility_ms, asked.order_by_key, asked.owner)
+                terms = Terms(
+                    asked.max_records,
+                    now,
+                    now + asked.visibility_ms,
+                    asked.order_by_key,
+                    queue.record.max_deliveries,
+                    asked.owner,
+                )
                 before = len(found)
                 try:
                     await self.taker.take(share, terms, found)
@@ -309,7 +315,8 @@ class Queues:
             self.refused += len(refused)
             if len(refused) == len(receipts):
                 raise LateReceiptError(_summary(refused), refused)
-        failures = await asyncio.gather(*map(asyncio.shield, writes), return_exceptions=True)
+        # Shielded, because others wait for the same writes.
+        failures = await asyncio.shield(asyncio.gather(*writes, return_exceptions=True)) if writes else []
         for failure, texts in zip(failures, writes.values(), strict=True):
             if isinstance(failure, TailraceError):
                 refused += [Refusal(text, str(failure)) for text in texts]
@@ -342,6 +349,8 @@ class Queues:
             def settled(_: Receipt | None) -> Queue:
                 made = self._queues.setdefault(asked.group, Queue(asked.group, record))
                 made.record = record
+                for share in made.shares.values():
+                    self._bury_exhausted(made, share)
                 return made
 
             return await self._committer.submit(Change(lambda: changes, settled))

@@ -47,6 +47,8 @@ class ShareState:
         self.end = start
         self._open: dict[Offset, OpenRecord] = {}
         """By offset, in the order of offsets."""
+        self._to_take: set[Offset] = set()
+        """All that are available, and perhaps some that are not any more."""
 
     @property
     def start(self) -> Offset:
@@ -65,27 +67,40 @@ class ShareState:
         """These records come next, up to `end`; what lies between them (markers, aborted transactions) is nobody's."""
         for record in records:
             invariant(record.offset >= self.end, f"offset {record.offset} was looked at before")
-            self._open[record.offset] = OpenRecord(record.offset, 0, record.key)
+            self._add(OpenRecord(record.offset, 0, record.key))
             self.end = Offset(record.offset + 1)
         self.end = max(self.end, end)
 
-    def candidates(self, now_ms: int, most: int, *, order_by_key: bool) -> list[Offset]:
+    def candidates(self, now_ms: int, most: int, max_deliveries: int, *, order_by_key: bool) -> list[Offset]:
         """Records that can be handed out now. By key: only the first open one of each key, whatever state that is in."""
         found: list[Offset] = []
-        seen: set[bytes] = set()
-        for record in self._open.values():
+        for record in self._first_of_keys() if order_by_key else self._available():
             if len(found) == most:
                 break
-            if order_by_key and record.key is not None:
-                if record.key is UNKNOWN_KEY:
-                    # It may have any key, so nothing after it can be handed out in order.
-                    break
-                if record.key in seen:
-                    continue
-                seen.add(record.key)
-            if record.state is RecordState.AVAILABLE and record.due_ms <= now_ms:
+            is_available = record.state is RecordState.AVAILABLE and record.due_ms <= now_ms
+            if is_available and record.deliveries < max_deliveries:
                 found.append(record.offset)
         return found
+
+    def _available(self) -> Iterator[OpenRecord]:
+        for offset in sorted(self._to_take):
+            record = self._open.get(offset)
+            if record is not None and record.state is RecordState.AVAILABLE:
+                yield record
+            else:
+                self._to_take.discard(offset)
+
+    def _first_of_keys(self) -> Iterator[OpenRecord]:
+        seen: set[bytes] = set()
+        for record in self._open.values():
+            if record.key is UNKNOWN_KEY:
+                # It may have any key, so nothing after it can be handed out in order.
+                return
+            if record.key is None:
+                yield record
+            elif record.key not in seen:
+                seen.add(record.key)
+                yield record
 
     def without_key(self) -> list[Offset]:
         """Open records whose keys are not known yet."""
@@ -102,6 +117,7 @@ class ShareState:
     def acquire(self, offset: Offset, owner: str, token: int, due_ms: int) -> OpenRecord:
         record = self._open[offset]
         invariant(record.state is RecordState.AVAILABLE, f"offset {offset} is {record.state.name} and can't be handed out")
+        self._to_take.discard(offset)
         record.state = RecordState.ACQUIRED
         record.deliveries += 1
         record.owner = owner
@@ -129,6 +145,7 @@ class ShareState:
     def release(self, record: OpenRecord, due_ms: int = 0) -> None:
         """Hand it out again, not before `due_ms`. Its receipt counts no more."""
         record.state = RecordState.AVAILABLE
+        self._to_take.add(record.offset)
         record.letter = None
         record.owner = ""
         record.due_ms = due_ms
@@ -137,6 +154,7 @@ class ShareState:
         """They are done, or gone."""
         for offset in offsets:
             self._open.pop(offset, None)
+            self._to_take.discard(offset)
 
     def drop_below(self, offset: Offset) -> int:
         """Retention took these away. Those that a consumer has stay until it is done with them."""
@@ -154,6 +172,10 @@ class ShareState:
     def decided(self) -> list[OpenRecord]:
         """Those that are done as soon as that is durable."""
         return [record for record in self._open.values() if record.state in _DECIDED]
+
+    def _add(self, record: OpenRecord) -> None:
+        self._open[record.offset] = record
+        self._to_take.add(record.offset)
 
     def encode(self) -> bytes:
         """As it will be when all that is decided is durable."""
@@ -184,7 +206,7 @@ def decode_state(value: bytes) -> ShareState:
     for gap, length, deliveries in _triples(ranges):
         at += gap
         for offset in range(at, at + length):
-            state._open[Offset(offset)] = OpenRecord(Offset(offset), deliveries)
+            state._add(OpenRecord(Offset(offset), deliveries))
         at += length
     invariant(at <= end, f"the state of a queue has a record at {at - 1}, beyond its end {end}")
     state.end = Offset(end)

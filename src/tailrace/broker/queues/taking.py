@@ -37,6 +37,7 @@ class Terms(NamedTuple):
     now_ms: int
     due_ms: int
     order_by_key: bool
+    max_deliveries: int
     owner: str
 
 
@@ -61,7 +62,7 @@ class Taker:
             name = live.topic.name
             if terms.order_by_key and (unknown := state.without_key()):
                 await self._read_open(share, name, unknown)
-            offsets = state.candidates(terms.now_ms, terms.most - len(found), order_by_key=terms.order_by_key)
+            offsets = _candidates(share, terms, terms.most - len(found))
             if offsets:
                 self._acquire(share, name, await self._read_open(share, name, offsets), terms, found)
             while len(found) < terms.most and not share.is_gone:
@@ -74,7 +75,7 @@ class Taker:
         """Those of the records that can be had still."""
         if not records or share.is_gone:
             return
-        for offset in share.state.candidates(terms.now_ms, len(share.state), order_by_key=terms.order_by_key):
+        for offset in _candidates(share, terms, len(share.state)):
             record = records.get(offset)
             if record is None or len(found) == terms.most:
                 continue
@@ -137,6 +138,10 @@ class Taker:
             self.missed += end - offset
             _log.warning("the group %s skips records that nobody can read: %s", share.group, error)
             return PartitionRecords((), end, raw.bounds, True)
+
+
+def _candidates(share: Share, terms: Terms, most: int) -> list[Offset]:
+    return share.state.candidates(terms.now_ms, most, terms.max_deliveries, order_by_key=terms.order_by_key)
 
 
 def _runs(offsets: Sequence[Offset]) -> Iterator[tuple[Offset, Offset]]:

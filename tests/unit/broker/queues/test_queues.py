@@ -1,10 +1,12 @@
 """The rules of queues: each record to one consumer, for a time, and back again or to the dead letters."""
 
 import asyncio
+import threading
 
 import pytest
 
 from tailrace.broker.broker import Broker
+from tailrace.model.changes import Fetched
 from tailrace.model.errors import (
     InvalidRequestError,
     LateReceiptError,
@@ -13,7 +15,7 @@ from tailrace.model.errors import (
     StorageFullError,
     UnknownGroupError,
 )
-from tailrace.model.ids import Offset
+from tailrace.model.ids import Offset, Partition
 from tailrace.model.limits import Limits
 from tailrace.model.record import Message
 from tailrace.model.start import Edge
@@ -498,3 +500,63 @@ def test_what_is_no_receipt_is_refused(receipt: str) -> None:
             await ack(broker)
 
     asyncio.run(run())
+
+
+@on_loop
+async def test_a_record_is_not_handed_out_too_often_right_after_a_restart_either() -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock)
+    async with running_broker(store, clock) as broker:
+        await broker.topics.create("jobs")
+        await publish(broker, "jobs", b"poison")
+        await QueueConsumer(broker, max_deliveries=1).receive()
+    async with running_broker(store, clock) as broker:
+        assert await QueueConsumer(broker).receive() == []
+
+
+@on_loop
+async def test_fewer_deliveries_count_at_once_for_what_came_back() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("jobs")
+        await publish(broker, "jobs", b"poison")
+        consumer = QueueConsumer(broker)
+        for _ in range(3):
+            await consumer.nack(*await consumer.receive())
+        assert await consumer.receive(max_deliveries=3) == []
+        await until(lambda: broker.queues.dead_letters.letters == 1)
+
+
+class HaltingStore(GatedStore):
+    """Its second fetch from the disk takes until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Event()
+        self.fetches = 0
+
+    def fetch(self, partition: Partition, offset: Offset, max_bytes: int) -> Fetched:
+        if self.cold:
+            self.fetches += 1
+            if self.fetches == 2:
+                self.go.wait(20)
+        return super().fetch(partition, offset, max_bytes)
+
+
+@on_loop
+async def test_a_receive_that_is_cancelled_while_it_reads_keeps_nothing() -> None:
+    store = HaltingStore()
+    async with running_broker(store) as broker:
+        await broker.topics.create("jobs", 2)
+        await broker.publish([Message("jobs", b"a", partition=0), Message("jobs", b"b", partition=1)])
+        consumer = QueueConsumer(broker)
+        await consumer.nack(*await consumer.receive(2))
+        store.cold = True
+        reading = asyncio.create_task(consumer.receive(2))
+        await until(lambda: store.fetches == 2)
+        assert sum(share.in_flight for share in broker.queues.describe("workers").shares) == 1
+        reading.cancel()
+        store.go.set()
+        await asyncio.gather(reading, return_exceptions=True)
+        store.cold = False
+        again = await consumer.receive(2)
+        assert sorted((each.record.value, each.deliveries) for each in again) == [(b"a", 2), (b"b", 2)]  # type: ignore[type-var]
