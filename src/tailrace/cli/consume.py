@@ -7,7 +7,7 @@ import typer
 from tailrace.cli.display import note
 from tailrace.cli.exits import Exit
 from tailrace.cli.failures import CommandError, UsageError
-from tailrace.cli.messages import Format, MessagePrinter
+from tailrace.cli.formats import MessageFormat
 from tailrace.cli.options import DEFAULT_SERVER, JsonOption, PartitionOption, ServerOption
 from tailrace.cli.starts import parse_start
 
@@ -34,7 +34,7 @@ def consume(
     follow: Annotated[bool, typer.Option("--follow", help="At the end, wait for what comes.")] = False,
     ack: Annotated[bool, typer.Option("--ack", help="The group is done with what was printed.")] = False,
     shape: Annotated[
-        Format | None,
+        MessageFormat | None,
         typer.Option("--format", help="value prints nothing else. By default text on a terminal and JSON elsewhere."),
     ] = None,
     as_json: JsonOption = False,
@@ -59,11 +59,12 @@ def consume(
     first: dict[str, Any] = {"topic": topic, "group_id": group, "partition_id": partition}
     if start is not None:
         first["start"] = parse_start(start)
+    from tailrace.cli.messages import MessagePrinter
     from tailrace.cli.reading import Reading
     from tailrace.cli.reconnecting import Reconnection
     from tailrace.cli.server_api import ServerApi
 
-    printer = MessagePrinter(Format.JSON if as_json else shape, with_topic=False)
+    printer = MessagePrinter(MessageFormat.JSON if as_json else shape, with_topic=False)
     with ServerApi(server) as api:
         reading = Reading(api, first, printer, group if ack else None)
         try:

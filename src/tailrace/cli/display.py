@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
 import typer
 
 if TYPE_CHECKING:
@@ -30,6 +29,8 @@ class Heading(NamedTuple):
 
 def print_json(value: object) -> None:
     """One line."""
+    import msgspec
+
     typer.echo(msgspec.json.encode(value).decode())
 
 

@@ -6,13 +6,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
-from tailrace.broker import keys
 from tailrace.model.clock import hlc_counter, hlc_millis
-from tailrace.model.limits import DEFAULT_LIMITS
-from tailrace.model.topic import Topic
 
 if TYPE_CHECKING:
     from tailrace.log.dump import DumpedBatch, DumpedFrame
@@ -57,6 +53,11 @@ class _Printer:
 
     def learn(self, frame: "DumpedFrame") -> "DumpedFrame":
         """Remember what topics are called, so that batches can be shown by name."""
+        import msgspec
+
+        from tailrace.broker import keys
+        from tailrace.model.topic import Topic
+
         for key, value in frame.changes.puts:
             if key.startswith(keys.TOPICS) and value is not None:
                 topic = msgspec.msgpack.decode(value, type=Topic)
@@ -97,6 +98,7 @@ class _Printer:
         if not self._with_records:
             return
         # Loads the codecs, which --help does without.
+        from tailrace.model.limits import DEFAULT_LIMITS
         from tailrace.wire.records import decode_batch
 
         for record in decode_batch(batch.bytes, DEFAULT_LIMITS):

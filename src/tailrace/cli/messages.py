@@ -2,12 +2,12 @@
 
 import sys
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from tailrace.cli.display import console, printable
+from tailrace.cli.formats import MessageFormat
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -15,26 +15,20 @@ if TYPE_CHECKING:
     from tailrace.http.messages import ReadMessage
 
 
-class Format(StrEnum):
-    TEXT = "text"
-    JSON = "json"
-    VALUE = "value"
-
-
 class MessagePrinter:
     """`with_topic` is for streams that hold several."""
 
-    def __init__(self, wanted: Format | None, *, with_topic: bool) -> None:
-        self._format = wanted or (Format.TEXT if sys.stdout.isatty() else Format.JSON)
+    def __init__(self, wanted: MessageFormat | None, *, with_topic: bool) -> None:
+        self._format = wanted or (MessageFormat.TEXT if sys.stdout.isatty() else MessageFormat.JSON)
         self._with_topic = with_topic
         self._console = console()
         self._encode = msgspec.json.Encoder().encode
 
     def show(self, message: "ReadMessage") -> None:
-        if self._format is Format.TEXT:
+        if self._format is MessageFormat.TEXT:
             self._console.print(self._text(message), soft_wrap=True)
         else:
-            data = self._json(message) if self._format is Format.JSON else value_of(message)
+            data = self._json(message) if self._format is MessageFormat.JSON else value_of(message)
             if data is not None:
                 sys.stdout.buffer.write(data + b"\n")
 

@@ -9,11 +9,11 @@ import typer
 
 from tailrace import __version__
 from tailrace.cli.exits import Exit
-from tailrace.cli.settings import Configuration, Settings, read_configuration, settle
 from tailrace.model.clock import SystemClock
 from tailrace.model.durability import Durability
 
 if TYPE_CHECKING:
+    from tailrace.cli.settings import Settings
     from tailrace.server import Ready
 
 STOP_SECONDS = 9.0
@@ -63,6 +63,8 @@ def serve(
 
       tailrace serve --data /var/lib/tailrace --http 127.0.0.1:9000 --config tailrace.toml
     """
+    from tailrace.cli.settings import Configuration, read_configuration, settle
+
     settings = settle(
         read_configuration(config) if config else Configuration(),
         data=data,
@@ -75,7 +77,7 @@ def serve(
     _run(settings)
 
 
-def _run(settings: Settings) -> None:
+def _run(settings: "Settings") -> None:
     # Only this command needs the whole server; the others, and --help, start without it.
     import uvloop
 

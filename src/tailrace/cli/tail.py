@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tailrace.cli.messages import Format, MessagePrinter
+from tailrace.cli.formats import MessageFormat
 from tailrace.cli.options import DEFAULT_SERVER, JsonOption, ServerOption
 
 
@@ -23,7 +23,7 @@ def tail(
     ] = "latest",
     limit: Annotated[int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="Stop after so many.")] = None,
     shape: Annotated[
-        Format | None,
+        MessageFormat | None,
         typer.Option("--format", help="value prints nothing else. By default text on a terminal and JSON elsewhere."),
     ] = None,
     as_json: JsonOption = False,
@@ -46,11 +46,12 @@ def tail(
 
     from tailrace.cli.display import note
     from tailrace.cli.event_stream import EventStream
+    from tailrace.cli.messages import MessagePrinter
     from tailrace.cli.reconnecting import Reconnection
     from tailrace.cli.server_api import ServerApi
     from tailrace.http.messages import ReadMessage
 
-    printer = MessagePrinter(Format.JSON if as_json else shape, with_topic=True)
+    printer = MessagePrinter(MessageFormat.JSON if as_json else shape, with_topic=True)
     decode = msgspec.json.Decoder(ReadMessage).decode
     printed = 0
     next_cursor: int | None = None

@@ -9,7 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tailrace.cli.messages import Format, MessagePrinter
+from tailrace.cli.formats import MessageFormat
+from tailrace.cli.messages import MessagePrinter
 from tailrace.cli.reading import Reading
 from tailrace.cli.server_api import ServerApi
 from tests.integration.cli.commands import SECONDS, Commands
@@ -152,7 +153,7 @@ def test_following_sees_partitions_that_come_later(
 ) -> None:
     with ServerApi(server.url) as api:
         first = {"topic": topic, "group_id": None, "partition_id": None}
-        reading = Reading(api, first, MessagePrinter(Format.VALUE, with_topic=False), None, look_seconds=0)
+        reading = Reading(api, first, MessagePrinter(MessageFormat.VALUE, with_topic=False), None, look_seconds=0)
         reading.step(None)
         tailrace.done("topics", "alter", topic, "--partitions", "2")
         tailrace.done("publish", topic, "in the new one", "--partition", "1")

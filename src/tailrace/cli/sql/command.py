@@ -10,8 +10,8 @@ import typer
 
 from tailrace.cli.exits import Exit
 from tailrace.cli.failures import CommandError, UsageError
+from tailrace.cli.formats import RowFormat
 from tailrace.cli.options import DEFAULT_SERVER, JsonOption, ServerOption
-from tailrace.cli.sql.results import Format
 
 if TYPE_CHECKING:
     from tailrace.cli.server_api import ServerApi
@@ -29,7 +29,7 @@ def sql(
         typer.Option("--param", "-p", metavar="VALUE", help="A value for a ?, or name=value for :name; JSON, or else text."),
     ] = None,
     shape: Annotated[
-        Format | None, typer.Option("--format", help="By default a table on a terminal and JSON elsewhere.")
+        RowFormat | None, typer.Option("--format", help="By default a table on a terminal and JSON elsewhere.")
     ] = None,
     as_json: JsonOption = False,
     server: ServerOption = DEFAULT_SERVER,
@@ -55,7 +55,7 @@ def sql(
     is_prompt = command is None and file is None and sys.stdin.isatty()
     if is_prompt and parameters:
         raise UsageError("-p gives values to the text of -c or -f; at the prompt, write them into the statement")
-    wanted = Format.JSON if as_json else shape
+    wanted = RowFormat.JSON if as_json else shape
 
     from tailrace.cli.server_api import ServerApi
 
@@ -69,7 +69,7 @@ def sql(
         raise typer.Exit(code)
 
 
-def _prompt(api: "ServerApi", wanted: Format | None) -> None:
+def _prompt(api: "ServerApi", wanted: RowFormat | None) -> None:
     from tailrace import __version__
     from tailrace.cli.display import note
     from tailrace.cli.server_api import ServerApi
@@ -104,7 +104,7 @@ def _readable(lines: Iterable[str], name: str) -> Iterator[str]:
         raise CommandError(f"{name} is not UTF-8: {error.reason}") from error
 
 
-def _script(api: "ServerApi", lines: Iterable[str], given: list[str], wanted: Format | None, name: str) -> Exit:
+def _script(api: "ServerApi", lines: Iterable[str], given: list[str], wanted: RowFormat | None, name: str) -> Exit:
     from tailrace.cli.sql.execution import Execution
     from tailrace.cli.sql.parameters import read_parameters
     from tailrace.cli.sql.results import printer_for

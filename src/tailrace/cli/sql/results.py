@@ -6,13 +6,13 @@ else. A table also tells what was done and how long it took, and shows the first
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from enum import StrEnum
 from itertools import islice
 from typing import Any, Protocol
 
 import msgspec
 
 from tailrace.cli.display import GAP, Heading, console, counted, note, print_table, printable
+from tailrace.cli.formats import RowFormat
 
 _SHOWN_ROWS = 1_000
 _NARROW = 20
@@ -26,23 +26,17 @@ Result = dict[str, Any]
 """As `POST /api/sql` answers."""
 
 
-class Format(StrEnum):
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
-
-
 class Printer(Protocol):
     def show(self, result: Result, seconds: float | None = None) -> None:
         """`seconds` is how long the request took, for the last result of it."""
 
 
-def printer_for(wanted: Format | None, *, timing: bool = False) -> Printer:
+def printer_for(wanted: RowFormat | None, *, timing: bool = False) -> Printer:
     """A table on a terminal and JSON elsewhere, unless told otherwise."""
-    chosen = wanted or (Format.TABLE if sys.stdout.isatty() else Format.JSON)
-    if chosen is Format.TABLE:
+    chosen = wanted or (RowFormat.TABLE if sys.stdout.isatty() else RowFormat.JSON)
+    if chosen is RowFormat.TABLE:
         return TablePrinter(timing=timing)
-    return JsonPrinter() if chosen is Format.JSON else CsvPrinter()
+    return JsonPrinter() if chosen is RowFormat.JSON else CsvPrinter()
 
 
 class TablePrinter:
