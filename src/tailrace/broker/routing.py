@@ -121,7 +121,9 @@ class Routing:
         return await self._pipelines.skip(ROUTER, epoch, starts, [name for name in marks if self._live(name) is None])
 
     def _live(self, source: str) -> LiveTopic | None:
-        return self._topics.by_id(TopicId(int(source.partition("/")[0])))
+        """The topic of a source; `None` where it is gone, and for names that are none of a source."""
+        number = source.removesuffix("/0")
+        return self._topics.by_id(TopicId(int(number))) if number.isascii() and number.isdigit() and len(number) < 20 else None
 
     async def _await_growth(self, beyond: Mapping[str, int], wait_ms: int) -> None:
         waits = {}

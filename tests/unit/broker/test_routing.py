@@ -131,6 +131,14 @@ async def test_a_growing_source_ends_the_waiting() -> None:
 
 
 @on_loop
+@pytest.mark.parametrize("name", ["", "x", "/0", "5/1", "-1/0", "99999/0", "1" * 5_000 + "/0", "\u0661/0"])
+async def test_names_that_are_none_of_a_source_wait_for_nothing(name: str) -> None:
+    async with running_sql() as sql:
+        epoch = await chat(sql)
+        assert await asyncio.wait_for(sql.broker.routing.sources(epoch, {name: 0}, 20_000), 5) == []
+
+
+@on_loop
 async def test_retention_leaves_changes_that_are_not_routed_yet() -> None:
     async with running_sql() as sql:
         epoch = await chat(sql)
