@@ -1,6 +1,6 @@
 """`make bench`: every benchmark in turn, one page at the end.
 
-What is measured beside Apache Kafka is left out, and said to be, where Java, Maven or its jars can't be had.
+What is measured beside Apache Kafka, or on Spark, is left out, and said to be, where Java, Maven or their jars can't be had.
 
 Exits with 1 if a record was lost or doubled. A bar that is missed stands in the page and on the screen; it is no
 failure of the run.
@@ -25,7 +25,11 @@ from bench.peers.kafka_jars import NotObtainable, kafka_jars
 from bench.peers.tailrace import TailracePeer
 from bench.report import render, summary
 from bench.scale import FULL, QUICK, Scale
+from bench.spark import routing, topics
+from bench.spark.connector_jars import connector_jars
 from bench.sql import querying, writing
+from tailrace.pipeline.errors import PipelineError
+from tailrace.pipeline.session import check_spark
 from tailrace.server import collect_seldom
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,7 +50,9 @@ SUBJECTS: Mapping[str, Callable[[Ground], Section]] = {
     "http": speaking.run,
     "http-subscribers": subscribers.run,
 }
-NAMES = (*SUBJECTS, *KAFKA_SUBJECTS)
+ROUTER = "pipeline"
+BESIDE_CONNECTOR = "pipeline-topics"
+NAMES = (*SUBJECTS, ROUTER, *KAFKA_SUBJECTS, BESIDE_CONNECTOR)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -74,15 +80,37 @@ def measure(folder: Path, scale: Scale, names: Sequence[str], say: Callable[[str
     with TemporaryDirectory(prefix="bench-", dir=folder) as root:
         ground = Ground(Path(root), scale, say)
         sections = [SUBJECTS[name](ground) for name in names if name in SUBJECTS]
-        beside_kafka = [KAFKA_SUBJECTS[name] for name in names if name in KAFKA_SUBJECTS]
-        if beside_kafka:
-            try:
-                kafka = partial(KafkaPeer, kafka_jars(folder))
-            except NotObtainable as why:
-                say(f"nothing is measured beside Kafka: {why}")
-            else:
-                sections += [subject(ground, TailracePeer, kafka) for subject in beside_kafka]
-        return sections
+        return [*sections, *_on_spark(ground, names), *_beside_kafka(ground, names, folder)]
+
+
+def _on_spark(ground: Ground, names: Sequence[str]) -> list[Section]:
+    if ROUTER not in names:
+        return []
+    try:
+        check_spark()
+    except PipelineError as why:
+        ground.say(f"the pipeline is not measured: {why}")
+        return []
+    return [routing.run(ground)]
+
+
+def _beside_kafka(ground: Ground, names: Sequence[str], cache: Path) -> list[Section]:
+    subjects = [KAFKA_SUBJECTS[name] for name in names if name in KAFKA_SUBJECTS]
+    if not subjects and BESIDE_CONNECTOR not in names:
+        return []
+    try:
+        kafka = partial(KafkaPeer, kafka_jars(cache))
+    except NotObtainable as why:
+        ground.say(f"nothing is measured beside Kafka: {why}")
+        return []
+    sections = [subject(ground, TailracePeer, kafka) for subject in subjects]
+    if BESIDE_CONNECTOR in names:
+        try:
+            check_spark()
+            sections.append(topics.run(ground, kafka, connector_jars(cache)))
+        except (NotObtainable, PipelineError) as why:
+            ground.say(f"nothing is measured beside Spark's Kafka connector: {why}")
+    return sections
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

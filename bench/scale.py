@@ -187,7 +187,7 @@ QUICK = msgspec.structs.replace(
         fed_seconds=2,
     ),
     spark=SparkScale(
-        changes=1_000_000,
+        changes=500_000,
         changes_a_batch=100_000,
         steady_seconds=5,
         topic_rows=300_000,

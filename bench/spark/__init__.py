@@ -1,0 +1,1 @@
+"""The pipeline: routed changes, and topics read and written by Spark."""

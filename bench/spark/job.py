@@ -1,0 +1,156 @@
+"""A Spark session in a process of its own. It speaks in lines of JSON.
+
+As a program, it does what it is asked on stdin, one task after another, at the side that its one argument describes.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from bench.audit import AuditFailure
+from bench.http.server import cpu_seconds_of
+from bench.spark.tasks import Answer, AnyTask, Batches, Found, ReadTopic, RouteTopic, Side, WriteTopic
+
+_ROOT = Path(__file__).resolve().parents[2]
+_ROW = "struct<op:string,new:struct<id:bigint,body:string>>"
+
+
+class SparkJob:
+    """This module as a child: gone, with its Java, when it is closed."""
+
+    def __init__(self, side: Side, said: Path) -> None:
+        self._side = side
+        with said.open("ab") as out:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "bench.spark.job", msgspec.json.encode(side).decode()],
+                cwd=_ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=out,
+            )
+
+    def __enter__(self) -> "SparkJob":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        children = psutil.Process(self._process.pid).children(recursive=True)
+        self._process.kill()
+        self._process.communicate()
+        for child in children:
+            if child.is_running():
+                child.kill()
+
+    @property
+    def cpu_seconds(self) -> float:
+        return cpu_seconds_of(self._process.pid)
+
+    @property
+    def worker_megabytes(self) -> float:
+        """Python's part of it: Java takes as much as it is allowed to, whatever it does."""
+        found = 0
+        for child in psutil.Process(self._process.pid).children(recursive=True):
+            try:
+                if child.name() != "java":
+                    found = max(found, child.memory_info().rss)
+            except psutil.NoSuchProcess:
+                continue
+        return found / 1e6
+
+    def begin(self, task: AnyTask) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(msgspec.json.encode(task) + b"\n")
+        self._process.stdin.flush()
+
+    def hear(self) -> Answer:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise AuditFailure(
+                f"Spark with {self._side.format} ended with code {self._process.wait()} in the middle of its work"
+            )
+        answer: Answer = msgspec.json.decode(line, type=Answer)
+        return answer
+
+    def ask(self, task: AnyTask) -> Answer:
+        self.begin(task)
+        return self.hear()
+
+
+class _Job:
+    def __init__(self, side: Side) -> None:
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        from pyspark.sql import SparkSession
+
+        # The settings of `tailrace.pipeline.session`, as far as they matter to both.
+        builder = SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false")
+        builder = builder.config("spark.ui.showConsoleProgress", "false").config("spark.sql.adaptive.enabled", "false")
+        builder = builder.config("spark.sql.execution.arrow.maxRecordsPerBatch", "50000")
+        if side.jars:
+            builder = builder.config("spark.jars", ",".join(side.jars))
+        self._spark = builder.getOrCreate()
+        self._spark.sparkContext.setLogLevel("ERROR")
+        self._side = side
+
+    def do(self, task: AnyTask) -> Answer:
+        began = time.monotonic()
+        match task:
+            case ReadTopic():
+                (row,) = self._read(task.topic).selectExpr("count(*)", "sum(length(value))").collect()
+                return Found(time.monotonic() - began, *row)
+            case WriteTopic():
+                value = f"rpad(CAST(id AS STRING), {task.value_bytes}, 'x')"
+                rows = self._spark.range(task.rows).selectExpr("CAST(id AS STRING) AS key", f"{value} AS value")
+                writer = rows.write.format(self._side.format).mode("append")
+                writer.options(**self._side.options, topic=task.topic).save()
+                return Found(time.monotonic() - began)
+            case RouteTopic():
+                return self._route(task)
+
+    def _read(self, topic: str):  # type: ignore[no-untyped-def]  # PySpark is imported in the child only
+        reader = self._spark.read.format(self._side.format)
+        return reader.options(**self._side.options, subscribe=topic, startingOffsets="earliest").load()
+
+    def _route(self, task: RouteTopic) -> Batches:
+        from pyspark.sql import functions as F
+
+        stream = self._spark.readStream.format(self._side.format).options(
+            **self._side.options,
+            subscribe=task.source,
+            startingOffsets="earliest",
+            maxOffsetsPerTrigger=str(task.rows_a_batch),
+        )
+        change = F.from_json(F.col("value").cast("string"), _ROW).alias("change")
+        routed = (
+            stream.load()
+            .select("key", change)
+            .where(f"change.op = 'insert' AND {task.condition}")
+            .select("key", F.to_json("change.new").alias("value"))
+        )
+        query = (
+            routed.writeStream.format(self._side.format)
+            .options(**self._side.options, topic=task.target, checkpointLocation=task.checkpoint)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        told = [each for each in query.recentProgress if each["numInputRows"]]
+        return Batches(
+            [each["numInputRows"] for each in told], [each["durationMs"]["triggerExecution"] / 1_000 for each in told]
+        )
+
+
+def _serve(side: Side) -> None:
+    job = _Job(side)
+    for line in sys.stdin.buffer:
+        answer = job.do(msgspec.json.decode(line, type=AnyTask))
+        sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    _serve(msgspec.json.decode(sys.argv[1], type=Side))
