@@ -29,11 +29,12 @@ compat: $(READY) ## try every Kafka client at full volume, Java, Go, Node and Sp
 fuzz: $(READY) ## look for input that does harm, for five minutes; ARGS='--seconds 3600 --seed 7' for other runs
 	@$(BIN)/python -m tests.fuzz $(ARGS)
 
-check: $(READY) ## lint, formatting, types, import contracts
+check: $(READY) ## lint, formatting, types, import contracts, generated code
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python -m tools.generate_sync --check
 
 format: $(READY) ## let ruff format and sort
 	@$(BIN)/ruff format .
