@@ -6,7 +6,7 @@ from collections.abc import Callable
 _LOOK_SECONDS = 0.05
 
 
-def eventually(condition: Callable[[], bool], what: str, seconds: float = 100.0) -> None:
+def eventually(condition: Callable[[], bool], what: str, seconds: float = 200.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"{what}: not after {seconds:g} s"

@@ -49,11 +49,11 @@ class CommandProcess:
     def has_ended(self) -> bool:
         return self._process.poll() is not None
 
-    def await_line(self, text: str, seconds: float = 90.0) -> None:
+    def await_line(self, text: str, seconds: float = 200.0) -> None:
         eventually(lambda: text in self.output or self.has_ended, f"the line {text!r}", seconds)
         assert text in self.output, f"it ended with {self._process.returncode}: {self.output}"
 
-    def wait(self, seconds: float = 90.0) -> int:
+    def wait(self, seconds: float = 200.0) -> int:
         """Its exit code."""
         try:
             return self._process.wait(seconds)

@@ -21,9 +21,11 @@ from tests.support.pipeline import CommandProcess
 from tests.support.routed_tables import RoutedTables
 from tests.support.routing_model import Route
 
+pytestmark = pytest.mark.timeout(400)
+"""Starting a Spark takes ten seconds alone on a machine, and minutes among many."""
+
 TABLE = "chat.messages"
 ALL = ("insert", "update", "delete")
-FENCED = 1
 
 
 @pytest.fixture
@@ -75,7 +77,7 @@ def test_a_batch_that_fails_at_any_point_is_done_again_once(
     with routing(most_rows=20) as reports:
         write(chat, 0)
         write(chat, 100)
-        eventually(lambda: bool(reports) and all_routed(chat), "all changes routed", 110)
+        eventually(lambda: bool(reports) and all_routed(chat), "all changes routed")
     assert points.failed == list(ROUTER_KILLPOINTS)
     assert sum("the test lets" in (report.last_error or "") for report in reports) == len(ROUTER_KILLPOINTS)
     chat.check()
@@ -207,7 +209,7 @@ FAULTS: list[Callable[[RoutedTables, Path], None]] = [
 ]
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1_800)
 def test_a_killed_pipeline_loses_nothing_and_repeats_nothing(chat: RoutedTables, tmp_path: Path, all_faults: bool) -> None:
     """One fault by default, because every pipeline here starts a Spark of its own; all of them with --all-faults."""
     for number, fault in enumerate(FAULTS if all_faults else [kill_at_random]):

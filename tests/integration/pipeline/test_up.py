@@ -12,6 +12,8 @@ from tests.support.api import Api
 from tests.support.eventually import eventually
 from tests.support.pipeline import CommandProcess, session_members
 
+pytestmark = pytest.mark.timeout(400)
+
 FREE = ("--http", "127.0.0.1:0", "--kafka", "127.0.0.1:0")
 LINE = re.compile(r"^( *(server|pipeline) \| .*|)$")
 
