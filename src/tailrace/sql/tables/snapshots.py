@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from tailrace.broker.change_log import ChangeLog
-from tailrace.model.errors import TailraceError
 from tailrace.model.snapshot import Snapshot
 from tailrace.sql.tables.jobs import Job, SnapshotJob
 
@@ -56,7 +55,7 @@ class SnapshotTurns:
         try:
             self._submit(SnapshotJob(snapshot.route, str(self._changes.next_transaction()), done))
             await done
-        except TailraceError as error:
+        except Exception as error:  # noqa: BLE001  the top of a worker task; the next turn may well succeed
             _log.warning("the snapshot of route %d goes on in %g s: %s", snapshot.route, self._pause, error)
             await asyncio.sleep(self._pause)
             self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS)

@@ -105,8 +105,12 @@ class Tables:
         if not route.snapshot:
             return await self._routes.add(route)
         future: asyncio.Future[Route] = asyncio.get_running_loop().create_future()
-        self._writer.submit(RouteJob(partial(self._routes.add, route), future))
-        added = await future
+        self._writer.submit(RouteJob(partial(self._begin_snapshot, route), future))
+        return await future
+
+    async def _begin_snapshot(self, route: Route) -> Route:
+        """Also for a client that waits no more."""
+        added = await self._routes.add(route)
         self._snapshots.begun()
         return added
 

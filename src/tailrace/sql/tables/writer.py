@@ -270,6 +270,8 @@ class TableWriter:
 
     def _add_route(self, job: RouteJob) -> None:
         """Here, because changes that are on their way to the log do not know of the route yet."""
+        if job.future.cancelled():
+            return
         try:
             route = asyncio.run_coroutine_threadsafe(job.log(), self._loop).result()
         except Exception as error:  # noqa: BLE001  whatever the log has against it is for the client

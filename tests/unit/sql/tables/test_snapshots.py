@@ -268,6 +268,23 @@ async def test_a_turn_that_failed_comes_again_by_itself() -> None:
 
 
 @on_loop
+async def test_a_snapshot_runs_also_when_its_client_waits_no_more() -> None:
+    store = GatedStore(limits=LIMITS)
+    async with running_sql(store=store, limits=LIMITS) as sql:
+        await sql.run("CREATE TABLE a.t (id bigint PRIMARY KEY, n bigint); CREATE TOPIC app.rows")
+        await sql.run("INSERT INTO a.t VALUES (1, 0), (2, 0), (3, 0), (4, 0)")
+        await sql.run("ALTER TOPIC app.rows ADD SOURCE a.t ON DELETE")
+        store.close_gate()
+        added = asyncio.create_task(sql.run(ADD))
+        await until(lambda: len(store.in_flight) == 1)
+        added.cancel()
+        store.open_gate()
+        await until(lambda: len(sql.broker.routes) == 2 and not sql.broker.snapshots.running)
+        _, route = sql.broker.routes
+        assert sql.broker.snapshots.progress(route) == ("done", 4)
+
+
+@on_loop
 async def test_a_route_is_put_in_force_between_two_groups_of_writers(tmp_path: Path) -> None:
     """A change that is on its way when the route comes knows nothing of it, so it must be before it in the log."""
     store = GatedStore(limits=LIMITS)
