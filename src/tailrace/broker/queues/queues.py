@@ -9,33 +9,28 @@ The rules and words are those of Kafka's share groups (KIP-932): a share is what
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-import msgspec
-
-from tailrace.broker import keys
-from tailrace.broker.commit import Change, Committer
+from tailrace.broker.commit import Committer
 from tailrace.broker.fetch import Fetcher
 from tailrace.broker.groups.deadlines import Deadlines
 from tailrace.broker.intake import Intake
 from tailrace.broker.queues.burials import Burials
 from tailrace.broker.queues.dead_letters import DeadLetters
-from tailrace.broker.queues.group import Queue, QueueRecord, Waiter, Wanted
+from tailrace.broker.queues.group import Queue, Waiter, Wanted
 from tailrace.broker.queues.receipts import read_receipt
+from tailrace.broker.queues.registry import Changed, QueueRegistry
 from tailrace.broker.queues.requests import check_receipts, check_receive, check_time
 from tailrace.broker.queues.share import Share
-from tailrace.broker.queues.state import OpenRecord, ShareState, decode_state
+from tailrace.broker.queues.state import OpenRecord, ShareState
 from tailrace.broker.queues.taking import Taker, Terms, open_states
 from tailrace.broker.topics import Topics
-from tailrace.model.changes import Changes, Receipt
 from tailrace.model.clock import Clock
 from tailrace.model.errors import (
     LateReceiptError,
-    LimitExceededError,
     OverloadedError,
     StoreClosedError,
     TailraceError,
-    UnknownGroupError,
     UnknownTopicError,
 )
 from tailrace.model.ids import Offset, Partition, TopicId
@@ -45,7 +40,6 @@ from tailrace.model.queue import Delivery, QueueStatus, ReceiveRequest, RecordSt
 from tailrace.store.contract import Store
 
 _RETRY_MS = 5_000
-_SCAN_KEYS = 1_000
 _NACKED = "given back by the consumer"
 _TIMED_OUT = "the visibility time-out has passed"
 _EXHAUSTED = "handed out as often as max_deliveries allows"
@@ -73,8 +67,9 @@ class Queues:
         self.dead_letters = DeadLetters(intake)
         self.taker = Taker(store, fetcher, topics, limits, first_token())
         self._burials = Burials(fetcher, topics, self.dead_letters, self._missed, self._not_buried)
-        self._queues: dict[str, Queue] = {}
-        self._making = asyncio.Lock()
+        self._registry = QueueRegistry(
+            store, committer, topics, clock, limits, Changed(self._enter, self._leave, self._bury_all_exhausted)
+        )
         self._news: set[TopicId] = set()
         self._is_closed = False
         self.waiters = 0
@@ -88,30 +83,21 @@ class Queues:
     def start(self) -> None:
         """Read what is stored. Every open record is available again."""
         self._deadlines: Deadlines[Due] = Deadlines(self._clock, self._committer.loop.call_later, self._due)
-        for key, value in _scan(self._store, keys.QUEUES):
-            name = keys.queue_of(key)
-            self._queues[name] = Queue(name, msgspec.msgpack.decode(value, type=QueueRecord))
-        for key, value in _scan(self._store, keys.SHARES):
-            partition, name = keys.read_share_key(key)
-            self._enter(self._queues[name], partition, decode_state(value))
+        self._registry.load()
 
     async def close(self) -> None:
         self._is_closed = True
-        for queue in self._queues.values():
+        for queue in self._registry:
             queue.wake_all()
         await self._burials.close()
         self._deadlines.close()
 
     def __len__(self) -> int:
-        return len(self._queues)
+        return len(self._registry)
 
     @property
     def in_flight(self) -> int:
-        return sum(len(share.state) for queue in self._queues.values() for share in queue.shares.values())
-
-    @property
-    def shares(self) -> int:
-        return sum(len(queue.shares) for queue in self._queues.values())
+        return sum(len(share.state) for queue in self._registry for share in queue.shares.values())
 
     async def receive(self, asked: ReceiveRequest) -> list[Delivery]:
         """Records for one consumer, as soon as there is one; none when the time is up."""
@@ -122,7 +108,7 @@ class Queues:
         while True:
             if self._is_closed:
                 raise StoreClosedError("the server is about to stop; receive again after the restart")
-            queue = await self._queue(asked)
+            queue = await self._registry.queue_for(asked)
             waiter = Waiter(wanted, loop.create_future())
             # Before the look, so that whatever comes after it wakes the waiter.
             queue.waiters.add(waiter)
@@ -170,28 +156,17 @@ class Queues:
 
     async def delete(self, group: str) -> None:
         """Forget the queue and how far it has come."""
-        queue = self._known(group)
+        await self._registry.delete(group)
 
-        def decide() -> Changes:
-            if self._queues.get(group) is not queue:
-                raise _unknown(group)
-            del self._queues[group]
-            self._leave(queue.shares.values())
-            prefixes = tuple(keys.shares_of_queue(live.topic.id, group) for live in self._topics)
-            return Changes(drop_prefixes=prefixes, puts=((keys.queue_key(group), None),))
-
-        def failed() -> None:
-            for share in queue.shares.values():
-                share.is_gone = False
-            self._queues.setdefault(group, queue)
-
-        await self._committer.submit(Change(decide, lambda _: queue.wake_all(), failed))
+    def forget_partition(self, partition: Partition) -> None:
+        """Its topic is deleted, and all state with it."""
+        self._registry.forget_partition(partition)
 
     def all(self) -> list[QueueStatus]:
-        return [self.describe(name) for name in sorted(self._queues)]
+        return [self.describe(queue.name) for queue in sorted(self._registry, key=lambda queue: queue.name)]
 
     def describe(self, group: str) -> QueueStatus:
-        queue = self._known(group)
+        queue = self._registry.get(group)
         shares = [status for share in queue.shares.values() if (status := self._status(share)) is not None]
         shares.sort(key=lambda status: (status.topic, status.partition))
         return QueueStatus(group, queue.record.max_deliveries, len(queue.waiters), shares)
@@ -204,26 +179,19 @@ class Queues:
             self._committer.loop.call_soon(self._tell)
         self._news.add(partition.topic_id)
 
-    def forget_partition(self, partition: Partition) -> None:
-        """Its topic is deleted, and all state with it."""
-        for queue in self._queues.values():
-            share = queue.shares.pop(partition, None)
-            if share is not None:
-                self._leave([share])
-
     def expire_due(self) -> None:
         """Take back what is overdue. The timer does that by itself."""
         self._deadlines.run_due()
 
     def _tell(self) -> None:
         news, self._news = self._news, set()
-        for queue in self._queues.values():
+        for queue in self._registry:
             if queue.waiters:
                 for topic_id in news:
                     queue.wake(topic_id)
 
     async def _take(self, queue: Queue, wanted: Wanted, asked: ReceiveRequest) -> list[Delivery]:
-        shares = await self._shares(queue, wanted)
+        shares = await self._registry.shares_for(queue, wanted)
         found: list[Delivery] = []
         touched: list[tuple[Share, Delivery]] = []
         if shares:
@@ -274,9 +242,10 @@ class Queues:
             record.deliveries -= 1
             self._give_back(queue, share, record, 0)
 
-    def _bury_exhausted(self, queue: Queue, share: Share) -> None:
-        for offset in share.state.exhausted(queue.record.max_deliveries, self._now_ms()):
-            self._burials.bury(share, offset, _EXHAUSTED)
+    def _bury_all_exhausted(self, queue: Queue) -> None:
+        for share in queue.shares.values():
+            for offset in share.state.exhausted(queue.record.max_deliveries, self._now_ms()):
+                self._burials.bury(share, offset, _EXHAUSTED)
 
     async def _wait(self, waiter: Waiter, deadline: float) -> None:
         if self.waiters >= self._limits.queue_waiters:
@@ -295,7 +264,7 @@ class Queues:
         self, group: str, receipts: Sequence[str], settle: "Callable[[Queue, Share, OpenRecord], asyncio.Future[None] | None]"
     ) -> Settled:
         check_receipts(receipts, self._limits)
-        queue = self._known(group)
+        queue = self._registry.get(group)
         read = [read_receipt(text) for text in receipts]
         refused: list[Refusal] = []
         writes: dict[asyncio.Future[None], list[str]] = {}
@@ -326,71 +295,6 @@ class Queues:
                 raise failure
         return Settled(len(receipts) - len(refused), refused)
 
-    async def _queue(self, asked: ReceiveRequest) -> Queue:
-        """The queue of that name, made or changed as the request says."""
-        queue = self._queues.get(asked.group)
-        wanted = asked.max_deliveries
-        if queue is not None and wanted in (None, queue.record.max_deliveries):
-            return queue
-        async with self._making:
-            queue = self._queues.get(asked.group)
-            if queue is None:
-                if len(self._queues) >= self._limits.queue_groups:
-                    raise LimitExceededError(
-                        f"there are {len(self._queues)} queues, as many as queue_groups allows; delete one first"
-                    )
-                record = QueueRecord(self._clock.now_ms(), asked.start)
-            else:
-                record = queue.record
-            if wanted is not None:
-                record = msgspec.structs.replace(record, max_deliveries=wanted)
-            changes = Changes(puts=((keys.queue_key(asked.group), msgspec.msgpack.encode(record)),))
-
-            def settled(_: Receipt | None) -> Queue:
-                made = self._queues.setdefault(asked.group, Queue(asked.group, record))
-                made.record = record
-                for share in made.shares.values():
-                    self._bury_exhausted(made, share)
-                return made
-
-            return await self._committer.submit(Change(lambda: changes, settled))
-
-    async def _shares(self, queue: Queue, wanted: Wanted) -> list[Share]:
-        partitions = wanted.partitions()
-        new = [partition for partition in partitions if partition not in queue.shares]
-        if new:
-            async with self._making:
-                await self._make_shares(queue, [partition for partition in new if partition not in queue.shares])
-        return [share for partition in partitions if (share := queue.shares.get(partition)) is not None]
-
-    async def _make_shares(self, queue: Queue, partitions: Sequence[Partition]) -> None:
-        if self.shares + len(partitions) > self._limits.queue_shares:
-            raise LimitExceededError(
-                f"queues have {self.shares} partitions; {len(partitions)} more would be over queue_shares"
-                f" ({self._limits.queue_shares})"
-            )
-        states: dict[Partition, ShareState] = {}
-
-        def decide() -> Changes | None:
-            states.clear()
-            if self._queues.get(queue.name) is not queue:
-                raise _unknown(queue.name)
-            for partition in partitions:
-                live = self._topics.by_id(partition.topic_id)
-                if live is not None:
-                    states[partition] = ShareState(queue.first_offset(self._store, partition, live.topic))
-            return Changes(
-                puts=tuple((keys.share_key(partition, queue.name), state.encode()) for partition, state in states.items())
-            )
-
-        def settled(_: Receipt | None) -> None:
-            for partition, state in states.items():
-                if partition not in queue.shares and self._topics.by_id(partition.topic_id) is not None:
-                    self._enter(queue, partition, state)
-
-        if partitions:
-            await self._committer.submit(Change(decide, settled))
-
     def _enter(self, queue: Queue, partition: Partition, state: ShareState) -> None:
         share = Share(queue.name, partition, state, self._store, self._committer, self.dead_letters, self._done, self._not_done)
         queue.shares[partition] = share
@@ -405,7 +309,7 @@ class Queues:
 
     def _due(self, due: Due) -> None:
         name, partition, offset = due
-        queue = self._queues.get(name)
+        queue = self._registry.find(name)
         share = None if queue is None else queue.shares.get(partition)
         record = None if share is None else share.state.get(offset)
         if queue is None or share is None or record is None:
@@ -426,7 +330,7 @@ class Queues:
 
     def _done(self, share: Share, records: Sequence[OpenRecord]) -> None:
         """There is room for more, and others of the same keys may follow."""
-        queue = self._queues.get(share.group)
+        queue = self._registry.find(share.group)
         if records and queue is not None:
             queue.wake(share.partition.topic_id)
 
@@ -463,27 +367,10 @@ class Queues:
         lag = max(0, end - state.end) + len(state)
         return ShareStatus(live.topic.name, share.partition.number, state.start, state.end, end, acquired, repeat, lag)
 
-    def _known(self, group: str) -> Queue:
-        queue = self._queues.get(group)
-        if queue is None:
-            raise _unknown(group)
-        return queue
-
     def _now_ms(self) -> int:
         return round(self._clock.monotonic() * 1000)
-
-
-def _unknown(group: str) -> UnknownGroupError:
-    return UnknownGroupError(f"there is no queue of the group {group!r}; its first receive makes it")
 
 
 def _summary(refused: Sequence[Refusal]) -> str:
     first = refused[0].detail
     return first if len(refused) == 1 else f"none of the {len(refused)} receipts counts; the first: {first}"
-
-
-def _scan(store: Store, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-    start = b""
-    while found := store.range(prefix, start, _SCAN_KEYS):
-        yield from found
-        start = found[-1][0][len(prefix) :] + b"\0"

@@ -1,0 +1,179 @@
+"""Which queues there are, and which partitions each takes from: made when they are first asked for, and forgotten on demand.
+
+That a queue takes from a partition is stored before anything is handed out, with the offset where it begins; so a queue that
+begins at the end of a topic misses nothing that comes after, whatever happens to the server.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from tailrace.broker import keys
+from tailrace.broker.commit import Change, Committer
+from tailrace.broker.queues.group import Queue, QueueRecord, Wanted
+from tailrace.broker.queues.share import Share
+from tailrace.broker.queues.state import ShareState, decode_state
+from tailrace.broker.topics import Topics
+from tailrace.model.changes import Changes, Receipt
+from tailrace.model.clock import Clock
+from tailrace.model.errors import LimitExceededError, UnknownGroupError
+from tailrace.model.ids import Partition
+from tailrace.model.limits import Limits
+from tailrace.model.queue import ReceiveRequest
+from tailrace.store.contract import Store
+
+_SCAN_KEYS = 1_000
+
+
+class Changed(NamedTuple):
+    """Who is told of changes."""
+
+    entered: Callable[[Queue, Partition, ShareState], None]
+    """A queue takes from one more partition; to be put into service."""
+    left: Callable[[Iterable[Share]], None]
+    """These are not served any more."""
+    rules: Callable[[Queue], None]
+    """The queue may have another `max_deliveries`."""
+
+
+class QueueRegistry:
+    def __init__(
+        self, store: Store, committer: Committer, topics: Topics, clock: Clock, limits: Limits, changed: Changed
+    ) -> None:
+        self._store = store
+        self._committer = committer
+        self._topics = topics
+        self._clock = clock
+        self._limits = limits
+        self._changed = changed
+        self._queues: dict[str, Queue] = {}
+        self._making = asyncio.Lock()
+
+    def load(self) -> None:
+        for key, value in _scan(self._store, keys.QUEUES):
+            name = keys.queue_of(key)
+            self._queues[name] = Queue(name, msgspec.msgpack.decode(value, type=QueueRecord))
+        for key, value in _scan(self._store, keys.SHARES):
+            partition, name = keys.read_share_key(key)
+            self._changed.entered(self._queues[name], partition, decode_state(value))
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def __iter__(self) -> Iterator[Queue]:
+        return iter(self._queues.values())
+
+    @property
+    def shares(self) -> int:
+        return sum(len(queue.shares) for queue in self._queues.values())
+
+    def find(self, group: str) -> Queue | None:
+        return self._queues.get(group)
+
+    def get(self, group: str) -> Queue:
+        queue = self._queues.get(group)
+        if queue is None:
+            raise _unknown(group)
+        return queue
+
+    async def queue_for(self, asked: ReceiveRequest) -> Queue:
+        """The queue of that name, made or changed as the request says."""
+        queue = self._queues.get(asked.group)
+        wanted = asked.max_deliveries
+        if queue is not None and wanted in (None, queue.record.max_deliveries):
+            return queue
+        async with self._making:
+            queue = self._queues.get(asked.group)
+            if queue is None:
+                if len(self._queues) >= self._limits.queue_groups:
+                    raise LimitExceededError(
+                        f"there are {len(self._queues)} queues, as many as queue_groups allows; delete one first"
+                    )
+                record = QueueRecord(self._clock.now_ms(), asked.start)
+            else:
+                record = queue.record
+            if wanted is not None:
+                record = msgspec.structs.replace(record, max_deliveries=wanted)
+            changes = Changes(puts=((keys.queue_key(asked.group), msgspec.msgpack.encode(record)),))
+
+            def settled(_: Receipt | None) -> Queue:
+                made = self._queues.setdefault(asked.group, Queue(asked.group, record))
+                made.record = record
+                self._changed.rules(made)
+                return made
+
+            return await self._committer.submit(Change(lambda: changes, settled))
+
+    async def shares_for(self, queue: Queue, wanted: Wanted) -> list[Share]:
+        """The queue's shares of all partitions that are wanted; those that are new to it are made."""
+        partitions = wanted.partitions()
+        new = [partition for partition in partitions if partition not in queue.shares]
+        if new:
+            async with self._making:
+                await self._make_shares(queue, [partition for partition in new if partition not in queue.shares])
+        return [share for partition in partitions if (share := queue.shares.get(partition)) is not None]
+
+    async def _make_shares(self, queue: Queue, partitions: Sequence[Partition]) -> None:
+        if self.shares + len(partitions) > self._limits.queue_shares:
+            raise LimitExceededError(
+                f"queues have {self.shares} partitions; {len(partitions)} more would be over queue_shares"
+                f" ({self._limits.queue_shares})"
+            )
+        states: dict[Partition, ShareState] = {}
+
+        def decide() -> Changes | None:
+            states.clear()
+            if self._queues.get(queue.name) is not queue:
+                raise _unknown(queue.name)
+            for partition in partitions:
+                live = self._topics.by_id(partition.topic_id)
+                if live is not None:
+                    states[partition] = ShareState(queue.first_offset(self._store, partition, live.topic))
+            return Changes(
+                puts=tuple((keys.share_key(partition, queue.name), state.encode()) for partition, state in states.items())
+            )
+
+        def settled(_: Receipt | None) -> None:
+            for partition, state in states.items():
+                if partition not in queue.shares and self._topics.by_id(partition.topic_id) is not None:
+                    self._changed.entered(queue, partition, state)
+
+        if partitions:
+            await self._committer.submit(Change(decide, settled))
+
+    async def delete(self, group: str) -> None:
+        queue = self.get(group)
+
+        def decide() -> Changes:
+            if self._queues.get(group) is not queue:
+                raise _unknown(group)
+            del self._queues[group]
+            self._changed.left(queue.shares.values())
+            prefixes = tuple(keys.shares_of_queue(live.topic.id, group) for live in self._topics)
+            return Changes(drop_prefixes=prefixes, puts=((keys.queue_key(group), None),))
+
+        def failed() -> None:
+            for share in queue.shares.values():
+                share.is_gone = False
+            self._queues.setdefault(group, queue)
+
+        await self._committer.submit(Change(decide, lambda _: queue.wake_all(), failed))
+
+    def forget_partition(self, partition: Partition) -> None:
+        for queue in self._queues.values():
+            share = queue.shares.pop(partition, None)
+            if share is not None:
+                self._changed.left([share])
+
+
+def _unknown(group: str) -> UnknownGroupError:
+    return UnknownGroupError(f"there is no queue of the group {group!r}; its first receive makes it")
+
+
+def _scan(store: Store, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    start = b""
+    while found := store.range(prefix, start, _SCAN_KEYS):
+        yield from found
+        start = found[-1][0][len(prefix) :] + b"\0"
