@@ -23,7 +23,7 @@ from tailrace.broker.queues.registry import Changed, QueueRegistry
 from tailrace.broker.queues.requests import check_receipts, check_receive, check_time
 from tailrace.broker.queues.share import Share
 from tailrace.broker.queues.state import OpenRecord, ShareState
-from tailrace.broker.queues.taking import Taker, Terms, open_states
+from tailrace.broker.queues.taking import Taker, Terms, open_states, size_of
 from tailrace.broker.topics import Topics
 from tailrace.model.clock import Clock
 from tailrace.model.errors import (
@@ -198,7 +198,7 @@ class Queues:
             queue.turn = (queue.turn + 1) % len(shares)
         try:
             for share in (*shares[queue.turn :], *shares[: queue.turn]):
-                if len(found) == asked.max_records:
+                if len(found) == asked.max_records or size_of(found) >= self._limits.fetch_bytes:
                     break
                 now = self._now_ms()
                 terms = Terms(

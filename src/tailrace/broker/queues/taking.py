@@ -60,12 +60,12 @@ class Taker:
             state = share.state
             self.missed += state.drop_below(self._store.bounds(share.partition).start)
             name = live.topic.name
-            if terms.order_by_key and (unknown := state.without_key()):
-                await self._read_open(share, name, unknown)
+            if terms.order_by_key:
+                await self._learn_keys(share, name)
             offsets = _candidates(share, terms, terms.most - len(found))
             if offsets:
                 self._acquire(share, name, await self._read_open(share, name, offsets), terms, found)
-            while len(found) < terms.most and not share.is_gone:
+            while len(found) < terms.most and size_of(found) < self._limits.fetch_bytes and not share.is_gone:
                 before = state.end
                 self._acquire(share, name, await self._read_fresh(share, name, terms.most - len(found)), terms, found)
                 if state.end == before:
@@ -84,18 +84,33 @@ class Taker:
             receipt = write_receipt(share.partition, offset, token)
             found.append(Delivery(name, share.partition.number, record, receipt, taken.deliveries))
 
+    async def _learn_keys(self, share: Share, name: str) -> None:
+        """After a restart, the keys of open records are in the log alone."""
+        left = 0
+        while (unknown := share.state.without_key()) and len(unknown) != left:
+            left = len(unknown)
+            await self._read_open(share, name, unknown)
+
     async def _read_open(self, share: Share, name: str, offsets: Sequence[Offset]) -> dict[Offset, Record]:
-        """Open records by offset. Those that are not there any more are dropped."""
+        """Open records by offset, as many as one answer may hold. Those that are not there any more are dropped."""
         found: dict[Offset, Record] = {}
+        end = Offset(0)
+        size = 0
         for first, last in _runs(offsets):
             at = first
-            while at <= last:
+            while at <= last and size < self._limits.fetch_bytes:
                 read = await self._read(share, name, at, last + 1 - at)
                 if read is None or read.next_offset <= at:
+                    at = Offset(last + 1)
                     break
                 found.update((record.offset, record) for record in read.records)
+                size += sum(len(record.value or b"") + len(record.key or b"") for record in read.records)
                 at = read.next_offset
+            if at > first:
+                end = at
         for offset in offsets:
+            if offset >= end:
+                break
             kept = share.state.get(offset)
             record = found.get(offset)
             if kept is not None and record is not None:
@@ -142,6 +157,10 @@ class Taker:
 
 def _candidates(share: Share, terms: Terms, most: int) -> list[Offset]:
     return share.state.candidates(terms.now_ms, most, terms.max_deliveries, order_by_key=terms.order_by_key)
+
+
+def size_of(deliveries: Sequence[Delivery]) -> int:
+    return sum(len(each.record.value or b"") + len(each.record.key or b"") for each in deliveries)
 
 
 def _runs(offsets: Sequence[Offset]) -> Iterator[tuple[Offset, Offset]]:

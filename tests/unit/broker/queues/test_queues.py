@@ -560,3 +560,36 @@ async def test_a_receive_that_is_cancelled_while_it_reads_keeps_nothing() -> Non
         store.cold = False
         again = await consumer.receive(2)
         assert sorted((each.record.value, each.deliveries) for each in again) == [(b"a", 2), (b"b", 2)]  # type: ignore[type-var]
+
+
+@on_loop
+async def test_one_answer_holds_only_so_many_bytes_and_the_rest_follows() -> None:
+    async with running_broker(limits=Limits(fetch_bytes=250_000)) as broker:
+        await broker.topics.create("jobs", 5)
+        for number in range(10):
+            await broker.publish([Message("jobs", b"x" * 100_000, partition=number % 5)])
+        consumer = QueueConsumer(broker)
+        for _ in ("fresh", "given back"):
+            held = []
+            while got := await consumer.receive(10):
+                assert sum(len(each.record.value or b"") for each in got) <= 2 * 250_000
+                held += got
+            assert len({(each.partition, each.record.offset) for each in held}) == 10
+            await consumer.nack(*held)
+
+
+@on_loop
+async def test_keys_are_read_again_after_a_restart_however_large_the_records_are() -> None:
+    clock = ManualClock()
+    limits = Limits(fetch_bytes=150_000)
+    store = MemoryStore(clock, limits)
+    async with running_broker(store, clock, limits) as broker:
+        await broker.topics.create("jobs")
+        for number in range(6):
+            await publish(broker, "jobs", b"%d" % number * 100_000, key=b"a" if number % 2 else b"b")
+        while await QueueConsumer(broker).receive(10):
+            pass
+    async with running_broker(store, clock, limits) as broker:
+        consumer = QueueConsumer(broker, order_by_key=True)
+        first = [*await consumer.receive(10), *await consumer.receive(10)]
+        assert [each.record.offset for each in first] == [0, 1]
