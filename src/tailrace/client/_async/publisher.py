@@ -178,10 +178,11 @@ class AsyncPublisher:
                 if self._is_closed:
                     raise ClientClosedError("the publisher is closed")
                 if self._outbox.has_room(parcel):
+                    if not self._outbox:
+                        self._is_quiet.clear()
+                        self._work_is_there.set()
+                        self._worker.start()
                     self._outbox.put(parcel)
-                    self._is_quiet.clear()
-                    self._work_is_there.set()
-                    self._worker.start()
                     return delivery
                 self._room_is_there.clear()
             deadline = deadline or time.monotonic() + self.config.api_timeout.total_seconds()

@@ -3,8 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -32,21 +31,30 @@ class Signal:
 class Outcome(Generic[T]):
     """What becomes of something that runs beside: a value or an error, once."""
 
-    __slots__ = ("_future",)
+    __slots__ = ("_error", "_latch", "_value")
 
     def __init__(self) -> None:
-        self._future: Future[T] = Future()
+        self._value: T | None = None
+        self._error: Exception | None = None
+        # Held until it is known. A future would do as well, at many times the cost of a message.
+        self._latch = threading.Lock()
+        self._latch.acquire()
 
     def set_value(self, value: T) -> None:
-        if not self._future.done():
-            self._future.set_result(value)
+        if self._latch.locked():
+            self._value = value
+            self._latch.release()
 
     def set_error(self, error: Exception) -> None:
-        if not self._future.done():
-            self._future.set_exception(error)
+        if self._latch.locked():
+            self._error = error
+            self._latch.release()
 
     def get(self) -> T:
-        return self._future.result()
+        with self._latch:
+            if self._error is not None:
+                raise self._error
+            return cast(T, self._value)
 
 
 class Worker:
