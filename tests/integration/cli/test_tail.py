@@ -29,9 +29,6 @@ def test_it_resumes_over_a_restart_with_nothing_missing_and_nothing_twice(tmp_pa
         server.start()
         publish(server.url, "other", "not for us")
         publish(server.url, "shop.payments", 3, 4)
-        seen += [json.loads(tailing.stdout.readline())["value"] for _ in range(2)]
-        stop(server)
-        server.start()
         publish(server.url, "shop.orders", 5, 6, 7, 8)
         out, err = tailing.communicate(timeout=SECONDS)
         assert seen + [json.loads(line)["value"] for line in out.splitlines()] == [1, 2, 3, 4, 5, 6, 7, 8]
