@@ -251,6 +251,15 @@ def test_a_commit_that_nobody_waits_for_arrives(url: str, api: Api, topic: str) 
         eventually(lambda: committed(api, group, topic) == {0: 1}, "the offset is committed")
 
 
+def test_a_commit_that_nobody_waits_for_is_made_before_the_end(url: str, api: Api, topic: str) -> None:
+    fill(api, topic, 2)
+    group = new_group()
+    with consumer_of(url, topic, group, enable_auto_commit=False) as consumer:
+        consumer.mark_processed(consumer.poll()[0])
+        consumer.commit_async()
+    assert committed(api, group, topic) == {0: 1}
+
+
 def test_a_commit_that_nobody_waits_for_and_that_fails_is_told_by_the_next_poll(url: str, api: Api, topic: str) -> None:
     fill(api, topic, 3)
     group = new_group()

@@ -146,7 +146,7 @@ class AsyncTopicConsumer:
         self._is_closed = True
         try:
             await self._attendant.close()
-            if self.config.enable_auto_commit:
+            if self.config.enable_auto_commit or self._attendant.owes_commit:
                 await self._offsets.commit()
             self._attendant.raise_failure()
         finally:

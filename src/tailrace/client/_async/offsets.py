@@ -66,8 +66,8 @@ class AsyncGroupOffsets:
         if self._membership is not None:
             await self._membership.heartbeat()
 
-    async def commit(self) -> list[CommitResult]:
-        """Commit everything that is processed, in all partitions or in none."""
+    async def commit(self, patience: float | None = None) -> list[CommitResult]:
+        """Commit everything that is processed, in all partitions or in none. Tried again for `patience` seconds."""
         async with self._committing:
             ahead = [(owned, owned.progress.safe_offset) for owned in self.owned.values() if owned.progress.is_ahead]
             if not ahead:
@@ -75,7 +75,8 @@ class AsyncGroupOffsets:
             generation = self._generation
             offsets = [{"topic": self.topic, "partition_id": owned.number, "offset": safe} for owned, safe in ahead]
             try:
-                await self._connection.ask(f"{self._path}/commit", {**self._identity, "offsets": offsets}, type(None))
+                question = {**self._identity, "offsets": offsets}
+                await self._connection.ask(f"{self._path}/commit", question, type(None), patience=patience)
             except TailraceError as error:
                 self._refused(error, generation)
                 raise

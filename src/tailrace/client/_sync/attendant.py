@@ -40,6 +40,11 @@ class Attendant:
         self._commit_is_wanted = True
         self._wake.set()
 
+    @property
+    def owes_commit(self) -> bool:
+        """A commit was asked for and is not made yet."""
+        return self._commit_is_wanted
+
     def raise_failure(self) -> None:
         failure, self._failure = self._failure, None
         if failure is not None:
@@ -89,12 +94,14 @@ class Attendant:
 
     def _commit(self, wanted: bool) -> None:
         try:
-            self._offsets.commit()
+            # Not for longer, because heartbeats must not wait for it.
+            self._offsets.commit(self._config.heartbeat_interval.total_seconds())
         except TailraceError as error:
             # What is committed by interval is committed with the next interval, or after the next join.
-            if wanted or not (is_transient(error) or self._offsets.needs_join):
-                self._failure = error
-            else:
+            if is_transient(error) or (self._offsets.needs_join and not wanted):
+                self._commit_is_wanted = wanted or self._commit_is_wanted
                 _log.warning("a commit of group %s was not taken and will be tried again: %s", self._config.group_id, error)
+            else:
+                self._failure = error
         except Exception as error:  # noqa: BLE001  the top of the worker: the consumer is told at its next poll
             self._failure = error

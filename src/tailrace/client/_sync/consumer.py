@@ -148,7 +148,7 @@ class TopicConsumer:
         self._is_closed = True
         try:
             self._attendant.close()
-            if self.config.enable_auto_commit:
+            if self.config.enable_auto_commit or self._attendant.owes_commit:
                 self._offsets.commit()
             self._attendant.raise_failure()
         finally:

@@ -68,8 +68,8 @@ class GroupOffsets:
         if self._membership is not None:
             self._membership.heartbeat()
 
-    def commit(self) -> list[CommitResult]:
-        """Commit everything that is processed, in all partitions or in none."""
+    def commit(self, patience: float | None = None) -> list[CommitResult]:
+        """Commit everything that is processed, in all partitions or in none. Tried again for `patience` seconds."""
         with self._committing:
             ahead = [(owned, owned.progress.safe_offset) for owned in self.owned.values() if owned.progress.is_ahead]
             if not ahead:
@@ -77,7 +77,8 @@ class GroupOffsets:
             generation = self._generation
             offsets = [{"topic": self.topic, "partition_id": owned.number, "offset": safe} for owned, safe in ahead]
             try:
-                self._connection.ask(f"{self._path}/commit", {**self._identity, "offsets": offsets}, type(None))
+                question = {**self._identity, "offsets": offsets}
+                self._connection.ask(f"{self._path}/commit", question, type(None), patience=patience)
             except TailraceError as error:
                 self._refused(error, generation)
                 raise
