@@ -35,6 +35,15 @@ def test_images_are_the_bytes_of_the_event(images: list[tuple[dict[str, object] 
         assert [None if image is None else json.loads(image) for image in column.to_pylist()] == wanted
 
 
+@pytest.mark.parametrize(
+    "tail", ['"ts":17,"tx":"1"', '"ts":17,"tx":"a\\"b"', '"ts":17,"tx":1', '"ts":"17","tx":"1"', '"tx":"1"', '"ts":17']
+)
+def test_a_row_ends_where_it_ends_whatever_stands_behind_it(tail: str) -> None:
+    row = b'{"a":"},\\"ts\\":17,\\"tx\\":\\"1\\"}"}'
+    event = b'{"op":"insert","key":{},"old":null,"new":%b,%b}' % (row, tail.encode())
+    assert row_images(pa.array([event], pa.binary())).new.to_pylist() == [row]
+
+
 def test_a_slice_of_a_column_is_read_as_what_it_is() -> None:
     events = pa.array([b'{"old":null,"new":{"n":%d}}' % number for number in range(5)], pa.binary()).slice(2, 2)
     assert row_images(events).new.to_pylist() == [b'{"n":2}', b'{"n":3}']
