@@ -94,7 +94,10 @@ class AsyncMembership:
             return
         generation = self.generation
         try:
-            await self._connection.send_once("POST", f"{self._path}/heartbeat", msgspec.json.encode(self.identity))
+            # One that hangs must not use up the session.
+            patience = self._config.heartbeat_interval.total_seconds()
+            body = msgspec.json.encode(self.identity)
+            await self._connection.send_once("POST", f"{self._path}/heartbeat", body, most_seconds=patience)
             if self._shared_out and await self._has_grown():
                 self.needs_join = True
         except TailraceError as error:

@@ -61,9 +61,12 @@ class Connection:
                     raise
             pause(seconds)
 
-    def send_once(self, method: str, path: str, body: bytes | None, *, wait_seconds: float = 0.0) -> bytes:
-        """The same without trying again."""
+    def send_once(
+        self, method: str, path: str, body: bytes | None, *, wait_seconds: float = 0.0, most_seconds: float | None = None
+    ) -> bytes:
+        """The same without trying again, and within `most_seconds`, if they are given."""
         timeout = self.config.request_timeout.total_seconds() + wait_seconds
+        timeout = timeout if most_seconds is None else min(timeout, most_seconds)
         try:
             answer = self._http.request(method, path, content=body, headers=_JSON if body else None, timeout=timeout)
         except httpx.HTTPError as error:
