@@ -2,7 +2,6 @@ import asyncio
 
 import pytest
 
-from tailrace.wire.partitioner import partition_for_key
 from tailrace.broker.snowflake import snowflake_ms
 from tailrace.model.errors import (
     InvalidRequestError,
@@ -17,6 +16,7 @@ from tailrace.model.errors import (
 from tailrace.model.limits import Limits
 from tailrace.model.record import MESSAGE_ID_HEADER, Message
 from tailrace.store.memory import MemoryStore
+from tailrace.wire.partitioner import partition_for_key
 from tests.support.aio import on_loop, turns
 from tests.support.brokers import GatedStore, append, bounds_of, options, raw, running_broker, values_in
 from tests.support.clocks import ManualClock
