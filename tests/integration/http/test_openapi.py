@@ -56,11 +56,11 @@ def test_the_document_holds_every_endpoint_but_those_that_pipelines_use(url: str
         "/api/groups/{group_id}/begin",
         "/api/groups/{group_id}/commit",
         "/api/queues",
-        "/api/queues/{group}",
-        "/api/queues/{group}/receive",
-        "/api/queues/{group}/ack",
-        "/api/queues/{group}/nack",
-        "/api/queues/{group}/extend",
+        "/api/queues/{group_id}",
+        "/api/queues/{group_id}/receive",
+        "/api/queues/{group_id}/ack",
+        "/api/queues/{group_id}/nack",
+        "/api/queues/{group_id}/extend",
     }
     described = [operation for path in document["paths"].values() for operation in path.values()]
     assert [operation["operationId"] for operation in described if not operation["summary"]] == []
