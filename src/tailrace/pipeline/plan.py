@@ -5,9 +5,11 @@ the route was made. A route that can't be evaluated for a change gives a row tha
 """
 
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from tailrace.model.route import Route
 
@@ -32,7 +34,8 @@ class RoutingPlan:
         for table, of_table in _by_table(routes).items():
             column = f"hits_{table}"
             if any(_looks_at_rows(route) for route in of_table):
-                self._selects.append([*kept, *_images(table, of_table[0].sql.row)])
+                row = looked_at(cast(StructType, StructType.fromDDL(of_table[0].sql.row)), of_table)
+                self._selects.append([*kept, *_images(table, row)])
             self._selects.append([*kept, _hits(table, of_table).alias(column)])
             kept.append(F.col(column))
             hits.append(F.col(column))
@@ -47,7 +50,14 @@ class RoutingPlan:
         return changes
 
 
-def _images(table: int, row: str) -> Iterable[Column]:
+def looked_at(row: StructType, routes: Sequence[Route]) -> StructType:
+    """The columns that some route names. A struct needs one at least; its being there or not is what routes ask for too."""
+    sql = " ".join(text for route in routes for text in (route.sql.condition, route.sql.failure, route.sql.key) if text)
+    named = [field for field in row.fields if f"`{field.name.replace('`', '``')}`" in sql]
+    return StructType(named or row.fields[:1])
+
+
+def _images(table: int, row: StructType) -> Iterable[Column]:
     """The two rows of a change, which the SQL of routes calls `old` and `new`."""
     for name in _IMAGES:
         text = F.when(F.col("table") == table, F.col(f"{name}_json").cast("string"))
