@@ -190,7 +190,7 @@ QUICK = msgspec.structs.replace(
         changes=500_000,
         changes_a_batch=100_000,
         steady_seconds=5,
-        topic_rows=300_000,
+        topic_rows=150_000,
         rounds=2,
         flat_bytes=256 * MIB,
     ),

@@ -12,12 +12,15 @@ from tailrace.model.address import Address
 
 PARTITIONS = 2
 _TIMESTAMP = 1_700_000_000_000
+_ANSWER_SECONDS = 30.0
 _FLUSH_SECONDS = 120.0
 _AT_ONCE = 10_000
 
 
 def create_topic(address: Address, topic: str) -> None:
-    AdminClient({"bootstrap.servers": str(address)}).create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
+    # Kept in a name: without it the client is gone before the answer comes.
+    admin = AdminClient({"bootstrap.servers": str(address)})
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(_ANSWER_SECONDS)
 
 
 def produce_changes(address: Address, topic: str, changes: int, body_bytes: int) -> None:
