@@ -14,9 +14,8 @@ if TYPE_CHECKING:
 
 _LEAST_JAVA = 17
 _LOGGING = Path(__file__).with_name("log4j2.properties").as_uri()
-_JAVA = "-XX:-DontCompileHugeMethods -Xss4m"
-"""Many routes make long methods, which Java would not compile: twenty took 12 µs of CPU a change instead of 5. And Spark
-searches the error of a batch that was stopped by a pattern which takes the more stack the longer the error is."""
+_JAVA = "-XX:-DontCompileHugeMethods"
+"""Many routes make long methods, which Java would not compile: twenty took 12 µs of CPU a change instead of 5."""
 _LONGEST_METHOD = "8000"
 """Bytes of code that every Java compiles; for clusters, whose Java others start. Spark cuts what is longer: 6 µs."""
 _LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
