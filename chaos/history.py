@@ -1,0 +1,227 @@
+"""What happened in a run: one line of JSON per invocation, completion, fault and sample, in the order in which they came about.
+
+A worker writes an `Invoked` before it asks and one `Completed` with the same `call` after. The outcome is never guessed: `OK`
+and `FAILED` are what the server said, `UNKNOWN` is all else (a time-out, a cut connection, a killed worker). A call without a
+completion counts as unknown. The checker (`chaos/checker/`) reads nothing but these lines, so an old run can be judged again.
+
+Times are seconds since the run began, by one monotonic clock of the machine.
+"""
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+
+class Outcome(StrEnum):
+    OK = "ok"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+class Place(NamedTuple):
+    """Where a record lies. `offset` is -1 while nobody has said it."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class Seen(NamedTuple):
+    """A record as a reader got it. Values are unique over the run; `cursor` is -1 on surfaces that don't tell it."""
+
+    place: Place
+    value: str
+    cursor: int = -1
+    key: str | None = None
+
+
+# What workers ask. Each is one variant of `Call`; the tag is its name in the file.
+
+
+class Send(msgspec.Struct, frozen=True, tag="send"):
+    """Records for one or more partitions. `atomic`: all or none may be seen. `idempotent`: each is stored at most once."""
+
+    records: tuple[tuple[Place, str], ...]
+    atomic: bool = False
+    idempotent: bool = True
+
+
+class Poll(msgspec.Struct, frozen=True, tag="poll"):
+    """A read. `session` names one reader's unbroken read of assigned partitions: a new one begins with each assign or seek.
+
+    `subscribed` reads may skip or step back when the group rebalances; `committed` reads see ended transactions only.
+    """
+
+    session: str
+    subscribed: bool = False
+    committed: bool = False
+    final: bool = False
+
+
+class Commit(msgspec.Struct, frozen=True, tag="commit"):
+    """A group's offsets. A `reset` may move them back."""
+
+    group: str
+    offsets: tuple[Place, ...]
+    generation: int = -1
+    reset: bool = False
+
+
+class Committed(msgspec.Struct, frozen=True, tag="committed"):
+    """A question for a group's offsets."""
+
+    group: str
+
+
+class Owned(msgspec.Struct, frozen=True, tag="owned"):
+    """A member learned which partitions it has (places without offset), and in which generation."""
+
+    group: str
+    member: str
+    generation: int
+
+
+class Bounds(msgspec.Struct, frozen=True, tag="bounds"):
+    """A question for the first and the next offset of partitions."""
+
+    topics: tuple[str, ...]
+
+
+class Transaction(msgspec.Struct, frozen=True, tag="transaction"):
+    """Records, and a group's offsets, that become visible together, or never when `aborted` on purpose."""
+
+    producer: str
+    records: tuple[tuple[Place, str], ...]
+    reads: tuple[str, ...] = ()
+    group: str | None = None
+    offsets: tuple[Place, ...] = ()
+    aborted: bool = False
+
+
+class Change(msgspec.Struct, frozen=True, tag="change"):
+    """Row changes of one SQL transaction: (table, key, value or None for a delete)."""
+
+    rows: tuple[tuple[str, str, str | None], ...]
+
+
+class Rows(msgspec.Struct, frozen=True, tag="rows"):
+    """The whole content of a table, as SELECT gives it."""
+
+    table: str
+    final: bool = False
+
+
+class Take(msgspec.Struct, frozen=True, tag="take"):
+    """Events of a queue group. They are settled by `Settle` calls."""
+
+    group: str
+
+
+class Settle(msgspec.Struct, frozen=True, tag="settle"):
+    """An ack or a nack of records taken from a queue group."""
+
+    group: str
+    values: tuple[str, ...]
+    acked: bool = True
+
+
+Call = Send | Poll | Commit | Committed | Owned | Bounds | Transaction | Change | Rows | Take | Settle
+
+
+class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a completed call brought: the fields that fit the call are set."""
+
+    places: tuple[Place, ...] = ()
+    """Send, Transaction: where the records went, in their order. Committed: the offsets. Owned: the partitions."""
+    seen: tuple[Seen, ...] = ()
+    """Poll, Take: the records, in the order in which the reader got them."""
+    starts: tuple[Place, ...] = ()
+    ends: tuple[Place, ...] = ()
+    """Bounds: the first offset, and the offset that the next record gets."""
+    rows: tuple[tuple[str, str], ...] = ()
+    """Rows: key and value of each."""
+    out_of_range: tuple[Place, ...] = ()
+    """Poll: partitions whose next offset was refused as below the start; the reader begins a new session."""
+
+
+class Invoked(msgspec.Struct, frozen=True, tag="invoked"):
+    time: float
+    worker: str
+    call: int
+    what: Call
+    surface: str
+    """kafka-librdkafka, kafka-aiokafka, http, sql, sdk, queue."""
+
+
+class Completed(msgspec.Struct, frozen=True, tag="completed", omit_defaults=True):
+    time: float
+    call: int
+    outcome: Outcome
+    answer: Answer = Answer()
+    error: str = ""
+
+
+class Phase(msgspec.Struct, frozen=True, tag="phase"):
+    """steady, faults, heal, final: in that order. `heal` is written when the last fault has been taken back."""
+
+    time: float
+    name: str
+
+
+class Fault(msgspec.Struct, frozen=True, tag="fault", omit_defaults=True):
+    """Something was done to the system. `until` is set when it was taken back; `down`: the server was not running meanwhile."""
+
+    time: float
+    kind: str
+    detail: str = ""
+    until: float = -1.0
+    ready: float = -1.0
+    """When the server said that it was ready again."""
+    down: bool = False
+
+
+class Inspected(msgspec.Struct, frozen=True, tag="inspected"):
+    """`tailrace fsck` of the folder while the server was down: what it found wrong, one line each."""
+
+    time: float
+    findings: tuple[str, ...]
+
+
+class Sample(msgspec.Struct, frozen=True, tag="sample"):
+    """What the server's process took at a moment."""
+
+    time: float
+    rss_bytes: int
+    files: int
+    threads: int
+    disk_bytes: int
+
+
+class Stopped(msgspec.Struct, frozen=True, tag="stopped"):
+    """An end by SIGTERM: how long it took and what the exit code was."""
+
+    time: float
+    seconds: float
+    code: int
+
+
+Line = Invoked | Completed | Phase | Fault | Inspected | Sample | Stopped
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Line)
+
+
+def write_lines(lines: Iterable[Line]) -> bytes:
+    return _encoder.encode_lines(lines)
+
+
+def read_lines(path: Path) -> Iterator[Line]:
+    """The lines of a run. A last line that was cut off by a kill of the writer is left out."""
+    with path.open("rb") as file:
+        for line in file:
+            if not line.endswith(b"\n"):
+                return
+            yield _decoder.decode(line)
