@@ -4,7 +4,8 @@ A worker writes an `Invoked` before it asks and one `Completed` with the same `c
 and `FAILED` are what the server said, `UNKNOWN` is all else (a time-out, a cut connection, a killed worker). A call without a
 completion counts as unknown. The checker (`chaos/checker/`) reads nothing but these lines, so an old run can be judged again.
 
-Times are seconds since the run began, by one monotonic clock of the machine.
+Times are seconds since the run began, by one monotonic clock of the machine: taken before asking and after the answer. The checker
+orders lines by them, so those of several workers may be put together in any order.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,6 +20,10 @@ class Outcome(StrEnum):
     OK = "ok"
     FAILED = "failed"
     UNKNOWN = "unknown"
+
+
+DELETED = ""
+"""The value that readers of a table's changes give for a deleted row."""
 
 
 class Place(NamedTuple):
@@ -42,7 +47,10 @@ class Seen(NamedTuple):
 
 
 class Send(msgspec.Struct, frozen=True, tag="send"):
-    """Records for one or more partitions. `atomic`: all or none may be seen. `idempotent`: each is stored at most once."""
+    """Records for one or more partitions. `atomic`: all or none may be seen. `idempotent`: each is stored at most once.
+
+    Of one that was answered for some records only, the outcome is `UNKNOWN`, and the answer has places for those.
+    """
 
     records: tuple[tuple[Place, str], ...]
     atomic: bool = False
@@ -52,13 +60,16 @@ class Send(msgspec.Struct, frozen=True, tag="send"):
 class Poll(msgspec.Struct, frozen=True, tag="poll"):
     """A read. `session` names one reader's unbroken read of assigned partitions: a new one begins with each assign or seek.
 
-    `subscribed` reads may skip or step back when the group rebalances; `committed` reads see ended transactions only.
+    `subscribed` reads may skip or step back when the group rebalances: the worker writes an `Owned` whenever it does, inside the
+    poll in which it learns of it. `committed` reads see ended transactions only. `begins`, on the first poll of a session: the
+    offsets from which it reads, where the worker chose them. `final` reads come last and begin at the start of each partition.
     """
 
     session: str
     subscribed: bool = False
     committed: bool = False
     final: bool = False
+    begins: tuple[Place, ...] = ()
 
 
 class Commit(msgspec.Struct, frozen=True, tag="commit"):
@@ -115,9 +126,10 @@ class Rows(msgspec.Struct, frozen=True, tag="rows"):
 
 
 class Take(msgspec.Struct, frozen=True, tag="take"):
-    """Events of a queue group. They are settled by `Settle` calls."""
+    """Events of a queue group. They are settled by `Settle` calls. `final` ones come last, until nothing is left."""
 
     group: str
+    final: bool = False
 
 
 class Settle(msgspec.Struct, frozen=True, tag="settle"):
@@ -135,7 +147,8 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a completed call brought: the fields that fit the call are set."""
 
     places: tuple[Place, ...] = ()
-    """Send, Transaction: where the records went, in their order. Committed: the offsets. Owned: the partitions."""
+    """Send, Transaction: where the records went, in their order, with offset -1 where nobody said. Committed: the offsets, without
+    those partitions that have none. Owned: the partitions."""
     seen: tuple[Seen, ...] = ()
     """Poll, Take: the records, in the order in which the reader got them."""
     starts: tuple[Place, ...] = ()
@@ -171,6 +184,19 @@ class Phase(msgspec.Struct, frozen=True, tag="phase"):
     name: str
 
 
+class Declared(msgspec.Struct, frozen=True, tag="declared", omit_defaults=True):
+    """A topic that the run has made. Topics that are not declared are judged as if they were kept and fed by no table."""
+
+    time: float
+    topic: str
+    kept: bool = True
+    """No retention: its first offset stays 0."""
+    table: str = ""
+    """The table whose changes it holds. Readers of it give the row's key as key and its value as value, `DELETED` for a delete."""
+    routed: bool = False
+    """The changes come by a route, through the pipeline; otherwise it is the table's own change topic."""
+
+
 class Fault(msgspec.Struct, frozen=True, tag="fault", omit_defaults=True):
     """Something was done to the system. `until` is set when it was taken back; `down`: the server was not running meanwhile."""
 
@@ -183,11 +209,15 @@ class Fault(msgspec.Struct, frozen=True, tag="fault", omit_defaults=True):
     down: bool = False
 
 
-class Inspected(msgspec.Struct, frozen=True, tag="inspected"):
-    """`tailrace fsck` of the folder while the server was down: what it found wrong, one line each."""
+class Inspected(msgspec.Struct, frozen=True, tag="inspected", omit_defaults=True):
+    """`tailrace fsck` of the folder while the server was down: what it found wrong, one line each.
+
+    `damaged`: files had been damaged on purpose, so that there must be findings.
+    """
 
     time: float
-    findings: tuple[str, ...]
+    findings: tuple[str, ...] = ()
+    damaged: bool = False
 
 
 class Sample(msgspec.Struct, frozen=True, tag="sample"):
@@ -208,7 +238,7 @@ class Stopped(msgspec.Struct, frozen=True, tag="stopped"):
     code: int
 
 
-Line = Invoked | Completed | Phase | Fault | Inspected | Sample | Stopped
+Line = Invoked | Completed | Phase | Declared | Fault | Inspected | Sample | Stopped
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Line)
