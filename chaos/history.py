@@ -4,8 +4,8 @@ A worker writes an `Invoked` before it asks and one `Completed` with the same `c
 and `FAILED` are what the server said, `UNKNOWN` is all else (a time-out, a cut connection, a killed worker). A call without a
 completion counts as unknown. The checker (`chaos/checker/`) reads nothing but these lines, so an old run can be judged again.
 
-Times are seconds since the run began, by one monotonic clock of the machine: taken before asking and after the answer. The checker
-orders lines by them, so those of several workers may be put together in any order.
+Times are seconds since the run began, by one monotonic clock of the machine: taken before asking and after the answer. The
+checker orders lines by them, so those of several workers may be put together in any order.
 """
 
 from collections.abc import Iterable, Iterator
@@ -60,9 +60,9 @@ class Send(msgspec.Struct, frozen=True, tag="send"):
 class Poll(msgspec.Struct, frozen=True, tag="poll"):
     """A read. `session` names one reader's unbroken read of assigned partitions: a new one begins with each assign or seek.
 
-    `subscribed` reads may skip or step back when the group rebalances: the worker writes an `Owned` whenever it does, inside the
-    poll in which it learns of it. `committed` reads see ended transactions only. `begins`, on the first poll of a session: the
-    offsets from which it reads, where the worker chose them. `final` reads come last and begin at the start of each partition.
+    `subscribed` reads may skip or step back when the group rebalances: the worker writes an `Owned` whenever it does, inside
+    the poll in which it learns of it. `committed` reads see ended transactions only. `begins`, on the first poll of a session:
+    the offsets from which it reads, where the worker chose them. `final` reads come last and begin at the start.
     """
 
     session: str
@@ -147,8 +147,8 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a completed call brought: the fields that fit the call are set."""
 
     places: tuple[Place, ...] = ()
-    """Send, Transaction: where the records went, in their order, with offset -1 where nobody said. Committed: the offsets, without
-    those partitions that have none. Owned: the partitions."""
+    """Send, Transaction: where the records went, in their order, with offset -1 where nobody said. Committed: the offsets,
+    without those partitions that have none. Owned: the partitions."""
     seen: tuple[Seen, ...] = ()
     """Poll, Take: the records, in the order in which the reader got them."""
     starts: tuple[Place, ...] = ()
@@ -192,7 +192,7 @@ class Declared(msgspec.Struct, frozen=True, tag="declared", omit_defaults=True):
     kept: bool = True
     """No retention: its first offset stays 0."""
     table: str = ""
-    """The table whose changes it holds. Readers of it give the row's key as key and its value as value, `DELETED` for a delete."""
+    """The table whose changes it holds. Readers give the row's key as key and its value as value, `DELETED` for a delete."""
     routed: bool = False
     """The changes come by a route, through the pipeline; otherwise it is the table's own change topic."""
 
