@@ -40,6 +40,8 @@ class Known:
         self.deliveries = 0
         self.due_ms = 0
         self.receipt = ""
+        self.said: dict[str, str] = {}
+        """By receipt, what was said by it, since the last start of the server."""
 
 
 class NoTimer:
@@ -139,12 +141,17 @@ class QueueMachine(RuleBasedStateMachine):
         record = self.known[place]
         return record.fate == "out" and record.receipt == delivery.receipt and record.due_ms > self.now_ms
 
-    def speak(self, data: st.DataObject, settle: Any) -> Known | None:
-        """Use some receipt, old or new; the record, if it counted."""
+    def speak(self, data: st.DataObject, settle: Any, word: str) -> Known | None:
+        """Use some receipt, old or new; the record, if it counted and was not just said again."""
         place, delivery = data.draw(st.sampled_from(self.issued[-RECENT:]))
+        record = self.known[place]
         if self.counts(place, delivery):
             assert self.run(settle(delivery)).accepted == 1
-            return self.known[place]
+            record.said[delivery.receipt] = word
+            return record
+        if record.said.get(delivery.receipt) == word != "extend":
+            assert self.run(settle(delivery)).accepted == 1
+            return None
         with pytest.raises(LateReceiptError):
             self.run(settle(delivery))
         return None
@@ -152,21 +159,21 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.issued)
     @rule(data=st.data())
     def acknowledge(self, data: st.DataObject) -> None:
-        record = self.speak(data, self.consumer.ack)
+        record = self.speak(data, self.consumer.ack, "ack")
         if record is not None:
             record.fate = "done"
 
     @precondition(lambda self: self.issued)
     @rule(data=st.data(), delay_ms=st.sampled_from([0, 25_000]))
     def give_back(self, data: st.DataObject, delay_ms: int) -> None:
-        record = self.speak(data, lambda delivery: self.consumer.nack(delivery, delay_ms=delay_ms))
+        record = self.speak(data, lambda delivery: self.consumer.nack(delivery, delay_ms=delay_ms), "nack")
         if record is not None:
             self.come_back(record, self.now_ms + delay_ms if delay_ms else 0)
 
     @precondition(lambda self: self.issued)
     @rule(data=st.data(), visibility_ms=TIMES_MS)
     def extend(self, data: st.DataObject, visibility_ms: int) -> None:
-        record = self.speak(data, lambda delivery: self.consumer.extend(delivery, visibility_ms=visibility_ms))
+        record = self.speak(data, lambda delivery: self.consumer.extend(delivery, visibility_ms=visibility_ms), "extend")
         if record is not None:
             record.due_ms = self.now_ms + visibility_ms
 
@@ -176,14 +183,19 @@ class QueueMachine(RuleBasedStateMachine):
         chosen = data.draw(
             st.lists(st.sampled_from(self.issued[-RECENT:]), min_size=2, max_size=5, unique_by=lambda each: each[1].receipt)
         )
-        good = {delivery.receipt: place for place, delivery in chosen if self.counts(place, delivery)}
+        good = {
+            delivery.receipt: place
+            for place, delivery in chosen
+            if self.counts(place, delivery) or self.known[place].said.get(delivery.receipt) == "ack"
+        }
         if good:
             settled = self.run(self.consumer.ack(*(delivery for _, delivery in chosen)))
             assert settled.accepted == len(good)
             sent = {delivery.receipt for _, delivery in chosen}
             assert {refusal.receipt for refusal in settled.refused} == sent - good.keys()
-            for place in good.values():
+            for receipt, place in good.items():
                 self.known[place].fate = "done"
+                self.known[place].said[receipt] = "ack"
 
     @precondition(lambda self: any(record.fate == "out" for record in self.known.values()))
     @rule()
@@ -218,6 +230,7 @@ class QueueMachine(RuleBasedStateMachine):
         # Else the broker is left as it is, and the next one sees what is stored.
         self.start_broker()
         for record in self.known.values():
+            record.said.clear()
             if record.fate in ("out", "ready"):
                 self.come_back(record)
         self.notice()

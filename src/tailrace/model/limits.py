@@ -128,6 +128,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Partitions of all these groups together."""
     queue_in_flight: int = 2_000
     """Records of one partition that one such group has handed out and that are not done."""
+    queue_group_in_flight: int = 50_000
+    """The same over all partitions that one such group takes from."""
+    queues_in_flight: int = 500_000
+    """The same over all such groups."""
+    queue_receipts: int = 1_000_000
+    """Deliveries of which it is remembered what became of them, so that a receipt that is sent again is answered the same."""
     queue_batch: int = 1_000
     """Records of one receive, and receipts of one request."""
     queue_waiters: int = 10_000

@@ -6,6 +6,7 @@ import msgspec
 
 from tailrace.broker.queues.dead_letters import is_dead_letters
 from tailrace.broker.queues.share import Share
+from tailrace.broker.queues.tally import Tally
 from tailrace.broker.topics import Topics
 from tailrace.model.ids import Offset, Partition, TopicId
 from tailrace.model.pattern import TopicPattern
@@ -72,9 +73,11 @@ class Waiter:
 
 
 class Queue:
-    def __init__(self, name: str, record: QueueRecord) -> None:
+    def __init__(self, name: str, record: QueueRecord, tally: Tally) -> None:
         self.name = name
         self.record = record
+        self.tally = tally
+        """Of its open records, over all shares."""
         self.shares: dict[Partition, Share] = {}
         self.waiters: set[Waiter] = set()
         self.turn = 0

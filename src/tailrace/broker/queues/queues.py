@@ -17,26 +17,22 @@ from tailrace.broker.groups.deadlines import Deadlines
 from tailrace.broker.intake import Intake
 from tailrace.broker.queues.burials import Burials
 from tailrace.broker.queues.dead_letters import DeadLetters
-from tailrace.broker.queues.group import Queue, Waiter, Wanted
-from tailrace.broker.queues.receipts import read_receipt
+from tailrace.broker.queues.fates import Fate, Fates
+from tailrace.broker.queues.group import Queue
+from tailrace.broker.queues.receiving import Reception, Taken
 from tailrace.broker.queues.registry import Changed, QueueRegistry
-from tailrace.broker.queues.requests import check_receipts, check_receive, check_time
+from tailrace.broker.queues.requests import check_time
+from tailrace.broker.queues.settling import Settlements
 from tailrace.broker.queues.share import Share
+from tailrace.broker.queues.standing import status_of
 from tailrace.broker.queues.state import OpenRecord, ShareState
-from tailrace.broker.queues.taking import Taker, Terms, open_states, size_of
+from tailrace.broker.queues.taking import Taker
+from tailrace.broker.queues.tally import Tally
 from tailrace.broker.topics import Topics
 from tailrace.model.clock import Clock
-from tailrace.model.errors import (
-    LateReceiptError,
-    OverloadedError,
-    StoreClosedError,
-    TailraceError,
-    UnknownTopicError,
-)
-from tailrace.model.ids import Offset, Partition, TopicId
+from tailrace.model.ids import Offset, Partition
 from tailrace.model.limits import Limits
-from tailrace.model.pattern import parse_pattern
-from tailrace.model.queue import Delivery, QueueStatus, ReceiveRequest, RecordState, Refusal, Settled, ShareStatus
+from tailrace.model.queue import Delivery, QueueStatus, ReceiveRequest, RecordState, Settled
 from tailrace.store.contract import Store
 
 _RETRY_MS = 5_000
@@ -64,21 +60,21 @@ class Queues:
         self._topics = topics
         self._clock = clock
         self._limits = limits
+        self._open = Tally()
         self.dead_letters = DeadLetters(intake)
-        self.taker = Taker(store, fetcher, topics, limits, first_token())
+        fates = Fates(first_token(), limits.queue_receipts)
+        self.taker = Taker(store, fetcher, topics, limits, self._open, fates)
+        self.settlements = Settlements(fates, limits, self._now_ms)
         self._burials = Burials(fetcher, topics, self.dead_letters, self._missed, self._not_buried)
         self._registry = QueueRegistry(
-            store, committer, topics, clock, limits, Changed(self._enter, self._leave, self._bury_all_exhausted)
+            store, committer, topics, clock, limits, self._open, Changed(self._enter, self._leave, self._bury_all_exhausted)
         )
-        self._news: set[TopicId] = set()
+        self._reception = Reception(self._registry, self.taker, topics, limits, self._now_ms, self._hand_out, self._undo)
         self._is_closed = False
-        self.waiters = 0
         self.delivered = 0
         self.repeated = 0
         """Of these, the ones that were delivered before."""
         self.acknowledged = 0
-        self.refused = 0
-        """Receipts that did not count."""
 
     def start(self) -> None:
         """Read what is stored. Every open record is available again."""
@@ -87,8 +83,7 @@ class Queues:
 
     async def close(self) -> None:
         self._is_closed = True
-        for queue in self._registry:
-            queue.wake_all()
+        self._reception.close()
         await self._burials.close()
         self._deadlines.close()
 
@@ -96,29 +91,22 @@ class Queues:
         return len(self._registry)
 
     @property
+    def waiters(self) -> int:
+        """Consumers that wait for a record."""
+        return self._reception.waiters
+
+    @property
+    def refused(self) -> int:
+        """Receipts that did not count."""
+        return self.settlements.refused
+
+    @property
     def in_flight(self) -> int:
-        return sum(len(share.state) for queue in self._registry for share in queue.shares.values())
+        return self._open.records
 
     async def receive(self, asked: ReceiveRequest) -> list[Delivery]:
         """Records for one consumer, as soon as there is one; none when the time is up."""
-        check_receive(asked, self._limits)
-        wanted = Wanted(parse_pattern(asked.pattern, self._limits), self._topics)
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + asked.wait_ms / 1000
-        while True:
-            if self._is_closed:
-                raise StoreClosedError("the server is about to stop; receive again after the restart")
-            queue = await self._registry.queue_for(asked)
-            waiter = Waiter(wanted, loop.create_future())
-            # Before the look, so that whatever comes after it wakes the waiter.
-            queue.waiters.add(waiter)
-            try:
-                found = await self._take(queue, wanted, asked)
-                if found or loop.time() >= deadline:
-                    return found
-                await self._wait(waiter, deadline)
-            finally:
-                queue.waiters.discard(waiter)
+        return await self._reception.receive(asked)
 
     async def acknowledge(self, group: str, receipts: Sequence[str]) -> Settled:
         """These records are done. Durable when answered."""
@@ -128,9 +116,7 @@ class Queues:
             self._deadlines.set((queue.name, share.partition, record.offset), None)
             return share.write()
 
-        settled = await self._settle(group, receipts, acknowledge)
-        self.acknowledged += settled.accepted
-        return settled
+        return await self.settlements.settle(self._registry.get(group), receipts, Fate.ACKNOWLEDGED, acknowledge)
 
     async def release(self, group: str, receipts: Sequence[str], delay_ms: int = 0, reason: str = "") -> Settled:
         """Hand these records out again, after a while; or put them among the dead letters if that was the last time."""
@@ -142,7 +128,7 @@ class Queues:
             self._give_back(queue, share, record, delay_ms)
             return None
 
-        return await self._settle(group, receipts, release)
+        return await self.settlements.settle(self._registry.get(group), receipts, Fate.RELEASED, release)
 
     async def extend(self, group: str, receipts: Sequence[str], visibility_ms: int) -> Settled:
         """Keep these records for so long from now on. Not stored: after a restart they are handed out again."""
@@ -152,7 +138,7 @@ class Queues:
             record.due_ms = self._now_ms() + visibility_ms
             self._deadlines.set((queue.name, share.partition, record.offset), record.due_ms)
 
-        return await self._settle(group, receipts, extend)
+        return await self.settlements.settle(self._registry.get(group), receipts, Fate.OPEN, extend)
 
     async def delete(self, group: str) -> None:
         """Forget the queue and how far it has come."""
@@ -166,66 +152,17 @@ class Queues:
         return [self.describe(queue.name) for queue in sorted(self._registry, key=lambda queue: queue.name)]
 
     def describe(self, group: str) -> QueueStatus:
-        queue = self._registry.get(group)
-        shares = [status for share in queue.shares.values() if (status := self._status(share)) is not None]
-        shares.sort(key=lambda status: (status.topic, status.partition))
-        return QueueStatus(group, queue.record.max_deliveries, len(queue.waiters), shares)
+        return status_of(self._registry.get(group), self._store, self._topics)
 
     def arrived(self, partition: Partition) -> None:
-        """There is more to read in the partition. Those who wait are told once for all that comes in one turn of the loop."""
-        if not self.waiters:
-            return
-        if not self._news:
-            self._committer.loop.call_soon(self._tell)
-        self._news.add(partition.topic_id)
+        """There is more to read in the partition."""
+        self._reception.arrived(partition)
 
     def expire_due(self) -> None:
         """Take back what is overdue. The timer does that by itself."""
         self._deadlines.run_due()
 
-    def _tell(self) -> None:
-        news, self._news = self._news, set()
-        for queue in self._registry:
-            if queue.waiters:
-                for topic_id in news:
-                    queue.wake(topic_id)
-
-    async def _take(self, queue: Queue, wanted: Wanted, asked: ReceiveRequest) -> list[Delivery]:
-        shares = await self._registry.shares_for(queue, wanted)
-        found: list[Delivery] = []
-        touched: list[tuple[Share, Delivery]] = []
-        if shares:
-            queue.turn = (queue.turn + 1) % len(shares)
-        try:
-            for share in (*shares[queue.turn :], *shares[: queue.turn]):
-                if len(found) == asked.max_records or size_of(found) >= self._limits.fetch_bytes:
-                    break
-                now = self._now_ms()
-                terms = Terms(
-                    asked.max_records,
-                    now,
-                    now + asked.visibility_ms,
-                    asked.order_by_key,
-                    queue.record.max_deliveries,
-                    asked.owner,
-                )
-                before = len(found)
-                try:
-                    await self.taker.take(share, terms, found)
-                except UnknownTopicError:
-                    # Deleted meanwhile, and its records with it.
-                    del found[before:]
-                finally:
-                    touched += [(share, delivery) for delivery in found[before:]]
-        except BaseException:
-            # Nobody gets them, so nobody could give them back.
-            for share, delivery in touched:
-                self._undo(queue, share, delivery)
-            raise
-        self._hand_out(queue, touched)
-        return found
-
-    def _hand_out(self, queue: Queue, taken: "Sequence[tuple[Share, Delivery]]") -> None:
+    def _hand_out(self, queue: Queue, taken: Taken) -> None:
         for share, delivery in taken:
             record = share.state.get(delivery.record.offset)
             if record is not None:
@@ -236,74 +173,34 @@ class Queues:
         for share in {share for share, _ in taken}:
             share.write()
 
-    def _undo(self, queue: Queue, share: Share, delivery: Delivery) -> None:
-        record = share.state.get(delivery.record.offset)
-        if record is not None:
-            record.deliveries -= 1
-            self._give_back(queue, share, record, 0)
+    def _undo(self, queue: Queue, taken: Taken) -> None:
+        for share, delivery in taken:
+            record = share.state.get(delivery.record.offset)
+            if record is not None:
+                record.deliveries -= 1
+                self._give_back(queue, share, record, 0)
 
     def _bury_all_exhausted(self, queue: Queue) -> None:
         for share in queue.shares.values():
             for offset in share.state.exhausted(queue.record.max_deliveries, self._now_ms()):
                 self._burials.bury(share, offset, _EXHAUSTED)
 
-    async def _wait(self, waiter: Waiter, deadline: float) -> None:
-        if self.waiters >= self._limits.queue_waiters:
-            raise OverloadedError(
-                f"{self.waiters} consumers wait already, as many as queue_waiters allows; try again after a pause"
-            )
-        timer = asyncio.get_running_loop().call_at(deadline, waiter.wake)
-        self.waiters += 1
-        try:
-            await waiter.future
-        finally:
-            self.waiters -= 1
-            timer.cancel()
-
-    async def _settle(
-        self, group: str, receipts: Sequence[str], settle: "Callable[[Queue, Share, OpenRecord], asyncio.Future[None] | None]"
-    ) -> Settled:
-        check_receipts(receipts, self._limits)
-        queue = self._registry.get(group)
-        read = [read_receipt(text) for text in receipts]
-        refused: list[Refusal] = []
-        writes: dict[asyncio.Future[None], list[str]] = {}
-        for text, receipt in zip(receipts, read, strict=True):
-            share = queue.shares.get(receipt.partition)
-            try:
-                if share is None:
-                    raise LateReceiptError("the topic of this record was deleted, or the receipt is of another group")
-                record = share.state.held(receipt.offset, receipt.token, self._now_ms())
-            except LateReceiptError as error:
-                refused.append(Refusal(text, str(error)))
-                continue
-            write = settle(queue, share, record)
-            if write is not None:
-                writes.setdefault(write, []).append(text)
-        if refused:
-            self.refused += len(refused)
-            if len(refused) == len(receipts):
-                raise LateReceiptError(_summary(refused), refused)
-        # Shielded, because others wait for the same writes.
-        failures = await asyncio.shield(asyncio.gather(*writes, return_exceptions=True)) if writes else []
-        for failure, texts in zip(failures, writes.values(), strict=True):
-            if isinstance(failure, TailraceError):
-                refused += [Refusal(text, str(failure)) for text in texts]
-                if len(refused) == len(receipts):
-                    raise failure
-            elif failure is not None:
-                raise failure
-        return Settled(len(receipts) - len(refused), refused)
-
     def _enter(self, queue: Queue, partition: Partition, state: ShareState) -> None:
         share = Share(queue.name, partition, state, self._store, self._committer, self.dead_letters, self._done, self._not_done)
         queue.shares[partition] = share
+        state.count_in(queue.tally)
+        for record in state:
+            if record.state is RecordState.ARCHIVING:
+                self._try_later(share, record)
+            elif record.due_ms:
+                self._deadlines.set((queue.name, partition, record.offset), record.due_ms)
         for offset in state.exhausted(queue.record.max_deliveries, self._now_ms()):
             self._deadlines.set((queue.name, partition, offset), self._now_ms())
 
     def _leave(self, shares: Iterable[Share]) -> None:
         for share in shares:
             share.is_gone = True
+            share.state.count_in(Tally())
             for record in share.state:
                 self._deadlines.set((share.group, share.partition, record.offset), None)
 
@@ -330,8 +227,16 @@ class Queues:
 
     def _done(self, share: Share, records: Sequence[OpenRecord]) -> None:
         """There is room for more, and others of the same keys may follow."""
+        self.acknowledged += sum(record.state is RecordState.ACKNOWLEDGED for record in records)
         queue = self._registry.find(share.group)
-        if records and queue is not None:
+        if not records or queue is None:
+            return
+        if self._open.records + len(records) >= self._limits.queues_in_flight:
+            for each in self._registry:
+                each.wake_all()
+        elif queue.tally.records + len(records) >= self._limits.queue_group_in_flight:
+            queue.wake_all()
+        else:
             queue.wake(share.partition.topic_id)
 
     def _not_done(self, share: Share, records: Sequence[OpenRecord]) -> None:
@@ -357,20 +262,5 @@ class Queues:
     def _missed(self, count: int) -> None:
         self.taker.missed += count
 
-    def _status(self, share: Share) -> ShareStatus | None:
-        live = self._topics.by_id(share.partition.topic_id)
-        if live is None:
-            return None
-        end = self._store.bounds(share.partition).end
-        state = share.state
-        acquired, repeat = open_states(list(state))
-        lag = max(0, end - state.end) + len(state)
-        return ShareStatus(live.topic.name, share.partition.number, state.start, state.end, end, acquired, repeat, lag)
-
     def _now_ms(self) -> int:
         return round(self._clock.monotonic() * 1000)
-
-
-def _summary(refused: Sequence[Refusal]) -> str:
-    first = refused[0].detail
-    return first if len(refused) == 1 else f"none of the {len(refused)} receipts counts; the first: {first}"

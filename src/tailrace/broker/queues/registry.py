@@ -15,6 +15,7 @@ from tailrace.broker.commit import Change, Committer
 from tailrace.broker.queues.group import Queue, QueueRecord, Wanted
 from tailrace.broker.queues.share import Share
 from tailrace.broker.queues.state import ShareState, decode_state
+from tailrace.broker.queues.tally import Tally
 from tailrace.broker.topics import Topics
 from tailrace.model.changes import Changes, Receipt
 from tailrace.model.clock import Clock
@@ -40,13 +41,21 @@ class Changed(NamedTuple):
 
 class QueueRegistry:
     def __init__(
-        self, store: Store, committer: Committer, topics: Topics, clock: Clock, limits: Limits, changed: Changed
+        self,
+        store: Store,
+        committer: Committer,
+        topics: Topics,
+        clock: Clock,
+        limits: Limits,
+        open_records: Tally,
+        changed: Changed,
     ) -> None:
         self._store = store
         self._committer = committer
         self._topics = topics
         self._clock = clock
         self._limits = limits
+        self._open_records = open_records
         self._changed = changed
         self._queues: dict[str, Queue] = {}
         self._making = asyncio.Lock()
@@ -54,7 +63,7 @@ class QueueRegistry:
     def load(self) -> None:
         for key, value in _scan(self._store, keys.QUEUES):
             name = keys.queue_of(key)
-            self._queues[name] = Queue(name, msgspec.msgpack.decode(value, type=QueueRecord))
+            self._queues[name] = self._new(name, msgspec.msgpack.decode(value, type=QueueRecord))
         for key, value in _scan(self._store, keys.SHARES):
             partition, name = keys.read_share_key(key)
             self._changed.entered(self._queues[name], partition, decode_state(value))
@@ -99,7 +108,7 @@ class QueueRegistry:
             changes = Changes(puts=((keys.queue_key(asked.group), msgspec.msgpack.encode(record)),))
 
             def settled(_: Receipt | None) -> Queue:
-                made = self._queues.setdefault(asked.group, Queue(asked.group, record))
+                made = self._queues.setdefault(asked.group, self._new(asked.group, record))
                 made.record = record
                 self._changed.rules(made)
                 return made
@@ -155,9 +164,9 @@ class QueueRegistry:
             return Changes(drop_prefixes=prefixes, puts=((keys.queue_key(group), None),))
 
         def failed() -> None:
-            for share in queue.shares.values():
-                share.is_gone = False
-            self._queues.setdefault(group, queue)
+            if self._queues.setdefault(group, queue) is queue:
+                for partition, share in list(queue.shares.items()):
+                    self._changed.entered(queue, partition, share.state)
 
         await self._committer.submit(Change(decide, lambda _: queue.wake_all(), failed))
 
@@ -166,6 +175,9 @@ class QueueRegistry:
             share = queue.shares.pop(partition, None)
             if share is not None:
                 self._changed.left([share])
+
+    def _new(self, name: str, record: QueueRecord) -> Queue:
+        return Queue(name, record, Tally(self._open_records))
 
 
 def _unknown(group: str) -> UnknownGroupError:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from tailrace.broker.queues.tally import Tally
 from tailrace.model.errors import LateReceiptError
 from tailrace.model.ids import Offset
 from tailrace.model.invariant import invariant
@@ -49,6 +50,8 @@ class ShareState:
         """By offset, in the order of offsets."""
         self._to_take: set[Offset] = set()
         """All that are available, and perhaps some that are not any more."""
+        self.tally = Tally()
+        """Counts the open records, here and elsewhere."""
 
     @property
     def start(self) -> Offset:
@@ -62,6 +65,12 @@ class ShareState:
 
     def get(self, offset: Offset) -> OpenRecord | None:
         return self._open.get(offset)
+
+    def count_in(self, tally: Tally) -> None:
+        """From now on these records are counted there."""
+        self.tally.count(-len(self._open))
+        self.tally = tally
+        tally.count(len(self._open))
 
     def admit(self, records: Iterable[Record], end: Offset) -> None:
         """These records come next, up to `end`; what lies between them (markers, aborted transactions) is nobody's."""
@@ -152,9 +161,11 @@ class ShareState:
 
     def drop(self, offsets: Iterable[Offset]) -> None:
         """They are done, or gone."""
+        before = len(self._open)
         for offset in offsets:
             self._open.pop(offset, None)
             self._to_take.discard(offset)
+        self.tally.count(len(self._open) - before)
 
     def drop_below(self, offset: Offset) -> int:
         """Retention took these away. Those that a consumer has stay until it is done with them."""
@@ -176,6 +187,7 @@ class ShareState:
     def _add(self, record: OpenRecord) -> None:
         self._open[record.offset] = record
         self._to_take.add(record.offset)
+        self.tally.count(1)
 
     def encode(self) -> bytes:
         """As it will be when all that is decided is durable."""

@@ -6,14 +6,15 @@ that no two consumers read the same.
 
 import logging
 from collections.abc import Iterator, Sequence
-from itertools import count
 from typing import NamedTuple
 
 from tailrace.broker.fetch import Fetcher
+from tailrace.broker.queues.fates import Fates
 from tailrace.broker.queues.read_ahead import RECORDS_AHEAD
 from tailrace.broker.queues.receipts import write_receipt
 from tailrace.broker.queues.share import Share
-from tailrace.broker.queues.state import OpenRecord
+from tailrace.broker.queues.state import ShareState
+from tailrace.broker.queues.tally import Tally
 from tailrace.broker.topics import Topics
 from tailrace.model.errors import CorruptBatchError, OffsetOutOfRangeError
 from tailrace.model.fetch import PartitionRecords
@@ -42,12 +43,15 @@ class Terms(NamedTuple):
 
 
 class Taker:
-    def __init__(self, store: Store, fetcher: Fetcher, topics: Topics, limits: Limits, first_token: int) -> None:
+    def __init__(
+        self, store: Store, fetcher: Fetcher, topics: Topics, limits: Limits, open_records: Tally, fates: Fates
+    ) -> None:
         self._store = store
         self._fetcher = fetcher
         self._topics = topics
         self._limits = limits
-        self._tokens = count(first_token)
+        self._open_records = open_records
+        self._fates = fates
         self.missed = 0
         """Records that were gone, or could not be decoded, before they were done."""
 
@@ -79,7 +83,7 @@ class Taker:
             record = records.get(offset)
             if record is None or len(found) == terms.most:
                 continue
-            token = next(self._tokens)
+            token = self._fates.new_token()
             taken = share.state.acquire(offset, terms.owner, token, terms.due_ms)
             receipt = write_receipt(share.partition, offset, token)
             found.append(Delivery(name, share.partition.number, record, receipt, taken.deliveries))
@@ -123,7 +127,7 @@ class Taker:
     async def _read_fresh(self, share: Share, name: str, most: int) -> dict[Offset, Record]:
         """The next records that nobody had yet, as many as there is room for."""
         state = share.state
-        room = min(most, self._limits.queue_in_flight - len(state))
+        room = min(most, self._room(state))
         if room <= 0 or self._store.bounds(share.partition).end <= state.end:
             return {}
         fresh = share.ahead.take(state.end, room)
@@ -132,11 +136,21 @@ class Taker:
             if read is None:
                 return {}
             share.ahead.keep(state.end, read.records, read.next_offset)
-            fresh = share.ahead.take(state.end, room)
+            # Others may have taken of the room meanwhile, in other shares.
+            fresh = share.ahead.take(state.end, max(0, min(room, self._room(state))))
         if fresh is None:
             return {}
         state.admit(fresh.records, fresh.end)
         return {record.offset: record for record in fresh.records}
+
+    def _room(self, state: ShareState) -> int:
+        """How many more records of a share may be open."""
+        limits = self._limits
+        return min(
+            limits.queue_in_flight - len(state),
+            limits.queue_group_in_flight - state.tally.records,
+            limits.queues_in_flight - self._open_records.records,
+        )
 
     async def _read(self, share: Share, name: str, offset: Offset, most: int) -> PartitionRecords | None:
         number = share.partition.number
@@ -172,10 +186,3 @@ def _runs(offsets: Sequence[Offset]) -> Iterator[tuple[Offset, Offset]]:
             first = offset
         last = offset
     yield first, last
-
-
-def open_states(records: Sequence[OpenRecord]) -> tuple[int, int]:
-    """How many are with consumers, and how many came back or are on their way to the dead letters."""
-    acquired = sum(record.state is RecordState.ACQUIRED for record in records)
-    repeat = sum(record.state in (RecordState.AVAILABLE, RecordState.ARCHIVING) for record in records)
-    return acquired, repeat

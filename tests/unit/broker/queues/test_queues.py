@@ -94,7 +94,7 @@ async def test_an_ack_for_a_record_that_another_one_has_is_refused_and_does_not_
             await slow.ack(late)
         assert await quick.ack(current) == (1, [])
         with pytest.raises(LateReceiptError, match="done already"):
-            await quick.ack(current)
+            await slow.ack(late)
 
 
 @on_loop
@@ -374,6 +374,29 @@ async def test_as_many_records_are_out_as_the_limit_allows() -> None:
         assert values(await consumer.receive()) == [b"c"]
 
 
+@pytest.mark.parametrize("limits", [Limits(queue_group_in_flight=3), Limits(queues_in_flight=3)])
+def test_as_many_records_are_out_over_all_partitions_as_the_limit_allows(limits: Limits) -> None:
+    @on_loop
+    async def scenario() -> None:
+        async with running_broker(limits=limits) as broker:
+            for topic in ("jobs.a", "jobs.b"):
+                await broker.topics.create(topic)
+                await publish(broker, topic, b"1", b"2")
+            first, second = QueueConsumer(broker, pattern="jobs.*"), QueueConsumer(broker, pattern="jobs.*")
+            held = await first.receive(10)
+            assert len(held) == broker.queues.in_flight == 3
+            waiting = asyncio.create_task(second.receive(wait_ms=20_000))
+            await until(lambda: broker.queues.waiters == 1)
+            # Room in one partition is room in the other.
+            await first.ack(held[0])
+            held += await waiting
+            await first.ack(*held[1:])
+            assert sorted(each.record.value or b"" for each in held) == [b"1", b"1", b"2", b"2"]
+            assert broker.queues.in_flight == 0
+
+    scenario()
+
+
 @on_loop
 async def test_what_retention_took_away_is_skipped_and_counted() -> None:
     async with running_broker() as broker:
@@ -420,6 +443,31 @@ async def test_a_deleted_queue_is_forgotten_for_good() -> None:
         assert len(broker.queues) == 0
         (again,) = await QueueConsumer(broker).receive()
         assert again.deliveries == 1
+
+
+@on_loop
+async def test_a_queue_that_could_not_be_deleted_goes_on_where_it_was() -> None:
+    clock = ManualClock()
+    store = GatedStore(clock)
+    async with running_broker(store, clock) as broker:
+        await broker.topics.create("jobs")
+        await publish(broker, "jobs", b"a", b"b")
+        consumer = QueueConsumer(broker)
+        held = await consumer.receive(2)
+        await turns()
+        store.close_gate()
+        deleting = asyncio.create_task(broker.queues.delete("workers"))
+        await until(lambda: bool(store.in_flight))
+        assert broker.queues.in_flight == 0
+        store.fail()
+        with pytest.raises(StorageFullError):
+            await deleting
+        store.open_gate()
+        assert broker.queues.in_flight == 2
+        assert (await consumer.ack(held[0])).accepted == 1
+        clock.advance(VISIBILITY_MS)
+        broker.queues.expire_due()
+        assert values(await consumer.receive(2)) == [b"b"]
 
 
 @on_loop

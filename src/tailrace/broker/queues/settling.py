@@ -1,0 +1,97 @@
+"""What consumers say by their receipts: done, given back, or more time.
+
+A receipt counts once, for whatever was said by it first. Saying the same again is no mistake, because the answer to the first
+time may have been lost: it is answered as the first time was, and nothing happens (see `fates`). So a request that failed
+in part may be sent again whole.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from tailrace.broker.queues.fates import Fate, Fates
+from tailrace.broker.queues.group import Queue
+from tailrace.broker.queues.receipts import Receipt, read_receipt
+from tailrace.broker.queues.requests import check_receipts
+from tailrace.broker.queues.share import Share
+from tailrace.broker.queues.state import OpenRecord
+from tailrace.model.errors import LateReceiptError, UnknownGroupError
+from tailrace.model.limits import Limits
+from tailrace.model.queue import Refusal, Settled
+
+Write = asyncio.Future[None]
+Settle = Callable[[Queue, Share, OpenRecord], "Write | None"]
+"""Does to a record what its receipt says; done when the write is, or at once."""
+
+
+class Settlements:
+    def __init__(self, fates: Fates, limits: Limits, now_ms: Callable[[], int]) -> None:
+        self._fates = fates
+        self._limits = limits
+        self._now_ms = now_ms
+        self._pending: dict[int, Write] = {}
+        """By token: what was said and is not durable yet."""
+        self.refused = 0
+        """Receipts that did not count."""
+
+    async def settle(self, queue: Queue, receipts: Sequence[str], fate: Fate, settle: Settle) -> Settled:
+        """Answered when all that counts is durable. Raises if nothing does, or if a write fails."""
+        check_receipts(receipts, self._limits)
+        read = [read_receipt(text) for text in receipts]
+        refused: list[Refusal] = []
+        writes: dict[Write, list[str]] = {}
+        new: dict[Write, list[int]] = {}
+        for text, receipt in zip(receipts, read, strict=True):
+            token = receipt.token
+            if fate is not Fate.OPEN and self._fates[token] is fate:
+                write = self._pending.get(token)
+            else:
+                try:
+                    share, record = self._held(queue, receipt)
+                except LateReceiptError as error:
+                    refused.append(Refusal(text, str(error)))
+                    continue
+                write = settle(queue, share, record)
+                self._fates[token] = fate
+                if write is not None:
+                    self._pending[token] = write
+                    new.setdefault(write, []).append(token)
+            if write is not None:
+                writes.setdefault(write, []).append(text)
+        for write, tokens in new.items():
+            write.add_done_callback(partial(self._ended, tokens))
+        refused += await self._durable(writes)
+        self.refused += len(refused)
+        if len(refused) == len(receipts):
+            raise LateReceiptError(_summary(refused), refused)
+        return Settled(len(receipts) - len(refused), refused)
+
+    def _held(self, queue: Queue, receipt: Receipt) -> tuple[Share, OpenRecord]:
+        share = queue.shares.get(receipt.partition)
+        if share is None:
+            raise LateReceiptError("the topic of this record was deleted, or the receipt is of another group")
+        return share, share.state.held(receipt.offset, receipt.token, self._now_ms())
+
+    async def _durable(self, writes: "dict[Write, list[str]]") -> list[Refusal]:
+        """Receipts whose topics or queues were deleted meanwhile."""
+        refused: list[Refusal] = []
+        # Shielded, because others wait for the same writes.
+        failures = await asyncio.shield(asyncio.gather(*writes, return_exceptions=True)) if writes else []
+        for failure, texts in zip(failures, writes.values(), strict=True):
+            if isinstance(failure, UnknownGroupError):
+                refused += [Refusal(text, str(failure)) for text in texts]
+            elif failure is not None:
+                raise failure
+        return refused
+
+    def _ended(self, tokens: Sequence[int], write: Write) -> None:
+        has_failed = write.cancelled() or write.exception() is not None
+        for token in tokens:
+            self._pending.pop(token, None)
+            if has_failed:
+                self._fates[token] = Fate.OPEN
+
+
+def _summary(refused: Sequence[Refusal]) -> str:
+    first = refused[0].detail
+    return first if len(refused) == 1 else f"none of the {len(refused)} receipts counts; the first: {first}"
