@@ -64,11 +64,11 @@ class Queues:
         self.dead_letters = DeadLetters(intake)
         fates = Fates(first_token(), limits.queue_receipts)
         self.taker = Taker(store, fetcher, topics, limits, self._open, fates)
-        self.settlements = Settlements(fates, limits, self._now_ms)
         self._burials = Burials(fetcher, topics, self.dead_letters, self._missed, self._not_buried)
         self._registry = QueueRegistry(
             store, committer, topics, clock, limits, self._open, Changed(self._enter, self._leave, self._bury_all_exhausted)
         )
+        self.settlements = Settlements(self._registry, fates, limits, self._now_ms)
         self._reception = Reception(self._registry, self.taker, topics, limits, self._now_ms, self._hand_out, self._undo)
         self._is_closed = False
         self.delivered = 0
@@ -116,7 +116,7 @@ class Queues:
             self._deadlines.set((queue.name, share.partition, record.offset), None)
             return share.write()
 
-        return await self.settlements.settle(self._registry.get(group), receipts, Fate.ACKNOWLEDGED, acknowledge)
+        return await self.settlements.settle(group, receipts, Fate.ACKNOWLEDGED, acknowledge)
 
     async def release(self, group: str, receipts: Sequence[str], delay_ms: int = 0, reason: str = "") -> Settled:
         """Hand these records out again, after a while; or put them among the dead letters if that was the last time."""
@@ -128,7 +128,7 @@ class Queues:
             self._give_back(queue, share, record, delay_ms)
             return None
 
-        return await self.settlements.settle(self._registry.get(group), receipts, Fate.RELEASED, release)
+        return await self.settlements.settle(group, receipts, Fate.RELEASED, release)
 
     async def extend(self, group: str, receipts: Sequence[str], visibility_ms: int) -> Settled:
         """Keep these records for so long from now on. Not stored: after a restart they are handed out again."""
@@ -138,7 +138,7 @@ class Queues:
             record.due_ms = self._now_ms() + visibility_ms
             self._deadlines.set((queue.name, share.partition, record.offset), record.due_ms)
 
-        return await self.settlements.settle(self._registry.get(group), receipts, Fate.OPEN, extend)
+        return await self.settlements.settle(group, receipts, Fate.OPEN, extend)
 
     async def delete(self, group: str) -> None:
         """Forget the queue and how far it has come."""

@@ -12,6 +12,7 @@ from functools import partial
 from tailrace.broker.queues.fates import Fate, Fates
 from tailrace.broker.queues.group import Queue
 from tailrace.broker.queues.receipts import Receipt, read_receipt
+from tailrace.broker.queues.registry import QueueRegistry
 from tailrace.broker.queues.requests import check_receipts
 from tailrace.broker.queues.share import Share
 from tailrace.broker.queues.state import OpenRecord
@@ -25,7 +26,8 @@ Settle = Callable[[Queue, Share, OpenRecord], "Write | None"]
 
 
 class Settlements:
-    def __init__(self, fates: Fates, limits: Limits, now_ms: Callable[[], int]) -> None:
+    def __init__(self, registry: QueueRegistry, fates: Fates, limits: Limits, now_ms: Callable[[], int]) -> None:
+        self._registry = registry
         self._fates = fates
         self._limits = limits
         self._now_ms = now_ms
@@ -34,9 +36,10 @@ class Settlements:
         self.refused = 0
         """Receipts that did not count."""
 
-    async def settle(self, queue: Queue, receipts: Sequence[str], fate: Fate, settle: Settle) -> Settled:
+    async def settle(self, group: str, receipts: Sequence[str], fate: Fate, settle: Settle) -> Settled:
         """Answered when all that counts is durable. Raises if nothing does, or if a write fails."""
         check_receipts(receipts, self._limits)
+        queue = self._registry.get(group)
         read = [read_receipt(text) for text in receipts]
         refused: list[Refusal] = []
         writes: dict[Write, list[str]] = {}
