@@ -18,8 +18,8 @@ help: ## list the targets
 demo: $(READY) ## the whole story on real processes: a table, routes, a kill in between, counts in = counts out
 	@$(BIN)/python -m demo
 
-test: $(READY) ## run the whole test suite; SLOW=1 adds 500 kill cycles, ARGS='-k name' picks a few tests
-	@$(BIN)/pytest $(ARGS)
+test: $(READY) ## run the whole test suite, two tests at a time; SLOW=1 adds 500 kill cycles, ARGS='-k name' picks a few tests
+	@$(BIN)/pytest -n 2 $(ARGS)
 	@$(if $(SLOW),$(BIN)/pytest tests/chaos --kill-cycles 500)
 
 compat: $(READY) ## try every Kafka client at full volume, Java, Go, Node and Spark too; writes docs/reference/kafka-clients.md

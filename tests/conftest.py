@@ -2,7 +2,10 @@
 
 import signal
 
+import pytest
 from hypothesis import settings
+
+from tests.side_by_side import SideBySide
 
 # How long one example takes says more about the machine than about the code.
 settings.register_profile("tailrace", deadline=None)
@@ -11,3 +14,8 @@ settings.load_profile("tailrace")
 # Whoever runs the tests in the background has Ctrl-C ignored, and so would every process that a test starts.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput") or config.getoption("numprocesses", default=None):
+        config.pluginmanager.register(SideBySide())
