@@ -1,0 +1,88 @@
+"""The disk that the server's folder lies on.
+
+Where the machine lets us mount, it is a small ext4 file system in a file: its power can be cut and it can be filled up. Else it
+is a plain folder, and faults of the disk say why they are left out.
+"""
+
+import os
+import shutil
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+from tests.support.powercut import cut_power, make_image, why_no_mounts
+
+IMAGE_BYTES = 512 << 20
+_LEFT_BYTES = 64 << 10
+
+
+class Disk:
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self.mount = home / "disk"
+        self.mount.mkdir()
+        self.why_plain = why_no_mounts()
+        self._images = 0
+        self._image = home / "disk-0.img"
+        if self.why_plain is None:
+            make_image(self._image, IMAGE_BYTES)
+            self._attach()
+
+    @property
+    def folder(self) -> Path:
+        """Where the server keeps its data."""
+        return self.mount / "data"
+
+    def cut_power(self) -> None:
+        """Go on with what the disk held at this moment without its caches. Whoever writes to it must stand still."""
+        self._images += 1
+        self._next = self._home / f"disk-{self._images}.img"
+        cut_power(self._image, self._next)
+
+    def come_back(self) -> None:
+        """After `cut_power`, when nobody uses the old disk any more."""
+        self._detach()
+        self._image.unlink()
+        self._image = self._next
+        self._attach()
+
+    def fill(self) -> None:
+        free = os.statvfs(self.mount).f_bavail * os.statvfs(self.mount).f_frsize
+        with (self.mount / "filler").open("wb") as file, suppress(OSError):
+            os.posix_fallocate(file.fileno(), 0, max(free - _LEFT_BYTES, 1))
+
+    def make_room(self) -> None:
+        (self.mount / "filler").unlink(missing_ok=True)
+
+    def used_bytes(self) -> int:
+        """What the server's folder takes."""
+        total = 0
+        for folder, _, names in os.walk(self.folder):
+            for name in names:
+                with suppress(OSError):
+                    total += (Path(folder) / name).stat().st_blocks * 512
+        return total
+
+    def close(self, keep: Path | None = None) -> None:
+        """Take it away; `keep` gets a copy of the server's folder first."""
+        if keep is not None and self.folder.exists():
+            shutil.copytree(self.folder, keep, dirs_exist_ok=True)
+        if self.why_plain is None:
+            self._detach()
+            self._image.unlink()
+            self.mount.rmdir()
+        else:
+            shutil.rmtree(self.mount)
+
+    def _attach(self) -> None:
+        _run("mount", "-o", "loop", str(self._image), str(self.mount))
+
+    def _detach(self) -> None:
+        try:
+            _run("umount", str(self.mount))
+        except subprocess.CalledProcessError:
+            _run("umount", "--lazy", str(self.mount))
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True)

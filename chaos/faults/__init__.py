@@ -1,0 +1,1 @@
+"""What can happen to the system under test. `chaos.faults.kinds` lists it all."""

@@ -1,0 +1,29 @@
+"""The `tailrace` command with a log of small files, and with a known fault if one is asked for.
+
+Small segments, checkpoints and pauses of the cleaner let a run of minutes roll, save and clean often. `CHAOS_BROKEN` names a
+broken variant of `chaos.broken`, by which the checker itself is tested.
+"""
+
+import os
+
+from tailrace.cli.main import main
+from tailrace.log.options import LogOptions
+from tailrace.model.limits import KIB
+from tailrace.store.embedded import EmbeddedStore
+
+SMALL = LogOptions(segment_bytes=256 * KIB, checkpoint_bytes=512 * KIB, checkpoint_batches=2_000, clean_interval_seconds=2.0)
+
+
+def lay_out_small() -> None:
+    defaults = EmbeddedStore.open.__func__.__kwdefaults__  # type: ignore[attr-defined]
+    assert "options" in defaults, "EmbeddedStore.open takes its options by another name now"
+    defaults["options"] = SMALL
+
+
+if __name__ == "__main__":
+    lay_out_small()
+    if name := os.environ.get("CHAOS_BROKEN"):
+        from chaos.broken.variants import VARIANTS
+
+        VARIANTS[name].put_in()
+    main()

@@ -1,0 +1,75 @@
+"""Writes the history of a run: many workers, one file, one line each for what was asked and what came of it.
+
+It also keeps the few counts that a status line shows. It judges nothing.
+"""
+
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from types import TracebackType
+
+from chaos.history import Answer, Call, Completed, Invoked, Line, Outcome, write_lines
+
+
+class Recorder:
+    """`with Recorder(path) as recorder:`; safe to be called from any thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("wb")
+        self._lock = threading.Lock()
+        self._began = time.monotonic()
+        self._calls = 0
+        self.outcomes: Counter[Outcome] = Counter()
+        self.last_ok = 0.0
+        """When an operation last succeeded."""
+
+    def __enter__(self) -> "Recorder":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        with self._lock:
+            self._file.close()
+
+    def now(self) -> float:
+        """Seconds since the run began."""
+        return round(time.monotonic() - self._began, 6)
+
+    @property
+    def calls(self) -> int:
+        return self._calls
+
+    def invoke(self, worker: str, surface: str, what: Call) -> int:
+        """Say what will be asked, before it is asked. The number names the call when it is completed."""
+        with self._lock:
+            self._calls += 1
+            self._write(Invoked(self.now(), worker, self._calls, what, surface))
+            return self._calls
+
+    def complete(self, call: int, outcome: Outcome, answer: Answer | None = None, error: str = "") -> None:
+        with self._lock:
+            now = self.now()
+            self._write(Completed(now, call, outcome, answer or Answer(), error))
+            self.outcomes[outcome] += 1
+            if outcome is Outcome.OK:
+                self.last_ok = now
+
+    def observe(self, began: float, worker: str, surface: str, what: Call, answer: Answer) -> None:
+        """A read of a client that fetches by itself, in the background: only what it brought shows that there was one."""
+        with self._lock:
+            self._calls += 1
+            call = self._calls
+            self._write(Invoked(began, worker, call, what, surface))
+        self.complete(call, Outcome.OK, answer)
+
+    def write(self, line: Line) -> None:
+        with self._lock:
+            self._write(line)
+
+    def flush(self) -> None:
+        with self._lock:
+            self._file.flush()
+
+    def _write(self, line: Line) -> None:
+        if not self._file.closed:
+            self._file.write(write_lines([line]))

@@ -1,0 +1,74 @@
+"""One run: a folder with `run.json`, `history.jsonl` and the server's log, and the verdict on it."""
+
+import datetime
+import os
+import platform
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+from rich.console import Console
+
+from chaos.profiles import Profile
+from chaos.recorder import Recorder
+from chaos.run_record import HISTORY_FILE, Mutant, RunRecord, write_record
+from chaos.serving import ROOT
+from chaos.stage import Stage
+from chaos.supervisor import Supervisor
+
+_PARTS = ("tailrace", "confluent-kafka", "aiokafka", "httpx", "rocksdict", "duckdb", "apsw")
+
+
+class Order(NamedTuple):
+    """What is to be run."""
+
+    name: str
+    profile: Profile
+    faults: tuple[str, ...]
+    seed: int
+    minutes: float
+    mutant: Mutant | None = None
+
+
+def run(order: Order, folder: Path, console: Console) -> list[str]:
+    """Run it; what went wrong with the run itself is returned, the history is there to be judged."""
+    folder.mkdir(parents=True)
+    write_record(folder, _record(order))
+    environment = {"CHAOS_BROKEN": order.mutant.name} if order.mutant else {}
+    with Recorder(folder / HISTORY_FILE) as recorder, Stage(folder, recorder, environment) as stage:
+        supervisor = Supervisor(stage, order.profile, order.faults, order.seed, order.minutes * 60, console)
+        supervisor.run()
+        if supervisor.troubles:
+            stage.keep = folder / "data"
+    return supervisor.troubles
+
+
+def _record(order: Order) -> RunRecord:
+    return RunRecord(
+        seed=order.seed,
+        profile=order.name,
+        workloads=tuple(workload.name for workload in order.profile.workloads),
+        minutes=order.minutes,
+        faults=order.faults,
+        began=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        commit=_commit(),
+        versions={
+            "python": platform.python_version(),
+            "kernel": platform.release(),
+            **{name: version(name) for name in _PARTS},
+        },
+        machine=f"{os.cpu_count()} cores, {psutil.virtual_memory().total / 2**30:.0f} GiB",
+        mutant=order.mutant,
+    )
+
+
+def _commit() -> str:
+    """Of the checkout, if it is one."""
+    try:
+        head = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
+        dirty = subprocess.run(["git", "status", "--porcelain", "src"], cwd=ROOT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return head.stdout.strip() + ("+" if dirty.stdout.strip() else "")

@@ -1,0 +1,155 @@
+"""The server under test: a real `tailrace serve`, which is started, signalled and started again on one folder.
+
+What it says goes to one log over all its lives. It runs through `chaos.launch`, which only makes the log's files small, so that
+minutes hold what otherwise takes days, and puts in a known fault for the runs that must be caught.
+"""
+
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import psutil
+
+READY_LINE = re.compile(r"Tailrace \S+ is ready at ")
+READY_SECONDS = 30.0
+STOP_SECONDS = 20.0
+ROOT = Path(__file__).resolve().parent.parent
+
+CONFIGURATION = """
+[broker]
+retention_interval_seconds = 1
+transaction_interval_seconds = 1
+group_min_session_ms = 1000
+[limits]
+min_free_bytes = 4194304
+"""
+
+
+class Taken(NamedTuple):
+    """What the process takes of the machine."""
+
+    rss_bytes: int
+    files: int
+    threads: int
+
+
+class ServerError(Exception):
+    """The server did not come up, or did not end. The message says what it wrote last."""
+
+
+class Server:
+    """At most one process at a time. `environment` is that of all its lives; a start may add to it."""
+
+    def __init__(self, folder: Path, log: Path, *, advertise: str = "", environment: Mapping[str, str] | None = None) -> None:
+        self.folder = folder
+        self.http, self.kafka = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+        self.advertise = advertise
+        self.environment = dict(environment or {})
+        self.starts = 0
+        self._log = log
+        self._configuration = log.with_name("tailrace.toml")
+        self._configuration.write_text(CONFIGURATION)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.http}"
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self, environment: Mapping[str, str] | None = None) -> float:
+        """Start it and wait until it is ready; how long that took."""
+        began = time.monotonic()
+        self.launch(environment)
+        process = self._current()
+        assert process.stdout is not None
+        if not READY_LINE.match(line := _first_line(process.stdout)):
+            self.kill()
+            raise ServerError(f"the server did not come up; it said {line!r} and in its log: {self._last_words()}")
+        return time.monotonic() - began
+
+    def launch(self, environment: Mapping[str, str] | None = None) -> None:
+        """Start it without waiting."""
+        command = [sys.executable, "-m", "chaos.launch", "serve", "--data", str(self.folder), "--http", self.http]
+        command += ["--kafka", self.kafka, "--config", str(self._configuration)]
+        if self.advertise:
+            command += ["--advertise", self.advertise]
+        self.starts += 1
+        with self._log.open("ab") as log:
+            log.write(f"--- start {self.starts} {dict(environment or {}) or ''}\n".encode())
+            log.flush()
+            self._process = subprocess.Popen(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **self.environment, **(environment or {})},
+                cwd=ROOT,
+            )
+
+    def signal(self, number: signal.Signals) -> None:
+        self._current().send_signal(number)
+
+    def freeze(self) -> None:
+        """SIGSTOP, and wait until it stands still."""
+        self.signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._current().pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+    def kill(self) -> int:
+        self._current().kill()
+        return self.wait()
+
+    def terminate(self) -> int:
+        self.signal(signal.SIGTERM)
+        return self.wait(STOP_SECONDS)
+
+    def wait(self, seconds: float = STOP_SECONDS) -> int:
+        """Its exit code, or an error when it has not ended by then."""
+        process = self._current()
+        try:
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise ServerError(f"the server still ran after {seconds:g} s; its log says {self._last_words()}") from None
+        if process.stdout is not None:
+            process.stdout.close()
+        return code
+
+    def taken(self) -> Taken | None:
+        try:
+            process = psutil.Process(self._current().pid)
+            return Taken(process.memory_info().rss, process.num_fds(), process.num_threads())
+        except (psutil.Error, ServerError):
+            return None
+
+    def _current(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise ServerError("the server was not started")
+        return self._process
+
+    def _last_words(self) -> str:
+        return self._log.read_text(errors="replace")[-800:]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+        return port
+
+
+def _first_line(stdout: IO[bytes]) -> str:
+    """The line, or what there is of it when the process ends or time is up."""
+    deadline = time.monotonic() + READY_SECONDS
+    while (left := deadline - time.monotonic()) > 0:
+        if select.select([stdout], [], [], left)[0]:
+            return stdout.readline().decode(errors="replace")
+    return ""

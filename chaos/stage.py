@@ -1,0 +1,102 @@
+"""What a run owns besides its workers: the server, its disk, the network in front of it and the knobs of its calls.
+
+Faults act on it and workloads prepare it; both are written to the history here, so that none is forgotten.
+"""
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from chaos.disk import Disk
+from chaos.faults.shim import Shim
+from chaos.history import Fault, Inspected, Sample, Stopped
+from chaos.recorder import Recorder
+from chaos.serving import Server
+from tests.support.proxy import FaultyProxy
+
+SAMPLE_SECONDS = 1.0
+FSCK_SECONDS = 60.0
+
+
+class Stage:
+    """`with Stage(home, recorder) as stage:`; the server is started by `start`."""
+
+    def __init__(self, home: Path, recorder: Recorder, environment: Mapping[str, str] | None = None) -> None:
+        self.home = home
+        self.recorder = recorder
+        self.disk = Disk(home)
+        self.shim = Shim(home)
+        self.server = Server(
+            self.disk.folder, home / "server.log", environment={**self.shim.environment, **(environment or {})}
+        )
+        self.kafka_network = FaultyProxy(f"http://{self.server.kafka}")
+        self.http_network = FaultyProxy(self.server.url)
+        self.keep: Path | None = None
+        """Where the server's folder goes at the end, if it is wanted."""
+        self.last_detail = ""
+        self._ended = threading.Event()
+        self._sampler = threading.Thread(target=self._sample, name="sampler", daemon=True)
+
+    def __enter__(self) -> "Stage":
+        self.kafka_network.__enter__()
+        self.http_network.__enter__()
+        self.server.advertise = self.kafka
+        self._sampler.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._sampler.join()
+        if self.server.is_running:
+            self.server.kill()
+        for network in (self.kafka_network, self.http_network):
+            network.__exit__()
+        self.shim.close()
+        self.disk.close(self.keep)
+
+    @property
+    def kafka(self) -> str:
+        """Where Kafka clients go: through the network that can fail."""
+        return self.kafka_network.url.removeprefix("http://")
+
+    @property
+    def url(self) -> str:
+        return self.http_network.url
+
+    @contextmanager
+    def fault(self, kind: str, detail: str = "", *, down: bool = False) -> Iterator[None]:
+        """Write down that the system suffers this while the body runs; `down`: the body ends with the server ready again."""
+        began = self.recorder.now()
+        self.last_detail = detail
+        try:
+            yield
+        finally:
+            until = self.recorder.now()
+            self.recorder.write(Fault(began, kind, detail, until=until, ready=until if down else -1.0, down=down))
+
+    def stop(self) -> None:
+        """SIGTERM, and how long the server took."""
+        began = time.monotonic()
+        code = self.server.terminate()
+        self.recorder.write(Stopped(self.recorder.now(), round(time.monotonic() - began, 3), code))
+
+    def inspect(self, folder: Path | None = None, *, damaged: bool = False) -> tuple[str, ...]:
+        """`tailrace fsck` of the server's folder, or of a copy that was damaged on purpose."""
+        command = [sys.executable, "-m", "tailrace", "fsck", str(folder or self.disk.folder)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=FSCK_SECONDS)
+        findings = tuple(line for line in done.stdout.splitlines() if line.startswith("wrong: "))
+        if done.returncode and not findings:
+            findings = (f"exit code {done.returncode}: {done.stderr.strip()[-300:]}",)
+        self.recorder.write(Inspected(self.recorder.now(), findings, damaged))
+        return findings
+
+    def _sample(self) -> None:
+        while not self._ended.wait(SAMPLE_SECONDS):
+            taken = self.server.taken() if self.server.is_running else None
+            if taken is not None:
+                self.recorder.write(Sample(self.recorder.now(), *taken, self.disk.used_bytes()))
+            self.recorder.flush()

@@ -1,0 +1,168 @@
+"""Leads one run through its phases: steady, faults, heal, final reads.
+
+All choices of the schedule come from the seed: which faults, in which order, how long and how far apart. Faults of the process
+and of its disk come one after the other; those that last (a slow network, slow syncs, a wrong clock) go on beside them. It judges
+nothing: troubles are what makes a run worthless as evidence, such as a worker that broke.
+"""
+
+import random
+import threading
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+
+from chaos.api import Api
+from chaos.faults.kinds import KINDS, possible
+from chaos.history import Outcome, Phase
+from chaos.profiles import Profile
+from chaos.serving import ServerError
+from chaos.stage import Stage
+from chaos.workers.final import FinalReads
+from chaos.workers.worker import Site, Worker
+from chaos.workloads.workload import Load, Workload
+
+HEAL_SECONDS = 40.0
+"""How long is waited for the first success after the last fault. The promise is 30 s; the checker holds the run to it."""
+HEALTHY_SECONDS = 3.0
+END_SECONDS = 45.0
+STATUS_SECONDS = 10.0
+
+
+class Supervisor:
+    def __init__(
+        self, stage: Stage, profile: Profile, faults: Sequence[str], seed: int, seconds: float, console: Console
+    ) -> None:
+        self._stage = stage
+        self._recorder = stage.recorder
+        self._profile = profile
+        self._faults = faults
+        self._seed = seed
+        self._seconds = seconds
+        self._console = console
+        self._choice = random.Random(seed)  # noqa: S311
+        self._workloads: list[Workload] = []
+        self._workers: list[Worker] = []
+        self._lasting: list[threading.Thread] = []
+        self._status_due = 0.0
+        self.troubles: list[str] = []
+
+    def run(self) -> None:
+        try:
+            self._prepare()
+            self._steady()
+            self._suffer()
+            self._heal()
+            self._finish()
+        except ServerError as error:
+            self._trouble(f"the server: {error}")
+
+    def _prepare(self) -> None:
+        self._stage.server.start()
+        site = Site(self._recorder, self._stage.kafka, self._stage.url)
+        load = Load(self._profile.load)
+        self._workloads = [kind(site, self._seed, load) for kind in self._profile.workloads]
+        with Api(self._stage.server.url, timeout=30) as api:
+            for workload in self._workloads:
+                workload.prepare(api)
+        self._workers = [worker for workload in self._workloads for worker in workload.workers()]
+
+    def _steady(self) -> None:
+        self._phase("steady")
+        for worker in self._workers:
+            worker.start()
+        self._wait(min(10.0, self._seconds * 0.15))
+
+    def _suffer(self) -> None:
+        self._phase("faults")
+        kinds, reasons = possible(self._stage, self._faults)
+        for name, reason in reasons.items():
+            self._say(f"[yellow]{name} is left out: {reason}[/]")
+        until = self._recorder.now() + self._seconds * 0.6
+        names = self._schedule(kinds)
+        while kinds and self._recorder.now() < until:
+            self._cause(next(names))
+            self._wait(self._choice.expovariate(1 / self._profile.gap_seconds))
+        for thread in self._lasting:
+            thread.join()
+
+    def _heal(self) -> None:
+        self._phase("heal")
+        healed = self._recorder.now()
+        deadline = healed + HEAL_SECONDS
+        while self._recorder.last_ok <= healed and self._recorder.now() < deadline:
+            time.sleep(0.05)
+        self._wait(max(HEALTHY_SECONDS, self._seconds * 0.1))
+        for worker in self._workers:
+            worker.stop()
+        for worker in self._workers:
+            if not worker.join(END_SECONDS):
+                self._trouble(f"worker {worker.name} does not end")
+            elif worker.failure is not None:
+                self._trouble(f"worker {worker.name} broke: {worker.failure}")
+
+    def _finish(self) -> None:
+        self._phase("final")
+        with Api(self._stage.server.url, timeout=60) as api:
+            for workload in self._workloads:
+                workload.finish(api)
+                reads = FinalReads(self._recorder, api, self._stage.kafka)
+                reads.read([topic.name for topic in workload.topics], workload.translate)
+        self._stage.stop()
+        self._stage.inspect()
+
+    def _schedule(self, kinds: Sequence[str]) -> Iterator[str]:
+        """Every kind once, in any order, and again."""
+        while True:
+            yield from self._choice.sample(kinds, len(kinds))
+
+    def _cause(self, name: str) -> None:
+        kind = KINDS[name]
+        choice = random.Random(self._choice.getrandbits(64))  # noqa: S311
+        if kind.lasting:
+            self._lasting = [thread for thread in self._lasting if thread.is_alive()]
+            thread = threading.Thread(target=self._guarded, args=(name, choice), name=name, daemon=True)
+            self._lasting.append(thread)
+            thread.start()
+        else:
+            self._guarded(name, choice)
+
+    def _guarded(self, name: str, choice: random.Random) -> None:
+        began = self._recorder.now()
+        try:
+            KINDS[name].cause(self._stage, choice)
+        except ServerError:
+            raise
+        except Exception:  # noqa: BLE001  a fault that can't be caused is no evidence, and must not end the run
+            self._trouble(f"fault {name}: {traceback.format_exc()}")
+        self._say(f"{began:7.1f} s  [bold]{name}[/] {self._stage.last_detail}, {self._recorder.now() - began:.1f} s")
+
+    def _phase(self, name: str) -> None:
+        self._recorder.write(Phase(self._recorder.now(), name))
+        self._say(f"{self._recorder.now():7.1f} s  [cyan]{name}[/]")
+
+    def _wait(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, 0.2))
+            if self._recorder.now() >= self._status_due:
+                self._status_due = self._recorder.now() + STATUS_SECONDS
+                self._say(self._status())
+            for worker in self._workers:
+                if worker.failure is not None:
+                    return
+        return
+
+    def _status(self) -> str:
+        counts = ", ".join(f"{self._recorder.outcomes[outcome]:,} {outcome}" for outcome in Outcome)
+        taken = self._stage.server.taken()
+        memory = f", server {taken.rss_bytes >> 20} MiB, {taken.files} files" if taken else ""
+        return f"{self._recorder.now():7.1f} s  [dim]{counts}{memory}[/]"
+
+    def _say(self, line: str) -> None:
+        self._console.print(line)
+
+    def _trouble(self, what: str) -> None:
+        self.troubles.append(what)
+        self._say(f"[red]{what}[/]")

@@ -1,0 +1,149 @@
+"""Workers over HTTP: atomic publishes that are repeated until they are answered, reads by positions, and bounds."""
+
+import base64
+import json
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from chaos.api import Api, Refused
+from chaos.history import Answer, Bounds, Outcome, Place, Poll, Seen, Send
+from chaos.workers.worker import Site, TopicShape, Worker, all_places, text
+
+SURFACE = "http"
+REPEAT_SECONDS = 20.0
+
+
+class HttpWorker(Worker):
+    """One connection pool for its life."""
+
+    surface = SURFACE
+
+    def __init__(self, name: str, site: Site, seed: int, per_second: float, topics: Sequence[TopicShape]) -> None:
+        super().__init__(name, site, seed, per_second)
+        self.topics = topics
+        self.places = all_places(topics)
+        self.api = Api(site.url)
+
+    def end(self) -> None:
+        self.api.close()
+
+
+class HttpPublisher(HttpWorker):
+    """Publishes one to four records to any partitions, all or nothing.
+
+    Publishes are numbered, so one whose answer was lost is asked for again under its number, and stored once.
+    """
+
+    def begin(self) -> None:
+        self._publisher = str(uuid.UUID(int=self.choice.getrandbits(128)))
+        self._number = 0
+
+    def step(self) -> None:
+        records = tuple((self.choice.choice(self.places), self.new_value()) for _ in range(self.choice.randint(1, 4)))
+        call = self.site.recorder.invoke(self.name, SURFACE, Send(records, atomic=True))
+        self._number += 1
+        messages = [{"topic": place.topic, "partition_id": place.partition, "value": value} for place, value in records]
+        body = {"messages": messages, "publisher": self._publisher, "number": self._number}
+        deadline = time.monotonic() + REPEAT_SECONDS
+        unknown = False
+        while True:
+            try:
+                answer = self.api.post("/api/topics/publish", body)
+            except Refused as error:
+                unknown = unknown or error.outcome is Outcome.UNKNOWN
+                if (error.fields and not error.fields.get("retriable")) or time.monotonic() > deadline or self.is_stopping:
+                    # What a later try failed with says nothing of an earlier one that was not answered.
+                    self.site.recorder.complete(call, Outcome.UNKNOWN if unknown else Outcome.FAILED, error=str(error))
+                    return
+                time.sleep(0.2)
+            else:
+                places = tuple(Place(each["topic_name"], each["partition_id"], each["offset"]) for each in answer["records"])
+                self.site.recorder.complete(call, Outcome.OK, Answer(places=places))
+                return
+
+
+class HttpReader(HttpWorker):
+    """Reads one topic by positions that it keeps itself."""
+
+    _sessions = 0
+    _topic = ""
+    _positions: dict[int, int]
+    _begins: tuple[Place, ...] = ()
+
+    def begin(self) -> None:
+        self._start_over()
+
+    def step(self) -> None:
+        if self.choice.random() < 1 / 64:
+            self._start_over()
+        positions = [{"partition_id": number, "offset": offset} for number, offset in self._positions.items()]
+        what = Poll(f"{self.name}/{self._sessions}", committed=True, begins=self._begins)
+        call = self.site.recorder.invoke(self.name, SURFACE, what)
+        try:
+            body = {"topic": self._topic, "positions": positions, "limit": 100, "timeout_ms": 100}
+            answer = self.api.post("/api/topics/consume", body)
+        except Refused as error:
+            self._refused(call, error)
+            return
+        self._begins = ()
+        self._positions = {each["partition_id"]: each["next_offset"] for each in answer["partitions"]}
+        self.site.recorder.complete(call, Outcome.OK, Answer(seen=tuple(messages_of(answer["messages"]))))
+
+    def _refused(self, call: int, error: Refused) -> None:
+        if error.kind != "offset-out-of-range":
+            self.site.recorder.complete(call, error.outcome, error=str(error))
+            self.rest(0.2)
+            return
+        lost = tuple(Place(self._topic, number, offset) for number, offset in self._positions.items())
+        self.site.recorder.complete(call, Outcome.FAILED, Answer(out_of_range=lost), error=str(error))
+        self._start_over()
+
+    def _start_over(self) -> None:
+        """Another topic, from its present start."""
+        shape = self.choice.choice(self.topics)
+        try:
+            rows = self.api.bounds(shape.name)
+        except Refused:
+            rows = [{"partition_id": place.partition, "start_offset": 0} for place in shape.places]
+        self._sessions += 1
+        self._topic = shape.name
+        self._positions = {row["partition_id"]: row["start_offset"] for row in rows}
+        self._begins = tuple(Place(shape.name, number, offset) for number, offset in self._positions.items())
+
+
+class BoundsAsker(HttpWorker):
+    """Asks for the first and the next offset of partitions."""
+
+    def step(self) -> None:
+        topic = self.choice.choice(self.topics).name
+        call = self.site.recorder.invoke(self.name, SURFACE, Bounds((topic,)))
+        try:
+            rows = self.api.bounds(topic)
+        except Refused as error:
+            self.site.recorder.complete(call, error.outcome, error=str(error))
+            return
+        starts = tuple(Place(topic, row["partition_id"], row["start_offset"]) for row in rows)
+        ends = tuple(Place(topic, row["partition_id"], row["end_offset"]) for row in rows)
+        self.site.recorder.complete(call, Outcome.OK, Answer(starts=starts, ends=ends))
+
+
+def messages_of(messages: Sequence[Mapping[str, Any]]) -> list[Seen]:
+    """Records as `consume` gives them."""
+    return [
+        Seen(
+            Place(each["topic_name"], each["partition_id"], each["offset"]),
+            _value(each),
+            each.get("cursor", -1),
+            key=each.get("key"),
+        )
+        for each in messages
+    ]
+
+
+def _value(message: Mapping[str, Any]) -> str:
+    if "value_base64" in message:
+        return text(base64.b64decode(message["value_base64"]))
+    value = message.get("value")
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value)

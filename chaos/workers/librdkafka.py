@@ -1,0 +1,205 @@
+"""Workers on librdkafka, the client under most languages: sends with idempotence, and reads of assigned partitions."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from chaos.history import Answer, Outcome, Place, Poll, Seen, Send
+from chaos.workers.worker import Site, TopicShape, Worker, all_places, text
+
+SURFACE = "kafka-librdkafka"
+DELIVERY_SECONDS = 30.0
+
+COMMON: dict[str, Any] = {
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 500,
+    "socket.timeout.ms": 10_000,
+    "log_level": 0,
+}
+
+_NOT_SENT = frozenset({KafkaError._QUEUE_FULL, KafkaError._PURGE_QUEUE})
+_REFUSED = frozenset(
+    {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.INVALID_TIMESTAMP}
+)
+
+
+class Sender(Worker):
+    """Sends single records to random partitions; the answer comes later, by a callback."""
+
+    surface = SURFACE
+
+    def __init__(
+        self, name: str, site: Site, seed: int, per_second: float, topics: Sequence[TopicShape], *, padding: int = 0
+    ) -> None:
+        super().__init__(name, site, seed, per_second)
+        self._places = all_places(topics)
+        self._padding = b"x" * padding
+        self._producer: Producer | None = None
+
+    def begin(self) -> None:
+        self._producer = Producer(
+            {
+                **COMMON,
+                "bootstrap.servers": self.site.kafka,
+                "enable.idempotence": True,
+                "linger.ms": 2,
+                "request.timeout.ms": 5_000,
+                "message.timeout.ms": int(DELIVERY_SECONDS * 1000),
+                "retry.backoff.ms": 50,
+            }
+        )
+
+    def step(self) -> None:
+        assert self._producer is not None
+        for _ in range(self.choice.randint(1, 4)):
+            place, value = self.choice.choice(self._places), self.new_value()
+            call = self.site.recorder.invoke(self.name, SURFACE, Send(((place, value),)))
+            try:
+                headers: list[tuple[str, str | bytes | None]] = [("padding", self._padding)] if self._padding else []
+                self._producer.produce(
+                    place.topic, value, partition=place.partition, headers=headers, on_delivery=self._delivered(call)
+                )
+            except (BufferError, KafkaException) as error:
+                # Nothing was handed over, so nothing can be stored.
+                self.site.recorder.complete(call, Outcome.FAILED, error=str(error))
+                self._renew_if_fatal(error)
+        self._producer.poll(0)
+
+    def end(self) -> None:
+        assert self._producer is not None
+        self._producer.flush(DELIVERY_SECONDS + 5)
+
+    def _delivered(self, call: int) -> Any:
+        def record(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                place = Place(message.topic() or "", message.partition() or 0, message.offset() or 0)
+                self.site.recorder.complete(call, Outcome.OK, Answer(places=(place,)))
+            else:
+                self.site.recorder.complete(call, outcome_of(error), error=error.name())
+
+        return record
+
+    def _renew_if_fatal(self, error: Exception) -> None:
+        if isinstance(error, KafkaException) and error.args[0].fatal():
+            self.end()
+            self.begin()
+
+
+class Reader(Worker):
+    """Reads assigned partitions from some offset on, and now and then assigns others."""
+
+    surface = SURFACE
+
+    def __init__(
+        self,
+        name: str,
+        site: Site,
+        seed: int,
+        per_second: float,
+        topics: Sequence[TopicShape],
+        *,
+        committed: bool = True,
+        reassign: float = 1 / 64,
+        slow: bool = False,
+    ) -> None:
+        super().__init__(name, site, seed, per_second)
+        self._places = all_places(topics)
+        self._committed = committed
+        self._reassign = reassign
+        self._slow = slow
+        self._sessions = 0
+        self._next: dict[tuple[str, int], int] = {}
+        self._begins: tuple[Place, ...] = ()
+        self._consumer: Consumer | None = None
+
+    def begin(self) -> None:
+        self._consumer = open_consumer(self.site.kafka, self.name, committed=self._committed, slow=self._slow)
+        self._assign(self._places, from_start=True)
+
+    def step(self) -> None:
+        assert self._consumer is not None
+        if self.choice.random() < self._reassign:
+            count = self.choice.randint(1, len(self._places))
+            self._assign(self.choice.sample(self._places, count), from_start=self.choice.random() < 0.3)
+        began = self.site.recorder.now()
+        messages = self._consumer.consume(5 if self._slow else 100, 0.1)
+        seen, lost = sort_out(messages)
+        self._next.update(((each.place.topic, each.place.partition), each.place.offset + 1) for each in seen)
+        if seen or lost:
+            what = Poll(f"{self.name}/{self._sessions}", committed=self._committed, begins=self._begins)
+            answer = Answer(seen=tuple(seen), out_of_range=tuple(lost))
+            self.site.recorder.observe(began, self.name, SURFACE, what, answer)
+            self._begins = ()
+        if lost:
+            self._assign(self._places, from_start=True)
+
+    def end(self) -> None:
+        assert self._consumer is not None
+        self._consumer.close()
+
+    def _assign(self, places: Sequence[Place], *, from_start: bool) -> None:
+        assert self._consumer is not None
+        self._sessions += 1
+        wanted = []
+        for place in places:
+            known = self._next.get((place.topic, place.partition), 0)
+            start = -2 if from_start else self.choice.randint(max(0, known - 50), known)
+            wanted.append(TopicPartition(place.topic, place.partition, start))
+        self._begins = tuple(Place(each.topic, each.partition, each.offset) for each in wanted if each.offset >= 0)
+        self._consumer.assign(wanted)
+
+
+def open_consumer(bootstrap: str, group: str, *, committed: bool = True, slow: bool = False, **settings: Any) -> Consumer:
+    """`slow` keeps little in the client, so that what it has not taken is still on the server."""
+    few = {"queued.min.messages": 1, "queued.max.messages.kbytes": 8, "fetch.message.max.bytes": 4096} if slow else {}
+    return Consumer(
+        {
+            **COMMON,
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
+            "fetch.wait.max.ms": 200,
+            "fetch.error.backoff.ms": 50,
+            **few,
+            **settings,
+        }
+    )
+
+
+def sort_out(messages: Sequence[Message]) -> tuple[list[Seen], list[Place]]:
+    """What was read, and the partitions whose next offset is below their start."""
+    seen, lost = [], []
+    for message in messages:
+        error = message.error()
+        if error is None:
+            place = Place(message.topic() or "", message.partition() or 0, message.offset() or 0)
+            key = message.key()
+            seen.append(Seen(place, text(message.value()), key=None if key is None else text(key)))
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+            lost.append(Place(message.topic() or "", message.partition() or 0, message.offset() or -1))
+    return seen, lost
+
+
+def outcome_of(error: KafkaError) -> Outcome:
+    """Failed only where it is certain that nothing was stored."""
+    return Outcome.FAILED if error.code() in _NOT_SENT or error.code() in _REFUSED else Outcome.UNKNOWN
+
+
+def read_to_end(consumer: Consumer, ends: dict[tuple[str, int], int], seconds: float) -> list[Seen]:
+    """All records of these partitions from their start, up to the given ends or until time is up."""
+    consumer.assign([TopicPartition(topic, partition, -2) for topic, partition in ends])
+    left = {place for place, end in ends.items() if end}
+    found: list[Seen] = []
+    deadline = time.monotonic() + seconds
+    while left and time.monotonic() < deadline:
+        seen, _ = sort_out(consumer.consume(1000, 0.2))
+        found += seen
+        for position in consumer.position([TopicPartition(*place) for place in left]):
+            if position.offset >= ends[position.topic, position.partition]:
+                left.discard((position.topic, position.partition))
+    return found

@@ -1,0 +1,79 @@
+"""Workers over SQL: INSERT into topics, and SELECT from them."""
+
+from typing import Any
+
+from chaos.api import Api, Refused
+from chaos.history import Answer, Outcome, Place, Poll, Seen, Send
+from chaos.workers.http_topics import HttpWorker
+from chaos.workers.worker import text
+
+SURFACE = "sql"
+_COLUMNS = 'partition, "offset", cursor, key, value'
+_PAGE = 500
+
+
+class SqlPublisher(HttpWorker):
+    """Inserts one or two records in one statement. Nothing repeats it: one without an answer stays unknown."""
+
+    surface = SURFACE
+
+    def step(self) -> None:
+        topic = self.choice.choice(self.topics)
+        records = tuple((self.choice.choice(topic.places), self.new_value()) for _ in range(self.choice.randint(1, 2)))
+        call = self.site.recorder.invoke(self.name, SURFACE, Send(records, atomic=True))
+        rows = ", ".join("(?, ?)" for _ in records)
+        params = [part for place, value in records for part in (place.partition, value)]
+        try:
+            self.api.sql(f"INSERT INTO {topic.name} (partition, value) VALUES {rows}", *params)
+        except Refused as error:
+            self.site.recorder.complete(call, error.outcome, error=str(error))
+            return
+        self.site.recorder.complete(call, Outcome.OK, Answer(places=tuple(place for place, _ in records)))
+
+
+class SqlReader(HttpWorker):
+    """Reads one partition on from where it came to."""
+
+    surface = SURFACE
+    _sessions = 0
+    _next = 0
+    _place: Place
+
+    def begin(self) -> None:
+        self._start_over()
+
+    def step(self) -> None:
+        if self.choice.random() < 1 / 16:
+            self._start_over()
+        what = Poll(f"{self.name}/{self._sessions}", committed=True)
+        call = self.site.recorder.invoke(self.name, SURFACE, what)
+        condition = f'partition = {self._place.partition} AND "offset" >= {self._next}'
+        try:
+            seen = select(self.api, self._place.topic, f'WHERE {condition} ORDER BY "offset" LIMIT {_PAGE}')
+        except Refused as error:
+            self.site.recorder.complete(call, error.outcome, error=str(error))
+            return
+        self._next = seen[-1].place.offset + 1 if seen else self._next
+        self.site.recorder.complete(call, Outcome.OK, Answer(seen=tuple(seen)))
+
+    def _start_over(self) -> None:
+        self._sessions += 1
+        self._place = self.choice.choice(self.places)
+        self._next = 0
+
+
+def select(api: Api, topic: str, rest: str) -> list[Seen]:
+    rows: list[list[Any]] = api.sql(f"SELECT {_COLUMNS} FROM {topic} {rest}")["rows"]
+    return [
+        Seen(Place(topic, partition, offset), text(value), cursor, key=key) for partition, offset, cursor, key, value in rows
+    ]
+
+
+def select_all(api: Api, topic: str) -> list[Seen]:
+    """Everything, page by page of cursors, so that no answer is cut off."""
+    found: list[Seen] = []
+    cursor = -1
+    while page := select(api, topic, f"WHERE cursor > {cursor} ORDER BY cursor LIMIT 20000"):
+        found += page
+        cursor = page[-1].cursor
+    return found

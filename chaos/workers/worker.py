@@ -1,0 +1,106 @@
+"""What all workers share: a thread, a pace, unique values, and an end.
+
+A worker's choices come from its own seeded source, so they don't depend on what others do. An error that it did not foresee is
+a defect of the run, not of the server: it is kept, and the run can't pass.
+"""
+
+import random
+import threading
+import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from chaos.history import Place, Seen
+from chaos.recorder import Recorder
+
+
+class Site(NamedTuple):
+    """Where workers find the server, behind the faulty network, and where they write down what happens."""
+
+    recorder: Recorder
+    kafka: str
+    url: str
+
+
+class TopicShape(NamedTuple):
+    name: str
+    partitions: int
+
+    @property
+    def places(self) -> list[Place]:
+        return [Place(self.name, number, -1) for number in range(self.partitions)]
+
+
+class Worker(ABC):
+    """`step` is called again and again, `per_second` times in the mean; `begin` and `end` once each, in the same thread."""
+
+    surface = ""
+
+    def __init__(self, name: str, site: Site, seed: int, per_second: float) -> None:
+        self.name = name
+        self.site = site
+        self.choice = random.Random(f"{name}/{seed}")  # noqa: S311
+        self.failure: str | None = None
+        self._pause_seconds = 1 / per_second
+        self._values = 0
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def join(self, seconds: float) -> bool:
+        """Whether it has ended."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping.is_set()
+
+    def begin(self) -> None:  # noqa: B027  most workers need nothing here
+        pass
+
+    @abstractmethod
+    def step(self) -> None: ...
+
+    def end(self) -> None:  # noqa: B027
+        pass
+
+    def rest(self, seconds: float) -> None:
+        self._stopping.wait(seconds)
+
+    def new_value(self) -> str:
+        self._values += 1
+        return f"{self.name}.{self._values}"
+
+    def _run(self) -> None:
+        try:
+            self.begin()
+            while not self._stopping.is_set():
+                self.step()
+                self._stopping.wait(self.choice.uniform(0, 2 * self._pause_seconds))
+            self.end()
+        except Exception:  # noqa: BLE001  top of a thread
+            self.failure = traceback.format_exc()
+
+
+def all_places(topics: Sequence[TopicShape]) -> list[Place]:
+    return [place for topic in topics for place in topic.places]
+
+
+def text(value: bytes | str | None) -> str:
+    """A value as it was sent. Some surfaces send texts as JSON."""
+    if value is None:
+        return ""
+    decoded = value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
+    return decoded[1:-1] if len(decoded) > 1 and decoded[0] == decoded[-1] == '"' else decoded
+
+
+def following(seen: Sequence[Seen]) -> dict[tuple[str, int], int]:
+    """By partition, the offset after the last one seen."""
+    return {(each.place.topic, each.place.partition): each.place.offset + 1 for each in seen}
