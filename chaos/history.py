@@ -147,8 +147,8 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a completed call brought: the fields that fit the call are set."""
 
     places: tuple[Place, ...] = ()
-    """Send, Transaction: where the records went, in their order, with offset -1 where nobody said. Committed: the offsets,
-    without those partitions that have none. Owned: the partitions."""
+    """Send, Transaction: where the records went, in their order, with offset -1 where nobody said. Committed: the offsets
+    of the partitions that were asked for, -1 for those that have none. Owned: the partitions."""
     seen: tuple[Seen, ...] = ()
     """Poll, Take: the records, in the order in which the reader got them."""
     starts: tuple[Place, ...] = ()
