@@ -58,6 +58,8 @@ class NackReceipts(msgspec.Struct, forbid_unknown_fields=True):
     delay_ms: NonNegative = 0
     reason: str = ""
     """Kept with the dead letter, if it becomes one."""
+    unseen: bool = False
+    """Nobody has tried to deal with them, so the delivery does not count."""
 
 
 class ExtendReceipts(msgspec.Struct, forbid_unknown_fields=True):
@@ -151,7 +153,8 @@ class QueueEndpoints(Controller):
     async def nack(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> SettledAnswer:
         """Hand these records out again, after a while; after the last time they go to the dead letters."""
         asked = read_body(body, NackReceipts)
-        return _settled(await broker.queues.release(group_id, asked.receipts, asked.delay_ms, asked.reason))
+        released = broker.queues.release(group_id, asked.receipts, asked.delay_ms, asked.reason, unseen=asked.unseen)
+        return _settled(await released)
 
     @post("/{group_id:str}/extend", status_code=200, opt=described(ExtendReceipts))
     async def extend(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> SettledAnswer:

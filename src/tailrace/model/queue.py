@@ -76,6 +76,8 @@ class Refusal(msgspec.Struct, frozen=True):
 
     receipt: str
     detail: str
+    is_done: bool = False
+    """The record is done, by another receipt; or by this one, before the server was restarted."""
 
 
 class Settled(NamedTuple):

@@ -118,11 +118,21 @@ class Queues:
 
         return await self.settlements.settle(group, receipts, Fate.ACKNOWLEDGED, acknowledge)
 
-    async def release(self, group: str, receipts: Sequence[str], delay_ms: int = 0, reason: str = "") -> Settled:
-        """Hand these records out again, after a while; or put them among the dead letters if that was the last time."""
+    async def release(
+        self, group: str, receipts: Sequence[str], delay_ms: int = 0, reason: str = "", *, unseen: bool = False
+    ) -> Settled:
+        """Hand these records out again, after a while; or put them among the dead letters if that was the last time.
+
+        If they are `unseen`, nobody has tried to deal with them, and the delivery does not count.
+        """
         check_time("delay_ms", delay_ms, 0, self._limits)
 
         def release(queue: Queue, share: Share, record: OpenRecord) -> "asyncio.Future[None] | None":
+            if unseen:
+                self._take_back(queue, share, record, delay_ms)
+                # Not waited for: a crash before it is written counts the delivery after all.
+                share.write()
+                return None
             if record.deliveries >= queue.record.max_deliveries:
                 return self._burials.bury(share, record.offset, reason or _NACKED)
             self._give_back(queue, share, record, delay_ms)
@@ -177,8 +187,7 @@ class Queues:
         for share, delivery in taken:
             record = share.state.get(delivery.record.offset)
             if record is not None:
-                record.deliveries -= 1
-                self._give_back(queue, share, record, 0)
+                self._take_back(queue, share, record, 0)
 
     def _bury_all_exhausted(self, queue: Queue) -> None:
         for share in queue.shares.values():
@@ -217,6 +226,11 @@ class Queues:
             self._burials.bury(share, offset, _TIMED_OUT)
         else:
             self._give_back(queue, share, record, 0)
+
+    def _take_back(self, queue: Queue, share: Share, record: OpenRecord, delay_ms: int) -> None:
+        """The same as if the record had not been handed out."""
+        record.deliveries -= 1
+        self._give_back(queue, share, record, delay_ms)
 
     def _give_back(self, queue: Queue, share: Share, record: OpenRecord, delay_ms: int) -> None:
         due_ms = self._now_ms() + delay_ms if delay_ms else 0

@@ -52,7 +52,7 @@ class Settlements:
                 try:
                     share, record = self._held(queue, receipt)
                 except LateReceiptError as error:
-                    refused.append(Refusal(text, str(error)))
+                    refused.append(Refusal(text, str(error), _is_done(queue, receipt)))
                     continue
                 write = settle(queue, share, record)
                 self._fates[token] = fate
@@ -93,6 +93,11 @@ class Settlements:
             self._pending.pop(token, None)
             if has_failed:
                 self._fates[token] = Fate.OPEN
+
+
+def _is_done(queue: Queue, receipt: Receipt) -> bool:
+    share = queue.shares.get(receipt.partition)
+    return share is not None and share.state.is_done(receipt.offset)
 
 
 def _summary(refused: Sequence[Refusal]) -> str:

@@ -66,6 +66,11 @@ class ShareState:
     def get(self, offset: Offset) -> OpenRecord | None:
         return self._open.get(offset)
 
+    def is_done(self, offset: Offset) -> bool:
+        """Nobody gets the record again."""
+        record = self._open.get(offset)
+        return offset < self.end if record is None else record.state in _DECIDED
+
     def count_in(self, tally: Tally) -> None:
         """From now on these records are counted there."""
         self.tally.count(-len(self._open))
@@ -137,7 +142,7 @@ class ShareState:
     def held(self, offset: Offset, token: int, now_ms: int) -> OpenRecord:
         """The record that a receipt stands for. Raises if the receipt does not count any more."""
         record = self._open.get(offset)
-        if record is None or record.state in _DECIDED:
+        if record is None or self.is_done(offset):
             raise LateReceiptError(f"the record at offset {offset} is done already; the receipt does not count")
         if record.token != token:
             raise LateReceiptError(

@@ -7,6 +7,7 @@ import pytest
 from tailrace.broker.queues.fates import Fate, Fates
 from tailrace.model.errors import LateReceiptError, StorageFullError
 from tailrace.model.limits import Limits
+from tailrace.model.queue import Refusal
 from tailrace.store.memory import MemoryStore
 from tests.support.aio import on_loop, turns
 from tests.support.brokers import GatedStore, running_broker
@@ -99,8 +100,9 @@ async def test_after_a_restart_nobody_knows_which_receipt_it_was() -> None:
         (held,) = await QueueConsumer(broker).receive()
         await QueueConsumer(broker).ack(held)
     async with running_broker(store, clock) as broker:
-        with pytest.raises(LateReceiptError, match="done already"):
+        with pytest.raises(LateReceiptError, match="done already") as told:
             await QueueConsumer(broker).ack(held)
+        assert told.value.refused == [Refusal(held.receipt, str(told.value), is_done=True)]
 
 
 @on_loop
@@ -113,6 +115,23 @@ async def test_only_so_many_deliveries_are_remembered() -> None:
         assert (await consumer.ack(*held)).accepted == 3
         settled = await consumer.ack(*held)
         assert [refusal.receipt for refusal in settled.refused] == [held[0].receipt]
+
+
+@on_loop
+async def test_what_nobody_has_looked_at_is_given_back_without_counting() -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock)
+    async with running_broker(store, clock) as broker:
+        await broker.topics.create("jobs")
+        await publish(broker, "jobs", b"a")
+        consumer = QueueConsumer(broker, max_deliveries=1)
+        for _ in range(3):
+            (held,) = await consumer.receive()
+            assert held.deliveries == 1
+            assert (await broker.queues.release("workers", [held.receipt], unseen=True)).accepted == 1
+    async with running_broker(store, clock) as broker:
+        (held,) = await QueueConsumer(broker).receive()
+        assert held.deliveries == 1
 
 
 def test_a_token_that_was_never_given_out_has_no_fate() -> None:
