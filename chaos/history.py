@@ -207,6 +207,8 @@ class Fault(msgspec.Struct, frozen=True, tag="fault", omit_defaults=True):
     ready: float = -1.0
     """When the server said that it was ready again."""
     down: bool = False
+    started: float = -1.0
+    """When the server was started again, after the fault itself and the inspection of its folder."""
 
 
 class Inspected(msgspec.Struct, frozen=True, tag="inspected", omit_defaults=True):

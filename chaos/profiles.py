@@ -17,7 +17,11 @@ class Profile(NamedTuple):
 
 
 PROCESS = ("kill", "pause", "stop", "killpoint")
+DISK = ("power", "failed-sync", "slow-syncs", "full", "torn", "rot")
+NETWORK = ("cut", "delay", "half-open", "refuse")
+CLIENTS = ("hostile", "slow-client", "idle")
+EVERYTHING = (*PROCESS, *DISK, *NETWORK, *CLIENTS, "clock")
 
 PROFILES: Mapping[str, Profile] = {
-    "queue": Profile((Queue,), PROCESS),
+    "queue": Profile((Queue,), EVERYTHING),
 }

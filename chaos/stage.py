@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -37,7 +37,9 @@ class Stage:
         self.http_network = FaultyProxy(self.server.url)
         self.keep: Path | None = None
         """Where the server's folder goes at the end, if it is wanted."""
-        self.last_detail = ""
+        self.tell: Callable[[Fault], None] = lambda fault: None
+        """Called with each fault when it is over."""
+        self._started = -1.0
         self._ended = threading.Event()
         self._sampler = threading.Thread(target=self._sample, name="sampler", daemon=True)
 
@@ -71,12 +73,19 @@ class Stage:
     def fault(self, kind: str, detail: str = "", *, down: bool = False) -> Iterator[None]:
         """Write down that the system suffers this while the body runs; `down`: the body ends with the server ready again."""
         began = self.recorder.now()
-        self.last_detail = detail
         try:
             yield
         finally:
             until = self.recorder.now()
-            self.recorder.write(Fault(began, kind, detail, until=until, ready=until if down else -1.0, down=down))
+            started, ready = (self._started, until) if down else (-1.0, -1.0)
+            fault = Fault(began, kind, detail, until=until, ready=ready, down=down, started=started)
+            self.recorder.write(fault)
+            self.tell(fault)
+
+    def start(self) -> None:
+        """Start the server and wait until it is ready."""
+        self._started = self.recorder.now()
+        self.server.start()
 
     def stop(self) -> None:
         """SIGTERM, and how long the server took."""

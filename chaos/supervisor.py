@@ -1,8 +1,8 @@
 """Leads one run through its phases: steady, faults, heal, final reads.
 
 All choices of the schedule come from the seed: which faults, in which order, how long and how far apart. Faults of the process
-and of its disk come one after the other; those that last (a slow network, slow syncs, a wrong clock) go on beside them. It judges
-nothing: troubles are what makes a run worthless as evidence, such as a worker that broke.
+and of its disk come one after the other; those that last (a slow network, slow syncs, a wrong clock) go on beside them. It
+judges nothing: troubles are what makes a run worthless as evidence, such as a worker that broke.
 """
 
 import random
@@ -15,7 +15,7 @@ from rich.console import Console
 
 from chaos.api import Api
 from chaos.faults.kinds import KINDS, possible
-from chaos.history import Outcome, Phase
+from chaos.history import Fault, Outcome, Phase
 from chaos.profiles import Profile
 from chaos.serving import ServerError
 from chaos.stage import Stage
@@ -46,6 +46,7 @@ class Supervisor:
         self._workers: list[Worker] = []
         self._lasting: list[threading.Thread] = []
         self._status_due = 0.0
+        stage.tell = self._tell
         self.troubles: list[str] = []
 
     def run(self) -> None:
@@ -59,7 +60,7 @@ class Supervisor:
             self._trouble(f"the server: {error}")
 
     def _prepare(self) -> None:
-        self._stage.server.start()
+        self._stage.start()
         site = Site(self._recorder, self._stage.kafka, self._stage.url)
         load = Load(self._profile.load)
         self._workloads = [kind(site, self._seed, load) for kind in self._profile.workloads]
@@ -129,14 +130,16 @@ class Supervisor:
             self._guarded(name, choice)
 
     def _guarded(self, name: str, choice: random.Random) -> None:
-        began = self._recorder.now()
         try:
             KINDS[name].cause(self._stage, choice)
         except ServerError:
             raise
         except Exception:  # noqa: BLE001  a fault that can't be caused is no evidence, and must not end the run
             self._trouble(f"fault {name}: {traceback.format_exc()}")
-        self._say(f"{began:7.1f} s  [bold]{name}[/] {self._stage.last_detail}, {self._recorder.now() - began:.1f} s")
+
+    def _tell(self, fault: Fault) -> None:
+        down = f", ready {fault.ready - fault.started:.2f} s after its start" if fault.down else ""
+        self._say(f"{fault.time:7.1f} s  [bold]{fault.kind}[/] {fault.detail} for {fault.until - fault.time:.1f} s{down}")
 
     def _phase(self, name: str) -> None:
         self._recorder.write(Phase(self._recorder.now(), name))

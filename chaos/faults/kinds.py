@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from chaos.faults import processes
+from chaos.faults import clients, clocks, disks, network, processes
 from chaos.stage import Stage
 
 
@@ -16,11 +16,33 @@ class Kind(NamedTuple):
     why_not: Callable[[Stage], str | None] = lambda stage: None
 
 
+def _needs_mounts(stage: Stage) -> str | None:
+    return stage.disk.why_plain
+
+
+def _needs_shim(stage: Stage) -> str | None:
+    return stage.shim.why_not
+
+
 KINDS: Mapping[str, Kind] = {
     "kill": Kind(processes.kill),
     "pause": Kind(processes.pause),
     "stop": Kind(processes.stop),
     "killpoint": Kind(processes.killpoint),
+    "power": Kind(disks.power, why_not=_needs_mounts),
+    "failed-sync": Kind(disks.failed_sync, why_not=_needs_shim),
+    "slow-syncs": Kind(disks.slow_syncs, lasting=True, why_not=_needs_shim),
+    "full": Kind(disks.full, why_not=_needs_mounts),
+    "torn": Kind(disks.torn),
+    "rot": Kind(disks.rot),
+    "clock": Kind(clocks.jump, lasting=True, why_not=_needs_shim),
+    "cut": Kind(network.cut, lasting=True),
+    "delay": Kind(network.delay, lasting=True),
+    "half-open": Kind(network.half_open, lasting=True),
+    "refuse": Kind(network.refuse, lasting=True),
+    "hostile": Kind(clients.hostile, lasting=True),
+    "slow-client": Kind(clients.slow_client, lasting=True),
+    "idle": Kind(clients.idle, lasting=True),
 }
 
 

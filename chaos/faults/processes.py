@@ -19,7 +19,7 @@ def kill(stage: Stage, choice: random.Random) -> None:
     with stage.fault("kill", down=True):
         stage.server.kill()
         stage.inspect()
-        stage.server.start()
+        stage.start()
 
 
 def pause(stage: Stage, choice: random.Random) -> None:
@@ -34,7 +34,7 @@ def stop(stage: Stage, choice: random.Random) -> None:
     with stage.fault("stop", down=True):
         stage.stop()
         stage.inspect()
-        stage.server.start()
+        stage.start()
 
 
 def killpoint(stage: Stage, choice: random.Random) -> None:
@@ -50,4 +50,4 @@ def killpoint(stage: Stage, choice: random.Random) -> None:
         except ServerError:
             stage.server.kill()
         stage.inspect()
-        stage.server.start()
+        stage.start()
