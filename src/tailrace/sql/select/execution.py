@@ -11,6 +11,7 @@ from tailrace.broker.scan import TopicView
 from tailrace.model.errors import SqlError, TailraceError
 from tailrace.model.limits import Limits
 from tailrace.model.table import CHANGES_PREFIX
+from tailrace.sql.column_names import with_column_names
 from tailrace.sql.parameters import Parameters, by_name
 from tailrace.sql.places import place_of
 from tailrace.sql.result import Result
@@ -22,7 +23,7 @@ from tailrace.sql.select.sources import Named, Source, resolve
 from tailrace.sql.select.system import NAMESPACE, SYSTEM_TABLES, SystemRelation
 from tailrace.sql.select.tables import ReadTables, read_table
 from tailrace.sql.select.topics import HIDDEN_COLUMNS, TOPIC_COLUMNS, TopicRelation
-from tailrace.sql.select.translate import to_duckdb, with_column_names
+from tailrace.sql.select.translate import to_duckdb
 from tailrace.sql.select.workers import WorkerProcess, Workers
 from tailrace.sql.statements import Query
 

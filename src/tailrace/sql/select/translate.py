@@ -2,47 +2,18 @@
 
 - `->` and `->>` on the key or value of a record give null where it is no JSON: not every producer writes JSON, and one record
   must not fail a query over millions. Paths may be written `'id'` or `'$.id'`.
-- Columns without a name are called as they were written.
 - A query gives at most so many rows as are wanted.
 """
 
-import re
-
 from sqlglot import exp
 
-_NAMED = (exp.Alias, exp.Column, exp.Star, exp.Columns)
 _JSON_TEXTS = frozenset(("key", "value"))
-
-
-_PARAMETER = re.compile(r"%\((\w+)\)s")
-
-
-def with_column_names(tree: exp.Expr) -> exp.Expr:
-    """A copy in which columns that are given no name are called as they were written."""
-    named = tree.copy()
-    for select in _first_selects(named):
-        for column in list(select.expressions):
-            if not isinstance(column, _NAMED) and column.find(exp.Explode, exp.Unnest) is None:
-                name = _PARAMETER.sub(_as_written, column.sql(dialect="postgres"))
-                column.replace(exp.alias_(column.copy(), name, quoted=True))
-    return named
 
 
 def to_duckdb(tree: exp.Expr, most_rows: int) -> str:
     """The tree is changed."""
     _loosen_json(tree)
     return _limited(tree, most_rows).sql(dialect="duckdb", identify=True)
-
-
-def _as_written(parameter: re.Match[str]) -> str:
-    return "?" if parameter[1].isdigit() else f":{parameter[1]}"
-
-
-def _first_selects(tree: exp.Expr) -> list[exp.Select]:
-    """The one that names the columns of the answer."""
-    while isinstance(tree, exp.SetOperation | exp.Subquery):
-        tree = tree.this
-    return [tree] if isinstance(tree, exp.Select) else []
 
 
 def _loosen_json(tree: exp.Expr) -> None:

@@ -4,6 +4,7 @@ from sqlglot import exp
 
 from tailrace.model.errors import UnsupportedSqlError
 from tailrace.model.table import ColumnType
+from tailrace.sql.column_names import with_column_names
 from tailrace.sql.statements import Query, Write
 from tailrace.sql.tables.clauses import assignment, assignments, prepare_returning, target_table
 from tailrace.sql.tables.inference import Find
@@ -14,7 +15,7 @@ from tailrace.sql.tables.translate import Translation
 
 def program_of(statement: Write | Query, find: Find, types: dict[str, ColumnType]) -> Program:
     """Make a statement ready to run. `types` learns the types that it casts to."""
-    tree = statement.tree.copy()
+    tree = with_column_names(statement.tree)
     if isinstance(statement, Query):
         translation = Translation(tree, find, types)
         translated = translation.finish(translation.rewrite())
