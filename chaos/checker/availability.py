@@ -1,0 +1,86 @@
+"""When the server was there: the moments of its answers, the faults that excuse silence, and how fast it came back."""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from chaos.checker.timeline import Op, Timeline
+from chaos.history import Call, Fault, Outcome, Phase, Poll, Take
+
+
+class Span(NamedTuple):
+    begins: float
+    ends: float
+
+    @property
+    def seconds(self) -> float:
+        return self.ends - self.begins
+
+
+class Recovery(NamedTuple):
+    fault: Fault
+    seconds: float
+    """From when the fault was taken back, or from when it happened, to the next answer."""
+
+
+class Availability:
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+
+    @cached_property
+    def answers(self) -> list[float]:
+        return sorted(self._timeline.time_at(op.end) for op in self._timeline.ops.values() if shows_life(op))
+
+    @cached_property
+    def under_load(self) -> Span:
+        """From the first call to the final reads."""
+        begins = [self._timeline.time_at(op.begin) for op in self._timeline.ops.values()]
+        final = [phase.time for phase in self._timeline.others(Phase) if phase.name == "final"]
+        return Span(min(begins, default=0.0), min(final, default=max(begins, default=0.0)))
+
+    @cached_property
+    def healthy(self) -> list[Span]:
+        """The time under load in which no fault was in force."""
+        spans: list[Span] = []
+        begins, ends = self.under_load
+        for fault in self._timeline.others(Fault):
+            if begins < fault.time:
+                spans.append(Span(begins, min(fault.time, ends)))
+            begins = max(begins, over_at(fault))
+        return [span for span in (*spans, Span(begins, ends)) if span.seconds > 0]
+
+    def next_answer(self, after: float) -> float | None:
+        index = bisect_right(self.answers, after)
+        return self.answers[index] if index < len(self.answers) else None
+
+    def silences(self, span: Span) -> Iterator[Span]:
+        """The times between answers within a span."""
+        last = span.begins
+        for index in range(bisect_right(self.answers, span.begins), len(self.answers)):
+            if self.answers[index] >= span.ends:
+                break
+            yield Span(last, self.answers[index])
+            last = self.answers[index]
+        yield Span(last, span.ends)
+
+    @cached_property
+    def longest_silence(self) -> Span:
+        return max(self.silences(self.under_load), key=lambda span: span.seconds)
+
+    def recoveries(self) -> Iterator[Recovery]:
+        """After faults for which the server was down."""
+        for fault in self._timeline.others(Fault):
+            since = max(fault.time, fault.until)
+            answer = self.next_answer(since)
+            if fault.down and answer is not None:
+                yield Recovery(fault, answer - since)
+
+
+def over_at(fault: Fault) -> float:
+    return max(fault.time, fault.until, fault.ready)
+
+
+def shows_life(op: Op[Call]) -> bool:
+    """An empty answer to a poll does not: clients give one without asking the server."""
+    return op.outcome is Outcome.OK and (not isinstance(op.what, Poll | Take) or bool(op.answer.seen))

@@ -1,0 +1,122 @@
+"""Groups: each partition has one owner in a generation, and committed offsets are kept and move forward only (I9).
+
+A group's offset of a partition is a register: commits, and transactions with offsets, write it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from chaos.checker.evidence import Evidence
+from chaos.checker.frontier import Frontier
+from chaos.checker.register import Register, calls_of
+from chaos.checker.timeline import Op, Timeline
+from chaos.checker.violation import Found, shown_by
+from chaos.history import Commit, Committed, Outcome, Owned, Transaction
+
+NO_OFFSET = -1
+
+
+class OffsetKey(NamedTuple):
+    group: str
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"group {self.group} in {self.topic}/{self.partition}"
+
+
+def two_owners(evidence: Evidence) -> Iterator[Found]:
+    owners: dict[tuple[str, int, str, int], Op[Owned]] = {}
+    for op in evidence.timeline.of(Owned):
+        for place in op.answer.places:
+            first = owners.setdefault((op.what.group, op.what.generation, place.topic, place.partition), op)
+            if first.what.member != op.what.member:
+                yield shown_by(
+                    f"{place.topic}/{place.partition} belonged to {first.what.member} and to {op.what.member} in generation"
+                    f" {op.what.generation} of group {op.what.group}",
+                    first,
+                    op,
+                )
+
+
+def fenced_commit(evidence: Evidence) -> Iterator[Found]:
+    """A commit of an older generation was accepted after a newer one was known."""
+    generations: dict[str, Frontier] = defaultdict(Frontier)
+    for op in evidence.timeline.completed(Owned, Commit):
+        if isinstance(op.what, Owned | Commit) and op.outcome is Outcome.OK and op.what.generation >= 0:
+            generations[op.what.group].raise_to(op.what.generation, op)
+    for commit in evidence.timeline.of(Commit):
+        mark = generations[commit.what.group].before(commit.begin)
+        if mark and commit.outcome is Outcome.OK and 0 <= commit.what.generation < mark.number:
+            yield shown_by(
+                f"a commit of generation {commit.what.generation} of group {commit.what.group} was accepted from"
+                f" {commit.worker}, after generation {mark.number} had begun",
+                mark.op,
+                commit,
+            )
+
+
+def commit_lost(evidence: Evidence) -> Iterator[Found]:
+    """The group's offset was read as something that a later commit had replaced, or that nobody had committed."""
+    registers = offset_registers(evidence.timeline)
+    for op in evidence.timeline.of(Committed):
+        if op.outcome is not Outcome.OK:
+            continue
+        for place in op.answer.places:
+            key = OffsetKey(op.what.group, place.topic, place.partition)
+            if not registers[key].explain(place.offset, op):
+                later = registers[key].disproof(place.offset, op)
+                why = f"{later.value} had been committed since" if later else "nobody had committed that"
+                was = f"offset {place.offset}" if place.offset != NO_OFFSET else "no offset"
+                yield Found(f"{key} had {was}, but {why}", (*calls_of([later]), op.call))
+
+
+def committed_back(evidence: Evidence) -> Iterator[Found]:
+    """The group's offset fell from one read to a later one without a commit that says so."""
+    registers = offset_registers(evidence.timeline)
+    highest: dict[OffsetKey, Frontier] = defaultdict(Frontier)
+    for op in evidence.timeline.completed(Committed):
+        for place in op.answer.places:
+            if not isinstance(op.what, Committed) or op.outcome is not Outcome.OK:
+                continue
+            key = OffsetKey(op.what.group, place.topic, place.partition)
+            mark = highest[key].before(op.begin)
+            if mark and place.offset < mark.number and not registers[key].written_after(place.offset, mark.op, op):
+                yield shown_by(f"{key} had offset {mark.number} and later {place.offset}, without a commit", mark.op, op)
+            highest[key].raise_to(place.offset, op)
+
+
+def commit_back(evidence: Evidence) -> Iterator[Found]:
+    """A commit that was no reset moved the group's offset back: its member had begun at a place that was not the group's."""
+    highest: dict[OffsetKey, Frontier] = defaultdict(Frontier)
+    resets: dict[OffsetKey, list[Op[Commit]]] = defaultdict(list)
+    commits = sorted((op for op in evidence.timeline.of(Commit) if op.possible), key=lambda op: op.end)
+    for op in commits:
+        for place in op.what.offsets:
+            key = OffsetKey(op.what.group, place.topic, place.partition)
+            if op.what.reset:
+                resets[key].append(op)
+            elif op.outcome is Outcome.OK:
+                highest[key].raise_to(place.offset, op)
+    for op in commits:
+        if op.what.reset or op.outcome is not Outcome.OK:
+            continue
+        for place in op.what.offsets:
+            key = OffsetKey(op.what.group, place.topic, place.partition)
+            mark = highest[key].before(op.begin)
+            if mark and place.offset < mark.number and not any(reset.done > mark.op.begin for reset in resets[key]):
+                message = f"{op.worker} committed {place.offset} for {key}, after {mark.number} had been committed"
+                yield shown_by(message, mark.op, op)
+
+
+def offset_registers(timeline: Timeline) -> dict[OffsetKey, Register]:
+    registers: dict[OffsetKey, Register] = defaultdict(lambda: Register(NO_OFFSET))
+    ops: list[Op[Commit] | Op[Transaction]] = [*timeline.of(Commit), *timeline.of(Transaction)]
+    for op in ops:
+        group = op.what.group
+        if group is None or not op.possible or (isinstance(op.what, Transaction) and op.what.aborted):
+            continue
+        for place in op.what.offsets:
+            registers[OffsetKey(group, place.topic, place.partition)].wrote(place.offset, op)
+    return registers

@@ -1,0 +1,47 @@
+"""From lines to a verdict."""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from chaos.checker.evidence import Evidence
+from chaos.checker.rules import RULES
+from chaos.checker.timeline import Timeline
+from chaos.checker.violation import Found, Judgement, Rule, Verdict, Violation
+from chaos.history import Change, Line, Outcome, Rows
+
+VIOLATIONS_OF_A_RULE = 1000
+"""So many are kept: a run that breaks a rule more often has one fault, not a thousand."""
+
+
+def judge(lines: Iterable[Line], rules: Iterable[Rule] = RULES) -> Judgement:
+    return judge_timeline(Timeline(lines), rules)
+
+
+def judge_timeline(timeline: Timeline, rules: Iterable[Rule] = RULES) -> Judgement:
+    evidence = Evidence(timeline)
+    found = [_violation(timeline, rule, one) for rule in rules for one in islice(rule.check(evidence), VIOLATIONS_OF_A_RULE)]
+    violations = tuple(sorted(found, key=lambda violation: (violation.ends, violation.ends - violation.begins)))
+    doubts = tuple(_doubts(evidence))
+    verdict = Verdict.FAIL if violations else Verdict.UNKNOWN if doubts else Verdict.PASS
+    return Judgement(verdict, violations, doubts)
+
+
+def _violation(timeline: Timeline, rule: Rule, found: Found) -> Violation:
+    ops = [timeline.ops[call] for call in found.calls]
+    begins = min((timeline.time_at(op.begin) for op in ops), default=found.at)
+    ends = max((timeline.time_at(op.end) for op in ops), default=found.at)
+    return Violation(rule.name, rule.invariant, found.message, found.calls, found.about, begins, ends)
+
+
+def _doubts(evidence: Evidence) -> Iterator[str]:
+    """Why this history could not have shown a fault."""
+    timeline = evidence.timeline
+    yield from timeline.defects
+    if not any(op.outcome is Outcome.OK for op in timeline.ops.values()):
+        yield "no call succeeded"
+    if evidence.writes.ops and not evidence.has_final_reads:
+        yield "records were sent, but there are no final reads"
+    written = {table for op in timeline.of(Change) for table, _, _ in op.what.rows}
+    read = {op.what.table for op in timeline.of(Rows) if op.what.final and op.outcome is Outcome.OK}
+    for table in sorted(written - read):
+        yield f"table {table} was written, but not read at the end"

@@ -1,0 +1,83 @@
+"""A value that many write and read: which of the writes may a read show?
+
+A read may show a write that began before the read ended, unless a third write came after the first and before the read. A write
+of unknown outcome may take effect at any later time, or never.
+"""
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Hashable, Iterable
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from chaos.checker.timeline import NEVER, Op
+
+
+class Write(NamedTuple):
+    value: Hashable
+    begin: int
+    done: int
+    op: Op[Any] | None
+    """None for what was there before everything else."""
+
+
+class Register:
+    def __init__(self, at_first: Hashable) -> None:
+        self._writes = [Write(at_first, -2, -1, None)]
+
+    def wrote(self, value: Hashable, op: Op[Any]) -> None:
+        """By calls that have taken effect, or may have."""
+        self._writes.append(Write(value, op.begin, op.done, op))
+
+    def explain(self, value: Hashable, read: Op[Any]) -> list[Write]:
+        """The writes of this value that the read may have shown."""
+        return [
+            write
+            for write in self._by_value.get(value, ())
+            if write.begin < read.end and self._overwritten_by(write).done > read.begin
+        ]
+
+    def disproof(self, value: Hashable, read: Op[Any]) -> Write | None:
+        """Of a value that a read can't show: the write that came between, if the value was ever written."""
+        overwriting = [self._overwritten_by(write) for write in self._by_value.get(value, ()) if write.begin < read.end]
+        return max(overwriting, key=lambda write: write.done, default=None)
+
+    def written_after(self, value: Hashable, earlier: Op[Any], read: Op[Any]) -> bool:
+        """Whether a write of this value may have taken effect between two reads."""
+        return any(write.begin < read.end and write.done > earlier.begin for write in self._by_value.get(value, ()))
+
+    def _overwritten_by(self, write: Write) -> Write:
+        """The write that was done first of those that began after this one was done."""
+        index = bisect_right(self._begins, write.done)
+        return self._first_done_from[index] if index < len(self._begins) else _NO_WRITE
+
+    @cached_property
+    def _by_value(self) -> dict[Hashable, list[Write]]:
+        by_value: dict[Hashable, list[Write]] = defaultdict(list)
+        for write in self._writes:
+            by_value[write.value].append(write)
+        return by_value
+
+    @cached_property
+    def _in_order(self) -> list[Write]:
+        return sorted(self._writes, key=lambda write: write.begin)
+
+    @cached_property
+    def _begins(self) -> list[int]:
+        return [write.begin for write in self._in_order]
+
+    @cached_property
+    def _first_done_from(self) -> list[Write]:
+        return list(accumulate(reversed(self._in_order), _first_done))[::-1]
+
+
+_NO_WRITE = Write(None, NEVER, NEVER, None)
+
+
+def _first_done(one: Write, other: Write) -> Write:
+    return one if one.done <= other.done else other
+
+
+def calls_of(writes: Iterable[Write | None]) -> tuple[int, ...]:
+    return tuple(write.op.call for write in writes if write and write.op)

@@ -1,0 +1,51 @@
+"""What the server takes comes back near to what it took before the faults (I16).
+
+The samples of the steady phase are the base; the newest of the final phase are held against it. Limits are wide: they are to
+find what grows without end, not what a cache keeps.
+"""
+
+from collections.abc import Callable, Iterator
+from statistics import median
+from typing import NamedTuple
+
+from chaos.checker.evidence import Evidence
+from chaos.checker.violation import Found
+from chaos.history import Phase, Sample
+
+MIB = 1024 * 1024
+
+
+class Allowance(NamedTuple):
+    what: str
+    of: Callable[[Sample], int]
+    factor: float
+    above: int
+
+
+ALLOWANCES = (
+    Allowance("bytes of memory", lambda sample: sample.rss_bytes, 1.5, 64 * MIB),
+    Allowance("open files", lambda sample: sample.files, 1.5, 32),
+    Allowance("threads", lambda sample: sample.threads, 1.0, 16),
+)
+
+
+def leak(evidence: Evidence) -> Iterator[Found]:
+    base = _in_phase(evidence, "steady")
+    end = _in_phase(evidence, "final") or _in_phase(evidence, "heal")
+    if not base or not end:
+        return
+    # The newest ones: before them, connections of workers and buffers of restarts may still have been there.
+    end = end[-max(1, len(end) // 4) :]
+    for allowance in ALLOWANCES:
+        before, after = (median(allowance.of(sample) for sample in samples) for samples in (base, end))
+        if after > before * allowance.factor + allowance.above:
+            yield Found(f"the server took {before:.0f} {allowance.what} at first and {after:.0f} at the end", at=end[-1].time)
+
+
+def _in_phase(evidence: Evidence, name: str) -> list[Sample]:
+    phases = sorted(evidence.timeline.others(Phase), key=lambda phase: phase.time)
+    for phase, after in zip(phases, (*phases[1:], None), strict=True):
+        if phase.name == name:
+            ends = after.time if after else float("inf")
+            return [sample for sample in evidence.timeline.others(Sample) if phase.time <= sample.time < ends]
+    return []

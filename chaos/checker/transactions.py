@@ -1,0 +1,109 @@
+"""Transactions: all of one is seen or nothing, none reads what comes after it, and no input is processed twice (I10)."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from chaos.checker.cycles import find_cycles
+from chaos.checker.evidence import Evidence
+from chaos.checker.groups import OffsetKey, offset_registers
+from chaos.checker.timeline import Op
+from chaos.checker.violation import Found, shown_by
+from chaos.checker.writes import Written
+from chaos.history import Committed, Outcome, Send, Transaction
+
+
+def torn_transaction(evidence: Evidence) -> Iterator[Found]:
+    """Some records of a transaction, or of an atomic send, are there at the end and others are not."""
+    if not evidence.has_final_reads:
+        return
+    for op in evidence.writes.ops:
+        if isinstance(op.what, Send) and not op.what.atomic:
+            continue
+        records = evidence.writes.of(op)
+        there = [record for record in records if _was_seen(evidence, record)]
+        missing = [record for record in records if not _was_seen(evidence, record) and not evidence.has_left(record.place)]
+        if there and missing:
+            sighting = evidence.sightings.of_value[there[0].place.topic, there[0].value]
+            yield shown_by(
+                f"of what {op.worker} wrote as one, {there[0].value!r} was read in {_partition(there[0])} and"
+                f" {missing[0].value!r} never in {_partition(missing[0])}",
+                op,
+                sighting.op,
+                about=(there[0].value, missing[0].value),
+            )
+
+
+def torn_offsets(evidence: Evidence) -> Iterator[Found]:
+    """A group's offset shows that a transaction has ended, but none of its records was ever read."""
+    if not evidence.has_final_reads:
+        return
+    registers = offset_registers(evidence.timeline)
+    for op in evidence.timeline.of(Committed):
+        if op.outcome is not Outcome.OK:
+            continue
+        for place in op.answer.places:
+            writers = [
+                write.op
+                for write in registers[OffsetKey(op.what.group, place.topic, place.partition)].explain(place.offset, op)
+            ]
+            if writers and all(writer is not None and _is_unseen(evidence, writer) for writer in writers):
+                yield shown_by(
+                    f"offset {place.offset} of group {op.what.group} in {place.topic}/{place.partition} was committed by a"
+                    f" transaction of which no record was ever read",
+                    *(writer for writer in writers if writer is not None),
+                    op,
+                )
+
+
+def processed_twice(evidence: Evidence) -> Iterator[Found]:
+    """Two transactions that have committed took the same record as input, for the same group."""
+    takers: dict[tuple[str, str], Op[Transaction]] = {}
+    for op in _committed(evidence):
+        for value in op.what.reads if op.what.group else ():
+            first = takers.setdefault((op.what.group or "", value), op)
+            if first is not op:
+                message = f"{value!r} was processed for group {op.what.group} by {first.worker} and again by {op.worker}"
+                yield shown_by(message, first, op, about=(value,))
+
+
+def g1c(evidence: Evidence) -> Iterator[Found]:
+    """Committed transactions have each read what another of them wrote, in a circle; or one has read what it wrote itself."""
+    committed = {op.call: op for op in _committed(evidence)}
+    edges: dict[int, list[int]] = defaultdict(list)
+    for op in committed.values():
+        for value in op.what.reads:
+            written = evidence.writes.by_value.get(value)
+            if written and written.op.call in committed:
+                edges[written.op.call].append(op.call)
+    for group in find_cycles(dict(edges)):
+        ops = [committed[call] for call in sorted(group)]
+        values = {value for op in ops for value in op.what.reads if evidence.writes.by_value[value].op.call in group}
+        message = f"{', '.join(f'call {op.call} of {op.worker}' for op in ops)} read each other's records: {sorted(values)}"
+        yield shown_by(message, *ops, about=values)
+
+
+def _committed(evidence: Evidence) -> Iterator[Op[Transaction]]:
+    """Those that were acked, and those of unknown outcome whose records were read."""
+    for op in evidence.timeline.of(Transaction):
+        records = evidence.writes.of(op)
+        acked = op.outcome is Outcome.OK and not op.what.aborted
+        if acked or any(record.value in evidence.sightings.to_committed_readers for record in records):
+            yield op
+
+
+def _was_seen(evidence: Evidence, record: Written) -> bool:
+    if record.in_transaction:
+        return record.value in evidence.sightings.to_committed_readers
+    return (record.place.topic, record.value) in evidence.sightings.of_value
+
+
+def _is_unseen(evidence: Evidence, op: Op[Any]) -> bool:
+    if not isinstance(op.what, Transaction):
+        return False
+    records = evidence.writes.of(op)
+    return bool(records) and not any(_was_seen(evidence, record) or evidence.has_left(record.place) for record in records)
+
+
+def _partition(record: Written) -> str:
+    return f"{record.place.topic}/{record.place.partition}"
