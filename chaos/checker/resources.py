@@ -43,9 +43,7 @@ def leak(evidence: Evidence) -> Iterator[Found]:
 
 
 def _in_phase(evidence: Evidence, name: str) -> list[Sample]:
-    phases = sorted(evidence.timeline.others(Phase), key=lambda phase: phase.time)
-    for phase, after in zip(phases, (*phases[1:], None), strict=True):
-        if phase.name == name:
-            ends = after.time if after else float("inf")
-            return [sample for sample in evidence.timeline.others(Sample) if phase.time <= sample.time < ends]
-    return []
+    phases = evidence.timeline.others(Phase)
+    begins = next((phase.time for phase in phases if phase.name == name), float("inf"))
+    ends = next((phase.time for phase in phases if phase.time > begins), float("inf"))
+    return [sample for sample in evidence.timeline.others(Sample) if begins <= sample.time < ends]

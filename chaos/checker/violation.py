@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Found(NamedTuple):
-    """A breach of a rule: what is wrong with which values, and the calls that show it; `at` is the moment of what no call shows.
+    """A breach of a rule: what is wrong with which values, and the calls that show it; `at` is a moment, where no call does.
 
     `about` are the values of the records in question: a window leaves out the others.
     """
