@@ -54,7 +54,7 @@ class Evidence:
 
     def has_left(self, place: Place) -> bool:
         """Retention took the record away, or may have: of one without a known offset nobody can say."""
-        return place.offset < self.last_start((place.topic, place.partition))
+        return self.last_start((place.topic, place.partition)) > max(place.offset, 0)
 
     @cached_property
     def has_final_reads(self) -> bool:
