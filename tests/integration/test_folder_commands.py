@@ -106,10 +106,15 @@ def test_dump_shows_records_and_keeps_the_terminal_safe(folder: Path) -> None:
 
 
 def test_dump_begins_at_a_cursor_and_stops_at_its_limit(folder: Path) -> None:
-    lines = tailrace("dump", folder, "--from", 2, "--limit", 1).stdout.splitlines()
+    lines = tailrace("dump", folder, "--from", 2).stdout.splitlines()
     assert lines[0].startswith("cursor 2  position ")
-    assert [line for line in lines if line.startswith("cursor ")] == lines[:1]
-    assert lines[1].startswith("  append  payments[0]  offsets 0 to 0  cursors 2 to 2")
+    first_append = next(line for line in lines if line.startswith("  append "))
+    assert first_append.startswith("  append  payments[0]  offsets 0 to 0  cursors 2 to 2")
+
+    # A server that had a moment's rest before the record has sealed its log in a frame of its own, with the same cursor.
+    limited = tailrace("dump", folder, "--from", 2, "--limit", 1).stdout.splitlines()
+    assert limited[0] == lines[0]
+    assert [line for line in limited if line.startswith("cursor ")] == limited[:1]
 
 
 def test_dump_works_beside_a_running_server(server: ServerProcess) -> None:
