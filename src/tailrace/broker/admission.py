@@ -24,6 +24,7 @@ from tailrace.wire.batch import (
     CONTROL_MASK,
     HEADER_BYTES,
     NO_PRODUCER,
+    REFERENCE_MASK,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
     BatchHeader,
@@ -140,6 +141,8 @@ def _check_attributes(header: BatchHeader) -> None:
         raise InvalidRequestError("control batches are written by the server, never by a client")
     if attributes & TRANSACTIONAL_MASK and header.producer_id == NO_PRODUCER:
         raise InvalidRequestError("a transactional batch names its producer; this one has no producer id")
+    if attributes & REFERENCE_MASK:
+        raise InvalidRequestError("the batch claims to refer to a payload; only the server makes such batches")
     if attributes & TIMESTAMP_TYPE_MASK:
         raise InvalidTimestampError("the batch claims to have the server's append time; only the server sets that")
     check_codec(attributes & CODEC_MASK)

@@ -15,6 +15,7 @@ from tailrace.broker.change_log import ChangeLog
 from tailrace.broker.commit import Committer
 from tailrace.broker.consume import Consumers
 from tailrace.broker.dedup import Dedup
+from tailrace.broker.expansion import Expansion
 from tailrace.broker.fetch import Fetcher
 from tailrace.broker.groups.coordinator import GroupCoordinator
 from tailrace.broker.groups.names import GroupNames
@@ -23,6 +24,9 @@ from tailrace.broker.intake import Intake
 from tailrace.broker.jobs import Job, Jobs
 from tailrace.broker.metrics import BrokerCollector, Sources
 from tailrace.broker.offsets import Offsets
+from tailrace.broker.payload_references import PayloadReferences
+from tailrace.broker.payload_sweep import PayloadSweep
+from tailrace.broker.payloads import Payloads
 from tailrace.broker.pipelines import Pipelines
 from tailrace.broker.positions import Positions
 from tailrace.broker.producers import Producers
@@ -66,12 +70,13 @@ class Broker:
         self.cluster_id = ""
         """The name of this log, known from the start on."""
         self._committer = Committer(store, limits)
-        self._reader = Reader(store, limits)
+        self._expansion = Expansion(store, limits)
+        self._reader = Reader(store, self._expansion, limits)
         self.topics = Topics(store, self._committer, clock, limits, self._partition_gone, self._check_droppable)
         stable = StableOffsets()
         aborted = AbortedTransactions(store)
         self._fetcher = Fetcher(store, self._reader, self.topics, stable, aborted, limits)
-        self._scanner = Scanner(store, stable, aborted)
+        self._scanner = Scanner(store, self._expansion, stable, aborted)
         self.producers = Producers(store, self._committer, clock, limits)
         group_names = GroupNames(limits)
         pending = PendingOffsets(store)
@@ -106,7 +111,10 @@ class Broker:
         self.redrives = Redrives(intake, self._committer, self._fetcher)
         self._appender = Appender(intake, self._committer)
         self._publishers = Publishers(store, self._committer, clock, limits)
-        self._publisher = Publisher(intake, self._committer, self._snowflakes, self._publishers)
+        references = PayloadReferences(store)
+        self._payloads = Payloads(store.payloads, references, limits)
+        self.payload_sweep = PayloadSweep(self._committer, self._reader, references, self._payloads)
+        self._publisher = Publisher(intake, self._committer, self._snowflakes, self._publishers, self._payloads, references)
         self.pipelines = Pipelines(store, self._committer, intake, self._reader, store.staging, clock, limits)
         self.tables = TableDefinitions(store, self.topics, clock, limits)
         self.snapshots = Snapshots(store)
@@ -120,6 +128,7 @@ class Broker:
             self._reader,
             stable,
             aborted,
+            references,
             self._floor,
             clock,
             self._fetcher.disturbed,
@@ -133,6 +142,7 @@ class Broker:
                 Job("transactions", settings.transaction_interval_seconds, self.transactions.abort_overdue),
                 Job("transactional_ids", settings.producer_interval_seconds, self.transactions.forget_silent),
                 Job("groups", settings.group_interval_seconds, self.groups.expire),
+                Job("payloads", settings.payload_interval_seconds, self.payload_sweep.run_once),
                 Job("staging", settings.staging_interval_seconds, self.pipelines.clean),
             )
         )
@@ -164,6 +174,7 @@ class Broker:
         await self.queues.close()
         await self._committer.close()
         self._reader.close()
+        self._payloads.close()
 
     def append(self, batches: Sequence[RawBatch], *, adds_partitions: bool = False) -> Answer:
         """Append Kafka batches, each judged for itself. See `Appender.append`."""
@@ -249,6 +260,8 @@ class Broker:
                 self.snapshots,
                 self.pipeline_statuses,
                 self.queues,
+                self._payloads,
+                self._expansion,
             )
         )
 

@@ -12,7 +12,8 @@ from tailrace.broker import keys
 from tailrace.broker.commit import Committer, Proposal, StillInFlight
 from tailrace.broker.draft import Draft
 from tailrace.broker.intake import Intake
-from tailrace.broker.publish import Publisher, PublishMessages
+from tailrace.broker.publish import Publisher
+from tailrace.broker.publish_messages import PublishMessages
 from tailrace.broker.snapshots import Snapshots
 from tailrace.broker.snowflake import Snowflakes
 from tailrace.broker.tables import TableDefinitions
@@ -73,6 +74,8 @@ class ChangeLog:
     async def commit(self, batches: Sequence[ChangeBatch], messages: Sequence[Message] = ()) -> Committed:
         """All of it durable in one frame, or nothing."""
         publish = self._publisher.propose(messages) if messages else None
+        if publish is not None:
+            await publish.keep_payloads()
         return await self._committer.submit(_CommitChanges(self._intake, self._snowflakes, batches, publish))
 
     async def commit_snapshot(self, batches: Sequence[ChangeBatch], snapshot: Snapshot) -> Committed | None:
@@ -171,6 +174,10 @@ class _CommitChanges(Proposal[Committed]):
         if self._publish is not None:
             published = self._publish.settled(receipt._replace(cursor=Cursor(receipt.cursor + records)))
         return Committed(receipt.cursor, ends, published)
+
+    def failed(self, error: Exception) -> None:
+        if self._publish is not None:
+            self._publish.failed(error)
 
 
 class _CommitSnapshot(Proposal[Committed | None]):

@@ -21,6 +21,8 @@ QUEUES = b"queue/"
 SHARES = b"share/"
 _REDRIVEN = b"redriven/"
 PUBLISHERS = b"publisher/"
+PAYLOADS = b"payload/"
+_PAYLOAD_USES = b"payload_use/"
 _PENDING_OFFSETS = b"pending_offsets/"
 OPEN_TRANSACTIONS = b"open/"
 _ABORTED = b"aborted/"
@@ -38,6 +40,7 @@ _PRODUCER = Struct(">IIq")
 _LENGTH = Struct(">H")
 _PARTITION = Struct(">II")
 _OFFSET = Struct(">q")
+_PLACE = Struct(">IIq")
 _EXPIRY = Struct(">Q")
 
 _ENTRY = b"/entry/"
@@ -220,6 +223,39 @@ def aborted_bound(last_offset: Offset) -> bytes:
 def last_offset_of_aborted(key: bytes) -> Offset:
     (last_offset,) = _OFFSET.unpack_from(key, len(_ABORTED) + _PARTITION.size)
     return Offset(last_offset)
+
+
+def payload_key(partition: Partition, offset: Offset) -> bytes:
+    """By record: the payload that it refers to."""
+    return PAYLOADS + _PLACE.pack(*partition, offset)
+
+
+def payloads_of_partition(partition: Partition) -> bytes:
+    return PAYLOADS + _PARTITION.pack(*partition)
+
+
+def payload_bound(offset: Offset) -> bytes:
+    """Within the payloads of a partition: those of records before this offset are below it."""
+    return _OFFSET.pack(offset)
+
+
+def after_partition(partition: Partition) -> bytes:
+    """Within all payloads: those of later partitions are not below it."""
+    return _PLACE.pack(*partition, (1 << 63) - 1)
+
+
+def read_payload_key(key: bytes) -> tuple[Partition, Offset]:
+    topic_id, number, offset = _PLACE.unpack_from(key, len(PAYLOADS))
+    return Partition(TopicId(topic_id), number), Offset(offset)
+
+
+def payload_uses(digest: bytes) -> bytes:
+    """By payload: the records that refer to it."""
+    return _PAYLOAD_USES + digest
+
+
+def payload_use_key(digest: bytes, partition: Partition, offset: Offset) -> bytes:
+    return payload_uses(digest) + _PLACE.pack(*partition, offset)
 
 
 def dedup_of_topic(topic_id: TopicId) -> bytes:

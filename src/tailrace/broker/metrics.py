@@ -13,11 +13,13 @@ from prometheus_client.registry import Collector
 
 from tailrace.broker.commit import Committer
 from tailrace.broker.dedup import Dedup
+from tailrace.broker.expansion import Expansion
 from tailrace.broker.fetch import Fetcher
 from tailrace.broker.groups.coordinator import GroupCoordinator
 from tailrace.broker.jobs import Jobs
 from tailrace.broker.live_topic import LiveTopic
 from tailrace.broker.offsets import Offsets
+from tailrace.broker.payloads import Payloads
 from tailrace.broker.producers import Producers
 from tailrace.broker.queues.queues import Queues
 from tailrace.broker.reader import Reader
@@ -48,6 +50,8 @@ class Sources(NamedTuple):
     snapshots: Snapshots
     pipelines: Callable[[], Sequence[PipelineStatus]]
     queues: Queues
+    payloads: Payloads
+    expansion: Expansion
 
 
 class Counted(NamedTuple):
@@ -177,6 +181,20 @@ NUMBERS = (
         "queue_missed",
         "Records that were gone, or could not be read, before a queue was done with them.",
         lambda sources: sources.queues.taker.missed,
+    ),
+    Counted("payloads_stored", "Large values written beside the log.", lambda sources: sources.payloads.stored),
+    Counted("payload_stored_bytes", "Bytes of these.", lambda sources: sources.payloads.stored_bytes),
+    Counted(
+        "payloads_found", "Large values that were there already and not written again.", lambda sources: sources.payloads.found
+    ),
+    Counted(
+        "payloads_removed", "Large values removed because nothing refers to them.", lambda sources: sources.payloads.removed
+    ),
+    Counted("payloads_lost", "Reads that found a large value missing or damaged.", lambda sources: sources.expansion.lost),
+    _now(
+        "pending_payload_bytes",
+        "Bytes of large values that wait to be written.",
+        lambda sources: sources.payloads.pending_bytes,
     ),
     _now("queued_reads", "Reads that wait for the disk.", lambda sources: sources.reader.queued),
     _now("waiting_publishes", "Publishes that wait for room.", lambda sources: sources.committer.waiting),

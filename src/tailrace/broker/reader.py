@@ -1,10 +1,14 @@
-"""Reads the store without holding up the event loop: what is in memory at once, what is on disk in a few threads."""
+"""Reads the store without holding up the event loop: what is in memory at once, what is on disk in a few threads.
+
+What comes out of here is whole: payloads that batches refer to are in them.
+"""
 
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
+from tailrace.broker.expansion import Expansion, is_any_referring
 from tailrace.model.changes import Fetched
 from tailrace.model.errors import OverloadedError
 from tailrace.model.ids import Offset, Partition
@@ -16,8 +20,9 @@ T = TypeVar("T")
 
 
 class Reader:
-    def __init__(self, store: Store, limits: Limits) -> None:
+    def __init__(self, store: Store, expansion: Expansion, limits: Limits) -> None:
         self._store = store
+        self.expansion = expansion
         self._limits = limits
         self._threads = ThreadPoolExecutor(limits.read_threads, "tailrace-reader")
         self.queued = 0
@@ -25,8 +30,11 @@ class Reader:
 
     async def fetch(self, partition: Partition, offset: Offset, max_bytes: int) -> Fetched:
         if self._store.is_hot(partition, offset):
-            return self._store.fetch(partition, offset, max_bytes)
-        return await self.in_thread(self._store.fetch, partition, offset, max_bytes)
+            fetched = self._store.fetch(partition, offset, max_bytes)
+            if is_any_referring(fetched.batches):
+                return await self.in_thread(self.expansion.fetched, partition, fetched, max_bytes)
+            return fetched
+        return await self.in_thread(self._fetch, partition, offset, max_bytes)
 
     async def in_thread(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Do something that may take long in one of the threads."""
@@ -43,6 +51,9 @@ class Reader:
 
     def close(self) -> None:
         self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def _fetch(self, partition: Partition, offset: Offset, max_bytes: int) -> Fetched:
+        return self.expansion.fetched(partition, self._store.fetch(partition, offset, max_bytes), max_bytes)
 
     def _finished(self) -> None:
         self.queued -= 1

@@ -5,11 +5,13 @@ counted, and readers below it are told.
 """
 
 import logging
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from tailrace.broker.commit import Change, Committer
 from tailrace.broker.live_topic import LiveTopic
+from tailrace.broker.payload_references import PayloadReferences
 from tailrace.broker.reader import Reader
 from tailrace.broker.topics import Topics
 from tailrace.broker.transactions.aborted import AbortedTransactions
@@ -42,6 +44,7 @@ class Retention:
         reader: Reader,
         stable: StableOffsets,
         aborted: AbortedTransactions,
+        references: PayloadReferences,
         floor: Floor,
         clock: Clock,
         on_trim: Callable[[Partition], None],
@@ -52,6 +55,7 @@ class Retention:
         self._reader = reader
         self._stable = stable
         self._aborted = aborted
+        self._references = references
         self._floor = floor
         self._clock = clock
         self._on_trim = on_trim
@@ -124,13 +128,28 @@ class Retention:
             first = self._store.batch_for_time(partition, oldest_ms)
             new_start = max(new_start, end if first is None else first)
         if settings.retention_max_bytes is not None:
-            new_start = max(new_start, self._store.batch_for_size(partition, settings.retention_max_bytes))
+            new_start = max(new_start, self._first_within(partition, settings.retention_max_bytes))
         # The records of an open transaction stay until their fate is known.
         new_start = min(new_start, self._stable.of(partition, bounds))
         floor = self._floor(partition)
         if floor is not None:
             new_start = min(new_start, floor)
         return Trim(partition, start, new_start) if new_start > start else None
+
+    def _first_within(self, partition: Partition, keep_bytes: int) -> Offset:
+        """The first offset such that it and all after it are at most `keep_bytes`, with their payloads."""
+        payload_bytes = _SizesFrom(self._references.sizes(partition))
+        stored_bytes = keep_bytes
+        if payload_bytes.total:
+            # The more is kept of what is stored, the more payloads belong to it: the most that fits is found by halving.
+            least = 0
+            while least < stored_bytes:
+                middle = (least + stored_bytes + 1) // 2
+                if middle + payload_bytes.of(self._store.batch_for_size(partition, middle)) <= keep_bytes:
+                    least = middle
+                else:
+                    stored_bytes = middle - 1
+        return self._store.batch_for_size(partition, stored_bytes)
 
     async def _trim(self, live: LiveTopic, due: list[Trim]) -> int:
         def decide() -> Changes | None:
@@ -159,3 +178,21 @@ class Retention:
             return gone
 
         return await self._committer.submit(Change(decide, settled))
+
+
+class _SizesFrom:
+    """Sizes by offset, summed up from any offset to the end."""
+
+    def __init__(self, sizes: Iterable[tuple[Offset, int]]) -> None:
+        self._offsets: list[int] = []
+        self._sums = [0]
+        for offset, size in sizes:
+            self._offsets.append(offset)
+            self._sums.append(self._sums[-1] + size)
+
+    @property
+    def total(self) -> int:
+        return self._sums[-1]
+
+    def of(self, start: Offset) -> int:
+        return self.total - self._sums[bisect_left(self._offsets, start)]

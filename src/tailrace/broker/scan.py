@@ -8,6 +8,7 @@ it is gone for everybody. Nothing is held in memory but the batches that were as
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from tailrace.broker.expansion import Expansion
 from tailrace.broker.live_topic import LiveTopic
 from tailrace.broker.transactions.aborted import AbortedTransactions
 from tailrace.broker.transactions.committed import committed_batches
@@ -32,8 +33,9 @@ class Range(NamedTuple):
 
 
 class Scanner:
-    def __init__(self, store: Store, stable: StableOffsets, aborted: AbortedTransactions) -> None:
+    def __init__(self, store: Store, expansion: Expansion, stable: StableOffsets, aborted: AbortedTransactions) -> None:
         self._store = store
+        self._expansion = expansion
         self._stable = stable
         self._aborted = aborted
 
@@ -45,7 +47,7 @@ class Scanner:
     def _partition(self, partition: Partition, end: Cursor) -> "PartitionView":
         bounds = self._store.bounds(partition)
         known = Range(bounds.start, self._stable.of(partition, bounds))
-        return PartitionView(self._store, self._aborted, partition, known, end)
+        return PartitionView(self._store, self._expansion, self._aborted, partition, known, end)
 
 
 class TopicView(NamedTuple):
@@ -57,9 +59,16 @@ class PartitionView:
     """One partition as it was. All methods may be called from any thread, and read from the disk."""
 
     def __init__(
-        self, store: Store, aborted: AbortedTransactions, partition: Partition, bounds: Range, end_cursor: Cursor
+        self,
+        store: Store,
+        expansion: Expansion,
+        aborted: AbortedTransactions,
+        partition: Partition,
+        bounds: Range,
+        end_cursor: Cursor,
     ) -> None:
         self._store = store
+        self._expansion = expansion
         self._aborted = aborted
         self._partition = partition
         self._end_cursor = end_cursor
@@ -72,7 +81,7 @@ class PartitionView:
         end = min(wanted.end, self.bounds.end)
         size = _FIRST_BYTES
         while offset < end:
-            fetched = self._fetch(offset, size)
+            fetched = self._fetch_whole(offset, size)
             if not fetched.batches:
                 return
             size = min(2 * size, _MOST_BYTES)
@@ -106,6 +115,16 @@ class PartitionView:
             else:
                 low = Offset(max(low, head.base_offset + head.records))
         return low
+
+    def _fetch_whole(self, offset: Offset, max_bytes: int) -> Fetched:
+        """With payloads."""
+        while True:
+            fetched = self._fetch(offset, max_bytes)
+            try:
+                return self._expansion.fetched(self._partition, fetched, max_bytes)
+            except OffsetOutOfRangeError:
+                # Retention was faster. The next look finds where the partition begins now.
+                continue
 
     def _fetch(self, offset: Offset, max_bytes: int) -> Fetched:
         while True:

@@ -24,6 +24,8 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Between two looks for transactions that have lasted too long."""
     staging_interval_seconds: int = 600
     """Between two runs that forget batches which were staged and never published."""
+    payload_interval_seconds: int = 60
+    """Between two looks for payloads that nobody refers to."""
     node: int = 0
     """Part of every message id, 0 to 1023. Servers whose ids must not meet need different ones."""
 

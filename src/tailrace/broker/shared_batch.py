@@ -12,6 +12,7 @@ from tailrace.model.limits import KIB, Limits
 from tailrace.model.subscription import EventBatch
 from tailrace.wire.batch import placed, read_header
 from tailrace.wire.records import decode_batch
+from tailrace.wire.references import is_referring
 
 _PART_BYTES = 64 * KIB
 _PART_RECORDS = 500
@@ -77,11 +78,11 @@ class SharedBatch:
     async def part(self, number: int, topic: str, reader: Reader, limits: Limits) -> EventBatch:
         found = self._parts.get(number)
         if found is None:
-            if len(self._batch) <= _PART_BYTES and not self.header.codec:
-                found = self._decode(number, topic, limits)
+            if len(self._batch) <= _PART_BYTES and not self.header.codec and not is_referring(self._batch):
+                found = self._decode(number, topic, reader, limits)
                 self._remember(number, found)
             else:
-                found = asyncio.ensure_future(reader.in_thread(self._decode, number, topic, limits))
+                found = asyncio.ensure_future(reader.in_thread(self._decode, number, topic, reader, limits))
                 found.add_done_callback(lambda task: self._decoded(number, task))
                 self._parts[number] = found
         if isinstance(found, EventBatch):
@@ -89,10 +90,11 @@ class SharedBatch:
         # Others wait for it too, so it goes on if this one gives up.
         return await asyncio.shield(found)
 
-    def _decode(self, number: int, topic: str, limits: Limits) -> EventBatch:
+    def _decode(self, number: int, topic: str, reader: Reader, limits: Limits) -> EventBatch:
+        batch = reader.expansion.batch(self.partition, self._batch)
         first = number * self._part_records
         try:
-            records = decode_batch(self._batch, limits, first=first, most=self._part_records, cursor=self.cursor)
+            records = decode_batch(batch, limits, first=first, most=self._part_records, cursor=self.cursor)
         except InvalidRequestError as error:
             raise CorruptBatchError(
                 f"the records with cursors {self.cursor} to {self.end - 1}, in partition {self.partition.number} of {topic!r},"

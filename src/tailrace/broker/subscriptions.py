@@ -19,6 +19,7 @@ from tailrace.broker.transactions.aborted import AbortedTransactions
 from tailrace.broker.transactions.stable import StableOffsets
 from tailrace.model.errors import (
     CursorOutOfRangeError,
+    OffsetOutOfRangeError,
     OverloadedError,
     StoreClosedError,
     TailraceError,
@@ -218,6 +219,10 @@ class Subscription:
                     return found
                 try:
                     events = await batch.part(number, live.topic.name, self._shared.reader, self._shared.limits)
+                except (OffsetOutOfRangeError, UnknownPartitionError):
+                    # Retention or a deletion took the record before its payload was read.
+                    self.position = part_end
+                    continue
                 except TailraceError:
                     if found:
                         return found

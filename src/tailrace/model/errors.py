@@ -541,6 +541,15 @@ class CorruptionError(TailraceError):
     kafka_code = 2
 
 
+class LostPayloadError(CorruptionError):
+    """The payload of a record, which is kept beside the log, is missing or damaged. The records after it can be read."""
+
+    def __init__(self, message: str, next_offset: int | None = None) -> None:
+        """`next_offset`: where to go on, once it is known which record it is."""
+        super().__init__(message)
+        self.next_offset = next_offset
+
+
 class ServerUnreachableError(TailraceError):
     """A client found no server at its address. Nothing was sent."""
 

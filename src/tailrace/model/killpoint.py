@@ -2,7 +2,7 @@
 
 `TAILRACE_KILLPOINT=name:3` ends the process at once, without any clean-up, when it passes `name` for the third time.
 Unset, which is the rule, a kill point is an empty call. `KILLPOINTS` lists every name of the log, `TABLE_KILLPOINTS` those of
-tables, `ROUTER_KILLPOINTS` those of the router, so that a test can visit them all.
+tables, `ROUTER_KILLPOINTS` those of the router and `PAYLOAD_KILLPOINTS` those of payloads, so that a test can visit them all.
 """
 
 import os
@@ -43,12 +43,22 @@ ROUTER_KILLPOINTS = (
 )
 """The steps of a batch: begun, staged and not published, published and unknown to Spark."""
 
+PAYLOAD_KILLPOINTS = (
+    "payload.half",
+    "payload.written",
+    "payload.kept",
+    "payload.forgotten",
+    "payload.removed",
+)
+"""The steps of a payload: half written, named and perhaps not durable, durable and not referred to; then not referred to any
+more and still there, and gone."""
+
 EXIT_CODE = 137
 
 
 def _armed(setting: str) -> Callable[[str], None]:
     target, _, count = setting.partition(":")
-    known = (*KILLPOINTS, *TABLE_KILLPOINTS, *ROUTER_KILLPOINTS)
+    known = (*KILLPOINTS, *TABLE_KILLPOINTS, *ROUTER_KILLPOINTS, *PAYLOAD_KILLPOINTS)
     if target not in known:
         raise ValueError(f"TAILRACE_KILLPOINT names {target!r}, which is none of {', '.join(known)}")
     left = int(count or 1)

@@ -18,6 +18,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Partitions of all topics together."""
     payload_bytes: int = MIB
     """Bytes of one record's value."""
+    payload_inline_bytes: int = 100 * KIB
+    """Bytes of a value above which it is kept beside the log, once for each content. Values of Kafka producers never are."""
+    pending_payload_bytes: int = 64 * MIB
+    """Bytes of such values that wait to be written."""
     key_bytes: int = 64 * KIB
     """Bytes of one record's key."""
     headers: int = 32

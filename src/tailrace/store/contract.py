@@ -8,12 +8,13 @@ falls back to the settled one.
 All methods may be called from any thread. `submit` never blocks on the disk; reads may.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from tailrace.model.changes import Bounds, Changes, Fetched, Receipt, Scanned
 from tailrace.model.errors import TailraceError
 from tailrace.model.ids import Cursor, Offset, Partition
+from tailrace.model.payload import PayloadReference
 from tailrace.model.stats import StoreStats
 
 
@@ -48,10 +49,27 @@ class Staging(Protocol):
         """Forget what nobody published for so long; how many stages that were."""
 
 
+class PayloadStore(Protocol):
+    """Contents by their hash, each held once. Nothing here knows who refers to them. May be called from any thread."""
+
+    def put(self, contents: Mapping[PayloadReference, bytes]) -> Sequence[PayloadReference]:
+        """Durable on return; those that were not there before. Raises `StorageFullError`, `StorageFailedError`."""
+
+    def get(self, reference: PayloadReference) -> bytes:
+        """Raises `LostPayloadError` if it is not there, or not the content that was put."""
+
+    def remove(self, digests: Iterable[bytes]) -> int:
+        """Forget those that are there; how many that were."""
+
+    def digests(self) -> Iterator[bytes]:
+        """All that are there, in any order. One that is put or removed meanwhile may be among them or not."""
+
+
 class Store(Protocol):
     """Durable, atomic, ordered storage for one broker."""
 
     staging: Staging
+    payloads: PayloadStore
 
     def submit(self, changes: Changes, done: Done) -> Commit:
         """Give the commit its place in the log and start to make it durable.

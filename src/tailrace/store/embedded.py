@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tailrace.log.index import PartitionIndex
-from tailrace.log.opening import open_log
+from tailrace.log.opening import PAYLOADS_FOLDER, open_log
 from tailrace.log.options import DEFAULT_OPTIONS, LogOptions
 from tailrace.log.writer import is_no_room
 from tailrace.model.changes import Bounds, Changes, Fetched, Receipt, Scanned
@@ -16,8 +16,9 @@ from tailrace.model.errors import StorageFailedError, StorageFullError, StoreClo
 from tailrace.model.ids import Cursor, Offset, Partition
 from tailrace.model.limits import DEFAULT_LIMITS, MIB, Limits
 from tailrace.model.stats import StoreStats
-from tailrace.store.contract import Staging
+from tailrace.store.contract import PayloadStore, Staging
 from tailrace.store.group_commit import GroupCommit
+from tailrace.store.payloads import PayloadFolder
 from tailrace.store.sequencer import Done, PendingCommit, Sequencer
 from tailrace.store.staging import StagingFolder
 
@@ -68,6 +69,7 @@ class EmbeddedStore:
         group_bytes = limits.group_commit_bytes if durability == "fsync" else min(limits.group_commit_bytes, MIB)
         self._commits = GroupCommit(self, sequencer, limits, clock, self._stats, on_failure, group_bytes)
         self.staging: Staging = StagingFolder(folder / "staging", limits)
+        self.payloads: PayloadStore = PayloadFolder(folder / PAYLOADS_FOLDER, self._check_room, self._fail)
         self._room_checked_at = 0.0
         self._has_room = True
         self._log.start()

@@ -10,7 +10,8 @@ from tailrace.model.errors import OffsetOutOfRangeError, StoreClosedError, Unkno
 from tailrace.model.ids import Cursor, Offset, Partition
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.stats import StoreStats
-from tailrace.store.contract import Staging
+from tailrace.store.contract import PayloadStore, Staging
+from tailrace.store.payloads import PayloadMemory
 from tailrace.store.sequencer import Done, PendingCommit, Sequencer
 from tailrace.store.staging import StagingMemory
 from tailrace.wire.batch import placed
@@ -47,6 +48,7 @@ class MemoryStore:
         self._stats = StoreStats()
         self._closed = False
         self.staging: Staging = StagingMemory()
+        self.payloads: PayloadStore = PayloadMemory()
 
     def submit(self, changes: Changes, done: Done) -> PendingCommit:
         with self._lock:

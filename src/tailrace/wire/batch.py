@@ -26,6 +26,8 @@ CODEC_MASK = 0x07
 TIMESTAMP_TYPE_MASK = 0x08
 TRANSACTIONAL_MASK = 0x10
 CONTROL_MASK = 0x20
+REFERENCE_MASK = 0x4000
+"""Of our own, in the log alone: the batch refers to a payload. See `wire/references.py`."""
 NO_PRODUCER = -1
 LEADER_EPOCH = 0
 

@@ -169,6 +169,13 @@ def with_append_time(batch: Buffer, timestamp_ms: int) -> bytearray:
     return stamped
 
 
+def with_attributes(batch: bytearray, mask: int) -> bytearray:
+    """The batch, changed in place to have these attributes besides its own."""
+    _ATTRIBUTES.pack_into(batch, CHECKED_FROM, read_header(batch).attributes | mask)
+    _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CHECKED_FROM:]))
+    return batch
+
+
 def encoded_size_bound(record: Record) -> int:
     """Bytes that a record takes at most in a batch that is not compressed."""
     size = 1 + 6 * _VARINT_BYTES + len(record.key or b"") + len(record.value or b"")

@@ -218,10 +218,10 @@ async def test_a_publish_larger_than_a_batch_becomes_several_batches_in_one_comm
     async with running_broker(store) as broker:
         await broker.topics.create("t")
         commits = store.stats().commits
-        values = [b"%04d" % number + bytes(300_000) for number in range(10)]
+        values = [b"%04d" % number + bytes(100_000) for number in range(30)]
         published = await broker.publish([Message("t", value) for value in values])
         assert store.stats().commits == commits + 1
-        assert [(each.offset, each.cursor) for each in published] == [(number, number) for number in range(10)]
+        assert [(each.offset, each.cursor) for each in published] == [(number, number) for number in range(30)]
         batches = store.fetch(broker.topics.get("t").partition(0), 0, 10**8).batches
         assert 3 <= len(batches) <= 5
         assert all(len(batch) <= broker.topics.get("t").max_batch_bytes for batch in batches)
