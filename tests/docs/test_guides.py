@@ -14,18 +14,18 @@ import pytest
 
 import tailrace.client as client
 from tailrace.client import config, values
-from tailrace.client.config import CONSUMER_SETTINGS, PUBLISHER_SETTINGS
+from tailrace.client.config import CONSUMER_SETTINGS, PUBLISHER_SETTINGS, QUEUE_SETTINGS, RETRY_SETTINGS
 from tests.docs.tables import ROOT, named_rows
 from tests.support.api import Api
 from tests.support.server import ServerProcess
 
-GUIDES = [ROOT / "docs" / "guides" / f"{name}.md" for name in ("consumer", "publisher", "patterns")]
+GUIDES = [ROOT / "docs" / "guides" / f"{name}.md" for name in ("consumer", "publisher", "patterns", "queues")]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ADDRESS = "http://127.0.0.1:8080"
 WITH_EXAMPLES = [
     getattr(client, prefix + name)
     for prefix in ("Async", "")
-    for name in ("Client", "TopicConsumer", "Publisher", "Subscriber")
+    for name in ("Client", "TopicConsumer", "Publisher", "Subscriber", "QueueSubscription")
 ]
 
 
@@ -70,10 +70,13 @@ def test_the_examples_of_values_are_right(module: Any) -> None:
 
 
 def test_every_setting_is_in_its_guide_with_kafkas_name() -> None:
-    consumer, publisher = (named_rows(guide) for guide in GUIDES[:2])
+    consumer, publisher, _, queues = (named_rows(guide) for guide in GUIDES)
     assert {name: cells[0] for name, cells in consumer.items()} == {
         name: f"`{setting.alias}`" for name, setting in CONSUMER_SETTINGS.items()
     }
     assert {name: cells[0] for name, cells in publisher.items()} == {
         name: f"`{setting.alias}`" for name, setting in PUBLISHER_SETTINGS.items() if name not in CONSUMER_SETTINGS
+    }
+    assert {name: cells[0] for name, cells in queues.items() if name in QUEUE_SETTINGS} == {
+        name: f"`{setting.alias}`" for name, setting in QUEUE_SETTINGS.items() if name not in RETRY_SETTINGS
     }

@@ -1,4 +1,4 @@
-"""The Python SDK: consumers, publishers and subscriptions, for asyncio and without it.
+"""The Python SDK: consumers, publishers, subscriptions and queues, for asyncio and without it.
 
     from tailrace.client import Client
 
@@ -17,14 +17,16 @@ under `TailraceError`; each says whether the same call may succeed again (`retri
 from tailrace.client._async.client import AsyncClient
 from tailrace.client._async.consumer import AsyncTopicConsumer
 from tailrace.client._async.publisher import AsyncDelivery, AsyncPublisher
+from tailrace.client._async.queue import AsyncQueueSubscription
 from tailrace.client._async.subscriber import AsyncEventStream, AsyncSubscriber
 from tailrace.client._sync.client import Client
 from tailrace.client._sync.consumer import TopicConsumer
 from tailrace.client._sync.publisher import Delivery, Publisher
+from tailrace.client._sync.queue import QueueSubscription
 from tailrace.client._sync.subscriber import EventStream, Subscriber
-from tailrace.client.config import CommitMode, ConsumerConfig, PublisherConfig, RetryConfig
+from tailrace.client.config import CommitMode, ConsumerConfig, PublisherConfig, QueueConfig, RetryConfig
 from tailrace.client.properties import AutoOffsetReset
-from tailrace.client.values import CommitResult, ConsumerRecord, Event, OutgoingMessage, PublishResult
+from tailrace.client.values import CommitResult, ConsumerRecord, Event, OutgoingMessage, PublishResult, QueueEvent
 from tailrace.model.errors import (
     ClientClosedError,
     ConfigurationError,
@@ -32,6 +34,7 @@ from tailrace.model.errors import (
     IllegalGenerationError,
     InvalidPatternError,
     InvalidRequestError,
+    LateReceiptError,
     MessageTooLargeError,
     OffsetOutOfRangeError,
     OffsetRegressionError,
@@ -40,6 +43,7 @@ from tailrace.model.errors import (
     ServerUnreachableError,
     TailraceError,
     TimeoutError,
+    UnknownGroupError,
     UnknownMemberError,
     UnknownTopicError,
 )
@@ -49,6 +53,7 @@ __all__ = [
     "AsyncDelivery",
     "AsyncEventStream",
     "AsyncPublisher",
+    "AsyncQueueSubscription",
     "AsyncSubscriber",
     "AsyncTopicConsumer",
     "AutoOffsetReset",
@@ -66,6 +71,7 @@ __all__ = [
     "IllegalGenerationError",
     "InvalidPatternError",
     "InvalidRequestError",
+    "LateReceiptError",
     "MessageTooLargeError",
     "OffsetOutOfRangeError",
     "OffsetRegressionError",
@@ -74,6 +80,9 @@ __all__ = [
     "PublishResult",
     "Publisher",
     "PublisherConfig",
+    "QueueConfig",
+    "QueueEvent",
+    "QueueSubscription",
     "RebalanceInProgressError",
     "RetryConfig",
     "ServerUnreachableError",
@@ -81,6 +90,7 @@ __all__ = [
     "TailraceError",
     "TimeoutError",
     "TopicConsumer",
+    "UnknownGroupError",
     "UnknownMemberError",
     "UnknownTopicError",
 ]

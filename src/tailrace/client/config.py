@@ -1,4 +1,4 @@
-"""The settings of consumers and publishers, under their own names and Kafka's."""
+"""The settings of consumers, publishers and queues, under their own names and Kafka's."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -12,6 +12,7 @@ from tailrace.client.properties import (
     Setting,
     duration,
     offset_reset,
+    one_of,
     optional,
     read_properties,
     read_setting,
@@ -21,6 +22,8 @@ from tailrace.client.properties import (
 )
 from tailrace.model.errors import ConfigurationError
 from tailrace.model.limits import DEFAULT_LIMITS, MIB
+from tailrace.model.pattern import parse_pattern
+from tailrace.model.queue import DEFAULT_VISIBILITY_MS
 
 _DAY_MS = 24 * 3600 * 1000
 _HOUR_MS = 3600 * 1000
@@ -73,6 +76,26 @@ PUBLISHER_SETTINGS: Mapping[str, Setting] = {
     "linger": _duration("linger.ms", 0, 60_000),
     "buffer_records": _number("buffer.records", 1, 1_000_000),
     "buffer_bytes": _number("buffer.memory", 1, 1024 * MIB),
+    **RETRY_SETTINGS,
+}
+
+
+QUEUE_SETTINGS: Mapping[str, Setting] = {
+    "pattern": Setting("pattern", text(DEFAULT_LIMITS.topic_name_length), "a topic, or a pattern such as 'orders.*'"),
+    "group_id": Setting("group.id", text(DEFAULT_LIMITS.group_name_length), "a name of 1 to 255 characters"),
+    "client_id": Setting("client.id", text(), "a name of 1 to 255 characters"),
+    "auto_offset_reset": Setting("share.auto.offset.reset", one_of(AutoOffsetReset), "'earliest' or 'latest'"),
+    "visibility_timeout": _duration("share.record.lock.duration.ms", 1, DEFAULT_LIMITS.queue_hold_ms),
+    "max_deliveries": Setting(
+        "share.delivery.count.limit",
+        optional(whole_number(1, DEFAULT_LIMITS.queue_deliveries)),
+        f"a whole number, 1 to {DEFAULT_LIMITS.queue_deliveries}, or None",
+    ),
+    "order_by_key": Setting("order.by.key", truth, "true or false"),
+    "auto_extend": Setting("auto.extend", truth, "true or false"),
+    "max_poll_records": _number("max.poll.records", 1, DEFAULT_LIMITS.queue_batch),
+    "poll_timeout": _duration("fetch.max.wait.ms", 0, _DAY_MS),
+    "max_poll_interval": _duration("max.poll.interval.ms", 1_000, _HOUR_MS),
     **RETRY_SETTINGS,
 }
 
@@ -172,6 +195,47 @@ class PublisherConfig(RetryConfig, frozen=True, kw_only=True):
     def from_properties(cls, properties: Mapping[str, Any]) -> Self:
         """As `ConsumerConfig.from_properties`."""
         return cls(**_fields_of(cls, properties, PUBLISHER_SETTINGS))
+
+
+class QueueConfig(RetryConfig, frozen=True, kw_only=True):
+    """What a consumer of a queue takes, for whom, and how.
+
+    >>> config = QueueConfig.from_properties({"pattern": "mail.*", "group.id": "mailers", "visibility_timeout": 60_000})
+    >>> config.visibility_timeout
+    datetime.timedelta(seconds=60)
+    """
+
+    pattern: str
+    """Topics to take from."""
+    group_id: str
+    """Consumers of one group share the events, each to one of them."""
+    client_id: str = "tailrace-python"
+    """What this consumer calls itself."""
+    auto_offset_reset: AutoOffsetReset = AutoOffsetReset.EARLIEST
+    """Where a new group begins in topics that are there already."""
+    visibility_timeout: timedelta = timedelta(milliseconds=DEFAULT_VISIBILITY_MS)
+    """How long an event is with this consumer."""
+    max_deliveries: int | None = None
+    """For the whole group from now on: after so many deliveries an event goes to the dead letters. `None` changes nothing."""
+    order_by_key: bool = False
+    """Hold an event back until those of its key that came before it are done. All consumers of the group must ask for it."""
+    auto_extend: bool = False
+    """Ask for more time by itself, for as long as an event is not settled, up to `max_poll_interval`."""
+    max_poll_records: int = 10
+    """Events of one poll, and that iteration takes ahead, at most."""
+    poll_timeout: timedelta = timedelta(seconds=1)
+    """How long a poll waits for the first event."""
+    max_poll_interval: timedelta = timedelta(minutes=5)
+    """With `auto_extend`: a consumer that keeps an event for longer counts as stuck, and others get it."""
+
+    def __post_init__(self) -> None:
+        _check(self, QUEUE_SETTINGS)
+        parse_pattern(self.pattern, DEFAULT_LIMITS)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, Any]) -> Self:
+        """As `ConsumerConfig.from_properties`."""
+        return cls(**_fields_of(cls, properties, QUEUE_SETTINGS))
 
 
 def _check(config: msgspec.Struct, settings: Mapping[str, Setting]) -> None:

@@ -17,7 +17,7 @@ class _Header(msgspec.Struct):
     value_base64: bytes | None = None
 
 
-class _Sent(msgspec.Struct):
+class SentEvent(msgspec.Struct):
     topic_name: str
     partition_id: int
     offset: int
@@ -33,7 +33,7 @@ class _Sent(msgspec.Struct):
 
 class Frame(msgspec.Struct):
     type: str
-    events: list[_Sent] = []
+    events: list[SentEvent] = []
     cursor: int | None = None
     """In a sign of life: everything up to here was looked at."""
 
@@ -45,7 +45,7 @@ def read_frame(message: bytes) -> Frame:
     return _FRAMES.decode(message)
 
 
-def to_event(sent: _Sent) -> Event:
+def to_event(sent: SentEvent) -> Event:
     key = sent.key.encode() if sent.key is not None else sent.key_base64
     if isinstance(sent.value, Raw):
         value = bytes(sent.value)

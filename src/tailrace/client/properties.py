@@ -101,3 +101,17 @@ def offset_reset(value: Any) -> AutoOffsetReset | int:
     if isinstance(value, str) and value in tuple(AutoOffsetReset):
         return AutoOffsetReset(value)
     return whole_number(0, 2**63 - 1)(value)
+
+
+def one_of(values: type[StrEnum]) -> Callable[[Any], StrEnum]:
+    return lambda value: values(value)
+
+
+def seconds_of(given: float | timedelta | None, otherwise: timedelta, name: str = "timeout") -> float:
+    """What a caller gave as seconds or as a timedelta."""
+    if given is None:
+        return otherwise.total_seconds()
+    seconds = given.total_seconds() if isinstance(given, timedelta) else given
+    if not seconds >= 0:
+        raise ConfigurationError(f"{name} is {given!r}; allowed is a timedelta or seconds, from 0 on")
+    return seconds

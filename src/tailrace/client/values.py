@@ -69,6 +69,33 @@ Event = ConsumerRecord
 """What a subscription yields: a record, of whichever topic."""
 
 
+class QueueEvent(NamedTuple):
+    """An event that a queue has handed to this consumer, for a time."""
+
+    event: Event
+    receipt: str
+    """Stands for this delivery: what is said of the event is said by it."""
+    deliveries: int
+    """How often the event was handed out, this time included."""
+
+    @property
+    def topic_name(self) -> str:
+        return self.event.topic_name
+
+    @property
+    def key(self) -> bytes | None:
+        return self.event.key
+
+    @property
+    def payload(self) -> bytes | None:
+        return self.event.payload
+
+    @property
+    def value(self) -> Any:
+        """The payload read as JSON."""
+        return self.event.value
+
+
 class CommitResult(NamedTuple):
     """The group is done with everything up to an offset of a partition."""
 

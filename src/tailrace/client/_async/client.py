@@ -1,10 +1,12 @@
 """The way in: one address, and consumers, publishers and subscribers for it."""
 
 from typing import Any, Self
+from weakref import WeakSet
 
 from tailrace.client._async.connection import checked_url
 from tailrace.client._async.consumer import AsyncTopicConsumer
 from tailrace.client._async.publisher import AsyncPublisher
+from tailrace.client._async.queue import AsyncQueueSubscription
 from tailrace.client._async.subscriber import AsyncSubscriber
 from tailrace.client.config import ConsumerConfig, PublisherConfig
 from tailrace.model.errors import TailraceError
@@ -22,7 +24,7 @@ class AsyncClient:
 
     def __init__(self, url: str) -> None:
         self.url = checked_url(url)
-        self._made: list[AsyncTopicConsumer | AsyncPublisher] = []
+        self._made: WeakSet[AsyncTopicConsumer | AsyncPublisher | AsyncQueueSubscription] = WeakSet()
 
     async def __aenter__(self) -> Self:
         return self
@@ -33,20 +35,20 @@ class AsyncClient:
     def consumer(self, config: ConsumerConfig | None = None, **settings: Any) -> AsyncTopicConsumer:
         """A consumer, by its config or by settings as `ConsumerConfig.from_properties` takes them."""
         consumer = AsyncTopicConsumer(self.url, config or ConsumerConfig.from_properties(settings))
-        self._made.append(consumer)
+        self._made.add(consumer)
         return consumer
 
     def publisher(self, config: PublisherConfig | None = None, **settings: Any) -> AsyncPublisher:
         """A publisher, by its config or by settings as `PublisherConfig.from_properties` takes them."""
         publisher = AsyncPublisher(self.url, config or PublisherConfig.from_properties(settings))
-        self._made.append(publisher)
+        self._made.add(publisher)
         return publisher
 
     def subscriber(self) -> AsyncSubscriber:
-        return AsyncSubscriber(self.url)
+        return AsyncSubscriber(self.url, on_made=self._made.add)
 
     async def close(self) -> None:
-        """Close the consumers and publishers that this client made and nobody has closed yet."""
+        """Close what this client made and nobody has closed yet: consumers, publishers and subscriptions to queues."""
         failures = []
         while self._made:
             try:

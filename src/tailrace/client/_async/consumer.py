@@ -15,8 +15,9 @@ from tailrace.client._async.connection import AsyncConnection
 from tailrace.client._async.offsets import AsyncGroupOffsets
 from tailrace.client.config import ConsumerConfig
 from tailrace.client.partition import OwnedPartition
+from tailrace.client.properties import seconds_of
 from tailrace.client.values import CommitResult, ConsumerRecord
-from tailrace.model.errors import ClientClosedError, ConfigurationError, InvalidRequestError, TailraceError
+from tailrace.model.errors import ClientClosedError, InvalidRequestError, TailraceError
 from tailrace.wire.fetched import decode_fetched
 
 _log = logging.getLogger("tailrace.client")
@@ -73,7 +74,7 @@ class AsyncTopicConsumer:
         """
         self._check_open()
         self._attendant.polled()
-        deadline = time.monotonic() + _seconds(timeout, self.config.poll_timeout)
+        deadline = time.monotonic() + seconds_of(timeout, self.config.poll_timeout)
         while True:
             self._attendant.raise_failure()
             await self._settle()
@@ -212,12 +213,3 @@ class AsyncTopicConsumer:
     def _check_open(self) -> None:
         if self._is_closed:
             raise ClientClosedError(f"the consumer of {self.config.topic!r} is closed")
-
-
-def _seconds(given: float | timedelta | None, otherwise: timedelta) -> float:
-    if given is None:
-        return otherwise.total_seconds()
-    seconds = given.total_seconds() if isinstance(given, timedelta) else given
-    if not seconds >= 0:
-        raise ConfigurationError(f"timeout is {given!r}; allowed is a timedelta or seconds, from 0 on")
-    return seconds

@@ -5,8 +5,8 @@ handed out, so none is missed and none comes twice.
 """
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Self
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from typing import Any, Self
 from urllib.parse import urlencode
 
 import msgspec
@@ -14,9 +14,10 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 
 from tailrace.client._async.concurrency import pause
 from tailrace.client._async.connection import AsyncConnection, checked_url, is_transient
+from tailrace.client._async.queue import AsyncQueueSubscription
 from tailrace.client._async.sockets import AsyncSocket
 from tailrace.client.backoff import Backoff
-from tailrace.client.config import RetryConfig
+from tailrace.client.config import RETRY_SETTINGS, QueueConfig, RetryConfig
 from tailrace.client.errors import error_of_answer
 from tailrace.client.event_messages import read_frame, to_event
 from tailrace.client.values import Event
@@ -44,9 +45,13 @@ class AsyncSubscriber:
                     break
     """
 
-    def __init__(self, url: str, config: RetryConfig | None = None) -> None:
+    def __init__(
+        self, url: str, config: RetryConfig | None = None, on_made: Callable[[AsyncQueueSubscription], None] | None = None
+    ) -> None:
+        """`on_made` learns of subscriptions to queues, which want to be closed."""
         self._url = checked_url(url)
         self._config = config or RetryConfig()
+        self._on_made = on_made
 
     def subscribe(self, pattern: str, cursor: int | str = LogEdge.LATEST) -> "AsyncEventStream":
         """Events of all topics that match. `cursor` is that of the last event that was dealt with; the stream goes on after it.
@@ -57,6 +62,18 @@ class AsyncSubscriber:
         if isinstance(cursor, bool) or not ((isinstance(cursor, int) and cursor >= -1) or cursor in tuple(LogEdge)):
             raise ConfigurationError(f"cursor is {cursor!r}; allowed is the cursor of an event, 'beginning' or 'latest'")
         return AsyncEventStream(self._url, pattern, cursor, self._config)
+
+    def subscribe_queue(self, pattern: str, group: str, **settings: Any) -> AsyncQueueSubscription:
+        """Events of all topics that match, shared with the other consumers of the group: each event goes to one of them.
+
+        Settings are those of `QueueConfig`, as `QueueConfig.from_properties` takes them.
+        """
+        retrying = {name: getattr(self._config, name) for name in RETRY_SETTINGS}
+        config = QueueConfig.from_properties({**retrying, **settings, "pattern": pattern, "group_id": group})
+        subscription = AsyncQueueSubscription(self._url, config)
+        if self._on_made is not None:
+            self._on_made(subscription)
+        return subscription
 
 
 class AsyncEventStream:

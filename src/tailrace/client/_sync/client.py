@@ -3,10 +3,12 @@
 """The way in: one address, and consumers, publishers and subscribers for it."""
 
 from typing import Any, Self
+from weakref import WeakSet
 
 from tailrace.client._sync.connection import checked_url
 from tailrace.client._sync.consumer import TopicConsumer
 from tailrace.client._sync.publisher import Publisher
+from tailrace.client._sync.queue import QueueSubscription
 from tailrace.client._sync.subscriber import Subscriber
 from tailrace.client.config import ConsumerConfig, PublisherConfig
 from tailrace.model.errors import TailraceError
@@ -24,7 +26,7 @@ class Client:
 
     def __init__(self, url: str) -> None:
         self.url = checked_url(url)
-        self._made: list[TopicConsumer | Publisher] = []
+        self._made: WeakSet[TopicConsumer | Publisher | QueueSubscription] = WeakSet()
 
     def __enter__(self) -> Self:
         return self
@@ -35,20 +37,20 @@ class Client:
     def consumer(self, config: ConsumerConfig | None = None, **settings: Any) -> TopicConsumer:
         """A consumer, by its config or by settings as `ConsumerConfig.from_properties` takes them."""
         consumer = TopicConsumer(self.url, config or ConsumerConfig.from_properties(settings))
-        self._made.append(consumer)
+        self._made.add(consumer)
         return consumer
 
     def publisher(self, config: PublisherConfig | None = None, **settings: Any) -> Publisher:
         """A publisher, by its config or by settings as `PublisherConfig.from_properties` takes them."""
         publisher = Publisher(self.url, config or PublisherConfig.from_properties(settings))
-        self._made.append(publisher)
+        self._made.add(publisher)
         return publisher
 
     def subscriber(self) -> Subscriber:
-        return Subscriber(self.url)
+        return Subscriber(self.url, on_made=self._made.add)
 
     def close(self) -> None:
-        """Close the consumers and publishers that this client made and nobody has closed yet."""
+        """Close what this client made and nobody has closed yet: consumers, publishers and subscriptions to queues."""
         failures = []
         while self._made:
             try:

@@ -7,8 +7,8 @@ handed out, so none is missed and none comes twice.
 """
 
 import time
-from collections.abc import Generator, Iterator
-from typing import Self
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, Self
 from urllib.parse import urlencode
 
 import msgspec
@@ -16,9 +16,10 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 
 from tailrace.client._sync.concurrency import pause
 from tailrace.client._sync.connection import Connection, checked_url, is_transient
+from tailrace.client._sync.queue import QueueSubscription
 from tailrace.client._sync.sockets import Socket
 from tailrace.client.backoff import Backoff
-from tailrace.client.config import RetryConfig
+from tailrace.client.config import RETRY_SETTINGS, QueueConfig, RetryConfig
 from tailrace.client.errors import error_of_answer
 from tailrace.client.event_messages import read_frame, to_event
 from tailrace.client.values import Event
@@ -46,9 +47,13 @@ class Subscriber:
                     break
     """
 
-    def __init__(self, url: str, config: RetryConfig | None = None) -> None:
+    def __init__(
+        self, url: str, config: RetryConfig | None = None, on_made: Callable[[QueueSubscription], None] | None = None
+    ) -> None:
+        """`on_made` learns of subscriptions to queues, which want to be closed."""
         self._url = checked_url(url)
         self._config = config or RetryConfig()
+        self._on_made = on_made
 
     def subscribe(self, pattern: str, cursor: int | str = LogEdge.LATEST) -> "EventStream":
         """Events of all topics that match. `cursor` is that of the last event that was dealt with; the stream goes on after it.
@@ -59,6 +64,18 @@ class Subscriber:
         if isinstance(cursor, bool) or not ((isinstance(cursor, int) and cursor >= -1) or cursor in tuple(LogEdge)):
             raise ConfigurationError(f"cursor is {cursor!r}; allowed is the cursor of an event, 'beginning' or 'latest'")
         return EventStream(self._url, pattern, cursor, self._config)
+
+    def subscribe_queue(self, pattern: str, group: str, **settings: Any) -> QueueSubscription:
+        """Events of all topics that match, shared with the other consumers of the group: each event goes to one of them.
+
+        Settings are those of `QueueConfig`, as `QueueConfig.from_properties` takes them.
+        """
+        retrying = {name: getattr(self._config, name) for name in RETRY_SETTINGS}
+        config = QueueConfig.from_properties({**retrying, **settings, "pattern": pattern, "group_id": group})
+        subscription = QueueSubscription(self._url, config)
+        if self._on_made is not None:
+            self._on_made(subscription)
+        return subscription
 
 
 class EventStream:

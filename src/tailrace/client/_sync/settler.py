@@ -1,0 +1,169 @@
+# Generated from _async/settler.py by tools/generate_sync.py; change that file, then run it.
+
+"""Says to the server what became of records: whatever comes while a request is on its way goes into the next.
+
+An answer that is lost is asked for again; the server answers the same receipts as before, so that is never taken for being
+too late. Only where the server was restarted in between nobody knows, and then the error says so (`outcome` is `unknown`).
+"""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Sequence
+from urllib.parse import quote
+
+import msgspec
+
+from tailrace.client._sync.concurrency import Lock, Outcome, Signal, Worker, pause
+from tailrace.client._sync.connection import Connection, is_transient
+from tailrace.client.backoff import Backoff
+from tailrace.client.config import QueueConfig
+from tailrace.client.queue_messages import Refused, Settled, Word
+from tailrace.client.receipts import ReceiptBox, Saying, error_of_refusals
+from tailrace.model.errors import ClientClosedError, LateReceiptError, OverloadedError, TailraceError
+
+_log = logging.getLogger("tailrace.client")
+
+_REMEMBERED_FAILURES = 100
+
+
+class Said:
+    """What was said of records, and what becomes of it."""
+
+    __slots__ = ("_outcome", "is_awaited")
+
+    def __init__(self, is_awaited: bool) -> None:
+        self._outcome: Outcome[None] = Outcome()
+        self.is_awaited = is_awaited
+
+    def wait(self) -> None:
+        self._outcome.get()
+
+    def succeed(self) -> None:
+        self._outcome.set_value(None)
+
+    def fail(self, error: Exception) -> None:
+        self._outcome.set_error(error)
+
+
+class Settler:
+    def __init__(self, connection: Connection, config: QueueConfig) -> None:
+        self._connection = connection
+        self._config = config
+        self._path = f"/api/queues/{quote(config.group_id, safe='')}"
+        self._box: ReceiptBox[Said] = ReceiptBox()
+        self._lock = Lock()
+        self._work_is_there = Signal()
+        self._room_is_there = Signal()
+        self._is_quiet = Signal()
+        self._is_quiet.set()
+        self._worker = Worker(self._work, f"tailrace queue {config.group_id}")
+        self._failed: deque[Exception] = deque(maxlen=_REMEMBERED_FAILURES)
+        self._is_closed = False
+
+    def say(self, word: Word, receipts: Sequence[str]) -> None:
+        """Returns when it counts and is durable."""
+        said = self._put(word, receipts, is_awaited=True)
+        said.wait()
+
+    def say_soon(self, word: Word, receipts: Sequence[str]) -> None:
+        """The same without waiting, but for room. Failures are raised by `raise_failure`."""
+        self._put(word, receipts, is_awaited=False)
+
+    def raise_failure(self) -> None:
+        """The next failure that nobody waited for and nobody was told of."""
+        if self._failed:
+            raise self._failed.popleft()
+
+    def flush(self) -> None:
+        """Wait until everything that was said has its outcome."""
+        self._is_quiet.wait()
+
+    def close(self) -> None:
+        self.flush()
+        self._is_closed = True
+        self._work_is_there.set()
+        self._worker.join()
+
+    def _put(self, word: Word, receipts: Sequence[str], is_awaited: bool) -> Said:
+        said = Said(is_awaited)
+        deadline: float | None = None
+        while True:
+            with self._lock:
+                if self._is_closed:
+                    raise ClientClosedError("the subscription is closed")
+                if self._box.has_room:
+                    if not self._box:
+                        self._is_quiet.clear()
+                        self._work_is_there.set()
+                        self._worker.start()
+                    self._box.put(Saying(word, receipts, said))
+                    return said
+                self._room_is_there.clear()
+            deadline = deadline or time.monotonic() + self._config.api_timeout.total_seconds()
+            if not self._room_is_there.wait(max(0.0, deadline - time.monotonic())):
+                raise OverloadedError(
+                    f"{len(self._box)} acks and the like wait to be sent, and there was no room for"
+                    f" {self._config.api_timeout}; nothing was taken"
+                )
+
+    def _work(self) -> None:
+        while True:
+            self._work_is_there.wait()
+            with self._lock:
+                sayings = self._box.take()
+                if not sayings:
+                    self._is_quiet.set()
+                    self._work_is_there.clear()
+                    if self._is_closed:
+                        return
+                self._room_is_there.set()
+            if sayings:
+                self._deliver(sayings)
+
+    def _deliver(self, sayings: list[Saying[Said]]) -> None:
+        # One receipt in two calls is one receipt.
+        receipts = list(dict.fromkeys(receipt for saying in sayings for receipt in saying.receipts))
+        try:
+            refused, unknown = self._request(sayings[0].word, receipts)
+        except Exception as error:  # noqa: BLE001  the top of the worker: whoever waits is told
+            for saying in sayings:
+                self._fail(saying, error)
+            return
+        for saying in sayings:
+            late = [refused[receipt] for receipt in saying.receipts if receipt in refused]
+            if late:
+                self._fail(saying, error_of_refusals(late, unknown))
+            else:
+                saying.outcome.succeed()
+
+    def _fail(self, saying: Saying[Said], error: Exception) -> None:
+        saying.outcome.fail(error)
+        if not saying.outcome.is_awaited:
+            _log.warning(
+                "%d events of group %s: %s failed: %s", len(saying.receipts), self._config.group_id, saying.word.path, error
+            )
+            self._failed.append(error)
+
+    def _request(self, word: Word, receipts: list[str]) -> tuple[dict[str, Refused], TailraceError | None]:
+        """The receipts that do not count; and the error that hid an earlier answer, if there was one."""
+        body = word.body(receipts)
+        config = self._config
+        backoff = Backoff(config.retry_backoff.total_seconds(), config.retry_backoff_max.total_seconds())
+        deadline = time.monotonic() + config.api_timeout.total_seconds()
+        unknown: TailraceError | None = None
+        while True:
+            try:
+                answer = self._connection.send_once("POST", f"{self._path}/{word.path}", body)
+            except LateReceiptError as error:
+                refused = msgspec.convert(error.refused, list[Refused])
+                return {each.receipt: each for each in refused}, unknown
+            except TailraceError as error:
+                seconds = backoff.next_pause()
+                if not is_transient(error) or time.monotonic() + seconds > deadline:
+                    # After an attempt that may have worked, one that failed says nothing about it.
+                    raise error if unknown is None or error.outcome == "unknown" else unknown from error
+                unknown = error if error.outcome == "unknown" else unknown
+            else:
+                return {each.receipt: each for each in msgspec.json.decode(answer, type=Settled).refused}, unknown
+            pause(seconds)
