@@ -11,6 +11,7 @@ from itertools import count
 from tailrace.log import opening, recovery
 from tailrace.log.catalog import Catalog, Cut, NewBatch
 from tailrace.log.checkpoint import Checkpoints
+from tailrace.log.encoding import Piece
 from tailrace.log.frame import BadFrameError, Frame, frame_size, read_effects, read_frame
 from tailrace.log.recovery import Recovery, SegmentFile
 from tailrace.log.settled import SettledState
@@ -49,11 +50,13 @@ def state_ahead_of_log() -> None:
         create(self, *args, **options)  # type: ignore[arg-type]
         opened[:] = [self]
 
-    def eager(self: LogWriter, buffers: Sequence[Buffer], size: int) -> None:
+    def eager(self: LogWriter, pieces: Iterable[Piece]) -> None:
+        made = list(pieces)
+        buffers = [buffer for piece in made for buffer in piece.buffers]
         settled = SettledState(opened[0])
         settled.apply([read_effects(bytes(frame.effects), frame.effect_count) for frame in _frames(buffers, self.position)])
         opened[0].flush()
-        write(self, buffers, size)
+        write(self, made)
 
     StateDb.__init__ = remember  # type: ignore[method-assign]
     LogWriter.append = eager  # type: ignore[method-assign]

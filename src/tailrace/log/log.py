@@ -10,58 +10,31 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
-from typing import Protocol
 
-from tailrace.log.catalog import Catalog, LogEnd, NewBatch
+from tailrace.log.catalog import Catalog, LogEnd
 from tailrace.log.checkpoint import Checkpoints
 from tailrace.log.cleaner import Cleaner
-from tailrace.log.frame import (
-    ONE_BATCH_HEAD_BYTES,
-    effect_bytes,
-    entry_bytes,
-    head_bytes,
-    head_size,
-    one_batch_head_bytes,
-)
+from tailrace.log.encoding import Committed, GroupFrames, Piece
+from tailrace.log.frame import MAX_FRAME_BYTES, head_bytes
 from tailrace.log.lock import FolderLock
 from tailrace.log.options import LogOptions
 from tailrace.log.settled import SettledState
 from tailrace.log.state import StateDb
 from tailrace.log.usage import SegmentUsage
 from tailrace.log.writer import LogWriter, is_no_room
-from tailrace.model.changes import Append, Buffer, Changes
-from tailrace.model.clock import Clock, Hlc
+from tailrace.model.clock import Clock
 from tailrace.model.durability import Durability
 from tailrace.model.errors import StorageFullError
-from tailrace.model.ids import Cursor, Offset, Position
+from tailrace.model.ids import Cursor, Position
 from tailrace.model.killpoint import killpoint
 from tailrace.model.stats import StoreStats
-from tailrace.wire.batch import placed
 
 _LAG = 4
 """How many checkpoints' worth of unsaved log make the writer wait for the checkpoint."""
 
-
 _NO_ROOM_PAUSE_SECONDS = 0.5
 
 _logger = logging.getLogger(__name__)
-
-
-class Committed(Protocol):
-    """A commit that has its place in the log."""
-
-    @property
-    def changes(self) -> Changes: ...
-    @property
-    def only(self) -> Append | None:
-        """The batch, where the commit is one batch and nothing else."""
-
-    @property
-    def hlc(self) -> Hlc: ...
-    @property
-    def cursor(self) -> Cursor: ...
-    @property
-    def offsets(self) -> Sequence[Offset]: ...
 
 
 class Log:
@@ -92,6 +65,8 @@ class Log:
         self._cleaner = cleaner
         self._lock = lock
         self._relaxed = durability == "relaxed"
+        # Without a sync to wait for, there is nothing to be gained from beginning early.
+        self._piece_bytes = MAX_FRAME_BYTES if self._relaxed else options.piece_bytes
         self._options = options
         self._clock = clock
         self._stats = stats
@@ -128,53 +103,12 @@ class Log:
         writer = self._writer
         if writer.is_full:
             self._roll()
-        buffers: list[Buffer] = []
-        batches: list[NewBatch] = []
-        first: int = writer.position
-        position = first
-        synced = writer.synced
-        has_state = is_structural = False
-        cursor: int = 0
-        for commit in group:
-            cursor = commit.cursor
-            only = commit.only
-            if only is not None:
-                partition, batch, records, timestamp, _ = only
-                (base,) = commit.offsets
-                batch = placed(batch, base)
-                length = len(batch)
-                buffers.append(
-                    one_batch_head_bytes(position, synced, cursor, commit.hlc, partition, base, records, batch, timestamp)
-                )
-                buffers.append(batch)
-                at = position + ONE_BATCH_HEAD_BYTES
-                batches.append((partition, base, records, length, at, timestamp, cursor, batch))
-                position = at + length
-                cursor += records
-                continue
-            creates, drops, trims, appends, drop_prefixes, _ = commit.changes
-            effects, effect_count = effect_bytes(commit.changes)
-            has_state |= effect_count > 0
-            is_structural |= bool(creates or drops or trims or drop_prefixes)
-            start = at = position + head_size(len(appends), len(effects))
-            entries = []
-            bodies: list[Buffer] = []
-            for (partition, batch, records, timestamp, _), base in zip(appends, commit.offsets, strict=True):
-                batch = placed(batch, base)
-                length = len(batch)
-                entries.append(entry_bytes(partition, base, cursor, records, batch, timestamp))
-                bodies.append(batch)
-                batches.append((partition, base, records, length, at, timestamp, cursor, batch))
-                at += length
-                cursor += records
-            buffers.append(head_bytes(position, synced, commit.cursor, commit.hlc, entries, effects, effect_count, at - start))
-            buffers += bodies
-            position = at
-        writer.append(buffers, position - first)
-        if not self._relaxed or is_structural:
+        first = writer.position
+        frames = GroupFrames(group, first, writer.synced, self._piece_bytes)
+        writer.append(frames.pieces())
+        if not self._relaxed or frames.is_structural:
             self._sync()
-        end = LogEnd(Position(position), Cursor(cursor), group[-1].hlc)
-        self._show(group, batches, Position(first), end, has_state, is_structural)
+        self._show(group, frames, first)
 
     def seal(self) -> None:
         """Say in the log that it is durable up to here, so that later damage can't be mistaken for a torn write."""
@@ -190,7 +124,7 @@ class Log:
         end = self._catalog.end
         head = head_bytes(writer.position, writer.synced, end.cursor, end.hlc, (), b"", 0, 0)
         try:
-            writer.append([head], len(head))
+            writer.append([Piece([head], len(head), True)])
         except StorageFullError:
             return  # a seal is a help, not a promise
         self._sealed = writer.position
@@ -225,6 +159,7 @@ class Log:
             self.seal()
             with suppress(StorageFullError):  # the next start replays instead
                 self.checkpoint()
+            self._writer.give_back()
         finally:
             self.abandon()
 
@@ -241,32 +176,25 @@ class Log:
         with self._lock:
             self._catalog.enter_segment(SegmentUsage(self._writer.base, 0, cursor))
 
-    def _show(
-        self,
-        group: Sequence[Committed],
-        batches: Sequence[NewBatch],
-        position: Position,
-        end: LogEnd,
-        has_state: bool,
-        is_structural: bool,
-    ) -> None:
+    def _show(self, group: Sequence[Committed], frames: GroupFrames, position: Position) -> None:
         """Let readers see the group, which begins at `position`."""
+        batches = frames.batches
         killpoint("apply.before")
-        if has_state:
-            apply = self._settled.apply if not self._relaxed or is_structural else self._settled.hold
+        if frames.has_state:
+            apply = self._settled.apply if not self._relaxed or frames.is_structural else self._settled.hold
             apply([commit.changes for commit in group])
         catalog = self._catalog
         with self._lock:
             if batches:
                 catalog.mark(group[0].cursor, position)
-            if is_structural:
+            if frames.is_structural:
                 shown = iter(batches)
                 for commit in group:
                     catalog.change(commit.changes)
                     catalog.append(islice(shown, len(commit.changes.appends)))
             else:
                 catalog.append(batches)
-            catalog.advance(end)
+            catalog.advance(LogEnd(Position(frames.position), Cursor(frames.cursor), group[-1].hlc))
         killpoint("apply.after")
 
     def _sync(self) -> None:

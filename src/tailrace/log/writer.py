@@ -7,18 +7,26 @@ and can be tried again; a sync that fails can't, because the kernel may have dro
 import errno
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from tailrace.log.encoding import Piece
+from tailrace.log.foresight import Foresight
 from tailrace.log.segment import HEADER_BYTES, Segment, SegmentFolder, header_bytes, sync_folder
 from tailrace.model.changes import Buffer
 from tailrace.model.errors import StorageFullError
 from tailrace.model.ids import Cursor, Position
 from tailrace.model.killpoint import is_armed, killpoint
+from tailrace.model.limits import MIB
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _MAX_VECTOR = 1024
 _FILE_MODE = 0o600
+_RESERVE_BYTES = 16 * MIB
+_RESERVE_AHEAD_BYTES = 2 * MIB
+_PLENTY = 16
+_NEVER_AGAIN = Position(1 << 62)
 
 
 class LogWriter:
@@ -28,6 +36,8 @@ class LogWriter:
         self._folder = folder
         self.segments = segments
         self._segment_bytes = segment_bytes
+        self._foresight = Foresight()
+        self._reserved = Position(0)
         self._lock = threading.Lock()
         self._fd = -1
         self._closed_fds: list[int] = []
@@ -53,11 +63,14 @@ class LogWriter:
             os.close(fd)
             path.unlink()
             raise _no_room(error) from error
+        if self._fd >= 0:
+            self.give_back()
         with self._lock:
             if self._fd >= 0:
                 self._closed_fds.append(self._fd)
             self._fd = fd
             self._new_names = True
+            self._reserved = Position(0)
             self.base = base
             self.position = Position(base + HEADER_BYTES)
         self.segments.add(Segment(path, base, 0, cursor))
@@ -76,19 +89,44 @@ class LogWriter:
         self.begin(self.position, cursor)
         killpoint("roll.after")
 
-    def append(self, buffers: Sequence[Buffer], size: int) -> None:
+    def append(self, pieces: Iterable[Piece]) -> None:
+        """Put all pieces at the end, or none. The disk begins with each while the next one is made."""
         killpoint("write.before")
+        end: int = self.position
+        if end + _RESERVE_AHEAD_BYTES > self._reserved:
+            self._reserve()
         try:
-            if is_armed("write.half"):
-                write_all(self._fd, [b"".join(buffers)[: size // 2]])
-                killpoint("write.half")
-                os.ftruncate(self._fd, self.position - self.base)
-            write_all(self._fd, buffers)
+            for buffers, size, is_last in pieces:
+                if is_armed("write.half"):
+                    write_all(self._fd, [b"".join(buffers)[: size // 2]])
+                    killpoint("write.half")
+                    os.ftruncate(self._fd, end - self.base)
+                write_all(self._fd, buffers)
+                if not is_last:
+                    self._foresight.start_writing(self._fd, end - self.base, size)
+                end += size
         except OSError as error:
             os.ftruncate(self._fd, self.position - self.base)
             raise _no_room(error) from error
-        self.position = Position(self.position + size)
+        self.position = Position(end)
         killpoint("write.after")
+
+    def _reserve(self) -> None:
+        """Have the blocks of what comes next at hand, if the disk has plenty."""
+        begin = max(self._reserved, self.position) - self.base
+        size = min(_RESERVE_BYTES, self._segment_bytes - begin)
+        disk = os.fstatvfs(self._fd)
+        if size > 0 and disk.f_bavail * disk.f_frsize >= _PLENTY * _RESERVE_BYTES:
+            if self._foresight.reserve(self._fd, begin, size):
+                self._reserved = Position(self.base + begin + size)
+                return
+            self.give_back()
+        self._reserved = _NEVER_AGAIN
+
+    def give_back(self) -> None:
+        """What is reserved behind the end of the active segment is free again."""
+        with suppress(OSError):  # it takes up room, no more
+            os.ftruncate(self._fd, self.position - self.base)
 
     def sync(self) -> None:
         """Make everything written so far durable."""
