@@ -23,6 +23,7 @@ NEVER = BrokerSettings(
     dedup_interval_seconds=10**6,
     producer_interval_seconds=10**6,
     transaction_interval_seconds=10**6,
+    payload_interval_seconds=10**6,
 )
 """Background jobs run only when a test calls them."""
 
