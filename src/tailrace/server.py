@@ -83,8 +83,7 @@ class Server:
             opening = loop.run_in_executor(None, self._open_store, loop)
             # Loaded here and not above, because that takes as long as opening the folder and the two overlap.
             import tailrace.http.app
-            import tailrace.kafka.apis
-            import tailrace.sql.service  # noqa: F401
+            import tailrace.kafka.apis  # noqa: F401
 
             opened = await opening
             try:
@@ -103,13 +102,13 @@ class Server:
         from tailrace.kafka.listener import KafkaListener
         from tailrace.kafka.metrics import KafkaCollector
         from tailrace.kafka.traffic import Traffic
-        from tailrace.sql.service import Sql
+        from tailrace.sql.on_demand import SqlOnDemand
 
         limits = self._limits
         broker = Broker(opened.store, self._clock, limits, self._broker)
         await broker.start()
         try:
-            sql = await Sql.open(self._folder, broker, self._clock, limits)
+            sql = await SqlOnDemand.open(self._folder, broker, self._clock, limits)
         except BaseException:
             await broker.close()
             raise
@@ -120,7 +119,7 @@ class Server:
         traffic = Traffic()
         dispatcher = create_dispatcher(broker, cluster, self._kafka_settings, traffic, self._clock, limits)
         on_loopback = ip_address(http.getsockname()[0]).is_loopback
-        app = create_app(broker, status, limits, [KafkaCollector(traffic)], engine=sql.engine, on_loopback=on_loopback)
+        app = create_app(broker, status, limits, [KafkaCollector(traffic)], engine=sql, on_loopback=on_loopback)
         listeners = (
             HttpListener(app, http, limits, _FINISH_REQUESTS_SECONDS),
             KafkaListener(dispatcher, kafka, traffic, limits, _FINISH_REQUESTS_SECONDS),
