@@ -18,6 +18,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from tailrace.model.errors import SqlError, SqlSyntaxError
 from tailrace.sql.places import Place, place_at, place_of_token
+from tailrace.sql.strict.statements import check_expression, check_statement
 
 _NUMBER = re.compile(r"\d+(\.\d*)?([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?")
 _NESTED_BRACKETS = 50
@@ -25,6 +26,8 @@ _NESTED_TYPES = 6
 _CHAINED_INDEXES = 8
 _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
 _CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
+
+Check = Callable[[Sequence[Token], str], None]
 
 
 class Tailrace(Postgres):
@@ -56,23 +59,28 @@ def tokenize(text: str) -> list[Token]:
 def parse_statement(tokens: Sequence[Token], text: str) -> exp.Expression:
     """A query or a write. Its parameters are placeholders with a name; that of a `?` is its number in the statement."""
     _check_nesting(tokens, text)
-    return _parsed(lambda: _DIALECT.parser().parse(_with_numbered_parameters(tokens), text), tokens, text)
+    return _parsed(lambda: _DIALECT.parser().parse(_with_numbered_parameters(tokens), text), check_statement, tokens, text)
 
 
 def parse_expression(tokens: Sequence[Token], text: str) -> exp.Expression:
     """A condition or a value."""
     _check_nesting(tokens, text)
-    return _parsed(lambda: _DIALECT.parser().parse_into(exp.Condition, list(tokens), text), tokens, text)
+    tree = _parsed(lambda: _DIALECT.parser().parse_into(exp.Condition, list(tokens), text), check_expression, tokens, text)
+    check_expression(tokens, text)
+    return tree
 
 
-def _parsed(parse: Callable[[], Sequence[Any]], tokens: Sequence[Token], text: str) -> exp.Expression:
+def _parsed(parse: Callable[[], Sequence[Any]], check: Check, tokens: Sequence[Token], text: str) -> exp.Expression:
     try:
         found = parse()
     except ParseError as error:
+        # It knows better what was expected.
+        check(tokens, text)
         raise _misplaced(tokens, text, error) from error
     except RecursionError as error:
         raise SqlError("the statement is nested too deep; take it apart", *place_of_token(tokens[0], text)) from error
     except Exception as error:  # Some texts make sqlglot stumble over its own types
+        check(tokens, text)
         raise SqlSyntaxError(
             "expected a statement that can be read; something is missing in this one", *place_of_token(tokens[0], text)
         ) from error

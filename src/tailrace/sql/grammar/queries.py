@@ -1,4 +1,4 @@
-"""SELECT, INSERT, UPDATE and DELETE: parsed by sqlglot, and then held against what is allowed.
+"""SELECT, INSERT, UPDATE and DELETE: parsed by sqlglot, and then held against what is allowed and against a strict grammar.
 
 Only the clauses that are listed here pass; what sqlglot knows besides (INTO, locks, samples, hints, pivots ...) is refused by
 name. Which functions and columns there are is for the engines to say.
@@ -7,13 +7,14 @@ name. Which functions and columns there are is for the engines to say.
 from collections.abc import Sequence
 
 from sqlglot import exp
-from sqlglot.tokenizer_core import Token, TokenType
+from sqlglot.tokenizer_core import Token
 
 from tailrace.model.errors import SqlError, SqlSyntaxError, UnsupportedSqlError
 from tailrace.model.route import Operation
 from tailrace.sql.dialect import parse_statement
 from tailrace.sql.places import Place, place_of, place_of_token
 from tailrace.sql.statements import Query, Statement, Write
+from tailrace.sql.strict.statements import check_statement
 
 _MAX_DEPTH = 100
 _QUERY = frozenset({"with_", "order", "limit", "offset"})
@@ -39,19 +40,15 @@ _IN_WORDS = {
     "tables": "DELETE without FROM",
 }
 _WRITES: dict[type[exp.Expression], Operation] = {exp.Insert: "insert", exp.Update: "update", exp.Delete: "delete"}
-_NEVER_FIRST = {TokenType.COMMA}
-_NEVER_AFTER_COMMA = {TokenType.COMMA, TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.FROM, TokenType.WHERE}
-_OPENS_LIST = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.SELECT, TokenType.VALUES, TokenType.SET}
-_EXPECTS_MORE = {TokenType.ON, TokenType.SET, TokenType.COMMA, TokenType.JOIN}
 
 
 def query_or_write(tokens: Sequence[Token], text: str, source: str) -> Statement:
     """`source` is the whole text of the request, in which the expressions have their places."""
-    _check_lists(tokens, source)
     tree = parse_statement(tokens, source)
     place = place_of_token(tokens[0], source)
     _check_depth(tree, place)
     _check_clauses(tree, place)
+    check_statement(tokens, source)
     parameters = tuple(dict.fromkeys(sorted((node.name for node in tree.find_all(exp.Placeholder)), key=_by_number)))
     kind = _WRITES.get(type(tree))
     if kind is not None:
@@ -80,21 +77,6 @@ def name_of(table: exp.Table) -> str:
 
 def _by_number(name: str) -> tuple[int, str]:
     return (int(name), "") if name.isdigit() else (0, name)
-
-
-def _check_lists(tokens: Sequence[Token], source: str) -> None:
-    """sqlglot steps over a comma too many and a clause that is missing at the end."""
-    before: Token | None = None
-    for token in tokens:
-        if before is not None and before.token_type is TokenType.COMMA and token.token_type in _NEVER_AFTER_COMMA:
-            raise SqlSyntaxError(f"expected a value after the comma, found {token.text!r}", *place_of_token(token, source))
-        if before is not None and before.token_type in _OPENS_LIST and token.token_type in _NEVER_FIRST:
-            raise SqlSyntaxError(f"expected a value, found {token.text!r}", *place_of_token(token, source))
-        before = token
-    if before is not None and before.token_type in _EXPECTS_MORE:
-        raise SqlSyntaxError(
-            f"expected more after {before.text!r}, found the end of the statement", *place_of_token(before, source)
-        )
 
 
 def _check_depth(tree: exp.Expression, place: Place) -> None:
@@ -127,13 +109,6 @@ def _target(tree: exp.Expression, place: Place) -> str:
     target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
     if not isinstance(target, exp.Table) or isinstance(target.this, exp.Func):
         raise SqlSyntaxError(f"expected {tree.key.upper()} and the name of a table or topic", *place)
-    if isinstance(tree, exp.Update) and not tree.expressions:
-        raise SqlSyntaxError("expected SET and at least one column = value", *place)
-    if isinstance(tree, exp.Insert) and not (tree.expression or tree.args.get("default")):
-        raise SqlSyntaxError("expected VALUES or a query", *place)
-    conflict = tree.args.get("conflict")
-    if conflict is not None and not conflict.args.get("action"):
-        raise SqlSyntaxError("expected DO NOTHING or DO UPDATE SET after ON CONFLICT", *place)
     return name_of(target)
 
 
