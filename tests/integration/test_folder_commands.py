@@ -4,13 +4,19 @@ import base64
 import shutil
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import httpx
 import pytest
 
+from tailrace.log.fsck import check
 from tests.integration.topics import create, publish
 from tests.support.server import ServerProcess
+
+LARGE = "x" * 200_000
+DIGEST = sha256(f'"{LARGE}"'.encode()).hexdigest()
+"""By which the value is kept, as JSON."""
 
 
 def tailrace(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -26,7 +32,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two topics and three frames of records, written by a server that ended well."""
+    """Two topics and four frames of records, one with a payload beside the log, written by a server that ended well."""
     folder = tmp_path_factory.mktemp("written") / "data"
     with ServerProcess(folder) as server:
         create(server.url, "orders")
@@ -35,6 +41,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         publish(server.url, "payments", {"paid": 1})
         message = {"topic": "orders", "value_base64": base64.b64encode(b"\x1b[2J clears a terminal").decode()}
         httpx.post(f"{server.url}/api/topics/publish", json={"messages": [message]}).raise_for_status()
+        publish(server.url, "payments", LARGE)
         assert server.terminate() == 0
     return folder
 
@@ -50,7 +57,8 @@ def test_fsck_of_a_good_folder_says_so_and_changes_nothing(folder: Path) -> None
     ended = tailrace("fsck", folder)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.startswith(f"{folder}: all good (segments 1, frames ")
-    assert "records 4" in ended.stdout
+    assert "records 5" in ended.stdout
+    assert "payloads 1)" in ended.stdout
     assert contents(folder) == before
 
 
@@ -62,6 +70,28 @@ def test_fsck_names_a_changed_byte_and_exits_with_one(folder: Path) -> None:
     ended = tailrace("fsck", folder)
     assert (ended.returncode, ended.stderr) == (1, "")
     assert f"wrong: {segment.name}, position " in ended.stdout
+
+
+@pytest.mark.parametrize(("damage", "named"), [(None, "it is missing"), (b"x", "it has 1 bytes and had 200002")])
+def test_fsck_names_a_payload_that_is_missing_or_damaged(folder: Path, damage: bytes | None, named: str) -> None:
+    payload = folder / "payloads" / DIGEST
+    payload.unlink()
+    if damage is not None:
+        payload.write_bytes(damage)
+    (finding,) = check(folder).findings
+    assert finding.where == f"payload {DIGEST}"
+    assert named in finding.what
+    assert finding.what.endswith("records that refer to it: 1, topic 2, partition 0, offset 1")
+
+
+def test_fsck_notes_payloads_that_nobody_refers_to(folder: Path) -> None:
+    orphan = sha256(b"nobody's").hexdigest()
+    (folder / "payloads" / orphan).write_bytes(b"nobody's")
+    (folder / "payloads" / f"{orphan}.unfinished").write_bytes(b"nob")
+    report = check(folder)
+    assert not report.findings
+    assert f"payload {orphan} is referred to by no record; a running server removes it" in report.notes
+    assert any(note.startswith(f"{orphan}.unfinished was being written") for note in report.notes)
 
 
 def test_a_server_does_not_start_on_a_damaged_folder(folder: Path) -> None:
@@ -95,6 +125,7 @@ def test_dump_shows_frames_by_topic_and_offset(folder: Path) -> None:
         "  append  orders[0]  offsets 0 to 1",
         "  append  payments[0]  offsets 0 to 0",
         "  append  orders[0]  offsets 2 to 2",
+        "  append  payments[0]  offsets 1 to 1",
     ]
 
 
@@ -103,6 +134,7 @@ def test_dump_shows_records_and_keeps_the_terminal_safe(folder: Path) -> None:
     assert '{"order":1}' in shown
     assert "clears a terminal" in shown
     assert "\x1b" not in shown
+    assert f"payload {DIGEST} of 200002 bytes" in shown
 
 
 def test_dump_begins_at_a_cursor_and_stops_at_its_limit(folder: Path) -> None:

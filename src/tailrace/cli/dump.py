@@ -100,10 +100,16 @@ class _Printer:
         # Loads the codecs, which --help does without.
         from tailrace.model.limits import DEFAULT_LIMITS
         from tailrace.wire.records import decode_batch
+        from tailrace.wire.references import is_referring, read_reference
 
+        if is_referring(batch.bytes):
+            reference = read_reference(batch.bytes, DEFAULT_LIMITS)
+            payload = f"payload {reference.digest.hex()} of {reference.size} bytes"
+        else:
+            payload = None
         for record in decode_batch(batch.bytes, DEFAULT_LIMITS):
             key = "" if record.key is None else f"  key {_shown(record.key)}"
-            value = "no value" if record.value is None else _shown(record.value)
+            value = payload or ("no value" if record.value is None else _shown(record.value))
             yield f"      {record.offset}  {_time(record.timestamp)}{key}  {value}"
 
     def _topic(self, topic_id: int) -> str:

@@ -7,6 +7,8 @@ import typer
 
 from tailrace.cli.exits import Exit
 
+_COUNTED = ("segments", "frames", "batches", "records", "bytes", "payloads")
+
 
 def fsck(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The data folder of a server that is not running.")],
@@ -14,7 +16,8 @@ def fsck(
     """Check every byte of a data folder, and change nothing.
 
     Reads all frames and batches, compares their checksums, checks that offsets
-    and cursors are dense and that the index names exactly what the log holds.
+    and cursors are dense, that the index names exactly what the log holds and
+    that the payloads that records refer to are there and whole.
     Exits with 1 if anything is wrong.
 
     [bold]Example[/]
@@ -31,7 +34,7 @@ def fsck(
         typer.echo(f"wrong: {finding.where}: {finding.what}")
     if report.is_cut_short:
         typer.echo("wrong: and more; the list is cut short")
-    counted = ", ".join(f"{name} {getattr(report, name):,}" for name in ("segments", "frames", "batches", "records", "bytes"))
+    counted = ", ".join(f"{name} {getattr(report, name):,}" for name in _COUNTED)
     verdict = f"{len(report.findings):,} wrong" if report.findings else "all good"
     typer.echo(f"{folder}: {verdict} ({counted})")
     if report.findings:

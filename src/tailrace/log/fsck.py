@@ -1,7 +1,8 @@
 """Checking a data folder from end to end, without changing it.
 
 Every frame and batch is read and checked; offsets and cursors must be dense; and the saved index must name exactly the
-batches that the log holds, each at its place. What a crash may leave behind is a note; what must never be is a finding.
+batches that the log holds, each at its place. Payloads that records refer to must be there and whole. What a crash may leave
+behind is a note; what must never be is a finding.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,13 +16,15 @@ from tailrace.log.frame import BadFrameError, Entry, Frame, read_effects, read_f
 from tailrace.log.index import PartitionIndex, SavedIndex
 from tailrace.log.lock import FolderLock
 from tailrace.log.opening import LOG_FOLDER, STATE_FOLDER
+from tailrace.log.payload_check import PayloadCheck
+from tailrace.log.payload_files import PAYLOADS_FOLDER
 from tailrace.log.place import Place
 from tailrace.log.recovery import SegmentFile, frames_behind, mapped
 from tailrace.log.segment import HEADER_BYTES, SegmentFolder, read_header
 from tailrace.log.state import StateDb
 from tailrace.log.usage import SegmentUsage
 from tailrace.model.errors import CorruptionError, TailraceError
-from tailrace.model.ids import Partition, Position
+from tailrace.model.ids import Offset, Partition, Position
 
 _MAX_FINDINGS = 1000
 
@@ -45,6 +48,7 @@ class Report(msgspec.Struct):
     records: int = 0
     partitions: int = 0
     bytes: int = 0
+    payloads: int = 0
     is_cut_short: bool = False
     """There were more findings than are listed."""
 
@@ -69,7 +73,7 @@ def check(folder: Path) -> Report:
                 report.notes.append("there is no checkpoint yet; the next start reads the whole log")
             state = StateDb(state_folder, read_only=True) if has_state else StateDb(Path(nothing))
             try:
-                _Check(report, SegmentFolder(folder / LOG_FOLDER, 1), state).run()
+                _Check(report, SegmentFolder(folder / LOG_FOLDER, 1), state, PayloadCheck(folder / PAYLOADS_FOLDER)).run()
             finally:
                 state.close()
     except CorruptionError as error:
@@ -105,8 +109,9 @@ class _SavedPlaces:
 
 
 class _Check:
-    def __init__(self, report: Report, segments: SegmentFolder, state: StateDb) -> None:
+    def __init__(self, report: Report, segments: SegmentFolder, state: StateDb, payloads: PayloadCheck) -> None:
         self._report = report
+        self._payloads = payloads
         self._segments = segments
         self._saved = SavedIndex(state, 1)
         self._checkpoints = Checkpoints(state, self._saved)
@@ -115,6 +120,10 @@ class _Check:
         self._indexes: dict[Partition, _SavedPlaces] = {}
         self._ends: dict[Partition, int] = {}
         self._deleted: set[int] = set()
+        self._created: set[int] = set()
+        """Topics made or grown after the checkpoint."""
+        self._trims: dict[Partition, Offset] = {}
+        """After the checkpoint."""
         self._cursor = 0
         self._log_end = 0
 
@@ -131,6 +140,16 @@ class _Check:
             self._report.find("cursor index", f"cursor {cursor} points to position {position}, where no frame begins")
         for partition, saved in self._indexes.items():
             self._index_end(partition, saved)
+        self._payloads.run(self._is_alive, self._report.find, self._report.notes.append)
+        self._report.payloads = self._payloads.checked
+
+    def _is_alive(self, partition: Partition, offset: Offset) -> bool:
+        """Whether readers can see the record."""
+        saved = self._indexes.get(partition)
+        if saved is not None:
+            return offset >= saved.index.start
+        is_new = partition.topic_id in self._created and partition.topic_id not in self._deleted
+        return is_new and offset >= self._trims.get(partition, 0)
 
     def _load_indexes(self, tail: Sequence[SegmentFile]) -> None:
         """The saved index as the cleaner sees it: by what was trimmed and deleted after the checkpoint, too."""
@@ -143,6 +162,8 @@ class _Check:
                         continue
                     changes = read_effects(frame.effects, frame.effect_count)
                     self._deleted.update(changes.drops)
+                    self._created.update(topic_id for topic_id, _ in changes.creates)
+                    self._trims.update(changes.trims)
                     for partition, offset in changes.trims:
                         if partition in indexes:
                             indexes[partition].start = max(indexes[partition].start, offset)
@@ -199,6 +220,7 @@ class _Check:
                     at = following
                     continue
                 self._frame(name, frame, is_whole=file.generation == 0)
+                self._payloads.learn(frame, data, file.base)
                 if marks.get(frame.position) == frame.cursor:
                     del marks[frame.position]
                 at += frame.size

@@ -33,7 +33,6 @@ from tailrace.model.stats import StoreStats
 
 LOG_FOLDER = "log"
 STATE_FOLDER = "state"
-PAYLOADS_FOLDER = "payloads"
 
 _START = LogEnd(Position(0), Cursor(0), Hlc(0))
 _EFFECTS_AT_ONCE = 1000

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tailrace.log.index import PartitionIndex
-from tailrace.log.opening import PAYLOADS_FOLDER, open_log
+from tailrace.log.opening import open_log
 from tailrace.log.options import DEFAULT_OPTIONS, LogOptions
+from tailrace.log.payload_files import PAYLOADS_FOLDER
 from tailrace.log.writer import is_no_room
 from tailrace.model.changes import Bounds, Changes, Fetched, Receipt, Scanned
 from tailrace.model.clock import Clock, HybridClock, SystemClock

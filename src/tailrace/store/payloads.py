@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from tailrace.log.payload_files import UNFINISHED, payload_digests, payload_path
 from tailrace.log.segment import sync_folder
 from tailrace.log.writer import is_no_room
 from tailrace.model.errors import LostPayloadError, StorageFailedError, StorageFullError
 from tailrace.model.killpoint import killpoint
-from tailrace.model.payload import DIGEST_BYTES, PayloadReference, reference_to
-
-_UNFINISHED = ".unfinished"
+from tailrace.model.payload import PayloadReference, reference_to
 
 
 class PayloadFolder:
@@ -31,7 +30,7 @@ class PayloadFolder:
         self._exists = folder.exists()
         self._is_synced = not self._exists
         """Whether all names in the folder are durable. Those that a killed process left behind may not be."""
-        for path in folder.glob(f"*{_UNFINISHED}"):
+        for path in folder.glob(f"*{UNFINISHED}"):
             with suppress(OSError):
                 path.unlink()
 
@@ -70,7 +69,7 @@ class PayloadFolder:
         return removed
 
     def digests(self) -> Iterator[bytes]:
-        return payload_files(self._folder)
+        return payload_digests(self._folder)
 
     def _holds(self, reference: PayloadReference, content: bytes) -> bool:
         """Whether the very bytes are there: a damaged file must not take in one more record, and is written anew."""
@@ -86,7 +85,7 @@ class PayloadFolder:
             self._exists = True
         for reference, content in contents.items():
             path = self._path(reference.digest)
-            unfinished = path.with_name(path.name + _UNFINISHED)
+            unfinished = path.with_name(path.name + UNFINISHED)
             try:
                 _write_synced(unfinished, content)
                 self._is_synced = False
@@ -112,7 +111,7 @@ class PayloadFolder:
         return StorageFailedError(f"a payload can't be written and the server stops: {error}. Check the disk, then start again")
 
     def _path(self, digest: bytes) -> Path:
-        return self._folder / digest.hex()
+        return payload_path(self._folder, digest)
 
 
 class PayloadMemory:
@@ -141,20 +140,6 @@ class PayloadMemory:
     def digests(self) -> Iterator[bytes]:
         with self._lock:
             return iter(list(self._contents))
-
-
-def payload_files(folder: Path) -> Iterator[bytes]:
-    """The digests that the files of a folder are named by; other files are passed over."""
-    if not folder.is_dir():
-        return
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            try:
-                digest = bytes.fromhex(entry.name)
-            except ValueError:
-                continue
-            if len(digest) == DIGEST_BYTES:
-                yield digest
 
 
 def _write_synced(path: Path, content: bytes) -> None:

@@ -205,17 +205,22 @@ async def test_a_payload_stays_for_one_sweep_after_its_last_reference() -> None:
         assert await broker.payload_sweep.run_once() == 1
 
 
-@on_loop
-async def test_more_references_than_one_commit_forgets_all_go() -> None:
+def test_more_references_than_one_commit_forgets_all_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tailrace.broker.payload_sweep._FORGOTTEN_AT_ONCE", 10)
+    monkeypatch.setattr("tailrace.broker.payload_sweep._MOST_REMEMBERED", 30)
+    asyncio.run(_many_references_go())
+
+
+async def _many_references_go() -> None:
     store = MemoryStore()
     limits = msgspec.structs.replace(DEFAULT_LIMITS, payload_inline_bytes=3)
     async with running_broker(store, limits=limits) as broker:
         await broker.topics.create("t", 3)
-        values = [b"%04d" % number for number in range(1300)]
+        values = [b"%04d" % number for number in range(130)]
         await broker.publish([Message("t", value, partition=number % 3) for number, value in enumerate(values)])
-        await broker.retention.delete_before("t", 1, Offset(200))
+        await broker.retention.delete_before("t", 1, Offset(25))
         await sweep_all(broker)
-        alive = [value for number, value in enumerate(values) if number % 3 != 1 or number // 3 >= 200]
+        alive = [value for number, value in enumerate(values) if number % 3 != 1 or number // 3 >= 25]
         assert kept(store) == digests(*alive)
         await broker.retention.clear("t")
         await sweep_all(broker)

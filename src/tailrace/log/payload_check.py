@@ -1,0 +1,89 @@
+"""Checking payloads against the log: every record that refers to one must find it, whole.
+
+What nobody refers to is no fault: a crash leaves it behind, and a running server removes it.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from tailrace.log.frame import Frame
+from tailrace.log.payload_files import UNFINISHED, payload_digests, payload_path
+from tailrace.model.errors import InvalidRequestError
+from tailrace.model.ids import Offset, Partition
+from tailrace.model.limits import DEFAULT_LIMITS
+from tailrace.model.payload import PayloadReference, reference_to
+from tailrace.wire.references import is_referring, read_reference
+
+IsAlive = Callable[[Partition, Offset], bool]
+Say = Callable[[str, str], None]
+"""Where something is wrong, and what."""
+
+_NAMED_ORPHANS = 100
+
+
+class _Use(NamedTuple):
+    partition: Partition
+    offset: Offset
+    reference: PayloadReference | None
+    """`None` if it can't be read."""
+
+
+class PayloadCheck:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._uses: list[_Use] = []
+        self.checked = 0
+
+    def learn(self, frame: Frame, data: memoryview, base: int) -> None:
+        """Remember what the records of a frame refer to. `base` is the position of the first byte of `data`."""
+        for entry in frame.entries:
+            at = entry.position - base
+            batch = data[at : at + entry.length]
+            if is_referring(batch):
+                try:
+                    reference = read_reference(batch, DEFAULT_LIMITS)
+                except InvalidRequestError:
+                    reference = None
+                self._uses.append(_Use(entry.partition, entry.base_offset, reference))
+
+    def run(self, is_alive: IsAlive, find: Say, note: Callable[[str], None]) -> None:
+        """Look at all payloads, now that all records are known."""
+        used: dict[PayloadReference, list[_Use]] = {}
+        for use in self._uses:
+            if not is_alive(use.partition, use.offset):
+                continue
+            if use.reference is None:
+                find(_place(use), "its value is no reference to a payload")
+            else:
+                used.setdefault(use.reference, []).append(use)
+        for reference, uses in used.items():
+            self.checked += 1
+            fault = self._fault(reference)
+            if fault:
+                find(f"payload {reference.digest.hex()}", f"{fault}; records that refer to it: {len(uses)}, {_place(uses[0])}")
+        self._note_orphans({reference.digest for reference in used}, note)
+
+    def _fault(self, reference: PayloadReference) -> str:
+        try:
+            content = payload_path(self._folder, reference.digest).read_bytes()
+        except FileNotFoundError:
+            return "it is missing"
+        except OSError as error:
+            return f"it can't be read ({error.strerror})"
+        if len(content) != reference.size:
+            return f"it is damaged: it has {len(content)} bytes and had {reference.size}"
+        return "" if reference_to(content) == reference else "it is damaged: its bytes do not have this hash"
+
+    def _note_orphans(self, used: set[bytes], note: Callable[[str], None]) -> None:
+        orphans = [digest for digest in payload_digests(self._folder) if digest not in used]
+        for digest in orphans[:_NAMED_ORPHANS]:
+            note(f"payload {digest.hex()} is referred to by no record; a running server removes it")
+        if len(orphans) > _NAMED_ORPHANS:
+            note(f"and so are {len(orphans) - _NAMED_ORPHANS} more payloads")
+        for unfinished in self._folder.glob(f"*{UNFINISHED}"):
+            note(f"{unfinished.name} was being written when the server stopped; the next start removes it")
+
+
+def _place(use: _Use) -> str:
+    return f"topic {use.partition.topic_id}, partition {use.partition.number}, offset {use.offset}"
