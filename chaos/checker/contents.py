@@ -1,4 +1,4 @@
-"""What is in the log: nothing lost, nothing twice, nothing that was refused, one record at each offset (I1 to I5)."""
+"""What is in the log: one record at each offset, nothing twice, nothing that was refused or made up (I3 to I5)."""
 
 from collections.abc import Iterator
 
@@ -8,27 +8,6 @@ from chaos.checker.sightings import Sighting
 from chaos.checker.violation import Found, shown_by
 from chaos.checker.writes import Fate, Written
 from chaos.history import Place, Send
-
-
-def lost_write(evidence: Evidence) -> Iterator[Found]:
-    """An acked record, or one that was read, below the highest offset that final reads have reached, and not in them."""
-    for place, value, calls in _missing(evidence):
-        highest = max(evidence.sightings.final[place.topic, place.partition], default=-1)
-        if 0 <= place.offset < highest:
-            yield Found(
-                f"{value!r} was at {name(place)}, but final reads, which got to offset {highest}, did not find it",
-                calls,
-                frozenset({value}),
-            )
-
-
-def unseen(evidence: Evidence) -> Iterator[Found]:
-    """An acked record, or one that was read, at an offset to which no final read came."""
-    for place, value, calls in _missing(evidence):
-        highest = max(evidence.sightings.final[place.topic, place.partition], default=-1)
-        if not 0 <= place.offset < highest:
-            reached = f"got to offset {highest}" if highest >= 0 else "found nothing in that partition"
-            yield Found(f"{value!r} was at {name(place)}, but final reads {reached}", calls, frozenset({value}))
 
 
 def inconsistent_offset(evidence: Evidence) -> Iterator[Found]:
@@ -93,21 +72,6 @@ def never_sent(evidence: Evidence) -> Iterator[Found]:
             yield shown_by(
                 f"{value!r} was read at {name(sighting.seen.place)}, but nobody sent it there", sighting.op, about=(value,)
             )
-
-
-def _missing(evidence: Evidence) -> Iterator[tuple[Place, str, tuple[int, ...]]]:
-    """Records that final reads should have found, and the calls that say so."""
-    sightings = evidence.sightings
-    if not evidence.has_final_reads:
-        return
-    found = {(place[0], sighting.seen.value) for place, at in sightings.final.items() for sighting in at.values()}
-    for written in evidence.writes.by_value.values():
-        first = sightings.of_value.get((written.place.topic, written.value))
-        read = first if first and sightings.is_lasting(written.value) else None
-        if (written.fate is Fate.ACKED or read) and (written.place.topic, written.value) not in found:
-            place = read.seen.place if read and written.place.offset < 0 else written.place
-            if not evidence.has_left(place):
-                yield place, written.value, (written.op.call, *((read.op.call,) if read else ()))
 
 
 def _stored_once(written: Written) -> bool:

@@ -6,6 +6,7 @@ from chaos.checker import (
     groups,
     inspections,
     liveness,
+    losses,
     order,
     polls,
     queues,
@@ -18,8 +19,8 @@ from chaos.checker import (
 from chaos.checker.violation import Rule
 
 RULES = (
-    Rule("lost-write", "I1", "an acked record, and one that was read, stays", contents.lost_write),
-    Rule("unseen", "I2", "final reads come to every acked record", contents.unseen),
+    Rule("lost-write", "I1", "an acked record, and one that was read, stays", losses.lost_write),
+    Rule("unseen", "I2", "final reads come to every acked record", losses.unseen),
     Rule("inconsistent-offset", "I3", "an offset names one record for ever", contents.inconsistent_offset),
     Rule("duplicate", "I4", "an idempotent producer's record is stored once", contents.duplicate),
     Rule("aborted-read", "I5", "what was refused or aborted is never read", contents.aborted_read),

@@ -101,7 +101,8 @@ class Story:
         return self.call(Poll(session, **fields), OK, worker, surface, seen=records(text, where, **shown))
 
     def final(self, text: str, where: str = "t/0", **fields: Any) -> int:
-        return self.poll(text, where, **{"worker": "f1", "session": "final", "committed": True, "final": True} | fields)
+        usual: dict[str, Any] = {"worker": "f1", "session": "final", "committed": True, "final": True}
+        return self.poll(text, where, **usual | fields)
 
     def commit(self, offset: int, outcome: Outcome = OK, worker: str = "w1", generation: int = -1, reset: bool = False) -> int:
         return self.call(Commit("g", (place("t/0", offset),), generation, reset), outcome, worker)

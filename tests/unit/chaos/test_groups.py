@@ -1,7 +1,7 @@
 """I9: owners, generations and committed offsets."""
 
 from chaos.history import Commit, Committed
-from tests.unit.chaos.histories import FAILED, UNKNOWN, Story, broken, place, violations
+from tests.unit.chaos.histories import FAILED, OK, UNKNOWN, Story, broken, place, violations
 
 
 def test_members_that_share_the_partitions_of_a_generation_are_well() -> None:
@@ -20,11 +20,11 @@ def test_two_owners_of_a_partition_in_one_generation_are_named() -> None:
 
 
 def test_a_commit_of_an_old_generation_must_be_refused() -> None:
-    for outcome, wrong in ((FAILED, False), (UNKNOWN, False), (None, True)):
+    for outcome, wrong in ((FAILED, False), (UNKNOWN, False), (OK, True)):
         story = Story()
         story.owned("m1", 1, "t/0", worker="r1")
         story.owned("m2", 2, "t/0", worker="r2")
-        story.commit(5, worker="r1", generation=1, **({"outcome": outcome} if outcome else {}))
+        story.commit(5, worker="r1", generation=1, outcome=outcome)
         assert bool(violations(story, "fenced-commit")) is wrong
 
 
