@@ -1,0 +1,1 @@
+"""The Python SDK, as a program uses it."""

@@ -1,0 +1,161 @@
+"""A program that uses the SDK, in a process of its own. It does what it is asked on stdin, one task after another."""
+
+import gc
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from uuid import uuid4
+
+import msgspec
+
+from bench.audit import AuditFailure
+from bench.client.tasks import Acknowledge, Answer, AnyTask, Consume, Follow, Publish, Worked
+from bench.http.server import HttpServer
+from bench.kafka.tasks import Failed
+from tailrace.client import Client, TailraceError
+
+_ROOT = Path(__file__).resolve().parents[2]
+_PATIENCE_SECONDS = 30.0
+
+
+class SdkProcess:
+    """This module as a child: gone when it is closed."""
+
+    def __init__(self, server: HttpServer) -> None:
+        self._server = server.name
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bench.client.worker", server.url], cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    def __enter__(self) -> "SdkProcess":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def ask(self, task: AnyTask) -> Worked:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(msgspec.json.encode(task) + b"\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise AuditFailure(f"{self._server}: a client ended with code {self._process.wait()} in the middle of its work")
+        answer: Answer = msgspec.json.decode(line, type=Answer)
+        if isinstance(answer, Failed):
+            raise AuditFailure(f"{self._server}: {answer.why}")
+        return answer
+
+
+class _Numbered(msgspec.Struct):
+    n: int
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._used = time.process_time()
+
+    def stop(self, cursor: int = -1) -> Worked:
+        return Worked(time.monotonic() - self._began, time.process_time() - self._used, cursor)
+
+
+def _publish(client: Client, task: Publish) -> Worked:
+    frame = len(msgspec.json.encode({"n": 10**9, "fill": ""}))
+    fill = "x" * (task.message_bytes - frame)
+    values = [{"n": 10**9 + number, "fill": fill} for number in range(task.messages)]
+    topics = task.topics
+    with client.publisher() as publisher:
+        publisher.publish_batch([])
+        clock = _Clock()
+        deliveries = [publisher.send(topics[number % len(topics)], value) for number, value in enumerate(values)]
+        publisher.flush()
+        cursors = [delivery.result().cursor or -1 for delivery in deliveries[-1:]]
+        worked = clock.stop(cursors[0])
+        places = {(result.topic_name, result.offset) for result in (delivery.result() for delivery in deliveries)}
+    if len(places) != task.messages:
+        raise AuditFailure(f"{task.messages} messages were sent, and {len(places)} places acknowledged")
+    return worked
+
+
+def _consume(client: Client, task: Consume) -> Worked:
+    payloads: list[bytes | None] = []
+    with client.consumer(topic=task.topic, group_id=uuid4().hex, max_poll_records=task.polled) as consumer:
+        consumer.position()
+        clock = _Clock()
+        while len(payloads) < task.messages:
+            records = consumer.poll(timeout=_PATIENCE_SECONDS)
+            if not records:
+                raise AuditFailure(f"{task.topic!r} gave {len(payloads)} of {task.messages} messages")
+            for record in records:
+                payloads.append(record.payload)
+                consumer.mark_processed(record)
+        worked = clock.stop()
+    _check(payloads, task.messages)
+    return worked
+
+
+def _follow(client: Client, task: Follow) -> Worked:
+    with client.subscriber().subscribe(task.pattern, task.after) as events:
+        clock = _Clock()
+        payloads = [event.payload for event in islice(events, task.messages)]
+        worked = clock.stop()
+    _check(payloads, task.messages)
+    return worked
+
+
+def _acknowledge(client: Client, task: Acknowledge) -> Worked:
+    payloads: list[bytes | None] = []
+    with client.subscriber().subscribe_queue(task.topic, task.group, max_poll_records=task.polled) as queue:
+        clock = _Clock()
+        while len(payloads) < task.messages:
+            events = queue.poll(timeout=_PATIENCE_SECONDS, max_records=min(task.polled, task.messages - len(payloads)))
+            if not events:
+                raise AuditFailure(f"{task.topic!r} gave {len(payloads)} of {task.messages} events")
+            for event in events:
+                payloads.append(event.payload)
+                queue.ack_async(event)
+        queue.flush()
+        worked = clock.stop()
+    _check(payloads, task.messages)
+    return worked
+
+
+def _check(payloads: Sequence[bytes | None], messages: int) -> None:
+    numbers = {msgspec.json.decode(payload or b"{}", type=_Numbered).n for payload in payloads}
+    if len(payloads) != messages or len(numbers) != messages:
+        raise AuditFailure(f"{len(payloads)} messages of {len(numbers)} numbers came, and {messages} were expected")
+
+
+def _do(client: Client, task: AnyTask) -> Worked:
+    match task:
+        case Publish():
+            return _publish(client, task)
+        case Consume():
+            return _consume(client, task)
+        case Follow():
+            return _follow(client, task)
+        case Acknowledge():
+            return _acknowledge(client, task)
+
+
+def _serve(url: str) -> None:
+    client = Client(url)
+    for line in sys.stdin.buffer:
+        task: AnyTask = msgspec.json.decode(line, type=AnyTask)
+        answer: Answer
+        try:
+            answer = _do(client, task)
+        except (AuditFailure, TailraceError) as error:
+            answer = Failed(f"{type(task).__name__}: {error}")
+        sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
+        sys.stdout.flush()
+        gc.collect()
+
+
+if __name__ == "__main__":
+    gc.disable()  # it would look at every message that is kept for the checking
+    _serve(sys.argv[1])
