@@ -9,9 +9,15 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from chaos.checker.judging import judge_timeline
+from chaos.checker.timeline import Timeline
+from chaos.checker.violation import Verdict
 from chaos.faults.kinds import KINDS
+from chaos.history import read_lines
+from chaos.judge import describe
 from chaos.profiles import PROFILES
 from chaos.run import Order, run
+from chaos.run_record import HISTORY_FILE
 
 RUNS = Path("build/chaos")
 
@@ -30,7 +36,12 @@ def main(
     order = Order(profile, chosen, kinds, seed, minutes or chosen.minutes)
     folder = out or RUNS / f"{time.strftime('%Y%m%d-%H%M%S')}-{profile}-{seed}"
     troubles = run(order, folder, console)
-    sys.exit(1 if troubles else 0)
+    timeline = Timeline(read_lines(folder / HISTORY_FILE))
+    judgement = judge_timeline(timeline)
+    for line in describe(timeline, judgement):
+        console.print(line, markup=False)
+    console.print(f"seed {seed}, kept in {folder}; judge it again with: python -m chaos.judge {folder}")
+    sys.exit(1 if troubles or judgement.verdict is not Verdict.PASS else 0)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from chaos.workloads.groups import Groups
+from chaos.workloads.mixed import Mixed
 from chaos.workloads.queue import Queue
+from chaos.workloads.queues import Queues
+from chaos.workloads.retention import Retention
+from chaos.workloads.tables import Tables
+from chaos.workloads.transactions import Transactions
 from chaos.workloads.workload import Workload
 
 
@@ -24,4 +30,11 @@ EVERYTHING = (*PROCESS, *DISK, *NETWORK, *CLIENTS, "clock")
 
 PROFILES: Mapping[str, Profile] = {
     "queue": Profile((Queue,), EVERYTHING),
+    "groups": Profile((Groups,), (*PROCESS, *NETWORK, "power", "slow-syncs", "clock")),
+    "transactions": Profile((Transactions,), (*PROCESS, *DISK, *NETWORK, "clock")),
+    "queues": Profile((Queues,), (*PROCESS, *NETWORK, "power", "failed-sync", "clock")),
+    "retention": Profile((Retention,), (*PROCESS, *DISK, "cut", "clock", "slow-client")),
+    "tables": Profile((Tables,), EVERYTHING),
+    "mixed": Profile((Mixed,), EVERYTHING),
+    "short": Profile((Queue, Groups, Transactions, Queues, Retention, Tables, Mixed), EVERYTHING, load=0.4, gap_seconds=2.0),
 }

@@ -1,6 +1,7 @@
 """One run: a folder with `run.json`, `history.jsonl` and the server's log, and the verdict on it."""
 
 import datetime
+import logging
 import os
 import platform
 import subprocess
@@ -36,6 +37,7 @@ def run(order: Order, folder: Path, console: Console) -> list[str]:
     """Run it; what went wrong with the run itself is returned, the history is there to be judged."""
     folder.mkdir(parents=True)
     write_record(folder, _record(order))
+    _send_logs_to(folder / "clients.log")
     environment = {"CHAOS_BROKEN": order.mutant.name} if order.mutant else {}
     with Recorder(folder / HISTORY_FILE) as recorder, Stage(folder, recorder, environment) as stage:
         supervisor = Supervisor(stage, order.profile, order.faults, order.seed, order.minutes * 60, console)
@@ -43,6 +45,13 @@ def run(order: Order, folder: Path, console: Console) -> list[str]:
         if supervisor.troubles:
             stage.keep = folder / "data"
     return supervisor.troubles
+
+
+def _send_logs_to(file: Path) -> None:
+    """Clients complain whenever the network does what it is told to do; that is kept, and not shown."""
+    handler = logging.FileHandler(file)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
+    logging.getLogger().handlers[:] = [handler]
 
 
 def _record(order: Order) -> RunRecord:

@@ -67,6 +67,8 @@ class Supervisor:
         with Api(self._stage.server.url, timeout=30) as api:
             for workload in self._workloads:
                 workload.prepare(api)
+                # The first query starts an engine, which then stays: not to be taken for something that leaks.
+                api.sql(f"SELECT count(*) FROM {workload.topics[0].name}")
         self._workers = [worker for workload in self._workloads for worker in workload.workers()]
 
     def _steady(self) -> None:
@@ -99,7 +101,7 @@ class Supervisor:
             worker.stop()
         for worker in self._workers:
             if not worker.join(END_SECONDS):
-                self._trouble(f"worker {worker.name} does not end")
+                self._trouble(f"worker {worker.name} does not end: {worker.whereabouts()}")
             elif worker.failure is not None:
                 self._trouble(f"worker {worker.name} broke: {worker.failure}")
 

@@ -35,6 +35,9 @@ class FinalReads:
             for topic in topics:
                 if any(ends[topic].values()):
                     self._record(surface, topic, ends[topic], read, translate)
+        # Retention goes on meanwhile, and what it took is not lost.
+        for topic in topics:
+            self._bounds(topic)
 
     def _bounds(self, topic: str) -> dict[int, int]:
         """The ends of the partitions, once no transaction is open."""

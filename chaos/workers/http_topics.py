@@ -96,21 +96,29 @@ class HttpReader(HttpWorker):
             self.site.recorder.complete(call, error.outcome, error=str(error))
             self.rest(0.2)
             return
-        lost = tuple(Place(self._topic, number, offset) for number, offset in self._positions.items())
+        starts = {row["partition_id"]: row["start_offset"] for row in self._bounds(self._topic)}
+        places = (Place(self._topic, number, offset) for number, offset in self._positions.items())
+        lost = tuple(place for place in places if place.offset < starts[place.partition])
         self.site.recorder.complete(call, Outcome.FAILED, Answer(out_of_range=lost), error=str(error))
         self._start_over()
 
     def _start_over(self) -> None:
         """Another topic, from its present start."""
         shape = self.choice.choice(self.topics)
-        try:
-            rows = self.api.bounds(shape.name)
-        except Refused:
-            rows = [{"partition_id": place.partition, "start_offset": 0} for place in shape.places]
+        rows = self._bounds(shape.name)
         self._sessions += 1
         self._topic = shape.name
         self._positions = {row["partition_id"]: row["start_offset"] for row in rows}
         self._begins = tuple(Place(shape.name, number, offset) for number, offset in self._positions.items())
+
+    def _bounds(self, topic: str) -> list[dict[str, int]]:
+        while True:
+            try:
+                return self.api.bounds(topic)
+            except Refused:
+                if self.is_stopping:
+                    return [{"partition_id": place.partition, "start_offset": 0} for place in self.places]
+                self.rest(0.2)
 
 
 class BoundsAsker(HttpWorker):

@@ -4,10 +4,10 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from chaos.history import Answer, Outcome, Place, Poll, Seen, Send
-from chaos.workers.worker import Site, TopicShape, Worker, all_places, text
+from chaos.workers.worker import Site, TopicShape, Worker, all_places, following, text
 
 SURFACE = "kafka-librdkafka"
 DELIVERY_SECONDS = 30.0
@@ -110,7 +110,9 @@ class Reader(Worker):
         self._reassign = reassign
         self._slow = slow
         self._sessions = 0
-        self._next: dict[tuple[str, int], int] = {}
+        self._at: dict[tuple[str, int], int] = {}
+        """By partition of this session, the offset that comes next; -1 for the start, wherever that is."""
+        self._known: dict[tuple[str, int], int] = {}
         self._begins: tuple[Place, ...] = ()
         self._consumer: Consumer | None = None
 
@@ -126,7 +128,8 @@ class Reader(Worker):
         began = self.site.recorder.now()
         messages = self._consumer.consume(5 if self._slow else 100, 0.1)
         seen, lost = sort_out(messages)
-        self._next.update(((each.place.topic, each.place.partition), each.place.offset + 1) for each in seen)
+        self._at.update(following(seen))
+        lost = [place._replace(offset=self._at[place.topic, place.partition]) for place in lost]
         if seen or lost:
             what = Poll(f"{self.name}/{self._sessions}", committed=self._committed, begins=self._begins)
             answer = Answer(seen=tuple(seen), out_of_range=tuple(lost))
@@ -142,12 +145,16 @@ class Reader(Worker):
     def _assign(self, places: Sequence[Place], *, from_start: bool) -> None:
         assert self._consumer is not None
         self._sessions += 1
-        wanted = []
-        for place in places:
-            known = self._next.get((place.topic, place.partition), 0)
-            start = -2 if from_start else self.choice.randint(max(0, known - 50), known)
-            wanted.append(TopicPartition(place.topic, place.partition, start))
-        self._begins = tuple(Place(each.topic, each.partition, each.offset) for each in wanted if each.offset >= 0)
+        self._known |= self._at
+        self._at = {(place.topic, place.partition): -1 for place in places}
+        if not from_start:
+            for partition in self._at:
+                known = self._known.get(partition, 0)
+                self._at[partition] = self.choice.randint(max(0, known - 50), max(0, known))
+        self._begins = tuple(Place(*partition, offset) for partition, offset in self._at.items() if offset >= 0)
+        wanted = [
+            TopicPartition(*partition, offset if offset >= 0 else OFFSET_BEGINNING) for partition, offset in self._at.items()
+        ]
         self._consumer.assign(wanted)
 
 
@@ -181,7 +188,7 @@ def sort_out(messages: Sequence[Message]) -> tuple[list[Seen], list[Place]]:
             key = message.key()
             seen.append(Seen(place, text(message.value()), key=None if key is None else text(key)))
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-            lost.append(Place(message.topic() or "", message.partition() or 0, message.offset() or -1))
+            lost.append(Place(message.topic() or "", message.partition() or 0, -1))
     return seen, lost
 
 
@@ -192,7 +199,7 @@ def outcome_of(error: KafkaError) -> Outcome:
 
 def read_to_end(consumer: Consumer, ends: dict[tuple[str, int], int], seconds: float) -> list[Seen]:
     """All records of these partitions from their start, up to the given ends or until time is up."""
-    consumer.assign([TopicPartition(topic, partition, -2) for topic, partition in ends])
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in ends])
     left = {place for place, end in ends.items() if end}
     found: list[Seen] = []
     deadline = time.monotonic() + seconds

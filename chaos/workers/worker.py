@@ -5,6 +5,7 @@ a defect of the run, not of the server: it is kept, and the run can't pass.
 """
 
 import random
+import sys
 import threading
 import traceback
 from abc import ABC, abstractmethod
@@ -57,6 +58,11 @@ class Worker(ABC):
         """Whether it has ended."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
+
+    def whereabouts(self) -> str:
+        """What its thread is doing now."""
+        frame = sys._current_frames().get(self._thread.ident or 0)
+        return "".join(traceback.format_stack(frame, limit=None)[-6:]) if frame else "its thread is gone"
 
     @property
     def is_stopping(self) -> bool:

@@ -1,0 +1,153 @@
+"""Workers on aiokafka, a client written in Python: an event loop of its own in the worker's thread."""
+
+import asyncio
+from collections.abc import Sequence
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+
+from chaos.history import Answer, Outcome, Place, Poll, Seen, Send
+from chaos.workers.worker import Site, TopicShape, Worker, all_places, text
+
+SURFACE = "kafka-aiokafka"
+START_SECONDS = 20.0
+ANSWER_SECONDS = 30.0
+
+
+class AioWorker(Worker):
+    surface = SURFACE
+
+    def __init__(self, name: str, site: Site, seed: int, per_second: float, topics: Sequence[TopicShape]) -> None:
+        super().__init__(name, site, seed, per_second)
+        self.places = all_places(topics)
+        self.loop = asyncio.new_event_loop()
+
+    def end(self) -> None:
+        self.loop.close()
+
+
+class AioSender(AioWorker):
+    """Sends one record after the other, with idempotence."""
+
+    _producer: AIOKafkaProducer | None = None
+
+    def step(self) -> None:
+        self.loop.run_until_complete(self._step())
+
+    def end(self) -> None:
+        self.loop.run_until_complete(self._close())
+        super().end()
+
+    async def _step(self) -> None:
+        if self._producer is None and not await self._open():
+            self.rest(0.3)
+            return
+        assert self._producer is not None
+        place, value = self.choice.choice(self.places), self.new_value()
+        call = self.site.recorder.invoke(self.name, SURFACE, Send(((place, value),)))
+        try:
+            sent = self._producer.send_and_wait(place.topic, value.encode(), partition=place.partition)
+            stored = await asyncio.wait_for(sent, ANSWER_SECONDS)
+        except (KafkaError, TimeoutError) as error:
+            self.site.recorder.complete(call, Outcome.UNKNOWN, error=type(error).__name__)
+            await self._close()
+            return
+        self.site.recorder.complete(call, Outcome.OK, Answer(places=(Place(stored.topic, stored.partition, stored.offset),)))
+
+    async def _open(self) -> bool:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=self.site.kafka,
+            enable_idempotence=True,
+            request_timeout_ms=5_000,
+            retry_backoff_ms=50,
+            metadata_max_age_ms=5_000,
+        )
+        try:
+            await asyncio.wait_for(producer.start(), START_SECONDS)
+        except (KafkaError, TimeoutError):
+            await _stop(producer)
+            return False
+        self._producer = producer
+        return True
+
+    async def _close(self) -> None:
+        if self._producer is not None:
+            await _stop(self._producer)
+            self._producer = None
+
+
+class AioReader(AioWorker):
+    """Reads all partitions from the start on; after an error it opens a new session."""
+
+    _consumer: AIOKafkaConsumer | None = None
+    _sessions = 0
+
+    def step(self) -> None:
+        self.loop.run_until_complete(self._step())
+
+    def end(self) -> None:
+        self.loop.run_until_complete(self._close())
+        super().end()
+
+    async def _step(self) -> None:
+        if self._consumer is None and not await self._open():
+            self.rest(0.3)
+            return
+        assert self._consumer is not None
+        began = self.site.recorder.now()
+        try:
+            batches = await self._consumer.getmany(timeout_ms=100, max_records=200)
+        except OffsetOutOfRangeError as error:
+            lost = tuple(Place(each.topic, each.partition, offset) for each, offset in error.args[0].items())
+            what = Poll(f"{self.name}/{self._sessions}", committed=True)
+            self.site.recorder.observe(began, self.name, SURFACE, what, Answer(out_of_range=lost))
+            await self._close()
+            return
+        except KafkaError:
+            await self._close()
+            return
+        seen = tuple(
+            Seen(
+                Place(each.topic, each.partition, each.offset),
+                text(each.value),
+                key=None if each.key is None else text(each.key),
+            )
+            for batch in batches.values()
+            for each in batch
+        )
+        if seen:
+            what = Poll(f"{self.name}/{self._sessions}", committed=True)
+            self.site.recorder.observe(began, self.name, SURFACE, what, Answer(seen=seen))
+
+    async def _open(self) -> bool:
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=self.site.kafka,
+            isolation_level="read_committed",
+            auto_offset_reset="none",
+            enable_auto_commit=False,
+            fetch_max_wait_ms=200,
+            request_timeout_ms=5_000,
+            retry_backoff_ms=50,
+        )
+        try:
+            await asyncio.wait_for(consumer.start(), START_SECONDS)
+            consumer.assign([TopicPartition(place.topic, place.partition) for place in self.places])
+            await asyncio.wait_for(consumer.seek_to_beginning(), START_SECONDS)
+        except (KafkaError, TimeoutError):
+            await _stop(consumer)
+            return False
+        self._sessions += 1
+        self._consumer = consumer
+        return True
+
+    async def _close(self) -> None:
+        if self._consumer is not None:
+            await _stop(self._consumer)
+            self._consumer = None
+
+
+async def _stop(client: AIOKafkaProducer | AIOKafkaConsumer) -> None:
+    try:
+        await asyncio.wait_for(client.stop(), START_SECONDS)
+    except (KafkaError, TimeoutError, OSError):
+        return

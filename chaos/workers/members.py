@@ -1,0 +1,259 @@
+"""Members of a consumer group: one on librdkafka that subscribes, one that speaks the protocol over HTTP by itself.
+
+The second knows its generation exactly and keeps a twin of its former self, who goes on committing: that must be refused.
+"""
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from chaos.api import Refused
+from chaos.history import Answer, Commit, Committed, Outcome, Owned, Place, Poll
+from chaos.workers.http_topics import HttpWorker, messages_of
+from chaos.workers.librdkafka import SURFACE, open_consumer, sort_out
+from chaos.workers.worker import Site, TopicShape, Worker
+from tailrace.client.assignor import RANGE, assign_ranges
+from tailrace.wire.consumer_protocol import decode_assignment, decode_subscription, encode_assignment, encode_subscription
+
+SESSION_MS = 4_000
+_METADATA_HEAD = b"CGMDv2:"
+
+
+class KafkaMember(Worker):
+    """Subscribes, reads, commits what it has read, and now and then leaves and comes back."""
+
+    surface = SURFACE
+
+    def __init__(
+        self, name: str, site: Site, seed: int, per_second: float, topics: Sequence[TopicShape], group: str, assignor: str
+    ) -> None:
+        super().__init__(name, site, seed, per_second)
+        self._topics = [topic.name for topic in topics]
+        self._group = group
+        self._assignor = assignor
+        self._lives = 0
+        self._read: dict[tuple[str, int], int] = {}
+        self._owned: set[tuple[str, int]] = set()
+        self._consumer: Consumer | None = None
+
+    def begin(self) -> None:
+        self._lives += 1
+        self._read = {}
+        self._owned = set()
+        settings: dict[str, Any] = {
+            "session.timeout.ms": SESSION_MS,
+            "heartbeat.interval.ms": 500,
+            "auto.offset.reset": "earliest",
+            "partition.assignment.strategy": self._assignor,
+        }
+        self._consumer = open_consumer(self.site.kafka, self._group, **settings)
+        self._consumer.subscribe(self._topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
+
+    def step(self) -> None:
+        assert self._consumer is not None
+        began = self.site.recorder.now()
+        seen, _ = sort_out(self._consumer.consume(50, 0.2))
+        if seen:
+            what = Poll(f"{self.name}/{self._lives}", subscribed=True, committed=True)
+            self.site.recorder.observe(began, self.name, SURFACE, what, Answer(seen=tuple(seen)))
+            self._read.update(((each.place.topic, each.place.partition), each.place.offset + 1) for each in seen)
+        if self._read and self.choice.random() < 0.3:
+            self._commit()
+        if self.choice.random() < 1 / 150:
+            self.end()
+            self.begin()
+
+    def end(self) -> None:
+        assert self._consumer is not None
+        self._consumer.close()
+
+    def _commit(self) -> None:
+        assert self._consumer is not None
+        offsets = tuple(Place(*partition, offset) for partition, offset in self._read.items())
+        what = Commit(self._group, offsets, generation_of(self._consumer))
+        call = self.site.recorder.invoke(self.name, SURFACE, what)
+        self._read = {}
+        try:
+            committed = self._consumer.commit(offsets=[TopicPartition(*place) for place in offsets], asynchronous=False)
+        except KafkaException as error:
+            # Only what the coordinator itself said is known to be refused; all else may have got through.
+            kafka_error = error.args[0]
+            refused = kafka_error.code() > 0 and not kafka_error.retriable()
+            self.site.recorder.complete(call, Outcome.FAILED if refused else Outcome.UNKNOWN, error=kafka_error.name())
+            return
+        refusals = [each.error for each in committed or () if each.error is not None]
+        self.site.recorder.complete(
+            call, Outcome.UNKNOWN if refusals else Outcome.OK, error=str(refusals[0]) if refusals else ""
+        )
+
+    def _assigned(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        self._read = {}
+        new = {(each.topic, each.partition) for each in partitions}
+        self._owned = self._owned | new if self._assignor == "cooperative-sticky" else new
+        places = tuple(Place(*partition, -1) for partition in sorted(self._owned))
+        what = Owned(self._group, f"{self.name}/{self._lives}", generation_of(consumer))
+        self.site.recorder.observe(self.site.recorder.now(), self.name, SURFACE, what, Answer(places=places))
+
+    def _revoked(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        self._read = {}
+        self._owned -= {(each.topic, each.partition) for each in partitions}
+        what = Owned(self._group, f"{self.name}/{self._lives}", generation_of(consumer))
+        self.site.recorder.observe(self.site.recorder.now(), self.name, SURFACE, what, Answer())
+
+
+class HttpMember(HttpWorker):
+    """Joins, syncs, beats, reads and commits by plain requests. It joins anew, as somebody else, every now and then."""
+
+    def __init__(self, name: str, site: Site, seed: int, per_second: float, topics: Sequence[TopicShape], group: str) -> None:
+        super().__init__(name, site, seed, per_second, topics)
+        self._group = group
+        self._path = f"/api/groups/{group}"
+        self._member = ""
+        self._generation = -1
+        self._lives = 0
+        self._next: dict[tuple[str, int], int] = {}
+        self._former: tuple[str, int, tuple[Place, ...]] | None = None
+        """A past self: member, generation, and what it would commit."""
+
+    def step(self) -> None:
+        try:
+            if self._generation < 0:
+                self._join()
+                return
+            self.api.post(f"{self._path}/heartbeat", self._identity)
+        except Refused as error:
+            if error.fields:
+                self._be_gone(forget=error.kind != "rebalance-in-progress")
+            self.rest(0.2)
+            return
+        self._poll()
+        if self._former is not None and self.choice.random() < 0.3:
+            self._commit(*self._former)
+        if self.choice.random() < 1 / 40:
+            self._be_gone(forget=True)
+
+    @property
+    def _identity(self) -> dict[str, Any]:
+        return {"member_id": self._member, "generation": self._generation}
+
+    def _be_gone(self, *, forget: bool) -> None:
+        """Drop out of the generation, as after a long silence: nobody is told."""
+        places = tuple(Place(*partition, offset) for partition, offset in self._next.items())
+        if places:
+            self._former = (self._member, self._generation, places)
+        self._generation = -1
+        self._next = {}
+        self._member = "" if forget else self._member
+
+    def _join(self) -> None:
+        metadata = base64.b64encode(encode_subscription([topic.name for topic in self.topics])).decode()
+        body: dict[str, Any] = {
+            "protocols": [{"name": RANGE, "metadata": metadata}],
+            "member_id": self._member,
+            "session_timeout_ms": SESSION_MS,
+            "rebalance_timeout_ms": 3_000,
+        }
+        try:
+            joined = self.api.post(f"{self._path}/join", body)
+        except Refused as error:
+            if error.kind != "member-id-required":
+                raise
+            self._member = error.fields["member_id"]
+            joined = self.api.post(f"{self._path}/join", {**body, "member_id": self._member})
+        assignments = self._share_out(joined["members"]) if joined["leader"] == joined["member_id"] else None
+        synced = self.api.post(
+            f"{self._path}/sync",
+            {"member_id": joined["member_id"], "generation": joined["generation"], "assignments": assignments or []},
+        )
+        self._member, self._generation = joined["member_id"], joined["generation"]
+        self._begin_with(decode_assignment(base64.b64decode(synced["assignment"])))
+
+    def _share_out(self, members: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+        wants = {each["member_id"]: decode_subscription(base64.b64decode(each["metadata"])) for each in members}
+        shares = assign_ranges(wants, {topic.name: topic.partitions for topic in self.topics})
+        return [
+            {"member_id": member, "assignment": base64.b64encode(encode_assignment(share)).decode()}
+            for member, share in shares.items()
+        ]
+
+    def _begin_with(self, assignment: dict[str, list[int]]) -> None:
+        places = [Place(topic, number, -1) for topic, numbers in assignment.items() for number in numbers]
+        now = self.site.recorder.now()
+        what = Owned(self._group, self._member, self._generation)
+        self.site.recorder.observe(now, self.name, self.surface, what, Answer(places=tuple(places)))
+        call = self.site.recorder.invoke(self.name, self.surface, Committed(self._group))
+        try:
+            offsets = committed_offsets(self.api.get(f"{self._path}/offsets?limit=1000"))
+        except Refused as error:
+            self.site.recorder.complete(call, error.outcome, error=str(error))
+            self._be_gone(forget=True)
+            return
+        self.site.recorder.complete(call, Outcome.OK, Answer(places=offsets))
+        known = {(place.topic, place.partition): place.offset for place in offsets}
+        self._lives += 1
+        self._next = {(place.topic, place.partition): known.get((place.topic, place.partition), 0) for place in places}
+
+    def _poll(self) -> None:
+        """Read one of its partitions on and commit."""
+        if not self._next:
+            return
+        topic, number = self.choice.choice(sorted(self._next))
+        session = f"{self.name}/{self._lives}"
+        call = self.site.recorder.invoke(self.name, self.surface, Poll(session, subscribed=True, committed=True))
+        positions = [{"partition_id": number, "offset": self._next[topic, number]}]
+        try:
+            answer = self.api.post("/api/topics/consume", {"topic": topic, "positions": positions, "limit": 50})
+        except Refused as error:
+            self.site.recorder.complete(call, error.outcome, error=str(error))
+            return
+        self.site.recorder.complete(call, Outcome.OK, Answer(seen=tuple(messages_of(answer["messages"]))))
+        self._next[topic, number] = answer["partitions"][0]["next_offset"]
+        if answer["messages"]:
+            place = Place(topic, number, self._next[topic, number])
+            self._commit(self._member, self._generation, (place,))
+
+    def _commit(self, member: str, generation: int, places: tuple[Place, ...]) -> None:
+        call = self.site.recorder.invoke(self.name, self.surface, Commit(self._group, places, generation))
+        offsets = [{"topic": place.topic, "partition_id": place.partition, "offset": place.offset} for place in places]
+        try:
+            self.api.post(f"{self._path}/commit", {"member_id": member, "generation": generation, "offsets": offsets})
+        except Refused as error:
+            self.site.recorder.complete(call, error.outcome, error=str(error))
+            return
+        self.site.recorder.complete(call, Outcome.OK)
+
+
+class CommittedAsker(HttpWorker):
+    """Asks how far a group has come."""
+
+    def __init__(self, name: str, site: Site, seed: int, per_second: float, groups: Sequence[str]) -> None:
+        super().__init__(name, site, seed, per_second, ())
+        self._groups = groups
+
+    def step(self) -> None:
+        group = self.choice.choice(self._groups)
+        call = self.site.recorder.invoke(self.name, self.surface, Committed(group))
+        try:
+            offsets = committed_offsets(self.api.get(f"/api/groups/{group}/offsets?limit=1000"))
+        except Refused as error:
+            self.site.recorder.complete(call, error.outcome, error=str(error))
+            return
+        self.site.recorder.complete(call, Outcome.OK, Answer(places=offsets))
+
+
+def committed_offsets(answer: Any) -> tuple[Place, ...]:
+    return tuple(
+        Place(each["topic_name"], each["partition_id"], each["committed_offset"])
+        for each in answer["offsets"]
+        if each["committed_offset"] is not None
+    )
+
+
+def generation_of(consumer: Consumer) -> int:
+    """From what librdkafka writes down of a member: a head, the generation, names. -1 if it says nothing."""
+    data = bytes(consumer.consumer_group_metadata() or b"")
+    if not data.startswith(_METADATA_HEAD):
+        return -1
+    return int.from_bytes(data[len(_METADATA_HEAD) : len(_METADATA_HEAD) + 4], "little", signed=True)

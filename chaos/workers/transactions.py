@@ -1,0 +1,156 @@
+"""Consume, process, produce: reads an input topic, writes two records for each, and commits its place in one transaction.
+
+Some transactions are aborted on purpose. After one whose end is unknown, a new producer with the same name takes over, which
+ends what the old one left open, and goes on at the group's offset.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from chaos.history import Outcome, Place, Seen, Transaction
+from chaos.workers.librdkafka import COMMON, SURFACE, open_consumer, sort_out
+from chaos.workers.worker import Site, TopicShape, Worker, all_places
+
+CALL_SECONDS = 10.0
+
+
+class Processor(Worker):
+    """Has some partitions of the input for itself."""
+
+    surface = SURFACE
+
+    def __init__(
+        self, name: str, site: Site, seed: int, per_second: float, source: Sequence[Place], target: TopicShape, group: str
+    ) -> None:
+        super().__init__(name, site, seed, per_second)
+        self._source = source
+        self._target = all_places([target])
+        self._group = group
+        self._committed: dict[tuple[str, int], int] = {}
+        self._consumer: Consumer | None = None
+        self._producer: Producer | None = None
+
+    def step(self) -> None:
+        if self._producer is None and not self._take_over():
+            self.rest(0.5)
+            return
+        assert self._consumer is not None
+        try:
+            seen, _ = sort_out(self._consumer.consume(self.choice.randint(1, 8), 0.3))
+        except KafkaException:
+            return
+        if seen:
+            self._process(seen)
+
+    def end(self) -> None:
+        self._let_go()
+
+    def _take_over(self) -> bool:
+        """Whether there is a producer now, with nothing open, and a consumer at the group's offset."""
+        producer = Producer(
+            {
+                **COMMON,
+                "bootstrap.servers": self.site.kafka,
+                "transactional.id": self.name,
+                "transaction.timeout.ms": 8_000,
+                "socket.timeout.ms": 6_000,
+                "request.timeout.ms": 4_000,
+                "message.timeout.ms": 8_000,
+                "linger.ms": 1,
+            }
+        )
+        consumer = open_consumer(self.site.kafka, self._group)
+        try:
+            producer.init_transactions(CALL_SECONDS)
+            asked = [TopicPartition(place.topic, place.partition) for place in self._source]
+            offsets = consumer.committed(asked, CALL_SECONDS)
+            if any(each.error is not None for each in offsets):
+                raise KafkaException(next(each.error for each in offsets if each.error is not None))
+        except KafkaException:
+            consumer.close()
+            return False
+        self._committed = {(each.topic, each.partition): max(each.offset, 0) for each in offsets}
+        self._producer, self._consumer = producer, consumer
+        self._rewind()
+        return True
+
+    def _process(self, seen: Sequence[Seen]) -> None:
+        assert self._producer is not None and self._consumer is not None
+        producer = self._producer
+        aborts = self.choice.random() < 0.15
+        records = tuple((self.choice.choice(self._target), self.new_value()) for _ in range(2 * len(seen)))
+        after = {(each.place.topic, each.place.partition): each.place.offset + 1 for each in seen}
+        offsets = tuple(Place(*partition, offset) for partition, offset in after.items())
+        reads = tuple(each.value for each in seen)
+        what = Transaction(self.name, records, reads, self._group, offsets, aborted=aborts)
+        call = self.site.recorder.invoke(self.name, SURFACE, what)
+        try:
+            producer.begin_transaction()
+            for place, value in records:
+                producer.produce(place.topic, value, partition=place.partition)
+            metadata = self._consumer.consumer_group_metadata()
+            producer.send_offsets_to_transaction([TopicPartition(*place) for place in offsets], metadata, CALL_SECONDS)
+            producer.flush(CALL_SECONDS)
+        except (KafkaException, BufferError) as error:
+            self._give_up(call, str(error))
+            return
+        if aborts:
+            self._abort(call)
+        else:
+            self._commit(call, after)
+
+    def _commit(self, call: int, after: Mapping[tuple[str, int], int]) -> None:
+        assert self._producer is not None
+        for _ in range(3):
+            try:
+                self._producer.commit_transaction(CALL_SECONDS)
+            except KafkaException as error:
+                kafka_error = error.args[0]
+                if kafka_error.retriable():
+                    continue
+                if kafka_error.txn_requires_abort():
+                    self._give_up(call, kafka_error.name())
+                else:
+                    self._unknown(call, kafka_error.name())
+                return
+            self.site.recorder.complete(call, Outcome.OK)
+            self._committed.update(after)
+            return
+        self._unknown(call, "the commit was not answered")
+
+    def _abort(self, call: int) -> None:
+        """On purpose: the records must never be seen, however the request ends."""
+        assert self._producer is not None
+        try:
+            self._producer.abort_transaction(CALL_SECONDS)
+        except KafkaException as error:
+            self._unknown(call, error.args[0].name())
+            return
+        self.site.recorder.complete(call, Outcome.OK)
+        self._rewind()
+
+    def _give_up(self, call: int, why: str) -> None:
+        """Nothing asked for a commit, so nothing may ever be seen: refused, once the abort is through."""
+        assert self._producer is not None
+        try:
+            self._producer.abort_transaction(CALL_SECONDS)
+        except KafkaException as error:
+            self._unknown(call, f"{why}; {error.args[0].name()}")
+            return
+        self.site.recorder.complete(call, Outcome.FAILED, error=why)
+        self._rewind()
+
+    def _unknown(self, call: int, why: str) -> None:
+        self.site.recorder.complete(call, Outcome.UNKNOWN, error=why)
+        self._let_go()
+
+    def _rewind(self) -> None:
+        """What was read and not committed comes again."""
+        assert self._consumer is not None
+        self._consumer.assign([TopicPartition(*partition, offset) for partition, offset in self._committed.items()])
+
+    def _let_go(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+        self._consumer = self._producer = None
