@@ -43,7 +43,7 @@ async def test_fifty_writers_lose_nothing(tmp_path: Path) -> None:
         events = await sql.events("counters")
         assert [event["new"]["n"] for event in events if event["key"] == {"id": 0}] == list(range(CLIENTS * ROUNDS + 1))
         assert set(replayed(events)) == {json.dumps({"id": id}) for id in (0, 1)}
-        writer = sql.tables._writer
-        assert writer.transactions == 1 + CLIENTS * ROUNDS + ROUNDS
-        assert writer.groups < writer.transactions / 5
+        stats = sql.broker.changes.stats
+        assert stats.transactions == 1 + CLIENTS * ROUNDS + ROUNDS
+        assert sum(stats.transactions_per_commit.counts) < stats.transactions / 5
     store.close()

@@ -22,6 +22,7 @@ from tailrace.model.errors import CorruptionError, UnknownTopicError
 from tailrace.model.ids import Cursor, Offset, Partition, TableId
 from tailrace.model.record import Message, Published, Record
 from tailrace.model.snapshot import Snapshot
+from tailrace.model.sql_stats import SqlStats
 from tailrace.model.table import Table
 from tailrace.wire.records import decode_batch
 
@@ -62,6 +63,8 @@ class ChangeLog:
         self._snowflakes = snowflakes
         self._tables = tables
         self.snapshots = snapshots
+        self.stats = SqlStats()
+        """Kept here, because SQL is loaded only when somebody needs it."""
         self._durable: dict[Partition, Offset] = {}
 
     def next_transaction(self) -> int:

@@ -22,6 +22,7 @@ from tailrace.http.problems import UnexpectedErrors, exception_handlers
 from tailrace.http.queues import QueueEndpoints
 from tailrace.http.routes import RouteEndpoints
 from tailrace.http.sql import sql
+from tailrace.http.sql_metrics import SqlCollector
 from tailrace.http.subscribe import subscribe, subscribe_by_websocket
 from tailrace.http.tables import tables
 from tailrace.http.topics import TopicEndpoints
@@ -40,7 +41,9 @@ def create_app(
     """`collectors`: what else is shown on the metrics page. `on_loopback`: only this machine can reach the server."""
     unexpected = UnexpectedErrors()
     first_look = FirstLook(on_loopback)
-    registry = registry_of(broker.collector(), ServerCollector(status, unexpected), *collectors)
+    registry = registry_of(
+        broker.collector(), SqlCollector(broker.changes.stats), ServerCollector(status, unexpected), *collectors
+    )
     return Litestar(
         [
             health,

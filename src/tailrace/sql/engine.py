@@ -23,7 +23,7 @@ from tailrace.sql.handlers.redriving import RedriveStatements
 from tailrace.sql.handlers.showing import ShowStatements
 from tailrace.sql.handlers.topics import TopicStatements
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters, by_name, share_out
-from tailrace.sql.parse import bind
+from tailrace.sql.parse import bind, kind_of
 from tailrace.sql.plain_inserts import PlainInserts, read_plain_insert
 from tailrace.sql.plan import Step, Transaction, plan
 from tailrace.sql.result import Result
@@ -82,6 +82,7 @@ class SqlEngine:
         self, broker: Broker, tables: TableStatements, routes: RouteStatements, queries: QueryStatements, limits: Limits
     ) -> None:
         self._broker = broker
+        self._stats = broker.changes.stats
         self._tables = tables
         self._routes = routes
         self._queries = queries
@@ -111,6 +112,13 @@ class SqlEngine:
 
     async def execute(self, text: str, params: Parameters = NO_PARAMETERS) -> list[Result]:
         """Run all statements of a text, and give a result for each. To stop it, cancel the task."""
+        try:
+            return await self._execute(text, params)
+        except TailraceError:
+            self._stats.failures += 1
+            raise
+
+    async def _execute(self, text: str, params: Parameters) -> list[Result]:
         statements = await self._parse(text)
         units = plan(statements, share_out(statements, params))
         results: list[Result] = []
@@ -121,7 +129,14 @@ class SqlEngine:
                 if len(statements) == 1:
                     raise
                 raise _in_context(error, unit, len(statements)) from error
+            self._count(unit)
         return results
+
+    def _count(self, unit: Step | Transaction) -> None:
+        if isinstance(unit, Step):
+            self._stats.statements[kind_of(unit.statement)] += 1
+        elif unit.is_kept:
+            self._stats.statements.update(kind_of(step.statement) for step in unit.steps)
 
     async def _parse(self, text: str) -> Sequence[Statement]:
         shape = self._plain_inserts.shape_of(text)

@@ -4,6 +4,7 @@ A text holds any number of statements with `;` between them. All of it is parsed
 family of statements is in `grammar`.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -16,13 +17,14 @@ from tailrace.sql.dialect import tokenize
 from tailrace.sql.grammar import consuming, redriving, showing, tables, topics
 from tailrace.sql.grammar.queries import query_or_write
 from tailrace.sql.places import place_of_token
-from tailrace.sql.statements import Begin, Commit, Rollback, Statement
+from tailrace.sql.statements import Begin, Commit, Query, Rollback, Statement, Write
 from tailrace.sql.words import Values, Words
 
 _STATEMENTS = (
     "SELECT, WITH, VALUES, INSERT, UPDATE, DELETE, CREATE, ALTER, CLEAR, DROP, CONSUME, ACK, REDRIVE, SHOW, DESCRIBE, EXPLAIN,"
     " BEGIN, COMMIT, ROLLBACK"
 )
+_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _QUERIES = ("SELECT", "WITH", "VALUES", "(", "INSERT", "UPDATE", "DELETE")
 
 
@@ -30,6 +32,7 @@ class Unbound(Statement, frozen=True, kw_only=True):
     """A statement of our own that is complete once its parameters are known. See `bind`."""
 
     build: Callable[[Values], Statement]
+    means: type[Statement]
 
 
 def parse(text: str, limits: Limits = DEFAULT_LIMITS) -> list[Statement]:
@@ -51,6 +54,16 @@ def parse(text: str, limits: Limits = DEFAULT_LIMITS) -> list[Statement]:
 def bind(statement: Statement, values: Values) -> Statement:
     """The statement with its parameters in place. Trees keep theirs; the engines fill them in."""
     return statement.build(values) if isinstance(statement, Unbound) else statement
+
+
+def kind_of(statement: Statement) -> str:
+    """What it is, in a word: `insert`, `select`, `create_topic`."""
+    if isinstance(statement, Write):
+        return statement.kind
+    if isinstance(statement, Query):
+        return "select"
+    means = statement.means if isinstance(statement, Unbound) else type(statement)
+    return _CAPITAL.sub("_", means.__name__).lower()
 
 
 def _split(tokens: Sequence[Token]) -> list[Sequence[Token]]:
@@ -78,7 +91,7 @@ def _parse_one(tokens: Sequence[Token], source: str) -> Statement:
     statement = _read(words, text, source)
     if words.parameters:
         names = tuple(dict.fromkeys(words.parameters))
-        return Unbound(text=text, line=line, column=column, parameters=names, build=build)
+        return Unbound(text=text, line=line, column=column, parameters=names, build=build, means=type(statement))
     return msgspec.structs.replace(statement, line=line, column=column)
 
 

@@ -27,6 +27,8 @@ class WriteJob:
     messages: Sequence[Message]
     future: "asyncio.Future[list[Result]]"
     size: int
+    submitted: float = 0.0
+    """When, by the clock that never goes back."""
     results: list[Result] = field(default_factory=list)
     firsts: list[int | None] = field(default_factory=list)
     """For each statement, the number of its first event in the group, if it changed anything."""

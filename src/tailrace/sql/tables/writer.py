@@ -61,6 +61,7 @@ class TableWriter:
         self._open_execution = open_execution
         self._library = library
         self._changes = changes
+        self._stats = changes.stats
         self._clock = clock
         self._limits = limits
         self._loop = loop
@@ -75,8 +76,6 @@ class TableWriter:
         self._opened: asyncio.Future[int] = loop.create_future()
         self.behind: TailraceError | None = None
         """Why the tables lack changes that the log has, while they do."""
-        self.groups = 0
-        self.transactions = 0
 
     async def start(self) -> int:
         """Open the file, apply what the log has beyond it, and give the number of changes applied."""
@@ -95,8 +94,11 @@ class TableWriter:
                     f"{len(self._waiting)} requests of {self._waiting_bytes} bytes wait to write to tables, as much as"
                     " queued_writes and queued_write_bytes allow; try again after a pause"
                 )
+            if isinstance(job, WriteJob):
+                job.submitted = self._clock.monotonic()
             self._waiting.append(job)
             self._waiting_bytes += job.size
+            self._count_waiting()
             self._changed.notify()
 
     async def close(self) -> None:
@@ -115,6 +117,7 @@ class TableWriter:
         except Exception as error:  # noqa: BLE001  the top of the thread: whoever opens the tables is told
             self._call(self._opened.set_exception, failure_of(error, self._limits))
             return
+        self._stats.replayed_changes = applied
         self._call(self._opened.set_result, applied)
         try:
             while (job := self._next()) is not None:
@@ -176,8 +179,13 @@ class TableWriter:
     def _take(self) -> Job:
         job = self._waiting.popleft()
         self._waiting_bytes -= job.size
+        self._count_waiting()
         self._taken.append(job)
         return job
+
+    def _count_waiting(self) -> None:
+        self._stats.waiting_writes = len(self._waiting)
+        self._stats.waiting_write_bytes = self._waiting_bytes
 
     def _next_of_group(self) -> WriteJob | None:
         with self._changed:
@@ -247,9 +255,17 @@ class TableWriter:
             return
         if not self._apply(batches, committed, jobs):
             return
-        self.groups += 1
-        self.transactions += len(jobs)
+        self._count(jobs, batches)
         self._answer(jobs, committed)
+
+    def _count(self, jobs: Sequence[WriteJob], batches: Sequence[ChangeBatch]) -> None:
+        stats, now = self._stats, self._clock.monotonic()
+        stats.transactions += len(jobs)
+        stats.transactions_per_commit.observe(len(jobs))
+        for batch in batches:
+            stats.rows[batch.table.name] += batch.records
+        for job in jobs:
+            stats.write_seconds.observe(now - job.submitted)
 
     def _begin(self) -> None:
         self._execution.begin(self._changes.now_ms(), self._changes.snapshots.running)
@@ -327,6 +343,7 @@ class TableWriter:
             self._library.add([table])
         else:
             self._library.remove(table)
+            del self._stats.rows[table.name]
         try:
             execution.change_schema(table, job.drops)
         except Exception as error:  # noqa: BLE001  whatever keeps SQLite from it, the log has the change
@@ -351,6 +368,7 @@ class TableWriter:
                     )
                     waiting, self._waiting = list(self._waiting), deque()
                     self._waiting_bytes = 0
+                    self._count_waiting()
                 if not is_told:
                     self._refuse(jobs, self.behind)
                     is_told = True
