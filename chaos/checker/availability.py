@@ -21,7 +21,7 @@ class Span(NamedTuple):
 class Recovery(NamedTuple):
     fault: Fault
     seconds: float
-    """From when the fault was taken back, or from when it happened, to the next answer."""
+    """From when the server was started again to the next answer."""
 
 
 class Availability:
@@ -34,10 +34,10 @@ class Availability:
 
     @cached_property
     def under_load(self) -> Span:
-        """From the first call to the final reads."""
-        begins = [self._timeline.time_at(op.begin) for op in self._timeline.ops.values()]
-        final = [phase.time for phase in self._timeline.others(Phase) if phase.name == "final"]
-        return Span(min(begins, default=0.0), min(final, default=max(begins, default=0.0)))
+        """From the first call to the last one before the final reads."""
+        final = next((phase.time for phase in self._timeline.others(Phase) if phase.name == "final"), float("inf"))
+        begins = [begin for op in self._timeline.ops.values() if (begin := self._timeline.time_at(op.begin)) <= final]
+        return Span(min(begins, default=0.0), max(begins, default=0.0))
 
     @cached_property
     def healthy(self) -> list[Span]:
@@ -71,14 +71,14 @@ class Availability:
     def recoveries(self) -> Iterator[Recovery]:
         """After faults for which the server was down."""
         for fault in self._timeline.others(Fault):
-            since = max(fault.time, fault.until)
-            answer = self.next_answer(since)
+            answer = self.next_answer(over_at(fault))
             if fault.down and answer is not None:
-                yield Recovery(fault, answer - since)
+                yield Recovery(fault, answer - over_at(fault))
 
 
 def over_at(fault: Fault) -> float:
-    return max(fault.time, fault.until, fault.ready)
+    """When it was taken back. A server that was down has been started by then, and has still to become ready."""
+    return max(fault.time, fault.started if fault.down and fault.started >= 0 else fault.until)
 
 
 def shows_life(op: Op[Call]) -> bool:

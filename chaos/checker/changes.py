@@ -21,15 +21,18 @@ def lost_change(evidence: Evidence) -> Iterator[Found]:
 
 
 def torn_change(evidence: Evidence) -> Iterator[Found]:
-    """Some changes of an SQL transaction of unknown outcome are in a topic, and others are not."""
-    for declared, values in _values(evidence):
-        for op in evidence.timeline.of(Change):
-            written = [value for table, _, value in op.what.rows if table == declared.table and value is not None]
-            there = [value for value in written if value in values]
-            missing = [value for value in written if value not in values]
-            if there and missing and op.outcome is Outcome.UNKNOWN:
-                message = f"of one transaction, {there[0]!r} is in {declared.topic} and {missing[0]!r} is not"
-                yield shown_by(message, op, values[there[0]].op, about=(there[0], missing[0]))
+    """Some changes of an SQL transaction of unknown outcome are in the tables' own topics, and others are not."""
+    found = {declared.table: values for declared, values in _values(evidence) if not declared.routed}
+    for op in evidence.timeline.of(Change):
+        written = [(table, value) for table, _, value in op.what.rows if table in found and value is not None]
+        there = [(table, value) for table, value in written if value in found[table]]
+        missing = [(table, value) for table, value in written if value not in found[table]]
+        if there and missing and op.outcome is Outcome.UNKNOWN:
+            (table, value), (other_table, other) = there[0], missing[0]
+            message = (
+                f"of one transaction, {value!r} is among the changes of {table} and {other!r} not among those of {other_table}"
+            )
+            yield shown_by(message, op, found[table][value].op, about=(value, other))
 
 
 def duplicate_change(evidence: Evidence) -> Iterator[Found]:

@@ -31,11 +31,11 @@ def test_silence_without_a_fault_is_named() -> None:
     assert violation.begins == 20.0
 
 
-@pytest.mark.parametrize(("ready", "wrong"), [(31.0, False), (22.0, False), (20.2, True)])
-def test_a_fault_excuses_silence_and_thirty_seconds_after_it(ready: float, wrong: bool) -> None:
+@pytest.mark.parametrize(("started", "wrong"), [(31.0, False), (22.0, False), (20.5, True)])
+def test_a_fault_excuses_silence_and_thirty_seconds_after_it(started: float, wrong: bool) -> None:
     story = Story()
     sends_every(story, 5, until=20)
-    story.write(Fault(20.1, "kill", ready=ready, down=True))
+    story.write(Fault(20.1, "kill", until=51.0, ready=51.0, started=started, down=True))
     story.tick(31)
     story.send("after")
     assert bool(violations(story, "unavailable")) is wrong
@@ -107,14 +107,14 @@ def test_findings_of_fsck_are_named_unless_files_were_damaged_on_purpose() -> No
     assert [violation.begins for violation in violations(story, "damage-not-found")] == [4.0]
 
 
-def test_recoveries_are_measured_from_when_the_fault_was_taken_back() -> None:
+def test_recoveries_are_measured_from_when_the_server_was_started_again() -> None:
     story = Story()
     sends_every(story, 1, until=5)
-    story.write(Fault(5.1, "pause", until=7.0, down=True))
+    story.write(Fault(5.1, "kill", until=8.0, ready=8.0, started=7.0, down=True))
     story.write(Fault(5.2, "delay", until=6.0))
     story.tick(3.8)
     story.send("after")
     story.send("and on")
     availability = Availability(Timeline(story.lines))
-    assert [(recovery.fault.kind, round(recovery.seconds, 3)) for recovery in availability.recoveries()] == [("pause", 2.0)]
+    assert [(recovery.fault.kind, round(recovery.seconds, 3)) for recovery in availability.recoveries()] == [("kill", 2.0)]
     assert round(availability.longest_silence.seconds, 3) == 4.0

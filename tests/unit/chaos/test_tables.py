@@ -168,6 +168,16 @@ def test_a_transaction_of_which_one_event_is_missing_is_torn() -> None:
     assert violation.about == {"v1", "v2"}
 
 
+def test_a_transaction_over_two_tables_is_torn_like_one_of_one() -> None:
+    story = new_story()
+    story.declare("customers.changes", table="customers")
+    story.call(Change((("orders", "k", "v1"), ("customers", "k", "v2"))), UNKNOWN)
+    story.events("k=v1@0")
+    assert violations(story, "torn-change")
+    story.events("k=v2@0", where="customers.changes/0")
+    assert not violations(story, "torn-change")
+
+
 @pytest.mark.parametrize(
     ("routed", "says"),
     [
