@@ -174,17 +174,34 @@ def fill(server: ServerProcess, client: httpx.Client) -> None:
         [[number % 2, f"s{number}", {"n": number}, {"h": "y"}] for number in range(10)],
     )
     run(client, "INSERT INTO app.rows VALUES (1, 'a'), (2, 'ü'); UPDATE app.rows SET body = 'c'; DELETE FROM app.rows")
+    fill_with_payloads(client)
+
+
+def fill_with_payloads(client: httpx.Client) -> None:
+    """Values that are kept beside the log, by every way that makes such, between others."""
+    run(client, "CREATE TOPIC app.large; CREATE TABLE app.notes (id INTEGER PRIMARY KEY)")
+    large = "ü" * 80_000
+    messages = [{"topic": "app.large", "value": value, "headers": [{"name": "h", "value": "x"}]} for value in ("a", large, "b")]
+    client.post("/api/topics/publish", json={"messages": messages}).raise_for_status()
+    run(client, "INSERT INTO app.large (key, value) VALUES (?, ?)", [["k", {"large": large}], ["l", "small"]])
+    run(client, f"BEGIN; INSERT INTO app.notes VALUES (1); INSERT INTO app.large (value) VALUES ('{large[:60_000]}'); COMMIT")
 
 
 @pytest.mark.timeout(180)
 def test_every_surface_gives_the_same_records(server: ServerProcess, filled: httpx.Client) -> None:
     ranges = [("app.mixed", 0, 0, 26), ("app.mixed", 1, 0, 26), ("app.mixed", 1, 7, 11), ("app.rows", 0, 0, 6)]
+    ranges += [("app.large", 0, 0, 6), ("app.large", 0, 3, 1)]
     for topic, partition, start, count in ranges:
         written = by_kafka(server, filled, topic, partition, start, count)
         assert [record.offset for record in written] == list(range(start, start + count))
         topic = f"_changes.{topic}" if topic == "app.rows" else topic
         for surface, read in SURFACES.items():
             assert read(server, filled, topic, partition, start, count) == written, (surface, topic, partition)
+
+
+def test_large_values_are_kept_beside_the_log(server: ServerProcess, filled: httpx.Client) -> None:
+    assert len(list((server.folder / "payloads").iterdir())) == 3
+    assert rows(filled, "SELECT max(length(value)) AS longest FROM app.large") == [{"longest": 80_012}]
 
 
 def test_cursors_are_the_same_everywhere(filled: httpx.Client) -> None:
