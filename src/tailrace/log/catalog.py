@@ -68,6 +68,8 @@ class Catalog:
         self._dropped: list[TopicId] = []
         self._marks: list[tuple[int, int]] = []
         self._cached: deque[tuple[PartitionIndex, int]] = deque()
+        self._aged = 0
+        """How many of the cached batches, from the oldest on, were there when their age was last looked at."""
         self._stride = mark_stride_bytes
 
     @property
@@ -146,9 +148,24 @@ class Catalog:
         """Show everything up to `end` to readers."""
         self.end = end
         while self._stats.cached_bytes > self._cache_bytes:
-            index, size = self._cached.popleft()
-            index.evict()
-            self._stats.cached_bytes -= size
+            self._evict()
+
+    def evict_aged(self, most: int) -> bool:
+        """Let up to so many go that were cached at the last `age`, oldest first; says whether there are more of them."""
+        for _ in range(min(most, self._aged)):
+            self._evict()
+        return self._aged > 0
+
+    def age(self) -> None:
+        """What is cached now is old when this is called again."""
+        self._aged = len(self._cached)
+
+    def _evict(self) -> None:
+        index, size = self._cached.popleft()
+        index.evict()
+        self._stats.cached_bytes -= size
+        if self._aged:
+            self._aged -= 1
 
     def mark_before(self, cursor: int) -> tuple[int, int] | None:
         """The last unsaved mark at or before the cursor."""

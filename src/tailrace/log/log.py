@@ -16,6 +16,7 @@ from tailrace.log.checkpoint import Checkpoints
 from tailrace.log.cleaner import Cleaner
 from tailrace.log.encoding import Committed, GroupFrames, Piece
 from tailrace.log.frame import MAX_FRAME_BYTES, head_bytes
+from tailrace.log.heap import give_back_memory
 from tailrace.log.lock import FolderLock
 from tailrace.log.options import LogOptions
 from tailrace.log.settled import SettledState
@@ -27,12 +28,16 @@ from tailrace.model.durability import Durability
 from tailrace.model.errors import StorageFullError
 from tailrace.model.ids import Cursor, Position
 from tailrace.model.killpoint import killpoint
+from tailrace.model.limits import MIB
 from tailrace.model.stats import StoreStats
 
 _LAG = 4
 """How many checkpoints' worth of unsaved log make the writer wait for the checkpoint."""
 
 _NO_ROOM_PAUSE_SECONDS = 0.5
+_EVICTED_AT_ONCE = 1_000
+"""Batches that leave the cache while the writer and readers wait."""
+_WORTH_TRIMMING_BYTES = 4 * MIB
 
 _logger = logging.getLogger(__name__)
 
@@ -238,6 +243,18 @@ class Log:
         self._stats.checkpoint_seconds.observe(self._clock.monotonic() - started)
         self._checkpoint_done.set()
 
+    def _forget_aged(self) -> None:
+        """Readers at the tail have long been served; whoever comes later finds the batches on disk."""
+        has_more = True
+        before = self._stats.cached_bytes
+        while has_more:
+            with self._lock:
+                has_more = self._catalog.evict_aged(_EVICTED_AT_ONCE)
+        with self._lock:
+            self._catalog.age()
+        if before - self._stats.cached_bytes >= _WORTH_TRIMMING_BYTES:
+            give_back_memory()
+
     @contextmanager
     def _upkeep(self) -> Iterator[None]:
         """One at a time. Where it fails for another reason than want of room, the log must not go on."""
@@ -250,14 +267,19 @@ class Log:
                 raise
 
     def _maintain(self) -> None:
-        next_clean = self._clock.monotonic() + self._options.clean_interval_seconds
+        now = self._clock.monotonic()
+        next_clean = now + self._options.clean_interval_seconds
+        next_aging = now + self._options.cache_seconds
         while True:
-            self._checkpoint_due.wait(timeout=max(0.0, next_clean - self._clock.monotonic()))
+            self._checkpoint_due.wait(timeout=max(0.0, min(next_clean, next_aging) - self._clock.monotonic()))
             # Cleared before the look at `_stopping`, which `close` sets first: so its wake-up is never lost.
             self._checkpoint_due.clear()
             if self._stopping.is_set():
                 return
             try:
+                if self._clock.monotonic() >= next_aging:
+                    self._forget_aged()
+                    next_aging = self._clock.monotonic() + self._options.cache_seconds
                 if self._unsaved(1):
                     self.checkpoint()
                 if self._clock.monotonic() >= next_clean:

@@ -28,6 +28,8 @@ class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
     """A segment is rewritten when at least this part of it is dead."""
     clean_interval_seconds: float = 60.0
     """Pause between two passes of the cleaner."""
+    cache_seconds: float = 5.0
+    """How long the newest batches stay in memory at least, if there is room for them; twice as long at most."""
 
 
 DEFAULT_OPTIONS = LogOptions()

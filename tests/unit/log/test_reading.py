@@ -13,6 +13,7 @@ from tailrace.model.ids import Offset, Partition, TopicId
 from tailrace.model.limits import KIB, MIB, Limits
 from tailrace.store.embedded import EmbeddedStore
 from tests.support.batches import append, values_of
+from tests.support.eventually import eventually
 
 TOPIC = TopicId(1)
 NO_CACHE = Limits(tail_cache_bytes=0)
@@ -32,6 +33,18 @@ def test_the_tail_is_served_without_touching_the_disk(tmp_path: Path) -> None:
     assert store.is_hot(partition, Offset(0))
     assert values_of(store.fetch(partition, Offset(40), MIB).batches) == [b"%d" % number for number in range(40, 100)]
     assert store.stats().disk_reads == 0
+    store.close()
+
+
+def test_what_nobody_has_read_for_a_while_leaves_memory_and_is_read_from_disk(tmp_path: Path) -> None:
+    store = _store(tmp_path, 2, Limits(), LogOptions(cache_seconds=0.1))
+    first, second = Partition(TOPIC, 0), Partition(TOPIC, 1)
+    for number in range(3_000):
+        store.commit(Changes(appends=[append(first, b"%d" % number), append(second, b"%d" % number)]))
+    eventually(lambda: store.stats().cached_bytes == 0, "the cache is empty")
+    assert not store.is_hot(first, Offset(2_999))
+    for partition in (first, second):
+        assert values_of(store.fetch(partition, Offset(0), MIB).batches) == [b"%d" % number for number in range(3_000)]
     store.close()
 
 
