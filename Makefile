@@ -40,7 +40,7 @@ format: $(READY) ## let ruff format and sort
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: $(READY) ## measure against plain writes and Apache Kafka; writes docs/benchmarks.md. ARGS=--quick takes a few minutes
+bench: $(READY) ## measure beside plain writes, Apache Kafka and NATS; writes docs/benchmarks.md and .html. ARGS='--quick --help'
 	@$(BIN)/python -m bench.run $(ARGS)
 
 lock: $(READY) ## renew uv.lock and requirements.lock from pyproject.toml

@@ -5,7 +5,9 @@ from typing import Literal
 
 import msgspec
 
+from bench.curves import Curve
 from bench.measure import Samples, ratios
+from bench.profile import Profile
 
 
 class Bar(msgspec.Struct, frozen=True):
@@ -50,3 +52,5 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     figures: Sequence[Figure]
     remarks: Sequence[str] = ()
+    curves: Sequence[Curve] = ()
+    profiles: Sequence[Profile] = ()

@@ -1,8 +1,9 @@
-"""What the figures were measured on, as far as it matters to them."""
+"""What the figures were measured on and of, as far as it matters to them."""
 
 import os
 import platform
 import re
+import subprocess
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,11 +12,13 @@ import psutil
 
 from tailrace import __version__
 
+_MEASURED = ("src", "bench", "pyproject.toml", "requirements.lock")
+"""Changes elsewhere don't change a figure."""
+
 
 def facts(folder: Path) -> Mapping[str, str]:
     """Neither names nor paths of the machine."""
     return {
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "Tailrace": __version__,
         "cores": str(os.cpu_count()),
         "memory": f"{psutil.virtual_memory().total / (1 << 30):.0f} GiB",
@@ -25,9 +28,30 @@ def facts(folder: Path) -> Mapping[str, str]:
     }
 
 
-def load() -> str:
+def now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def load() -> float:
     """How busy the machine is, to tell a quiet run from a disturbed one."""
-    return f"{os.getloadavg()[0]:.1f}"
+    return round(os.getloadavg()[0], 1)
+
+
+def commit(root: Path) -> str:
+    """Of the code that is measured."""
+    found = _git(root, "rev-parse", "--short=10", "HEAD")
+    if found is None:
+        return "unknown"
+    changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", *_MEASURED)
+    return f"{found} with changes" if changed else found
+
+
+def _git(root: Path, *words: str) -> str | None:
+    try:
+        done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()
 
 
 def _numbers(release: str) -> str:

@@ -1,142 +1,121 @@
-"""`make bench`: every benchmark in turn, one page at the end.
+"""`make bench`: every subject in turn, each in a process of its own; results as JSON, one page of Markdown and one of HTML.
 
-What is measured beside Apache Kafka, or on Spark, is left out, and said to be, where Java, Maven or their jars can't be had.
+The results of a full run are kept in `bench/results` and those of a quick one in `build/quick-results`, a file a subject, so
+that a run can be done in parts: `--only` renews some, `--resume` goes on where a run was broken off, `--minutes` ends it in
+time. The pages always show all results that are kept.
 
-Exits with 1 if a record was lost or doubled. A bar that is missed stands in the page and on the screen; it is no
-failure of the run.
+Exits with 1 if a subject failed: a record was lost, doubled or out of place, a server did not start, a time limit was passed.
+The others count nevertheless. A bar that is missed stands in the pages and on the screen; it is no failure of the run.
 """
 
 import argparse
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from bench import append, fetch, growth, laggard, machine, opening, partitions, tiny_appends
-from bench.audit import AuditFailure
-from bench.figures import Section
-from bench.ground import Ground
-from bench.http import speaking, subscribers
-from bench.kafka.subjects import KAFKA_SUBJECTS
-from bench.peers.kafka import KafkaPeer
-from bench.peers.kafka_jars import NotObtainable, kafka_jars
-from bench.peers.tailrace import TailracePeer
-from bench.report import render, summary
-from bench.scale import FULL, QUICK, Scale
-from bench.spark import routing, topics
-from bench.spark.connector_jars import connector_jars
-from bench.sql import querying, writing
-from tailrace.pipeline.errors import PipelineError
-from tailrace.pipeline.session import check_spark
-from tailrace.server import collect_seldom
+from bench import machine
+from bench.render import write_pages
+from bench.report.text import summary
+from bench.results import Result, ResultFolder, ScaleName
+from bench.subject_process import ROOT, SubjectProcess, limit_seconds
+from bench.subjects import SUBJECTS
 
-ROOT = Path(__file__).resolve().parents[1]
-NOTES = Path(__file__).with_name("notes.md")
-PAGE = ROOT / "docs" / "benchmarks.md"
-
-SUBJECTS: Mapping[str, Callable[[Ground], Section]] = {
-    "append": append.run_relaxed,
-    "append-synced": append.run_synced,
-    "tiny-appends": tiny_appends.run,
-    "fetch": fetch.run,
-    "opening": opening.run,
-    "partitions": partitions.run,
-    "growth": growth.run,
-    "laggard": laggard.run,
-    "sql-writing": writing.run,
-    "sql-querying": querying.run,
-    "http": speaking.run,
-    "http-subscribers": subscribers.run,
-}
-ROUTER = "pipeline"
-BESIDE_CONNECTOR = "pipeline-topics"
-NAMES = (*SUBJECTS, ROUTER, *KAFKA_SUBJECTS, BESIDE_CONNECTOR)
+FULL_RESULTS = ROOT / "bench" / "results"
+QUICK_RESULTS = ROOT / "build" / "quick-results"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
-    scale = QUICK if options.quick else FULL
+    names = _chosen(options)
+    if options.plan:
+        print(_plan(names, options.scale))
+        return 0
     options.dir.mkdir(parents=True, exist_ok=True)
-    began = time.monotonic()
-    load_before = machine.load()
-    try:
-        sections = measure(options.dir, scale, options.only or NAMES, lambda line: _say(began, line))
-    except AuditFailure as failure:
-        print(f"The run counts for nothing: {failure}", file=sys.stderr)
-        return 1
-    facts = {**machine.facts(options.dir), "load": f"{load_before} before and {machine.load()} after the run"}
-    page = render(sections, facts, is_full=scale is FULL, notes=NOTES.read_text())
-    if options.out is None:
-        print(page)
-    else:
-        options.out.write_text(page)
-    _say(began, summary(sections))
-    return 0
+    results = ResultFolder(options.results)
+    run = _Run(results, SubjectProcess(options.dir, options.scale), options.scale, options.minutes)
+    found = [run.measure(name, f"{number} of {len(names)}") for number, name in enumerate(names, 1)]
+    pages = write_pages(results, options.out)
+    run.say(summary(results.all(SUBJECTS)))
+    run.say("written: " + ", ".join(map(str, pages)))
+    return 1 if any(result is not None and result.failure for result in found) else 0
 
 
-def measure(folder: Path, scale: Scale, names: Sequence[str], say: Callable[[str], None]) -> list[Section]:
-    with TemporaryDirectory(prefix="bench-", dir=folder) as root:
-        ground = Ground(Path(root), scale, say)
-        sections = [SUBJECTS[name](ground) for name in names if name in SUBJECTS]
-        return [*sections, *_on_spark(ground, names), *_beside_kafka(ground, names, folder)]
+class _Run:
+    """Goes from subject to subject and says how far it is."""
+
+    def __init__(self, results: ResultFolder, process: SubjectProcess, scale: ScaleName, minutes: float | None) -> None:
+        self._results = results
+        self._process = process
+        self._scale = scale
+        self._began = time.monotonic()
+        self._ends = self._began + 60 * minutes if minutes is not None else float("inf")
+
+    def measure(self, name: str, place: str) -> Result | None:
+        """The result, which is kept; `None` if there is no time left for it."""
+        subject = SUBJECTS[name]
+        expected = subject.expected_seconds(self._scale)
+        left = self._ends - time.monotonic()
+        if expected > left:
+            self.say(f"{place}: {name} is not measured: it takes about {expected} s, and {max(0.0, left):.0f} s are left")
+            return None
+        self.say(f"{place}: {name}, about {expected} s")
+        result = self._process.measure(name, min(left, limit_seconds(subject, self._scale)))
+        self._results.keep(result)
+        self.say(f"{name}: {_told(result)}")
+        return result
+
+    def say(self, line: str) -> None:
+        print(f"{time.monotonic() - self._began:6.1f} s  {line}", file=sys.stderr, flush=True)
 
 
-def _on_spark(ground: Ground, names: Sequence[str]) -> list[Section]:
-    if ROUTER not in names:
-        return []
-    try:
-        check_spark()
-    except PipelineError as why:
-        ground.say(f"the pipeline is not measured: {why}")
-        return []
-    return [routing.run(ground)]
+def _told(result: Result) -> str:
+    if result.failure:
+        return f"FAILED: {result.failure}"
+    if result.left_out:
+        return f"left out: {result.left_out}"
+    return f"done in {result.circumstances.seconds:.0f} s; {summary([result])}"
 
 
-def _beside_kafka(ground: Ground, names: Sequence[str], cache: Path) -> list[Section]:
-    subjects = [KAFKA_SUBJECTS[name] for name in names if name in KAFKA_SUBJECTS]
-    if not subjects and BESIDE_CONNECTOR not in names:
-        return []
-    try:
-        kafka = partial(KafkaPeer, kafka_jars(cache))
-    except NotObtainable as why:
-        ground.say(f"nothing is measured beside Kafka: {why}")
-        return []
-    sections = [subject(ground, TailracePeer, kafka) for subject in subjects]
-    if BESIDE_CONNECTOR in names:
-        try:
-            check_spark()
-            sections.append(topics.run(ground, kafka, connector_jars(cache)))
-        except (NotObtainable, PipelineError) as why:
-            ground.say(f"nothing is measured beside Spark's Kafka connector: {why}")
-    return sections
+def _chosen(options: argparse.Namespace) -> list[str]:
+    wanted = options.only or [name for name, subject in SUBJECTS.items() if options.profile or not subject.is_extra]
+    if not options.resume:
+        return list(wanted)
+    results, commit = ResultFolder(options.results), machine.commit(ROOT)
+    return [name for name in wanted if not _is_done(results.find(name), options.scale, commit)]
+
+
+def _is_done(result: Result | None, scale: ScaleName, commit: str) -> bool:
+    """Whether a run of the same code has it already."""
+    if result is None or result.section is None:
+        return False
+    return (result.circumstances.scale, result.circumstances.commit) == (scale, commit)
+
+
+def _plan(names: Sequence[str], scale: ScaleName) -> str:
+    seconds = {name: SUBJECTS[name].expected_seconds(scale) for name in names}
+    lines = [f"{expected:5} s  {name}" for name, expected in seconds.items()]
+    return "\n".join([*lines, f"{sum(seconds.values()):5} s  together, {sum(seconds.values()) / 60:.0f} minutes"])
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="make bench", description="Measure Tailrace on this machine, against plain writes and Kafka."
-    )
-    parser.add_argument("--quick", action="store_true", help="less data and fewer rounds: minutes become seconds")
-    parser.add_argument(
-        "--only", action="append", choices=NAMES, metavar="NAME", help=f"one of {', '.join(NAMES)}; can be repeated"
-    )
+    names = ", ".join(SUBJECTS)
+    parser = argparse.ArgumentParser(prog="make bench", description="Measure Tailrace on this machine, beside its peers.")
+    parser.add_argument("--quick", action="store_true", help="less data and fewer rounds; results and pages go to build/")
+    parser.add_argument("--only", action="append", choices=list(SUBJECTS), metavar="NAME", help=f"one of {names}; repeatable")
+    parser.add_argument("--resume", action="store_true", help="leave out what is already measured of this commit")
+    parser.add_argument("--minutes", type=float, help="begin nothing that would take longer than this in all")
+    parser.add_argument("--profile", action="store_true", help="sample the hottest paths with py-spy as well")
+    parser.add_argument("--plan", action="store_true", help="say how long it would take, and measure nothing")
     parser.add_argument("--dir", type=Path, default=ROOT / "build", help="where to write the data; it is removed afterwards")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        help="where to write the page; by default docs/benchmarks.md after a whole full run, else the screen",
-    )
+    parser.add_argument("--results", type=Path, help="where to keep the results")
+    parser.add_argument("--out", type=Path, help="where to write the pages; docs/ after a full run")
     options = parser.parse_args(arguments)
-    if options.out is None and not options.quick and not options.only:
-        options.out = PAGE
+    options.scale = "quick" if options.quick else "full"
+    options.results = options.results or (QUICK_RESULTS if options.quick else FULL_RESULTS)
+    options.out = options.out or (ROOT / "build" if options.quick else ROOT / "docs")
     return options
 
 
-def _say(began: float, line: str) -> None:
-    print(f"{time.monotonic() - began:6.1f} s  {line}", file=sys.stderr, flush=True)
-
-
 if __name__ == "__main__":
-    collect_seldom()  # as the server does
     sys.exit(main())

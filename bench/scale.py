@@ -46,6 +46,33 @@ class HttpScale(msgspec.Struct, frozen=True, kw_only=True):
     """How long messages come at an even pace, to subscribers and beside a query."""
 
 
+class NatsScale(msgspec.Struct, frozen=True, kw_only=True):
+    """How much is done at Tailrace and at NATS, in each round."""
+
+    rounds: int
+    records: int
+    synced_records: int
+    one_by_one: int
+    steady_seconds: float
+
+
+class GrowthScale(msgspec.Struct, frozen=True, kw_only=True):
+    """How much there is of what grows, rising, and how much is done to see what it costs."""
+
+    rounds: int
+    topics: tuple[int, ...]
+    topic_calls: int
+    """Appends and fetches over all topics, in each round."""
+    groups: tuple[int, ...]
+    commits: int
+    connections: tuple[int, ...]
+    connection_calls: int
+    """Produces and fetches over all connections together, in each round."""
+    routes: tuple[int, ...]
+    routed_changes: int
+    routed_a_batch: int
+
+
 class SparkScale(msgspec.Struct, frozen=True, kw_only=True):
     """How much goes through Spark."""
 
@@ -91,12 +118,16 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
     """Appends whose cost is taken."""
     partition_counts: tuple[int, ...]
     log_sizes: tuple[int, ...]
-    """Sizes that a log is grown to, rising."""
+    """Sizes that a log is grown to, rising, after the new log at 0."""
     behind_bytes: int
     """What a reader far behind has still to read."""
+    sampled_seconds: float
+    """How long each path is sampled, where profiles are asked for."""
     kafka: KafkaScale
     http: HttpScale
     spark: SparkScale
+    nats: NatsScale
+    growth: GrowthScale
 
 
 FULL = Scale(
@@ -117,8 +148,9 @@ FULL = Scale(
     partitions_per_topic=1_000,
     growth_appends=200_000,
     partition_counts=(1, 100, 10_000),
-    log_sizes=(GIB, 10 * GIB),
+    log_sizes=(GIB, 3 * GIB, 10 * GIB),
     behind_bytes=512 * MIB,
+    sampled_seconds=8,
     kafka=KafkaScale(
         has_every_shape=True,
         rounds=5,
@@ -148,6 +180,19 @@ FULL = Scale(
         rounds=3,
         flat_bytes=2 * GIB,
     ),
+    nats=NatsScale(rounds=5, records=40_000, synced_records=4_000, one_by_one=300, steady_seconds=2),
+    growth=GrowthScale(
+        rounds=5,
+        topics=(1, 10, 100, 1_000, 10_000),
+        topic_calls=20_000,
+        groups=(1, 10, 100, 1_000),
+        commits=10_000,
+        connections=(1, 10, 100, 1_000),
+        connection_calls=5_000,
+        routes=(1, 10, 100),
+        routed_changes=400_000,
+        routed_a_batch=50_000,
+    ),
 )
 
 QUICK = msgspec.structs.replace(
@@ -163,8 +208,9 @@ QUICK = msgspec.structs.replace(
     killed_again_bytes=20 * MIB,
     killed_small_again_bytes=2_000_000,
     growth_appends=30_000,
-    log_sizes=(256 * MIB,),
+    log_sizes=(128 * MIB, 512 * MIB),
     behind_bytes=192 * MIB,
+    sampled_seconds=3,
     kafka=KafkaScale(
         has_every_shape=False,
         rounds=2,
@@ -193,5 +239,18 @@ QUICK = msgspec.structs.replace(
         topic_rows=150_000,
         rounds=2,
         flat_bytes=256 * MIB,
+    ),
+    nats=NatsScale(rounds=2, records=10_000, synced_records=1_000, one_by_one=50, steady_seconds=1),
+    growth=GrowthScale(
+        rounds=2,
+        topics=(1, 10, 100, 1_000, 10_000),
+        topic_calls=5_000,
+        groups=(1, 10, 100, 1_000),
+        commits=2_000,
+        connections=(1, 10, 100, 1_000),
+        connection_calls=1_000,
+        routes=(1, 10),
+        routed_changes=100_000,
+        routed_a_batch=20_000,
     ),
 )

@@ -32,6 +32,10 @@ class RouterProcess:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def cpu_seconds(self) -> float:
         return cpu_seconds_of(self._process.pid)
 

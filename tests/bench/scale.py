@@ -1,6 +1,6 @@
 """The smallest run that goes through all code."""
 
-from bench.scale import HttpScale, KafkaScale, Scale, SparkScale
+from bench.scale import GrowthScale, HttpScale, KafkaScale, NatsScale, Scale, SparkScale
 from tailrace.model.limits import KIB, MIB
 
 TINY = Scale(
@@ -21,8 +21,9 @@ TINY = Scale(
     partitions_per_topic=20,
     growth_appends=500,
     partition_counts=(1, 10),
-    log_sizes=(2 * MIB,),
+    log_sizes=(2 * MIB, 4 * MIB),
     behind_bytes=2 * MIB,
+    sampled_seconds=1,
     kafka=KafkaScale(
         has_every_shape=False,
         rounds=1,
@@ -51,5 +52,18 @@ TINY = Scale(
         topic_rows=1_000,
         rounds=1,
         flat_bytes=MIB,
+    ),
+    nats=NatsScale(rounds=1, records=200, synced_records=20, one_by_one=3, steady_seconds=0.1),
+    growth=GrowthScale(
+        rounds=1,
+        topics=(1, 5),
+        topic_calls=100,
+        groups=(1, 5),
+        commits=100,
+        connections=(1, 5),
+        connection_calls=200,
+        routes=(1, 2),
+        routed_changes=2_000,
+        routed_a_batch=500,
     ),
 )

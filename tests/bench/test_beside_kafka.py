@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from bench import run
 from bench.audit import AuditFailure
 from bench.ground import Ground
 from bench.kafka import footprint, throughput, waiting
@@ -15,8 +14,10 @@ from bench.kafka.subjects import BesideKafka
 from bench.kafka.tasks import Load, Produce
 from bench.peers.contract import PeerFailure
 from bench.peers.greeting import answers_kafka
+from bench.peers.kafka_jars import NotObtainable
 from bench.peers.process import PeerProcess, free_address
 from bench.peers.tailrace import TailracePeer
+from bench.subjects import SUBJECTS
 from tests.bench.scale import TINY
 
 LOAD = Load(topic="audited", records=100, record_bytes=100, partitions=2)
@@ -74,10 +75,8 @@ def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
         process.start(lambda: False)
 
 
-def test_without_java_kafka_is_left_out_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_java_kafka_is_left_out_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ground: Ground) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    said: list[str] = []
 
-    assert run.measure(tmp_path, TINY, ["kafka", "kafka-footprint"], said.append) == []
-
-    assert said == ["nothing is measured beside Kafka: java is not installed"]
+    with pytest.raises(NotObtainable, match=r"^java is not installed$"):
+        SUBJECTS["kafka"].run(ground, tmp_path)

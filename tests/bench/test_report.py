@@ -1,19 +1,49 @@
-"""The page says what was met and what was missed, and nothing about whose machine it was."""
+"""The pages say what was met, missed and failed, when and of what it was measured, and nothing about whose machine it was."""
 
 import platform
+import re
+from html.parser import HTMLParser
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from bench.curves import Curve, Point, slope
 from bench.figures import Bar, Figure, Section
 from bench.machine import facts
 from bench.measure import Samples
-from bench.report import render, summary
+from bench.profile import Profile, Share
+from bench.report.markdown import markdown_page
+from bench.report.svg import decades
+from bench.report.text import summary
+from bench.report.web import web_page
+from bench.results import Circumstances, Result, ResultFolder
+
+MACHINE = {"cores": "2"}
+NOTES = "## Notes\n\nKept.\n"
 
 
 def figure(value: float, bar: Bar | None, *, peer: float | None = None) -> Figure:
     peers = None if peer is None else Samples((peer,))
     return Figure(name="it", ours=Samples((value,)), unit="MB/s", peer="other", peers=peers, bar=bar)
+
+
+def result(subject: str, *figures: Figure, machine: dict[str, str] | None = None, failure: str = "", **more: object) -> Result:
+    circumstances = Circumstances(
+        scale="full",
+        began="2030-01-02 03:04 UTC",
+        seconds=5.0,
+        commit="abc1234567",
+        load_before=0.1,
+        load_after=1.9,
+        machine=machine or MACHINE,
+    )
+    section = None if failure else Section(title=subject.title(), text="What was *done*.", figures=figures, **more)  # type: ignore[arg-type]
+    return Result(subject=subject, circumstances=circumstances, section=section, failure=failure)
+
+
+GOOD = result("good", figure(1500, Bar("at least", 1000)), remarks=["A remark."])
+BAD = result("bad", figure(10, Bar("at least", 0.7), peer=100))
 
 
 @pytest.mark.parametrize(
@@ -33,27 +63,132 @@ def test_a_bar_is_held_against_the_ratio_or_else_the_figure(judged: Figure, verd
 
 
 def test_the_page_has_every_figure_with_its_verdict_and_the_notes() -> None:
-    met = Section(title="Good", text="Well done.", figures=[figure(1500, Bar("at least", 1000))], remarks=["A remark."])
-    missed = Section(title="Bad", text="", figures=[figure(10, Bar("at least", 0.7), peer=100)])
-
-    page = render([met, missed], {"cores": "2"}, is_full=True, notes="## Notes\n\nKept.\n")
+    page = markdown_page([GOOD, BAD], [], NOTES, "charts.html")
 
     assert "| it | 1,500 (1,500-1,500) MB/s | other |  |  | ≥ 1,000 MB/s | met |" in page
     assert "| it | 10 (10-10) MB/s | other | 100 (100-100) MB/s | **0.10 (0.10-0.10)** | ≥ 0.70 | **missed** |" in page
     assert "1 of 2 bars met; missed: Bad: it." in page
     assert "- A remark." in page
-    assert page.endswith("## Notes\n\nKept.\n")
+    assert "](charts.html)" in page
+    assert page.endswith(NOTES)
+
+
+def test_all_bars_stand_in_one_table_missed_ones_first() -> None:
+    page = markdown_page([GOOD, BAD], [], "", "")
+
+    table = page[page.index("## Bars") : page.index("## Good")]
+    assert table.index("| Bad | it | 0.10 (0.10-0.10) of other | ≥ 0.70 | **missed** |") < table.index("| Good | it | 1,500")
+
+
+def test_each_section_says_when_of_what_and_at_which_load_it_was_measured() -> None:
+    page = markdown_page([GOOD, BAD], [], "", "")
+
+    told = "*Full run: 2030-01-02 03:04 UTC, commit abc1234567, load 0.1 before and 1.9 after, 5 s.*"
+    assert page.count(told) == 2
+    assert page.count("cores 2") == 1
+
+
+def test_results_of_two_machines_are_told_apart() -> None:
+    other = result("other", figure(1, None), machine={"cores": "64"})
+
+    page = markdown_page([GOOD, other], [], "", "")
+
+    assert page.index("cores 2") > page.index("## Good")
+    assert page.index("cores 64") > page.index("## Other")
+
+
+def test_what_failed_or_was_not_measured_is_told_at_the_top() -> None:
+    failed = result("lossy", failure="one record was lost")
+
+    for page in (markdown_page([failed], ["absent"], "", ""), web_page([failed], ["absent"], "")):
+        assert "one record was lost" in page
+        assert "Not measured: absent." in page
+    assert summary([failed]) == "0 of 0 bars met. Failed: lossy."
 
 
 def test_a_run_that_meets_all_bars_says_so() -> None:
-    assert (
-        summary([Section(title="Good", text="", figures=[figure(2, Bar("under", 3)), figure(2, None)])]) == "1 of 1 bars met."
-    )
+    assert summary([result("good", figure(2, Bar("under", 3)), figure(2, None))]) == "1 of 1 bars met."
 
 
-def test_a_run_with_little_data_is_called_a_hint() -> None:
-    assert "a hint" in render([], {}, is_full=False, notes="")
-    assert "a hint" not in render([], {}, is_full=True, notes="")
+def test_a_profile_stands_beside_the_figures_that_it_explains() -> None:
+    profile = Profile(name="it", beside="bad", samples=10, rooms=[Share("wire", 0.6)], functions=[Share("decode", 0.5)])
+    sampled = result("profiles", profiles=[profile])
+
+    page = markdown_page([GOOD, BAD, sampled], [], "", "")
+
+    assert page.index("- by room: `wire` 60%") > page.index("## Bad")
+    assert "`decode` 50%" in page
+    assert "## Profiles" not in page
+
+
+CURVE = Curve(
+    name="append",
+    grows="topics",
+    unit="µs",
+    points=[Point(0, Samples((9.0,))), *(Point(n, Samples((2.0 * n,))) for n in (1, 10))],
+)
+
+
+def test_the_slope_of_a_cost_that_grows_in_proportion_is_one() -> None:
+    assert slope([1, 10, 100], [3, 30, 300]) == pytest.approx(1)
+    assert slope([1, 10, 100], [3, 3, 3]) == pytest.approx(0)
+    assert CURVE.slopes.median == pytest.approx(1)
+
+
+def test_a_curve_is_shown_with_its_slope() -> None:
+    grown = result("grown", figure(1, None), curves=[CURVE])
+
+    assert "| append, µs | 9 | 2 | 20 | 1 |" in markdown_page([grown], [], "", "")
+    assert "slope 1.00" in web_page([grown], [], "")
+
+
+@pytest.mark.parametrize(("lowest", "highest", "ticks"), [(3, 8, [2, 5, 10]), (1, 1, [1, 2]), (0.4, 1, [0.2, 0.5, 1])])
+def test_an_axis_has_round_numbers_around_what_it_shows(lowest: float, highest: float, ticks: list[float]) -> None:
+    assert decades(lowest, highest) == pytest.approx(ticks)
+
+
+class _Page(HTMLParser):
+    """Keeps what is open, to find what is never closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.addresses += [value or "" for name, value in attributes if name in ("src", "href")]
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_web_page_is_whole_and_loads_nothing() -> None:
+    odd = result("odd", figure(3, Bar("at least", 1), peer=2), curves=[CURVE], remarks=["a < b"])
+    text = web_page([GOOD, BAD, odd], [], "## Notes\n\n<script>alert(1)</script>\n")
+    page = _Page()
+
+    page.feed(text)
+
+    assert page.open == []
+    assert page.addresses == ["#good", "#bad", "#odd"]
+    assert "a &lt; b" in text
+    assert not re.search(r"url\(|@import|<script", text)
+    assert text.count("<svg") == text.count('role="img" aria-label="')
+
+
+def test_results_are_kept_whole_and_found_in_order(tmp_path: Path) -> None:
+    folder = ResultFolder(tmp_path / "results")
+    folder.keep(BAD)
+    folder.keep(result("good", curves=[CURVE]))
+    folder.keep(GOOD)
+
+    assert msgspec.json.encode(folder.all(["good", "missing", "bad"])) == msgspec.json.encode([GOOD, BAD])
+    assert {path.name for path in (tmp_path / "results").iterdir()} == {"bad.json", "good.json"}
 
 
 def test_the_machine_is_described_without_its_name_and_paths(tmp_path: Path) -> None:

@@ -1,56 +1,132 @@
-"""Every benchmark runs, is audited, and ends up in the page."""
+"""Every benchmark runs and is audited; a run keeps its results, and one that fails takes no other along."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
+import psutil
 import pytest
 
-from bench import run, stores
+from bench import run, stores, subject_process
 from bench.figures import Section
+from bench.ground import Ground
+from bench.peers.kafka_jars import NotObtainable
+from bench.results import Result, ResultFolder
+from bench.subject_process import SubjectProcess, measure
+from bench.subjects import SUBJECTS, Subject
 from tailrace.model.changes import Changes
 from tailrace.store.embedded import EmbeddedStore
 from tailrace.store.sequencer import Done, PendingCommit
 from tests.bench.scale import TINY
 
+JAVA = {name for name in SUBJECTS if name.startswith(("kafka", "pipeline", "growth-routes"))}
+ELSEWHERE = {"nats-synced", "profiles"}
+"""What the first runs too, but for a setting of the servers; and what is sampled rather than measured."""
 
-@pytest.mark.parametrize("name", run.SUBJECTS)
+
+@pytest.mark.parametrize("name", [name for name in SUBJECTS if name not in JAVA | ELSEWHERE])
 def test_every_benchmark_gives_figures_and_leaves_nothing_behind(name: str, tmp_path: Path) -> None:
     said: list[str] = []
 
-    (section,) = run.measure(tmp_path, TINY, [name], said.append)
+    section = SUBJECTS[name].run(Ground(tmp_path, TINY, said.append), tmp_path)
 
-    assert isinstance(section, Section)
     assert said
-    assert any(figure.bar for figure in section.figures)
+    assert section.figures
     for figure in section.figures:
         assert len(figure.ours.values) == TINY.rounds
-        assert min(figure.ours.values) >= 0
+    for curve in section.curves:
+        assert len(curve.slopes.values) == TINY.rounds
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_writes_its_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "QUICK", TINY)
-    page = tmp_path / "page.md"
-
-    assert run.main(["--quick", "--only", "partitions", "--dir", str(tmp_path / "data"), "--out", str(page)]) == 0
-
-    text = page.read_text()
-    assert "## Many partitions" in text
-    assert "## Append" not in text
-    assert "2 of 2 bars met." in text
-    assert run.NOTES.read_text().strip() in text
-
-
-def test_a_lost_record_fails_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(run, "QUICK", TINY)
+def test_a_lost_record_fails_the_subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stores, "EmbeddedStore", _Forgetful)
-    page = tmp_path / "page.md"
 
-    assert run.main(["--quick", "--only", "append", "--dir", str(tmp_path), "--out", str(page)]) == 1
+    result = measure("append", SUBJECTS["append"], Ground(tmp_path, TINY, lambda _: None), tmp_path, "quick")
 
-    assert "records were acknowledged" in capsys.readouterr().err
-    assert not page.exists()
+    assert "records were acknowledged" in result.failure
+    assert result.section is None
+
+
+def test_what_can_not_be_had_is_left_out_and_no_failure(tmp_path: Path) -> None:
+    def lack(ground: Ground, cache: Path) -> Section:
+        raise NotObtainable("java is not installed")
+
+    result = measure("kafka", Subject(lack, 1, 1), Ground(tmp_path, TINY, lambda _: None), tmp_path, "quick")
+
+    assert (result.left_out, result.failure, result.section) == ("java is not installed", "", None)
+
+
+def test_a_subject_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+    data, noted = tmp_path / "data", tmp_path / "pid"
+    data.mkdir()
+    hanging = ["sh", "-c", f"sleep 1000 & echo $! > {noted}; wait"]
+
+    result = SubjectProcess(data, "quick", hanging).measure("append", most_seconds=1)
+
+    assert result.failure == "it was not done after 1 s"
+    assert _is_gone(int(noted.read_text()))
+    assert list(data.iterdir()) == []
+
+
+def test_a_subject_that_crashes_is_told_with_its_exit_code(tmp_path: Path) -> None:
+    result = SubjectProcess(tmp_path, "quick", ["sh", "-c", "exit 139"]).measure("append", most_seconds=60)
+
+    assert result.failure == "its process ended with code 139"
+
+
+def _is_gone(pid: int) -> bool:
+    """Nobody may have asked for its exit code yet."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """The names of subjects, as they are measured; one of them fails."""
+    names: list[str] = []
+
+    def pretend(_: SubjectProcess, name: str, most_seconds: float) -> Result:
+        names.append(name)
+        watch = subject_process.Watch("quick", tmp_path)
+        if name == "fetch":
+            return Result(subject=name, circumstances=watch.circumstances(), failure="lost")
+        section = Section(title=f"About {name}", text="", figures=[])
+        return Result(subject=name, circumstances=watch.circumstances(), section=section)
+
+    monkeypatch.setattr(SubjectProcess, "measure", pretend)
+    return names
+
+
+def options(tmp_path: Path, *more: str) -> list[str]:
+    folders: Mapping[str, Path] = {"--dir": tmp_path / "data", "--results": tmp_path / "results", "--out": tmp_path / "pages"}
+    return ["--quick", *(str(each) for pair in folders.items() for each in pair), *more]
+
+
+def test_a_failure_is_told_by_the_exit_code_and_the_others_are_kept(measured: list[str], tmp_path: Path) -> None:
+    assert run.main(options(tmp_path, "--only", "append", "--only", "fetch", "--only", "opening")) == 1
+
+    assert measured == ["append", "fetch", "opening"]
+    kept = ResultFolder(tmp_path / "results").all(SUBJECTS)
+    assert [(result.subject, result.failure) for result in kept] == [("append", ""), ("fetch", "lost"), ("opening", "")]
+    assert "**fetch failed**: lost" in (tmp_path / "pages" / "benchmarks.md").read_text()
+
+
+def test_a_run_that_is_resumed_measures_what_is_missing_or_failed(measured: list[str], tmp_path: Path) -> None:
+    run.main(options(tmp_path, "--only", "append", "--only", "fetch"))
+    measured.clear()
+
+    run.main(options(tmp_path, "--resume", "--only", "append", "--only", "fetch", "--only", "opening"))
+
+    assert measured == ["fetch", "opening"]
+
+
+def test_a_run_begins_nothing_that_does_not_fit_its_time(measured: list[str], tmp_path: Path) -> None:
+    assert run.main(options(tmp_path, "--minutes", "0.1", "--only", "append")) == 0
+
+    assert measured == []
+    assert "Not measured: append" in (tmp_path / "pages" / "benchmarks.md").read_text()
 
 
 class _Forgetful(EmbeddedStore):

@@ -1,0 +1,1 @@
+"""How costs grow: with topics, partitions, groups, connections, the length of the log, routes."""

@@ -1,0 +1,146 @@
+"""Produce and fetch over many Kafka connections: how fast, at what cost for the server, and how much memory they take."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import NamedTuple
+
+import uvloop
+
+from bench.audit import AuditFailure
+from bench.batches import KB_1, ring_of_copies
+from bench.curves import Curve
+from bench.figures import Figure, Section
+from bench.ground import Ground, settle_disk
+from bench.growth.flatness import FLAT, curve, slope_figure
+from bench.growth.kafka_wire import (
+    WireConnection,
+    fetch_request,
+    fetched_batches,
+    open_connections,
+    produce_request,
+    produced_offsets,
+)
+from bench.http.server import HttpServer, serving
+from bench.measure import Samples, take_turns
+from tailrace.wire.batch import check_batch
+
+_TOPIC = "bench.crowd"
+_DISTINCT = 16_384
+
+
+class _Turn(NamedTuple):
+    produced: float
+    """Requests a second."""
+    fetched: float
+    produce_cpu: float
+    """Microseconds of the server's, for each."""
+    fetch_cpu: float
+    memory_megabytes: float
+
+
+def run(ground: Ground) -> Section:
+    scale = ground.scale.growth
+    counts = scale.connections
+    with ExitStack() as stack:
+        crowds = {}
+        for count in counts:
+            ground.say(f"growth, connections: {count:,} are opened")
+            server = stack.enter_context(serving(ground, "relaxed"))
+            server.create_topic(_TOPIC)
+            crowds[count] = stack.enter_context(_Crowd(server, count))
+        ground.say("growth, connections: produce and fetch")
+        found = take_turns({str(count): crowd.turn for count, crowd in crowds.items()}, scale.connection_calls, scale.rounds)
+
+    def of(name: str, unit: str, place: int) -> Curve:
+        return curve(name, "connections", unit, {count: [turn[place] for turn in found[str(count)]] for count in counts})
+
+    produced, fetched = of("produce", "requests/s", 0), of("fetch", "requests/s", 1)
+    produce_cpu, fetch_cpu = of("produce, server's CPU", "µs", 2), of("fetch, server's CPU", "µs", 3)
+    memory = of("memory of the server", "MB", 4)
+    each_kilobytes = [
+        (with_many.memory_megabytes - with_few.memory_megabytes) * 1e3 / (counts[-1] - counts[0])
+        for with_few, with_many in zip(found[str(counts[0])], found[str(counts[-1])], strict=True)
+    ]
+    return Section(
+        title="Growth: connections",
+        text="Kafka connections on bare sockets, all in one process, each with one request on its way:"
+        f" {scale.connection_calls:,} produces of a {KB_1.name} batch (`relaxed`), then as many fetches of one batch, shared by"
+        " all connections. Each number of connections has a server of its own, and they take turns. One connection waits for"
+        " each answer, so more of them are faster until the cores are busy. Every batch must have an offset of its own and come"
+        " back.",
+        figures=[
+            slope_figure(produce_cpu, FLAT),
+            slope_figure(fetch_cpu, FLAT),
+            Figure(name=f"memory for each of {counts[-1]:,} connections", ours=Samples(tuple(each_kilobytes)), unit="KB"),
+        ],
+        curves=[produced, fetched, produce_cpu, fetch_cpu, memory],
+    )
+
+
+class _Crowd:
+    """A server and its connections, which stay open from round to round."""
+
+    def __init__(self, server: HttpServer, connections: int) -> None:
+        self._server = server
+        self._count = connections
+        self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+        self._ring = ring_of_copies(KB_1, _DISTINCT)
+        self._produced = 0
+
+    def __enter__(self) -> "_Crowd":
+        self._connections = self._runner.run(open_connections(self._server.kafka, self._count))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._runner.run(self._close())
+        self._runner.close()
+
+    def turn(self, calls: int) -> _Turn:
+        settle_disk()
+        first, end = self._produced, self._produced + calls
+        numbers = [number % _DISTINCT for number in range(first, end)]
+        produces = [produce_request(_TOPIC, self._ring.batches[number]) for number in numbers]
+        fetches = [fetch_request(_TOPIC, offset) for offset in range(first, end)]
+        before = self._server.cpu_seconds
+        produce_seconds, produced = self._runner.run(self._ask_all(produces))
+        between = self._server.cpu_seconds
+        fetch_seconds, fetched = self._runner.run(self._ask_all(fetches))
+        after = self._server.cpu_seconds
+        self._produced = end
+        self._check(range(first, end), numbers, produced, fetched)
+        return _Turn(
+            calls / produce_seconds,
+            calls / fetch_seconds,
+            (between - before) / calls * 1e6,
+            (after - between) / calls * 1e6,
+            self._server.memory_megabytes,
+        )
+
+    async def _ask_all(self, requests: Sequence[bytes]) -> tuple[float, list[bytes]]:
+        """Seconds, and the answers in any order."""
+        left = iter(requests)
+        answers: list[bytes] = []
+
+        async def work(connection: WireConnection) -> None:
+            # Not a comprehension: each takes the next request when it is free.
+            for request in left:
+                answers.append(await connection.ask(request))  # noqa: PERF401
+
+        began = time.perf_counter()
+        await asyncio.gather(*map(work, self._connections))
+        return time.perf_counter() - began, answers
+
+    def _check(self, due: range, numbers: Sequence[int], produced: Sequence[bytes], fetched: Sequence[bytes]) -> None:
+        if sorted(produced_offsets(produced)) != list(due):
+            raise AuditFailure(f"batches {due.start} to {due.stop - 1} were produced and not acknowledged at these offsets")
+        batches = list(fetched_batches(fetched))
+        if sorted(check_batch(batch).base_offset for batch in batches) != list(due):
+            raise AuditFailure(f"batches {due.start} to {due.stop - 1} were fetched and did not come once each")
+        if sorted(map(self._ring.number_of, batches)) != sorted(numbers):
+            raise AuditFailure(f"batches {due.start} to {due.stop - 1} came, but not those that were sent")
+
+    async def _close(self) -> None:
+        for connection in self._connections:
+            connection.close()

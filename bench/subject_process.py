@@ -1,0 +1,147 @@
+"""One subject in a process of its own, with an end to its time: what hangs or crashes there takes no other subject along.
+
+As a program, it measures the subject that it is told and writes its result to a file.
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import psutil
+
+from bench import machine
+from bench.audit import AuditFailure
+from bench.ground import Ground
+from bench.peers.contract import PeerFailure
+from bench.peers.kafka_jars import NotObtainable
+from bench.results import Circumstances, Result, ScaleName, read_result, write_result
+from bench.scale import FULL, QUICK, Scale
+from bench.subjects import SUBJECTS, Subject
+from tailrace.server import collect_seldom
+
+ROOT = Path(__file__).resolve().parents[1]
+_SCALES: Mapping[ScaleName, Scale] = {"full": FULL, "quick": QUICK}
+_PROGRAM = (sys.executable, "-m", "bench.subject_process")
+_RESULT = "result.json"
+_LEAST_LIMIT_SECONDS = 120
+_LIMIT_FACTOR = 4
+"""A machine with other work to do is slower; one that takes longer than this hangs."""
+
+
+class SubjectProcess:
+    """Measures subjects one after another, each as a child with all that it starts."""
+
+    def __init__(self, data: Path, scale: ScaleName, program: Sequence[str] = _PROGRAM) -> None:
+        self._data = data
+        self._scale = scale
+        self._program = program
+
+    def measure(self, name: str, most_seconds: float) -> Result:
+        """A section, why it was left out, or a failure."""
+        watch = Watch(self._scale, self._data)
+        with TemporaryDirectory(prefix="bench-", dir=self._data) as folder:
+            file = Path(folder) / _RESULT
+            failure = self._run(name, Path(folder), most_seconds)
+            if file.exists():
+                return read_result(file)
+        return Result(subject=name, circumstances=watch.circumstances(), failure=failure)
+
+    def _run(self, name: str, folder: Path, most_seconds: float) -> str:
+        """What to say if it leaves no result."""
+        command = [*self._program, name, "--scale", self._scale]
+        command += ["--folder", str(folder.resolve()), "--cache", str(self._data.resolve())]
+        child = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, start_new_session=True)
+        try:
+            return f"its process ended with code {child.wait(most_seconds)}"
+        except subprocess.TimeoutExpired:
+            return f"it was not done after {most_seconds:.0f} s"
+        finally:
+            _end_with_children(child)
+
+
+def limit_seconds(subject: Subject, scale: ScaleName) -> int:
+    return max(_LEAST_LIMIT_SECONDS, _LIMIT_FACTOR * subject.expected_seconds(scale))
+
+
+class Watch:
+    """Takes down what the figures of a subject depend on besides the code."""
+
+    def __init__(self, scale: ScaleName, data: Path) -> None:
+        self._scale = scale
+        self._data = data
+        self._began = time.monotonic()
+        self._load = machine.load()
+        self._commit = machine.commit(ROOT)
+        self.began = machine.now()
+
+    def circumstances(self) -> Circumstances:
+        return Circumstances(
+            scale=self._scale,
+            began=self.began,
+            seconds=round(time.monotonic() - self._began, 1),
+            commit=self._commit,
+            load_before=self._load,
+            load_after=machine.load(),
+            machine=machine.facts(self._data),
+        )
+
+
+def measure(name: str, subject: Subject, ground: Ground, cache: Path, scale: ScaleName) -> Result:
+    """In this process."""
+    watch = Watch(scale, ground.root)
+    section = None
+    failure = left_out = ""
+    try:
+        section = subject.run(ground, cache)
+    except NotObtainable as why:
+        left_out = str(why)
+    except (AuditFailure, PeerFailure) as why:
+        failure = str(why)
+    except Exception as error:  # noqa: BLE001  whatever it was, the other subjects are still to be measured
+        traceback.print_exc()
+        failure = f"{type(error).__name__}: {error}"
+    return Result(subject=name, circumstances=watch.circumstances(), section=section, failure=failure, left_out=left_out)
+
+
+def _end_with_children(child: "subprocess.Popen[bytes]") -> None:
+    """Also when it ended by itself: a server that it started may be left."""
+    try:
+        started = psutil.Process(child.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        started = []
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    for process in started:
+        if process.is_running():
+            process.kill()
+    child.wait()
+
+
+def _main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("subject", choices=list(SUBJECTS))
+    parser.add_argument("--scale", choices=list(_SCALES), required=True)
+    parser.add_argument("--folder", type=Path, required=True, help="for the data and the result")
+    parser.add_argument("--cache", type=Path, required=True, help="for downloads")
+    options = parser.parse_args(arguments)
+    began = time.monotonic()
+
+    def say(line: str) -> None:
+        print(f"  {time.monotonic() - began:6.1f} s  {line}", file=sys.stderr, flush=True)
+
+    name = options.subject
+    result = measure(name, SUBJECTS[name], Ground(options.folder, _SCALES[options.scale], say), options.cache, options.scale)
+    write_result(options.folder / _RESULT, result)
+
+
+if __name__ == "__main__":
+    collect_seldom()  # as the server does
+    _main()

@@ -1,0 +1,101 @@
+"""Everything that is measured, by name, in the order of the page.
+
+A subject gets the ground and the folder in which downloads are kept. It raises `NotObtainable` where the machine lacks what it
+needs (Java, Maven, the jars, Spark, NATS): then it is left out, and said to be.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from bench import append, fetch, laggard, opening, partitions, tiny_appends
+from bench.figures import Section
+from bench.ground import Ground
+from bench.growth import connections, groups, log_size, partition_count, routes, topic_count
+from bench.http import speaking, subscribers
+from bench.kafka.subjects import KAFKA_SUBJECTS, BesideKafka
+from bench.nats import duel as nats
+from bench.peers.kafka import KafkaPeer
+from bench.peers.kafka_jars import NotObtainable, kafka_jars
+from bench.peers.tailrace import TailracePeer
+from bench.results import ScaleName
+from bench.sampling import hot_paths
+from bench.spark import routing, topics
+from bench.spark.connector_jars import connector_jars
+from bench.sql import querying, writing
+from tailrace.pipeline.errors import PipelineError
+from tailrace.pipeline.session import check_spark
+
+Run = Callable[[Ground, Path], Section]
+
+
+class Subject(NamedTuple):
+    run: Run
+    quick_seconds: int
+    full_seconds: int
+    """What it took on two quiet cores, roughly: to plan a run, and to tell one that hangs."""
+    is_extra: bool = False
+    """Measured when it is asked for, not by every run."""
+
+    def expected_seconds(self, scale: ScaleName) -> int:
+        return self.full_seconds if scale == "full" else self.quick_seconds
+
+
+def _alone(run: Callable[[Ground], Section]) -> Run:
+    return lambda ground, _: run(ground)
+
+
+def _on_spark(run: Callable[[Ground], Section]) -> Run:
+    def run_if_possible(ground: Ground, _: Path) -> Section:
+        _require_spark()
+        return run(ground)
+
+    return run_if_possible
+
+
+def _beside_kafka(run: BesideKafka) -> Run:
+    return lambda ground, cache: run(ground, TailracePeer, partial(KafkaPeer, kafka_jars(cache)))
+
+
+def _beside_connector(ground: Ground, cache: Path) -> Section:
+    _require_spark()
+    return topics.run(ground, partial(KafkaPeer, kafka_jars(cache)), connector_jars(cache))
+
+
+def _require_spark() -> None:
+    try:
+        check_spark()
+    except PipelineError as why:
+        raise NotObtainable(str(why)) from why
+
+
+SUBJECTS: Mapping[str, Subject] = {
+    "append": Subject(_alone(append.run_relaxed), 20, 60),
+    "append-synced": Subject(_alone(append.run_synced), 15, 40),
+    "tiny-appends": Subject(_alone(tiny_appends.run), 15, 70),
+    "fetch": Subject(_alone(fetch.run), 15, 50),
+    "opening": Subject(_alone(opening.run), 20, 60),
+    "partitions": Subject(_alone(partitions.run), 15, 20),
+    "laggard": Subject(_alone(laggard.run), 15, 40),
+    "sql-writing": Subject(_alone(writing.run), 20, 60),
+    "sql-querying": Subject(_alone(querying.run), 30, 60),
+    "http": Subject(_alone(speaking.run), 10, 30),
+    "http-subscribers": Subject(_alone(subscribers.run), 30, 60),
+    "kafka": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka"]), 60, 200),
+    "kafka-synced": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka-synced"]), 60, 200),
+    "kafka-waiting": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka-waiting"]), 40, 100),
+    "kafka-waiting-synced": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka-waiting-synced"]), 40, 100),
+    "kafka-footprint": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka-footprint"]), 25, 50),
+    "nats": Subject(_alone(nats.run_relaxed), 30, 90),
+    "nats-synced": Subject(_alone(nats.run_synced), 30, 90),
+    "pipeline": Subject(_on_spark(routing.run), 80, 180),
+    "pipeline-topics": Subject(_beside_connector, 120, 200),
+    "growth-topics": Subject(_alone(topic_count.run), 30, 60),
+    "growth-partitions": Subject(_alone(partition_count.run), 15, 50),
+    "growth-groups": Subject(_alone(groups.run), 15, 40),
+    "growth-connections": Subject(_alone(connections.run), 20, 50),
+    "growth-log": Subject(_alone(log_size.run), 10, 60),
+    "growth-routes": Subject(_on_spark(routes.run), 90, 150),
+    "profiles": Subject(_alone(hot_paths.run), 60, 90, is_extra=True),
+}

@@ -1,0 +1,23 @@
+"""Samples are added up by where they were taken, not by who called."""
+
+from bench.profile import Share
+from bench.sampling.sampler import profile_of
+
+STACKS = """main (tailrace/server.py:1);_send (tailrace/kafka/connection.py:20) 6
+main (tailrace/server.py:1);_send (tailrace/kafka/connection.py:20);pack (tailrace/wire/batch.py:7) 3
+main (tailrace/server.py:1);wait (selectors.py:3) 1
+"""
+
+
+def test_self_time_is_told_by_room_and_by_function() -> None:
+    profile = profile_of("produce", "kafka", STACKS)
+
+    assert profile.samples == 10
+    assert profile.rooms == [Share("tailrace.kafka", 0.6), Share("tailrace.wire", 0.3), Share("selectors", 0.1)]
+    assert profile.functions[0] == Share("_send (tailrace/kafka/connection.py)", 0.6)
+
+
+def test_functions_that_hardly_matter_are_left_out() -> None:
+    profile = profile_of("produce", "kafka", "a (tailrace/log/x.py:1) 999\nb (tailrace/log/x.py:9) 1\n")
+
+    assert [share.name for share in profile.functions] == ["a (tailrace/log/x.py)"]
