@@ -1,8 +1,8 @@
 """Subscriptions: the events of all topics that match a pattern, in the order of the log, from any cursor on.
 
-A subscriber pulls. It has a position and nothing else: no queue, no buffer. At the end of the log it shares what `Tail` has
-decoded for all; further back it reads the log by itself, a piece at a time, in the reader threads. One that does not pull
-falls behind and costs nothing.
+A subscriber pulls. It has a position and no queue. At the end of the log it shares what `Tail` has decoded for all; further
+back it reads the log by itself, a piece at a time, in the reader threads, and what it has read and not sent is kept for its
+next pull as long as all of them together keep little. One that does not pull falls behind.
 
 Only committed records are sent, and none is ever sent out of order; so a subscription stops at a record whose transaction
 is still open, in a topic that it matches, and goes on when that has ended. Topics that are made later are included when they
@@ -11,6 +11,7 @@ match. What retention or a deletion took away before it was read is not shown.
 
 import asyncio
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from tailrace.broker.reader import Reader
 from tailrace.broker.shared_batch import Fate, SharedBatch
@@ -32,7 +33,7 @@ from tailrace.model.subscription import EventBatch, LogEdge, StartCursor
 from tailrace.store.contract import Store
 
 _DELIVERY_BYTES = 64 * KIB
-_LEAST_SCAN_BYTES = 128 * KIB
+_LEAST_SCAN_BYTES = 512 * KIB
 _MOST_SCAN_BYTES = 4 * MIB
 _BUSY_SECONDS = 0.1
 
@@ -56,6 +57,8 @@ class Subscriptions:
         self.limits = limits
         self.scans = asyncio.Semaphore(2 * limits.read_threads)
         """So that subscribers far behind leave room for other readers."""
+        self.ahead_bytes = 0
+        """What subscribers keep of what they have read, all together."""
         self.is_closed = False
         self.delivered = 0
         self.cut = 0
@@ -151,6 +154,7 @@ class Subscription:
         self._tail = tail
         self._audience = audience
         self._scan_bytes = _LEAST_SCAN_BYTES
+        self._ahead = _NOTHING_AHEAD
         self._is_held = False
         """Whether an open transaction is in the way."""
         self._is_open = True
@@ -181,6 +185,7 @@ class Subscription:
         """Calling it again does nothing."""
         if self._is_open:
             self._is_open = False
+            self._keep(_NOTHING_AHEAD)
             self._tail.leave(self._audience)
 
     def cut(self) -> None:
@@ -193,12 +198,35 @@ class Subscription:
         return await self._gather(self._tail.kept_since(self.position), end)
 
     async def _from_log(self) -> list[EventBatch]:
-        batches, next_cursor = await self._shared.scan(self.position, self._scan_bytes)
+        ahead, self._ahead = self._ahead, _NOTHING_AHEAD
+        self._shared.ahead_bytes -= ahead.size
+        if not ahead.batches or not ahead.start <= self.position < ahead.end:
+            ahead = await self._scan()
+        found = await self._gather(ahead.batches, ahead.end)
+        if self.position < ahead.end and self._is_open:
+            self._keep(ahead)
+        return found
+
+    async def _scan(self) -> "_Ahead":
+        start = self.position
+        batches, next_cursor = await self._shared.scan(start, self._scan_bytes)
         wanted = [batch for batch in batches if self._audience.topic_of(batch.partition.topic_id) is not None]
         # The less of what is read is wanted, the more is read at once.
         sparse = 4 * sum(batch.size for batch in wanted) < self._scan_bytes
         self._scan_bytes = min(_MOST_SCAN_BYTES, 2 * self._scan_bytes) if sparse else _LEAST_SCAN_BYTES
-        return await self._gather(wanted, next_cursor)
+        return _Ahead(wanted, start, next_cursor, 0)
+
+    def _keep(self, ahead: "_Ahead") -> None:
+        """For the next time, if there is memory for it."""
+        shared = self._shared
+        batches = [batch for batch in ahead.batches if batch.end > self.position]
+        size = sum(batch.size for batch in batches)
+        shared.ahead_bytes -= self._ahead.size
+        if shared.ahead_bytes + size > shared.limits.subscription_ahead_bytes:
+            self._ahead = _NOTHING_AHEAD
+        else:
+            self._ahead = _Ahead(batches, self.position, ahead.end, size)
+            shared.ahead_bytes += size
 
     async def _gather(self, batches: Sequence[SharedBatch], end: Cursor) -> list[EventBatch]:
         """What the pattern matches of these batches, which are all that it matches up to `end`; as much as is sent at once."""
@@ -233,6 +261,20 @@ class Subscription:
                 self.position = part_end
         self.position = max(self.position, end)
         return found
+
+
+class _Ahead(NamedTuple):
+    """What was read of the log, and how far."""
+
+    batches: Sequence[SharedBatch]
+    """All that the pattern matches from `start` up to `end`."""
+    start: Cursor
+    end: Cursor
+    size: int
+    """Bytes, as they are counted among those of all subscribers."""
+
+
+_NOTHING_AHEAD = _Ahead((), Cursor(0), Cursor(0), 0)
 
 
 def _from_cursor(events: EventBatch, cursor: Cursor) -> EventBatch:

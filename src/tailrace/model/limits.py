@@ -122,6 +122,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Subscriptions to patterns at the same time."""
     subscription_tail_bytes: int = 16 * MIB
     """Memory for the newest records, kept for all subscribers together; those who are further behind read the log."""
+    subscription_ahead_bytes: int = 16 * MIB
+    """Memory for what subscribers far behind have read and not been sent yet, of all of them together."""
     subscriber_stall_seconds: int = 30
     """How long a subscriber may take nothing of what it is sent before it is cut off."""
     subscriber_silence_seconds: int = 15

@@ -214,6 +214,33 @@ async def test_one_that_fell_behind_what_is_kept_reads_the_log_and_misses_nothin
             assert await take(slow, 20) == [(number, "a", b"%d" % number) for number in range(20)]
 
 
+@pytest.mark.parametrize(("room", "scans"), [(16_000_000, 1), (0, 5)])
+def test_what_was_read_and_not_sent_is_kept_for_the_next_time_if_there_is_room(room: int, scans: int) -> None:
+    limits = Limits(subscription_ahead_bytes=room)
+
+    @on_loop
+    async def run() -> None:
+        async with running_broker(MemoryStore(limits=limits), limits=limits) as broker:
+            await broker.topics.create("a")
+            for number in range(30):
+                await write(broker, "a", b"%10d" % number * 1_000)
+            calls = []
+            scan = broker.subscriptions.scan
+            broker.subscriptions.scan = lambda *asked: calls.append(asked) or scan(*asked)  # type: ignore[func-returns-value,method-assign]
+            async with subscribed(broker, "a") as subscription:
+                first = events(list(await subscription.read(20)))
+                assert 0 < len(first) < 30
+                assert 0 < broker.subscriptions.ahead_bytes <= room or room == 0
+                rest = await take(subscription, 30 - len(first))
+                assert [cursor for cursor, _, _ in first + rest] == list(range(30))
+                assert len(calls) == scans
+            async with subscribed(broker, "a") as subscription:
+                await subscription.read(20)
+            assert broker.subscriptions.ahead_bytes == 0
+
+    run()
+
+
 @on_loop
 async def test_commits_that_the_tail_was_not_told_of_are_read_from_the_log() -> None:
     async with running_broker() as broker:
