@@ -187,7 +187,7 @@ def test_results_are_kept_whole_and_found_in_order(tmp_path: Path) -> None:
     folder.keep(result("good", curves=[CURVE]))
     folder.keep(GOOD)
 
-    assert msgspec.json.encode(folder.all(["good", "missing", "bad"])) == msgspec.json.encode([GOOD, BAD])
+    assert folder.all(["good", "missing", "bad"]) == msgspec.json.decode(msgspec.json.encode([GOOD, BAD]), type=list[Result])
     assert {path.name for path in (tmp_path / "results").iterdir()} == {"bad.json", "good.json"}
 
 
