@@ -149,11 +149,19 @@ class Routes:
                 raise UnknownRouteError(f"no route leads from table {table_name!r} to topic {topic_name!r}")
             return found
 
-        return await self._drop(chosen)
+        ending = Ending(self, chosen)
+        return await self._committer.submit(Change(ending.decide, ending.settled, ending.failed))
 
-    async def drop_all(self, target: Table | TopicId) -> list[Route]:
-        """End all routes from a table or to a topic, in one commit: what CASCADE does first."""
-        return await self._drop(lambda: self.of_table(target) if isinstance(target, Table) else self.of_topic(target))
+    def ending(self, target: Table | TopicId) -> "Ending":
+        """All routes from a table or to a topic, to be ended in the commit that takes the target away: what CASCADE does."""
+
+        def chosen() -> list[Route]:
+            topic_id = target.changes if isinstance(target, Table) else target
+            if any(topic_id in (route.topic, route.changes) for route in self._adding.values()):
+                raise StillInFlight
+            return [route for route in self._in_force.values() if topic_id in (route.topic, route.changes)]
+
+        return Ending(self, chosen)
 
     def check_droppable(self, topic_id: TopicId) -> None:
         """Raises if routes lead to this topic, or from the table whose changes it holds."""
@@ -190,39 +198,6 @@ class Routes:
                 f"route {same.id} from table {route.table_name!r} to topic {route.topic_name!r} does just the same;"
                 " each change would come twice"
             )
-
-    async def _drop(self, choose: Callable[[], list[Route]]) -> list[Route]:
-        chosen: list[Route] = []
-        appends: list[Append] = []
-
-        def decide() -> Changes | None:
-            self._dropping.difference_update(route.id for route in chosen)
-            chosen[:] = choose()
-            if not self._dropping.isdisjoint(route.id for route in chosen):
-                chosen.clear()
-                raise StillInFlight
-            # A batch for each, because together they could be larger than readers expect one to be.
-            appends[:] = [self._append("drop", route) for route in chosen]
-            self._dropping.update(route.id for route in chosen)
-            return Changes(appends=appends, puts=self._snapshots.removals(chosen)) if appends else None
-
-        def settled(receipt: Receipt | None) -> list[Route]:
-            if not chosen:
-                return []
-            first = _cursor_of(receipt)
-            dropped = [msgspec.structs.replace(route, until=Cursor(first + number)) for number, route in enumerate(chosen)]
-            for route in dropped:
-                self._dropping.discard(route.id)
-                self._end(route)
-            self._snapshots.removed(dropped)
-            for append in appends:
-                self._arrived(append)
-            return dropped
-
-        def failed() -> None:
-            self._dropping.difference_update(route.id for route in chosen)
-
-        return await self._committer.submit(Change(decide, settled, failed))
 
     async def _make_topic(self) -> None:
         if self._topics.find(ROUTES_TOPIC) is None:
@@ -264,6 +239,46 @@ class Routes:
 
     def _arrived(self, append: Append) -> None:
         self._on_arrival(self._topics.get(ROUTES_TOPIC), append.partition, append.records, len(append.batch))
+
+
+class Ending:
+    """Routes that end, in a commit of their own or in that of whoever takes it along. Once, and then it is used up."""
+
+    def __init__(self, routes: Routes, choose: Callable[[], list[Route]]) -> None:
+        self._routes = routes
+        self._choose = choose
+        self._chosen: list[Route] = []
+        self._appends: list[Append] = []
+
+    def decide(self) -> Changes | None:
+        dropping = self._routes._dropping
+        dropping.difference_update(route.id for route in self._chosen)
+        self._chosen = []
+        chosen = self._choose()
+        if not dropping.isdisjoint(route.id for route in chosen):
+            raise StillInFlight
+        self._chosen = chosen
+        # A batch for each, because together they could be larger than readers expect one to be.
+        self._appends = [self._routes._append("drop", route) for route in chosen]
+        dropping.update(route.id for route in chosen)
+        return Changes(appends=self._appends, puts=self._routes._snapshots.removals(chosen)) if chosen else None
+
+    def settled(self, receipt: Receipt | None) -> list[Route]:
+        if not self._chosen:
+            return []
+        routes = self._routes
+        first = _cursor_of(receipt)
+        dropped = [msgspec.structs.replace(route, until=Cursor(first + number)) for number, route in enumerate(self._chosen)]
+        for route in dropped:
+            routes._dropping.discard(route.id)
+            routes._end(route)
+        routes._snapshots.removed(dropped)
+        for append in self._appends:
+            routes._arrived(append)
+        return dropped
+
+    def failed(self) -> None:
+        self._routes._dropping.difference_update(route.id for route in self._chosen)
 
 
 def _check_count(there: int, what: str, allowed: int, limit: str) -> None:

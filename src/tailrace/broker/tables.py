@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from tailrace.broker import keys
-from tailrace.broker.topics import Puts, Topics
+from tailrace.broker.topics import Along, Puts, Topics
 from tailrace.model.clock import Clock
 from tailrace.model.errors import ReservedTopicError, TableExistsError, UnknownTableError
 from tailrace.model.ids import TableId, TopicId
@@ -85,10 +85,10 @@ class TableDefinitions:
         self._enter(table)
         return table
 
-    async def drop(self, name: str) -> Table:
+    async def drop(self, name: str, along: Along | None = None) -> Table:
         """Remove the definition, the change topic and everything in it."""
         table = self.get(name)
-        await self._topics.delete_reserved(CHANGES_PREFIX + table.name, state=((keys.table_key(table.id), None),))
+        await self._topics.delete_reserved(CHANGES_PREFIX + table.name, state=((keys.table_key(table.id), None),), along=along)
         del self._by_name[table.name.lower()]
         del self._by_topic[table.changes]
         return table

@@ -6,7 +6,7 @@ after another, because each is checked against all topics that there are.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID, uuid4
 
 import msgspec
@@ -36,6 +36,14 @@ OnGone = Callable[[Partition], None]
 CheckDroppable = Callable[[TopicId], None]
 """Raises if something still needs the topic."""
 Puts = Sequence[tuple[bytes, bytes | None]]
+
+
+class Along(Protocol):
+    """What ends in the same commit as a topic, because it needs the topic. Then nothing else may need it."""
+
+    def decide(self) -> Changes | None: ...
+    def settled(self, receipt: Receipt | None) -> object: ...
+    def failed(self) -> None: ...
 
 
 class Topics:
@@ -131,9 +139,9 @@ class Topics:
         """Make a topic of the server's own, of one partition, and in the same commit the state that belongs to it."""
         return await self._in_turn(self._make(name, 1, alias, options, state))
 
-    async def delete_reserved(self, name: str, state: Puts = ()) -> Topic:
+    async def delete_reserved(self, name: str, state: Puts = (), along: Along | None = None) -> Topic:
         """Remove a topic of the server's own, and in the same commit change the state that belongs to it."""
-        return await self._in_turn(self._delete(name, state))
+        return await self._in_turn(self._delete(name, state, along))
 
     def check_new(
         self, name: str, partitions: int, *, alias: str | None = None, options: TopicOptions = NO_OPTIONS
@@ -171,10 +179,10 @@ class Topics:
         """Change the settings that are given, and the alias if one is given; `None` takes the alias away."""
         return await self._in_turn(self._alter(name, options, alias))
 
-    async def delete(self, name: str) -> Topic:
+    async def delete(self, name: str, along: Along | None = None) -> Topic:
         """Remove the topic with its records, its groups' offsets and all else that belongs to it."""
         _check_not_reserved(self.get(name).topic.name)
-        return await self._in_turn(self._delete(name))
+        return await self._in_turn(self._delete(name, along=along))
 
     async def _in_turn(self, change: Coroutine[Any, Any, Topic]) -> Topic:
         """One after another, and to the end even if whoever asked has gone: the next one must see what came of it."""
@@ -280,7 +288,7 @@ class Topics:
         await self._committer.submit(Change(lambda: changes, settled))
         return topic
 
-    async def _delete(self, name: str, state: Puts = ()) -> Topic:
+    async def _delete(self, name: str, state: Puts = (), along: Along | None = None) -> Topic:
         live = self.get(name)
         topic = live.topic
         changes = Changes(
@@ -298,16 +306,25 @@ class Topics:
         )
 
         def decide() -> Changes:
-            self._check_droppable(topic.id)
+            ending = along.decide() if along is not None else self._check_droppable(topic.id)
             # From here on nobody finds the topic, so nothing is written for it after its state is dropped.
             self._leave(live)
-            return changes
+            if ending is None:
+                return changes
+            return changes._replace(appends=ending.appends, puts=(*changes.puts, *ending.puts))
 
-        def settled(_: Receipt | None) -> None:
+        def settled(receipt: Receipt | None) -> None:
+            if along is not None:
+                along.settled(receipt)
             for partition in live.partitions:
                 self._on_gone(partition)
 
-        await self._committer.submit(Change(decide, settled, failed=lambda: self._enter(live)))
+        def failed() -> None:
+            if along is not None:
+                along.failed()
+            self._enter(live)
+
+        await self._committer.submit(Change(decide, settled, failed))
         return topic
 
     def check_room(self, more: int) -> None:

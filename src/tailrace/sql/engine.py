@@ -56,7 +56,7 @@ class TableStatements(Protocol):
     """Embedded tables: see `sql.tables`."""
 
     async def create(self, asked: CreateTable) -> Table: ...
-    async def drop(self, name: str) -> Table: ...
+    async def drop(self, name: str, *, cascade: bool = False) -> Table: ...
     async def write(
         self, statements: Sequence[Write | Query], params: Sequence[Parameters], messages: Sequence[Message] = ()
     ) -> list[Result]: ...
@@ -216,9 +216,7 @@ class SqlEngine:
         table = self._broker.tables.find(asked.name)
         if table is None and asked.if_exists:
             return Result(status="DROP TABLE, which does not exist")
-        if table is not None and asked.cascade:
-            await self._broker.routes.drop_all(table)
-        await self._tables.drop(asked.name)
+        await self._tables.drop(asked.name, cascade=asked.cascade)
         return Result(status="DROP TABLE")
 
     async def _add_source(self, asked: AddSource) -> Result:

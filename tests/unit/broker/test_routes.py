@@ -161,12 +161,12 @@ async def test_nobody_is_told_that_a_route_has_ended_before_it_has() -> None:
     store = GatedStore()
     async with running_broker(store) as broker:
         table = await made(broker)
-        topic = await broker.topics.create("app.new")
+        await broker.topics.create("app.new")
         there = await broker.routes.add(route(broker, table))
         store.close_gate()
-        first = asyncio.ensure_future(broker.routes.drop_all(table))
+        first = asyncio.ensure_future(broker.routes.drop("app.new", "chat.messages"))
         await until(lambda: bool(store.in_flight))
-        second = asyncio.ensure_future(broker.routes.drop_all(topic.id))
+        second = asyncio.ensure_future(broker.routes.drop("app.new", "chat.messages"))
         await turns()
         assert not second.done()
         store.fail()
@@ -207,7 +207,7 @@ async def test_dropping_what_is_not_there_is_refused() -> None:
 async def test_a_topic_or_table_with_routes_is_dropped_only_after_them() -> None:
     async with running_broker() as broker:
         table = await made(broker)
-        topic = await broker.topics.create("app.new")
+        await broker.topics.create("app.new")
         await broker.routes.add(route(broker, table))
         with pytest.raises(RoutedError, match=r"ALTER TOPIC app.new DROP SOURCE chat.messages"):
             await broker.topics.delete("app.new")
@@ -215,10 +215,66 @@ async def test_a_topic_or_table_with_routes_is_dropped_only_after_them() -> None
             await broker.tables.drop("chat.messages")
         assert broker.topics.find("app.new") is not None
         assert broker.tables.find("chat.messages") is not None
-        await broker.routes.drop_all(topic.id)
+        await broker.routes.drop("app.new", "chat.messages")
         await broker.topics.delete("app.new")
-        assert await broker.routes.drop_all(table) == []
         await broker.tables.drop("chat.messages")
+
+
+@pytest.mark.parametrize("what", ["table", "topic"])
+@on_loop
+async def test_what_routes_need_goes_with_them_in_one_commit(what: str) -> None:
+    store = GatedStore()
+    async with running_broker(store) as broker:
+        table, other = await made(broker), await made(broker, "chat.users")
+        topic = await broker.topics.create("app.new")
+        await broker.topics.create("app.other")
+        first = await broker.routes.add(route(broker, table))
+        second = await broker.routes.add(route(broker, table, where="id > 3"))
+        elsewhere = await broker.routes.add(route(broker, other, topic="app.other"))
+
+        def cascade() -> "asyncio.Future[object]":
+            if what == "table":
+                return asyncio.ensure_future(broker.tables.drop(table.name, broker.routes.ending(table)))
+            return asyncio.ensure_future(broker.topics.delete("app.new", broker.routes.ending(topic.id)))
+
+        store.close_gate()
+        failing = cascade()
+        await until(lambda: bool(store.in_flight))
+        store.fail()
+        store.open_gate()
+        with pytest.raises(StorageFullError):
+            await failing
+        assert list(broker.routes) == [first, second, elsewhere]
+        assert broker.tables.find(table.name) is not None
+        assert broker.topics.find("app.new") is not None
+        commits = store.stats().commits
+        await cascade()
+        assert store.stats().commits == commits + 1
+        assert list(broker.routes) == [elsewhere]
+        gone = [one for one in broker.routes.history if one.until is not None]
+        assert [one.id for one in gone] == [first.id, second.id]
+        assert (gone[1].until or 0) - (gone[0].until or 0) == 1
+        assert (broker.tables.find(table.name) is None) == (what == "table")
+        assert (broker.topics.find("app.new") is None) == (what == "topic")
+
+
+@on_loop
+async def test_cascade_waits_for_a_route_that_is_on_its_way_and_ends_it_too() -> None:
+    store = GatedStore()
+    async with running_broker(store) as broker:
+        table = await made(broker)
+        topic = await broker.topics.create("app.new")
+        await broker.routes.add(route(broker, table, where="id = 1"))
+        store.close_gate()
+        adding = asyncio.ensure_future(broker.routes.add(route(broker, table)))
+        await until(lambda: bool(store.in_flight))
+        dropping = asyncio.ensure_future(broker.topics.delete("app.new", broker.routes.ending(topic.id)))
+        await turns()
+        assert not dropping.done()
+        store.open_gate()
+        await adding
+        await dropping
+        assert list(broker.routes) == []
 
 
 @on_loop

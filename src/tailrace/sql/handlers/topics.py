@@ -45,9 +45,8 @@ class TopicStatements:
         live = self._broker.topics.find(asked.name)
         if live is None and asked.if_exists:
             return Result(status="DROP TOPIC, which does not exist")
-        if live is not None and asked.cascade:
-            await self._broker.routes.drop_all(live.topic.id)
-        await self._broker.topics.delete(asked.name)
+        routes = self._broker.routes.ending(live.topic.id) if live is not None and asked.cascade else None
+        await self._broker.topics.delete(asked.name, routes)
         return Result(status="DROP TOPIC")
 
 

@@ -93,11 +93,12 @@ class Tables:
         self._writer.submit(SchemaJob(log, draft, None, future))
         return await future
 
-    async def drop(self, name: str) -> Table:
-        """Remove a table with its rows and its changes."""
+    async def drop(self, name: str, *, cascade: bool = False) -> Table:
+        """Remove a table with its rows and its changes, in one commit; with `cascade` its routes end in it too."""
         table = self.get(name)
         future: asyncio.Future[Table] = asyncio.get_running_loop().create_future()
-        self._writer.submit(SchemaJob(partial(self._definitions.drop, table.name), None, (table.id, table.name), future))
+        log = partial(self._definitions.drop, table.name, self._routes.ending(table) if cascade else None)
+        self._writer.submit(SchemaJob(log, None, (table.id, table.name), future))
         return await future
 
     async def add_route(self, route: Route) -> Route:
