@@ -70,7 +70,8 @@ class Broker:
         self.cluster_id = ""
         """The name of this log, known from the start on."""
         self._committer = Committer(store, limits)
-        self._expansion = Expansion(store, limits)
+        self._references = PayloadReferences(store)
+        self._expansion = Expansion(store, self._references, limits)
         self._reader = Reader(store, self._expansion, limits)
         self.topics = Topics(store, self._committer, clock, limits, self._partition_gone, self._check_droppable)
         stable = StableOffsets()
@@ -111,10 +112,11 @@ class Broker:
         self.redrives = Redrives(intake, self._committer, self._fetcher)
         self._appender = Appender(intake, self._committer)
         self._publishers = Publishers(store, self._committer, clock, limits)
-        references = PayloadReferences(store)
-        self._payloads = Payloads(store.payloads, references, limits)
-        self.payload_sweep = PayloadSweep(self._committer, self._reader, references, self._payloads)
-        self._publisher = Publisher(intake, self._committer, self._snowflakes, self._publishers, self._payloads, references)
+        self._payloads = Payloads(store.payloads, self._references, limits)
+        self.payload_sweep = PayloadSweep(self._committer, self._reader, self._references, self._payloads)
+        self._publisher = Publisher(
+            intake, self._committer, self._snowflakes, self._publishers, self._payloads, self._references
+        )
         self.pipelines = Pipelines(store, self._committer, intake, self._reader, store.staging, clock, limits)
         self.tables = TableDefinitions(store, self.topics, clock, limits)
         self.snapshots = Snapshots(store)
@@ -128,7 +130,7 @@ class Broker:
             self._reader,
             stable,
             aborted,
-            references,
+            self._references,
             self._floor,
             clock,
             self._fetcher.disturbed,
@@ -151,6 +153,7 @@ class Broker:
         """Read the state from the store and begin to work."""
         self._committer.start()
         self.topics.load()
+        self._references.load()
         self.tables.load()
         self.routes.load()
         self.snapshots.load()

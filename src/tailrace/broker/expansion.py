@@ -7,6 +7,7 @@ told as such.
 
 from collections.abc import Sequence
 
+from tailrace.broker.payload_references import PayloadReferences
 from tailrace.model.changes import Buffer, Fetched
 from tailrace.model.errors import CorruptBatchError, LostPayloadError, OffsetOutOfRangeError
 from tailrace.model.ids import Partition
@@ -19,15 +20,20 @@ from tailrace.wire.references import expand, expanded_size, is_referring, read_r
 class Expansion:
     """May be called from any thread; reads the disk."""
 
-    def __init__(self, store: Store, limits: Limits) -> None:
+    def __init__(self, store: Store, references: PayloadReferences, limits: Limits) -> None:
         self._store = store
+        self._references = references
         self._limits = limits
         self.lost = 0
         """Times that a payload could not be had."""
 
+    def is_needed(self, partition: Partition, batches: Sequence[Buffer]) -> bool:
+        """Whether one of the batches is to be expanded. Costs next to nothing where nobody publishes large values."""
+        return self._references.may_be_in(partition) and any(map(is_referring, batches))
+
     def fetched(self, partition: Partition, fetched: Fetched, max_bytes: int) -> Fetched:
         """The same with payloads: up to `max_bytes`, but at least one batch."""
-        if not is_any_referring(fetched.batches):
+        if not self.is_needed(partition, fetched.batches):
             return fetched
         batches: list[Buffer] = []
         size = 0
@@ -70,7 +76,3 @@ class Expansion:
                 # Its expansion will tell.
                 return len(batch)
         return len(batch)
-
-
-def is_any_referring(batches: Sequence[Buffer]) -> bool:
-    return any(map(is_referring, batches))

@@ -38,8 +38,18 @@ class PayloadReferences:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._partitions: set[Partition] = set()
+
+    def load(self) -> None:
+        self._partitions.update(self._referring_partitions())
+
+    def may_be_in(self, partition: Partition) -> bool:
+        """Whether the partition may hold references. Where not, its batches need not be looked at."""
+        return partition in self._partitions
 
     def add(self, draft: Draft, use: PayloadUse) -> None:
+        # Before the record can be read by anybody.
+        self._partitions.add(use.partition)
         by_record, by_payload = use.state_keys
         draft.put(by_record, _REFERENCE.pack(*use.reference))
         draft.put(by_payload, b"")
@@ -51,14 +61,10 @@ class PayloadReferences:
     def of_gone_records(self, most: int) -> list[PayloadUse]:
         """References of records that were trimmed away or whose topic was deleted: so many, or all that there are."""
         found: list[PayloadUse] = []
-        start = b""
-        while len(found) < most:
-            first = self._store.range(keys.PAYLOADS, start, 1)
-            if not first:
-                break
-            partition, _ = keys.read_payload_key(first[0][0])
+        for partition in self._referring_partitions():
             found += self._below(partition, self._start_of(partition), most - len(found))
-            start = keys.after_partition(partition)
+            if len(found) == most:
+                break
         return found
 
     def sizes(self, partition: Partition) -> Iterator[tuple[Offset, int]]:
@@ -73,6 +79,14 @@ class PayloadReferences:
             if len(found) < _READ_AT_ONCE:
                 return
             start = found[-1][0][len(prefix) :] + b"\0"
+
+    def _referring_partitions(self) -> Iterator[Partition]:
+        """Found by one look for each."""
+        start = b""
+        while first := self._store.range(keys.PAYLOADS, start, 1):
+            partition, _ = keys.read_payload_key(first[0][0])
+            yield partition
+            start = keys.after_partition(partition)
 
     def _below(self, partition: Partition, start: Offset | None, most: int) -> list[PayloadUse]:
         found = self._store.range(keys.payloads_of_partition(partition), limit=most)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
-from tailrace.broker.expansion import Expansion, is_any_referring
+from tailrace.broker.expansion import Expansion
 from tailrace.model.changes import Fetched
 from tailrace.model.errors import OverloadedError
 from tailrace.model.ids import Offset, Partition
@@ -31,7 +31,7 @@ class Reader:
     async def fetch(self, partition: Partition, offset: Offset, max_bytes: int) -> Fetched:
         if self._store.is_hot(partition, offset):
             fetched = self._store.fetch(partition, offset, max_bytes)
-            if is_any_referring(fetched.batches):
+            if self.expansion.is_needed(partition, fetched.batches):
                 return await self.in_thread(self.expansion.fetched, partition, fetched, max_bytes)
             return fetched
         return await self.in_thread(self._fetch, partition, offset, max_bytes)

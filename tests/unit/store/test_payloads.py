@@ -17,6 +17,20 @@ REFERENCE = reference_to(CONTENT)
 OTHER = b"other" * 50_000
 
 
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths that were synced, in order."""
+    paths: list[str] = []
+    sync = os.fsync
+
+    def watched(fd: int) -> None:
+        paths.append(str(Path(f"/proc/self/fd/{fd}").readlink()))
+        sync(fd)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    return paths
+
+
 def nothing_wrong(error: BaseException) -> NoReturn:
     raise AssertionError(f"the disk is said to have failed: {error}")
 
@@ -48,9 +62,7 @@ def test_unfinished_files_are_no_payloads_and_go_at_the_next_start(tmp_path: Pat
 
 
 @pytest.mark.parametrize("damage", [CONTENT[:-1], CONTENT + b"x", CONTENT[:-1] + b"x", b""])
-def test_a_damaged_file_is_not_handed_out_and_is_written_anew_with_its_content(
-    tmp_path: Path, damage: bytes
-) -> None:
+def test_a_damaged_file_is_not_handed_out_and_is_written_anew_with_its_content(tmp_path: Path, damage: bytes) -> None:
     payloads = folder_in(tmp_path)
     payloads.put({REFERENCE: CONTENT})
     (tmp_path / "payloads" / REFERENCE.digest.hex()).write_bytes(damage)
@@ -69,19 +81,16 @@ def test_a_file_that_is_there_already_is_not_written_again(tmp_path: Path) -> No
     assert (file.stat().st_ino, file.stat().st_mtime_ns) == before
 
 
-def test_names_left_by_a_killed_process_are_made_durable_before_they_are_relied_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_payload_is_synced_before_it_has_its_name_and_its_name_before_put_returns(tmp_path: Path, synced: list[str]) -> None:
+    folder = tmp_path / "payloads"
+    folder_in(tmp_path).put({REFERENCE: CONTENT})
+    assert synced == [str(tmp_path), str(folder / f"{REFERENCE.digest.hex()}.unfinished"), str(folder)]
+
+
+def test_names_left_by_a_killed_process_are_made_durable_before_they_are_relied_on(tmp_path: Path, synced: list[str]) -> None:
     folder_in(tmp_path).put({REFERENCE: CONTENT})
     again = folder_in(tmp_path)
-    synced: list[str] = []
-    sync = os.fsync
-
-    def watched(fd: int) -> None:
-        synced.append(str(Path(f"/proc/self/fd/{fd}").readlink()))
-        sync(fd)
-
-    monkeypatch.setattr(os, "fsync", watched)
+    synced.clear()
     again.put({REFERENCE: CONTENT})
     again.put({REFERENCE: CONTENT})
     assert synced == [str(tmp_path / "payloads")]
