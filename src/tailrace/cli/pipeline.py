@@ -62,6 +62,7 @@ def pipeline(
         check_server(server)
         from tailrace.pipeline.kernels import load_kernels
         from tailrace.pipeline.router import Router, RouterSettings
+        from tailrace.pipeline.table_changes import TableChanges
 
         typer.echo(f"starting Spark at {master}")
         # While Java starts, because both take a while, and before the first tasks, which would each do it again.
@@ -69,7 +70,9 @@ def pipeline(
         loading.start()
         spark = spark_session(master)
         loading.join()
-        router = Router(spark, RouterSettings(server, checkpoint, batch_rows, take_over=take_over), _Progress())
+        settings = RouterSettings(server, checkpoint, take_over=take_over)
+        source = TableChanges(server, batch_rows, settings.patience_seconds)
+        router = Router(spark, source, settings, _Progress())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: router.stop())
         typer.echo(f"the pipeline is running: table changes at {server} go to their topics")

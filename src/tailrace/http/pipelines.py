@@ -1,27 +1,23 @@
-"""`/api/pipelines`: what a pipeline needs of the server. Its tasks fetch and send record batches as bytes, undecoded."""
+"""`/api/pipelines`: what a pipeline needs of the server. Its tasks send record batches as bytes, undecoded."""
 
 from collections.abc import Mapping, Sequence
 
 import msgspec
-from litestar import Controller, Response, get, post, put
+from litestar import Controller, get, post, put
 from litestar.di import NamedDependency
-from litestar.params import FromPath, FromQuery, RawBody
+from litestar.params import FromPath, RawBody
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.pipelines import Stage
 from tailrace.http.description import described
 from tailrace.http.messages import read_body
 from tailrace.model.fetch import Isolation
-from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
 from tailrace.model.pattern import parse_pattern
 from tailrace.model.pipeline import Lease, MarkMove, PipelineReport, PipelineStatus
 from tailrace.model.route import Route
 from tailrace.model.start import AtTime, Edge
-from tailrace.wire.batch_stream import PlacedBatch, encode_batches
 
-NEXT_OFFSET = "tailrace-next-offset"
-END_OFFSET = "tailrace-end-offset"
 _BYTES = "application/octet-stream"
 
 
@@ -170,7 +166,7 @@ class PipelineEndpoints(Controller):
 
 
 class BatchEndpoints(Controller):
-    """Where partitions begin and end, and their batches as they are stored."""
+    """Where partitions begin and end. Their batches are read as everybody reads them, by `/api/topics/fetch`."""
 
     path = "/api/batches"
     tags = ("pipelines",)
@@ -195,21 +191,6 @@ class BatchEndpoints(Controller):
             most = topic.settings.max_message_bytes or limits.batch_bytes
             found.append(TopicOffsets(topic.name, topic.id, [int(offset) for offset in offsets], most))
         return Offsets(found, broker.end_cursor())
-
-    @get("/{topic:str}/{partition:int}")
-    async def batches(
-        self,
-        topic: FromPath[str],
-        partition: FromPath[int],
-        offset: FromQuery[int],
-        broker: NamedDependency[Broker],
-        max_bytes: FromQuery[int | None] = None,
-        wait_ms: FromQuery[int] = 0,
-    ) -> Response[bytes]:
-        read = await broker.committed(topic, partition, Offset(offset), max_bytes=max_bytes, max_wait_ms=wait_ms)
-        placed = [PlacedBatch(cursor, batch) for cursor, batch in zip(read.cursors, read.batches, strict=True)]
-        headers = {NEXT_OFFSET: str(read.next_offset), END_OFFSET: str(read.bounds.end)}
-        return Response(encode_batches(placed), media_type=_BYTES, headers=headers)
 
 
 def _stages(asked: PublishStages) -> list[Stage]:

@@ -1,17 +1,20 @@
-"""One task's reading of table changes: stored batches become change rows, cut into steps, each with its mark at the end."""
+"""One task's reading of table changes: stored batches become steps, as `change_rows.py` has them."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tailrace.model.limits import DEFAULT_LIMITS, MIB
-from tailrace.pipeline.change_rows import CHANGE_ARROW, mark_row
+from tailrace.model.pipeline import MarkMove
+from tailrace.pipeline.cells import OPERATIONS, CellSlots
+from tailrace.pipeline.change_rows import CHANGES, Step
 from tailrace.pipeline.connection import ServerConnection
 from tailrace.pipeline.errors import DataLossError, RefusedError
-from tailrace.wire.arrow import decode_batches
-from tailrace.wire.batch_stream import decode_batches as decode_stream
+from tailrace.pipeline.step_rows import StepRows
+from tailrace.wire.arrow import COLUMNS, decode_batches
 from tailrace.wire.change_kernels import load_row_images
 from tailrace.wire.compiled_fields import compiled_fields
 
@@ -20,6 +23,7 @@ _STEP_BYTES = 4 * MIB
 _STEP_ROWS = 20_000
 """Of what all routes together make of one step, which takes effect whole."""
 _STORED = ("offset", "cursor", "timestamp", "key_bytes", "value_bytes", "op", "only_route", "skip_routes")
+_NONE = pa.RecordBatch.from_pydict({name: pa.array([], COLUMNS.get(name, pa.string())) for name in _STORED})
 
 
 class ChangeRange(NamedTuple):
@@ -33,37 +37,69 @@ class ChangeRange(NamedTuple):
     end: int
 
 
-def change_rows(connection: ServerConnection, wanted: ChangeRange) -> Iterator[pa.RecordBatch]:
-    """The changes of the range in order, cut into steps, each with its mark at the end."""
+def change_rows(connection: ServerConnection, wanted: ChangeRange, slots: CellSlots) -> Iterator[pa.RecordBatch]:
+    """The changes of the range in order, step by step."""
+    steps = _Steps(wanted, slots)
+    size = _StepSize(wanted.routes)
+    at = wanted.start
+    waiting: list[pa.RecordBatch] = []
+    for rows in _stored_rows(connection, wanted):
+        for piece in size.pieces(rows):
+            waiting.append(piece)
+            if size.is_full:
+                upto = piece.column("offset")[-1].as_py() + 1
+                yield steps.rows(at, upto, waiting)
+                at = upto
+                waiting = []
+                size.begin()
+    if at < wanted.end:
+        yield steps.rows(at, wanted.end, waiting)
+
+
+def _stored_rows(connection: ServerConnection, wanted: ChangeRange) -> Iterator[pa.RecordBatch]:
+    """The records of the range, some thousands at a time."""
     read_fields = compiled_fields()
-    images = load_row_images()
-    at = marked = wanted.start
-    step = _StepSize(wanted.routes)
+    at = wanted.start
     while at < wanted.end:
         try:
-            answer = connection.batches(wanted.changes, 0, at, _FETCH_BYTES)
+            fetched = connection.batches(wanted.changes, 0, at, _FETCH_BYTES)
         except RefusedError as error:
             raise DataLossError(f"changes {at} to {wanted.end} of {wanted.changes!r} can't be read: {error}") from error
-        following = int(answer.headers["tailrace-next-offset"])
+        following = fetched.head.next_offset
         if following <= at:
             raise DataLossError(f"{wanted.changes!r} ends at {at}, before {wanted.end}")
-        decoded = decode_batches(
-            list(decode_stream(answer.body)), _STORED, partition=0, limits=DEFAULT_LIMITS, read_fields=read_fields
-        )
-        for batch in decoded:
+        for batch in decode_batches(fetched.batches, _STORED, partition=0, limits=DEFAULT_LIMITS, read_fields=read_fields):
             first = batch.column("offset")[0].as_py()
-            rows = batch.slice(max(0, at - first), max(0, wanted.end - max(at, first)))
-            for piece in step.pieces(rows):
-                old, new = images(piece.column("value_bytes"))
-                yield _change_batch(wanted, piece, old, new)
-                if step.is_full:
-                    upto = piece.column("offset")[-1].as_py() + 1
-                    yield mark_row(wanted.source, marked, upto)
-                    marked = upto
-                    step.begin()
+            yield batch.slice(max(0, at - first), max(0, wanted.end - max(at, first)))
         at = min(following, wanted.end)
-    if marked < wanted.end:
-        yield mark_row(wanted.source, marked, wanted.end)
+
+
+class _Steps:
+    def __init__(self, wanted: ChangeRange, slots: CellSlots) -> None:
+        self._wanted = wanted
+        self._rows = StepRows(slots)
+        self._images = load_row_images()
+        self._operations = pa.array(OPERATIONS)
+
+    def rows(self, before: int, after: int, waiting: list[pa.RecordBatch]) -> pa.RecordBatch:
+        """A step with these records; none where all were those of aborted transactions."""
+        stored = pa.concat_batches(waiting) if waiting else _NONE
+        old, new = self._images(stored.column("value_bytes")) if waiting else (pa.nulls(0, pa.binary()),) * 2
+        changes = [
+            pc.index_in(stored.column("op"), self._operations),
+            stored.column("key_bytes"),
+            old,
+            new,
+            stored.column("cursor"),
+            stored.column("timestamp").cast(pa.int64()),
+        ]
+        move = MarkMove(self._wanted.source, before, after)
+        return self._rows.of(
+            Step(move, pa.RecordBatch.from_arrays(changes, schema=CHANGES)),
+            self._wanted.table,
+            stored.column("only_route").cast(pa.int32()),
+            stored.column("skip_routes"),
+        )
 
 
 class _StepSize:
@@ -93,23 +129,3 @@ class _StepSize:
             self._rows += stop - at
             yield rows.slice(at, stop - at)
             at = stop
-
-
-def _change_batch(wanted: ChangeRange, rows: pa.RecordBatch, old: pa.Array, new: pa.Array) -> pa.RecordBatch:
-    count = rows.num_rows
-    columns = [
-        pa.repeat(wanted.source, count),
-        pa.repeat(pa.scalar(wanted.table, pa.int32()), count),
-        rows.column("op"),
-        rows.column("key_bytes"),
-        old,
-        new,
-        rows.column("offset"),
-        rows.column("cursor"),
-        rows.column("timestamp").cast(pa.int64()),
-        rows.column("only_route").cast(pa.int32()),
-        rows.column("skip_routes"),
-        pa.nulls(count, pa.int64()),
-        pa.nulls(count, pa.int64()),
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=CHANGE_ARROW)

@@ -1,48 +1,68 @@
-"""Change events as rows: what the router takes from any source of changes.
+"""Changes on their way through Spark: what the router takes from any source of changes.
 
-    source       where the change comes from; the name of a mark
+A source hands out its changes in order, in **steps**. Whatever was made of the changes of a step takes effect together with
+the move of the source's mark. For Spark a step is a row for each change, with what the conditions of routes look at, and one
+row behind them that carries the step itself, whole and unseen:
+
     table        the id of the table
-    op           insert, update, delete, or read for a row that was there before its route
-    key          the primary key, as JSON
-    old_json     the row before, as JSON; null where there is none
-    new_json     the row after
-    position     the change's place in its source, rising
+    op           insert, update, delete, or read for a row that was there before its route; its place in `OPERATIONS`
     cursor       its place in the whole log: routes are in force from a cursor on
-    committed_ms when it was committed
     only_route   the one route that the change is for, or null
     skip_routes  routes that the change is not for, as `,3,7,`, or null
-    mark_from    null in a change; where a step of the source begins, in the row that ends the step
-    mark_to      where the step ends: everything before it has come
+    step         null in a change; in the last row of a step its changes, as Arrow, and the move of the mark
+    cell_0 ...   the cells that routes name, as `cells.py` has them
 
-A source hands out its changes in order, and a row with a mark at the end of each step. Whatever was made of the changes of a
-step takes effect together with its mark.
+So payloads cost Spark next to nothing: they are one large value for thousands of changes.
 """
+
+from typing import NamedTuple
 
 import pyarrow as pa
 
-_COLUMNS = {
-    "source": ("STRING", pa.string()),
-    "table": ("INT", pa.int32()),
-    "op": ("STRING", pa.string()),
-    "key": ("BINARY", pa.binary()),
-    "old_json": ("BINARY", pa.binary()),
-    "new_json": ("BINARY", pa.binary()),
-    "position": ("BIGINT", pa.int64()),
-    "cursor": ("BIGINT", pa.int64()),
-    "committed_ms": ("BIGINT", pa.int64()),
-    "only_route": ("INT", pa.int32()),
-    "skip_routes": ("STRING", pa.string()),
-    "mark_from": ("BIGINT", pa.int64()),
-    "mark_to": ("BIGINT", pa.int64()),
-}
+from tailrace.model.pipeline import MarkMove
+from tailrace.pipeline.cells import CellSlots, slot_name
 
-CHANGE_SCHEMA = ", ".join(f"{name} {kind}" for name, (kind, _) in _COLUMNS.items())
-CHANGE_ARROW = pa.schema([(name, kind) for name, (_, kind) in _COLUMNS.items()])
+CHANGES = pa.schema(
+    {
+        "op": pa.int32(),
+        "key": pa.binary(),
+        "old": pa.binary(),
+        "new": pa.binary(),
+        "cursor": pa.int64(),
+        "committed_ms": pa.int64(),
+    }
+)
+"""The changes of a step: rows and keys are JSON as it stands in the log, null where there is none."""
+
+_SEEN = "table INT, op INT, cursor BIGINT, only_route INT, skip_routes STRING, step BINARY"
+_SOURCE, _BEFORE, _AFTER = b"source", b"before", b"after"
 
 
-def mark_row(source: str, start: int, end: int) -> pa.RecordBatch:
-    """The end of a step."""
-    values = {"source": source, "mark_from": start, "mark_to": end}
-    return pa.RecordBatch.from_arrays(
-        [pa.array([values.get(name)], kind) for name, (_, kind) in _COLUMNS.items()], schema=CHANGE_ARROW
-    )
+class Step(NamedTuple):
+    """Some changes of one table, and the part of its source that they are all changes of."""
+
+    move: MarkMove
+    changes: pa.RecordBatch
+    """As `CHANGES` has them."""
+
+
+def change_schema(slots: CellSlots) -> str:
+    """For Spark."""
+    return ", ".join([_SEEN, *(f"{slot_name(slot)} {kind}" for slot, kind in enumerate(slots.spark_types))])
+
+
+def read_step(written: pa.Buffer) -> Step:
+    """The step that such a row carries."""
+    with pa.ipc.open_stream(written) as stream:
+        told = stream.schema.metadata
+        move = MarkMove(told[_SOURCE].decode(), int(told[_BEFORE]), int(told[_AFTER]))
+        return Step(move, stream.read_next_batch())
+
+
+def write_step(step: Step) -> pa.Buffer:
+    source, before, after = step.move
+    schema = CHANGES.with_metadata({_SOURCE: source.encode(), _BEFORE: b"%d" % (before or 0), _AFTER: b"%d" % after})
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, schema) as stream:
+        stream.write_batch(step.changes)
+    return out.getvalue()

@@ -11,11 +11,12 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 
 from tailrace.pipeline.errors import OptionError, RefusedError, ServerUnreachableError
+from tailrace.wire.fetched import PartitionPart, decode_fetched
 
 PATIENCE_SECONDS = 60.0
 _FIRST_CONTACT_SECONDS = 10.0
@@ -23,11 +24,6 @@ _REQUEST_SECONDS = 60
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 2.0
 _NO_ROOM = (429, 503, 507)
-
-
-class Answer(NamedTuple):
-    headers: Mapping[str, str]
-    body: bytes
 
 
 class Ends(NamedTuple):
@@ -67,7 +63,7 @@ class ServerConnection:
         """A question and its answer, both JSON."""
         body = None if question is None else msgspec.json.encode(question)
         answer = self.send(method, path, body, "application/json")
-        return msgspec.json.decode(answer.body) if answer.body else None
+        return msgspec.json.decode(answer) if answer else None
 
     def offsets(
         self,
@@ -85,12 +81,13 @@ class ServerConnection:
             {topic["topic"]: topic["max_batch_bytes"] for topic in found["topics"]},
         )
 
-    def batches(self, topic: str, partition: int, offset: int, max_bytes: int) -> Answer:
-        """Stored batches from the one that holds the offset on, as `wire/batch_stream.py` has them."""
-        query = urlencode({"offset": offset, "max_bytes": max_bytes})
-        return self.send("GET", f"/api/batches/{quote(topic, safe='')}/{partition}?{query}")
+    def batches(self, topic: str, partition: int, offset: int, max_bytes: int) -> PartitionPart:
+        """Stored batches from the one that holds the offset on."""
+        question = {"topic": topic, "positions": [{"partition_id": partition, "offset": offset}], "max_bytes": max_bytes}
+        (part,) = decode_fetched(self.send("POST", "/api/topics/fetch", msgspec.json.encode(question), "application/json"))
+        return part
 
-    def send(self, method: str, path: str, body: bytes | None = None, kind: str = "application/octet-stream") -> Answer:
+    def send(self, method: str, path: str, body: bytes | None = None, kind: str = "application/octet-stream") -> bytes:
         deadline = time.monotonic() + self._patience
         pause = _FIRST_PAUSE_SECONDS
         while True:
@@ -102,22 +99,22 @@ class ServerConnection:
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS) * random.uniform(0.5, 1.0)  # noqa: S311
                 if time.monotonic() + pause > deadline or self._stopping.wait(pause):
                     raise ServerUnreachableError(
-                        f"{self._url} did not take {method} {path.partition('?')[0]} for {self._patience:g} s: {error}."
+                        f"{self._url} did not take {method} {path} for {self._patience:g} s: {error}."
                         " Is `tailrace serve` running there?"
                     ) from error
 
-    def _attempt(self, method: str, path: str, body: bytes | None, kind: str) -> Answer:
+    def _attempt(self, method: str, path: str, body: bytes | None, kind: str) -> bytes:
         if self._connection is None:
             self._connection = http.client.HTTPConnection(self._host, self._port, timeout=_REQUEST_SECONDS)
         self._connection.request(method, path, body, {"content-type": kind} if body is not None else {})
         response = self._connection.getresponse()
         answer = response.read()
         if response.status < 300:
-            return Answer({name.lower(): value for name, value in response.getheaders()}, answer)
+            return answer
         message, name = _problem(answer, response.reason)
         if response.status in _NO_ROOM:
             raise _NoRoomError(message)
-        raise RefusedError(f"{self._url} refused {method} {path.partition('?')[0]}: {message}", response.status, name)
+        raise RefusedError(f"{self._url} refused {method} {path}: {message}", response.status, name)
 
 
 def check_server(url: str) -> None:

@@ -1,5 +1,7 @@
 """The compiled loops that tasks use, loaded ahead: the first process to do so compiles them and keeps the result on disk."""
 
+from importlib import import_module
+
 from tailrace.wire.arrow_encoding import compiled_encode
 from tailrace.wire.change_kernels import load_row_images
 from tailrace.wire.compiled_fields import compiled_fields
@@ -10,5 +12,6 @@ def load_kernels() -> None:
     """Takes about a second, and some more the first time. Tasks then find them compiled."""
     compiled_fields()
     load_row_images()
+    import_module("tailrace.pipeline.cell_kernels")
     compiled_encode()
     load_partitions_of()

@@ -1,10 +1,10 @@
-"""All routes as one plan: a change goes in, the routes that it takes come out, without a shuffle and in the same order.
+"""All routes as one plan: the rows of steps go in, and for each change comes out which routes it takes, in the same order.
 
-For each table the columns that its routes look at are parsed once; each route is then a condition in Spark's SQL, written when
-the route was made. A route that can't be evaluated for a change gives a row that says so.
+A route is a condition in Spark's SQL, written when it was made, over the cells that it names. What a route says about a change
+takes two bits: it takes the change, or it can't be evaluated for it. The bits of all routes are a few whole numbers.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from pyspark.sql import Column, DataFrame
@@ -12,85 +12,81 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from tailrace.model.route import Route
+from tailrace.pipeline.cells import OPERATIONS, Cell, CellSlots, cells_in, over_slots, slots_for
+from tailrace.pipeline.plan_columns import FAILED, TAKEN, verdict_at
 
-MARK = -1
-"""The route of a row that carries a mark."""
-
-_PASSED = ("source", "op", "key", "old_json", "new_json", "cursor", "committed_ms", "mark_from", "mark_to")
-_NEEDED = (*_PASSED, "table", "only_route", "skip_routes")
-_IMAGES = ("old", "new")
-_READ = "read"
+Types = Mapping[int, Mapping[str, str]]
+"""By table and column."""
 
 
 class RoutingPlan:
     """The plan of some routes, made once and applied to every batch: to write it down takes longer than a small batch does."""
 
-    def __init__(self, routes: Sequence[Route]) -> None:
+    def __init__(self, routes: Sequence[Route], slots: CellSlots) -> None:
         self.routes = routes
-        marks = F.array(F.when(F.col("mark_to").isNotNull(), _hit(MARK, F.lit(False), F.lit(None))))
-        self._selects: list[Sequence[Column]] = []
-        hits = [marks]
-        kept = [F.col(name) for name in _NEEDED]
-        for table, of_table in _by_table(routes).items():
-            column = f"hits_{table}"
-            if any(_looks_at_rows(route) for route in of_table):
-                row = looked_at(cast(StructType, StructType.fromDDL(of_table[0].sql.row)), of_table)
-                self._selects.append([*kept, *_images(table, row)])
-            self._selects.append([*kept, _hits(table, of_table).alias(column)])
-            kept.append(F.col(column))
-            hits.append(F.col(column))
-        taken = F.filter(F.concat(*hits), lambda hit: hit.isNotNull())
-        passed = [F.col(name) for name in _PASSED]
-        self._selects += [[*passed, F.explode(taken).alias("hit")], [*passed, F.col("hit.*")]]
+        self.verdicts = [verdict_at(number, route.sql.key is not None) for number, route in enumerate(routes)]
+        types = _types(routes)
+        words: dict[str, list[str]] = {}
+        keys = []
+        for route, verdict in zip(routes, self.verdicts, strict=True):
+            sql = _OverSlots(route, slots, types)
+            words.setdefault(verdict.word, []).append(_bits(route, sql, verdict.shift))
+            if verdict.key is not None:
+                keys.append(F.expr(f"CASE WHEN {_reaches(route)} AND ({sql.condition}) THEN {sql.key} END").alias(verdict.key))
+        self._columns: list[Column] = [F.expr(" | ".join(bits)).alias(word) for word, bits in words.items()]
+        self._columns += [*keys, F.col("step")]
 
-    def apply(self, changes: DataFrame) -> DataFrame:
-        """For each change as many rows as it has routes, and the marks."""
-        for columns in self._selects:
-            changes = changes.select(*columns)
-        return changes
+    def apply(self, rows: DataFrame) -> DataFrame:
+        """For each change the words and keys of its routes, and the rows that carry steps."""
+        return rows.select(*self._columns)
 
 
-def looked_at(row: StructType, routes: Sequence[Route]) -> StructType:
-    """The columns that some route names. A struct needs one at least; its being there or not is what routes ask for too."""
-    sql = " ".join(text for route in routes for text in (route.sql.condition, route.sql.failure, route.sql.key) if text)
-    named = [field for field in row.fields if f"`{field.name.replace('`', '``')}`" in sql]
-    return StructType(named or row.fields[:1])
-
-
-def _images(table: int, row: StructType) -> Iterable[Column]:
-    """The two rows of a change, which the SQL of routes calls `old` and `new`."""
-    for name in _IMAGES:
-        text = F.when(F.col("table") == table, F.col(f"{name}_json").cast("string"))
-        yield F.from_json(text, row).alias(name)
-
-
-def _hits(table: int, routes: Sequence[Route]) -> Column:
-    return F.when(F.col("table") == table, F.array(*(_taken(route) for route in routes))).otherwise(F.array())
-
-
-def _looks_at_rows(route: Route) -> bool:
-    return (route.sql.condition, route.sql.failure, route.sql.key) != ("TRUE", "FALSE", None)
-
-
-def _taken(route: Route) -> Column:
-    reaches = F.col("op").isin(*route.operations) & F.col("only_route").isNull()
-    if route.snapshot:
-        reaches |= (F.col("op") == _READ) & (F.col("only_route") == route.id)
-        reaches &= F.col("skip_routes").isNull() | ~F.col("skip_routes").contains(f",{route.id},")
-    reaches &= F.col("cursor") > route.since
-    if route.until is not None:
-        reaches &= F.col("cursor") < route.until
-    failed = _hit(route.id, F.lit(True), F.lit(None))
-    matched = _hit(route.id, F.lit(False), F.lit(None) if route.sql.key is None else F.expr(route.sql.key))
-    return F.when(reaches, F.when(F.expr(route.sql.failure), failed).when(F.expr(route.sql.condition), matched))
-
-
-def _hit(route: int, failed: Column, key: Column) -> Column:
-    return F.struct(F.lit(route).alias("route"), failed.alias("failed"), key.cast("string").alias("record_key"))
-
-
-def _by_table(routes: Iterable[Route]) -> dict[int, list[Route]]:
-    found: dict[int, list[Route]] = {}
+def wanted_cells(routes: Iterable[Route]) -> dict[int, set[Cell]]:
+    """By table, the cells that some route names."""
+    found: dict[int, set[Cell]] = {}
     for route in routes:
-        found.setdefault(route.table, []).append(route)
+        for text in (route.sql.condition, route.sql.failure, route.sql.key or ""):
+            found.setdefault(route.table, set()).update(cells_in(text))
+    return found
+
+
+def slots_of(routes: Sequence[Route]) -> CellSlots:
+    return slots_for(wanted_cells(routes), _types(routes))
+
+
+class _OverSlots:
+    """The SQL of a route, about slots."""
+
+    def __init__(self, route: Route, slots: CellSlots, types: Types) -> None:
+        self.condition, self.failure, self.key = (
+            over_slots(text, route.table, slots, types[route.table])
+            for text in (route.sql.condition, route.sql.failure, route.sql.key or "NULL")
+        )
+
+
+def _bits(route: Route, sql: _OverSlots, shift: int) -> str:
+    """SQL for the bits of a route where they belong."""
+    return (
+        f"CASE WHEN {_reaches(route)} THEN"
+        f" CASE WHEN {sql.failure} THEN {FAILED << shift}L WHEN {sql.condition} THEN {TAKEN << shift}L ELSE 0L END ELSE 0L END"
+    )
+
+
+def _reaches(route: Route) -> str:
+    """SQL for whether a change is the route's business at all."""
+    operations = ", ".join(str(OPERATIONS.index(each)) for each in route.operations)
+    reaches = f"op IN ({operations}) AND only_route IS NULL"
+    if route.snapshot:
+        reaches = f"({reaches} OR op = {OPERATIONS.index('read')} AND only_route <=> {route.id})"
+        reaches += f" AND (skip_routes IS NULL OR NOT contains(skip_routes, ',{route.id},'))"
+    reaches = f"`table` = {route.table} AND {reaches} AND cursor > {route.since}L"
+    return reaches if route.until is None else f"{reaches} AND cursor < {route.until}L"
+
+
+def _types(routes: Iterable[Route]) -> Types:
+    found: dict[int, dict[str, str]] = {}
+    for route in routes:
+        if route.table not in found:
+            row = cast(StructType, StructType.fromDDL(route.sql.row)) if route.sql.row else StructType()
+            found[route.table] = {field.name: field.dataType.simpleString() for field in row.fields}
     return found

@@ -9,10 +9,8 @@ from tailrace.pipeline.columns import TopicColumns
 from tailrace.pipeline.connection import ServerConnection
 from tailrace.pipeline.errors import DataLossError, RefusedError
 from tailrace.pipeline.ranges import OffsetRange
-from tailrace.wire.batch_stream import decode_batches
 
 FETCH_BYTES = 8 * MIB
-_NEXT_OFFSET = "tailrace-next-offset"
 
 
 def read_range(
@@ -22,15 +20,14 @@ def read_range(
     at = wanted.start
     while at < wanted.end:
         try:
-            answer = connection.batches(wanted.topic, wanted.partition, at, FETCH_BYTES)
+            fetched = connection.batches(wanted.topic, wanted.partition, at, FETCH_BYTES)
         except RefusedError as error:
             at = _after_loss(connection, wanted, at, error, fail_on_data_loss)
             continue
-        stored = list(decode_batches(answer.body))
-        following = int(answer.headers[_NEXT_OFFSET])
+        following = fetched.head.next_offset
         if following <= at:
             raise DataLossError(f"{wanted.topic!r}, partition {wanted.partition}, ends at {at}, before {wanted.end}")
-        yield from columns.decode(wanted.topic, wanted.partition, stored, at, wanted.end)
+        yield from columns.decode(wanted.topic, wanted.partition, fetched.batches, at, wanted.end)
         at = following
 
 

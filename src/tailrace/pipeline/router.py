@@ -24,12 +24,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tailrace.model.killpoint import killpoint
 from tailrace.model.pipeline import ROUTER, PipelineReport
 from tailrace.model.route import Route
+from tailrace.pipeline.cells import CellSlots
 from tailrace.pipeline.connection import PATIENCE_SECONDS, ServerConnection
 from tailrace.pipeline.errors import PipelineError
-from tailrace.pipeline.plan import RoutingPlan
-from tailrace.pipeline.routed_rows import STAGED_SCHEMA, RouteTarget, stage_routed
+from tailrace.pipeline.plan import RoutingPlan, slots_of, wanted_cells
+from tailrace.pipeline.routed_records import RouteTarget
+from tailrace.pipeline.routed_rows import STAGED_SCHEMA, stage_routed
 from tailrace.pipeline.staging import StagedTask, publish
-from tailrace.pipeline.table_changes import TableChanges
 from tailrace.pipeline.tenure import Tenure, is_fenced
 
 _log = logging.getLogger("tailrace.pipeline")
@@ -44,8 +45,6 @@ class RouterSettings(NamedTuple):
     server: str
     checkpoint: Path | None = None
     """Where Spark's notes go while a query runs; `None` is a temporary folder, in memory where that is possible."""
-    most_rows: int = 200_000
-    """Changes of one batch."""
     patience_seconds: float = PATIENCE_SECONDS
     """How long the server may be away."""
     lease_patience_seconds: float = 15.0
@@ -54,14 +53,19 @@ class RouterSettings(NamedTuple):
 
 
 class ChangeSource(Protocol):
-    """Whatever yields change rows, as `change_rows.py` has them, and says by marks how far it has come."""
+    """Whatever hands out changes in steps, as `change_rows.py` has them, and goes on at the marks that the server keeps."""
 
-    def frame(self, spark: SparkSession) -> DataFrame: ...
+    def frame(self, spark: SparkSession, epoch: int, slots: CellSlots) -> DataFrame:
+        """A stream with the rows of steps. `epoch` is that of the router's lease."""
+        ...
 
 
 class Router:
-    def __init__(self, spark: SparkSession, settings: RouterSettings, on_batch: Callable[[PipelineReport], None]) -> None:
+    def __init__(
+        self, spark: SparkSession, source: ChangeSource, settings: RouterSettings, on_batch: Callable[[PipelineReport], None]
+    ) -> None:
         self._spark = spark
+        self._source = source
         self._settings = settings
         self._on_batch = on_batch
         self._stopping = threading.Event()
@@ -72,7 +76,9 @@ class Router:
             lease_patience_seconds=settings.lease_patience_seconds,
             take_over=settings.take_over,
         )
-        self._plan = RoutingPlan([])
+        self._slots = CellSlots()
+        """Of the query that runs."""
+        self._plan = RoutingPlan([], self._slots)
         self._failure: BaseException | None = None
         """What went wrong in the batch, before Spark has put it into its own words."""
 
@@ -83,7 +89,9 @@ class Router:
             while not self._stopping.is_set():
                 batches = tenure.report.batches
                 try:
-                    self._run_query(self._source(), once)
+                    self._run_query(once)
+                except _OtherCellsError:
+                    continue
                 except Exception as error:
                     if once or self._is_final(error):
                         raise
@@ -102,20 +110,14 @@ class Router:
         """End soon. What the batch under way has not published is done again by the next router."""
         self._stopping.set()
 
-    def _source(self) -> ChangeSource:
-        settings = self._settings
-        return TableChanges(
-            settings.server,
-            self._tenure.epoch,
-            settings.most_rows,
-            self._spark.sparkContext.defaultParallelism,
-            settings.patience_seconds,
-        )
-
-    def _run_query(self, source: ChangeSource, once: bool) -> None:
+    def _run_query(self, once: bool) -> None:
         self._failure = None
+        with self._connect() as connection:
+            self._slots = slots_of(_routes(connection))
+        self._plan = RoutingPlan([], self._slots)
+        frame = self._source.frame(self._spark, self._tenure.epoch, self._slots)
         with self._checkpoint() as folder:
-            writer = source.frame(self._spark).writeStream.foreachBatch(self._route).option("checkpointLocation", str(folder))
+            writer = frame.writeStream.foreachBatch(self._route).option("checkpointLocation", str(folder))
             query = (writer.trigger(availableNow=True) if once else writer).start()
             try:
                 self._watch(query)
@@ -137,7 +139,7 @@ class Router:
         began = time.monotonic()
         try:
             with self._connect() as connection:
-                plan = self._plan_for(msgspec.convert(connection.ask("GET", "/api/pipelines/router/routes"), list[Route]))
+                plan = self._plan_for(_routes(connection))
                 killpoint("route.before")
                 rows = plan.apply(changes).mapInArrow(self._stage(plan), STAGED_SCHEMA).collect()
                 killpoint("route.staged")
@@ -155,11 +157,16 @@ class Router:
 
     def _plan_for(self, routes: list[Route]) -> RoutingPlan:
         if routes != self._plan.routes:
-            self._plan = RoutingPlan(routes)
+            if not self._slots.cover(wanted_cells(routes)):
+                raise _OtherCellsError("routes name cells that this query does not read; the next one will")
+            self._plan = RoutingPlan(routes, self._slots)
         return self._plan
 
     def _stage(self, plan: RoutingPlan) -> Callable[..., Iterator[object]]:
-        targets = [RouteTarget(route.id, route.topic_name, route.table_name, route.payload) for route in plan.routes]
+        targets = [
+            RouteTarget(route.id, route.topic_name, route.table_name, route.payload, verdict)
+            for route, verdict in zip(plan.routes, plan.verdicts, strict=True)
+        ]
         return stage_routed(targets, self._settings.server, ROUTER, self._settings.patience_seconds)
 
     def _connect(self) -> ServerConnection:
@@ -205,6 +212,14 @@ class Router:
         _log.error("a batch failed and is done again from the mark: %s", _line(error))
         self._tenure.report = msgspec.structs.replace(self._tenure.report, last_error=_line(error))
         self._on_batch(self._tenure.report)
+
+
+class _OtherCellsError(Exception):
+    """A query ends because another one must read more of the rows."""
+
+
+def _routes(connection: ServerConnection) -> list[Route]:
+    return msgspec.convert(connection.ask("GET", "/api/pipelines/router/routes"), list[Route])
 
 
 def _memory() -> str | None:

@@ -5,6 +5,7 @@ checkpoint holds is only Spark's own count, so it does not matter whether it is 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -13,7 +14,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from tailrace.pipeline.change_rows import CHANGE_SCHEMA
+from tailrace.pipeline.cells import CellSlots
+from tailrace.pipeline.change_rows import change_schema
 from tailrace.pipeline.connection import ServerConnection
 from tailrace.pipeline.ranges import OffsetRange, limited, ranges_between, split
 
@@ -23,34 +25,49 @@ _WAIT_MS = 200
 """How long the server holds a question for new changes. Longer would delay the stop of a query."""
 
 
-class TableChanges(msgspec.Struct, frozen=True):
-    """What the source must know."""
+class TableChanges(NamedTuple):
+    """The source, before it is known for which router and which cells."""
+
+    server: str
+    most_rows: int
+    """Changes of one batch."""
+    patience_seconds: float
+
+    def frame(self, spark: SparkSession, epoch: int, slots: CellSlots) -> DataFrame:
+        spark.dataSource.register(TableChangesSource)
+        wanted = WantedChanges(
+            self.server, epoch, self.most_rows, spark.sparkContext.defaultParallelism, self.patience_seconds, slots
+        )
+        return spark.readStream.format(FORMAT).option("wanted", msgspec.json.encode(wanted).decode()).load()
+
+
+class WantedChanges(msgspec.Struct, frozen=True):
+    """What a query's reader must know."""
 
     server: str
     epoch: int
     """Of the router's lease: a reader that was left behind by one that lost it gets nothing more."""
     most_rows: int
-    """Changes of one batch."""
     tasks: int
     patience_seconds: float
-
-    def frame(self, spark: SparkSession) -> DataFrame:
-        spark.dataSource.register(TableChangesSource)
-        return spark.readStream.format(FORMAT).option("options", msgspec.json.encode(self).decode()).load()
+    slots: CellSlots
 
 
 class TableChangesSource(DataSource):
-    """Takes one option, `options`: `TableChanges` as JSON."""
+    """Takes one option, `wanted`: `WantedChanges` as JSON."""
 
     @classmethod
     def name(cls) -> str:
         return FORMAT
 
     def schema(self) -> str:
-        return CHANGE_SCHEMA
+        return change_schema(self._wanted().slots)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return TableChangesReader(msgspec.json.decode(self.options["options"], type=TableChanges))
+        return TableChangesReader(self._wanted())
+
+    def _wanted(self) -> WantedChanges:
+        return msgspec.json.decode(self.options["wanted"], type=WantedChanges)
 
 
 class ChangedTable(msgspec.Struct):
@@ -67,7 +84,7 @@ class ChangedTable(msgspec.Struct):
 class TableChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets are `{"5/0": 17}`: by source, the end of the batch."""
 
-    def __init__(self, options: TableChanges) -> None:
+    def __init__(self, options: WantedChanges) -> None:
         self.options = options
         self.goal: dict[str, int] | None = None
         """Where a query with the trigger AvailableNow ends."""
@@ -107,7 +124,7 @@ class TableChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from tailrace.pipeline.change_reading import ChangeRange, change_rows
 
         with self._connect() as connection:
-            yield from change_rows(connection, ChangeRange(*partition.value))
+            yield from change_rows(connection, ChangeRange(*partition.value), self.options.slots)
 
     def _tables(self, beyond: Mapping[str, int] | None = None, wait_ms: int = 0) -> list[ChangedTable]:
         question = {"epoch": self.options.epoch, "beyond": beyond or {}, "wait_ms": wait_ms}

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 from tailrace.model.pipeline import PipelineReport
 from tailrace.pipeline.router import Router, RouterSettings
 from tailrace.pipeline.session import spark_session
+from tailrace.pipeline.table_changes import TableChanges
 from tests.support.api import Api
 from tests.support.routed_tables import RoutedTables
 from tests.support.server import ServerProcess
@@ -56,13 +58,20 @@ RunOnce = Callable[..., list[PipelineReport]]
 Running = Callable[..., AbstractContextManager[list[PipelineReport]]]
 
 
+def router_of(
+    spark: SparkSession, server: ServerProcess, reports: list[PipelineReport], most_rows: int = 200_000, **settings: Any
+) -> Router:
+    given = RouterSettings(server.url, **settings)
+    return Router(spark, TableChanges(server.url, most_rows, given.patience_seconds), given, reports.append)
+
+
 @pytest.fixture
 def route_once(spark: SparkSession, server: ServerProcess) -> RunOnce:
     """Routes what is there; what it reported."""
 
     def run(**settings: object) -> list[PipelineReport]:
         reports: list[PipelineReport] = []
-        Router(spark, RouterSettings(server.url, **settings), reports.append).run(once=True)  # type: ignore[arg-type]
+        router_of(spark, server, reports, **settings).run(once=True)
         return reports
 
     return run
@@ -76,7 +85,7 @@ def routing(spark: SparkSession, server: ServerProcess) -> Running:
     def run(**settings: object) -> Iterator[list[PipelineReport]]:
         reports: list[PipelineReport] = []
         failures: list[BaseException] = []
-        router = Router(spark, RouterSettings(server.url, **settings), reports.append)  # type: ignore[arg-type]
+        router = router_of(spark, server, reports, **settings)
 
         def work() -> None:
             try:

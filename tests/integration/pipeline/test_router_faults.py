@@ -14,8 +14,7 @@ from pyspark.sql import SparkSession
 from tailrace.model.killpoint import ROUTER_KILLPOINTS
 from tailrace.pipeline import router as router_module
 from tailrace.pipeline.errors import PipelineError
-from tailrace.pipeline.router import Router, RouterSettings
-from tests.integration.pipeline.conftest import Running, RunOnce
+from tests.integration.pipeline.conftest import Running, RunOnce, router_of
 from tests.support.eventually import eventually
 from tests.support.pipeline import CommandProcess
 from tests.support.routed_tables import RoutedTables
@@ -143,13 +142,13 @@ def test_a_second_pipeline_is_refused_and_one_that_takes_over_fences_the_first(
         write(chat, 0)
         eventually(lambda: all_routed(chat) and bool(reports), "all changes routed")
         with pytest.raises(PipelineError, match="is run by process") as refused:
-            Router(spark, RouterSettings(chat.server.url, lease_patience_seconds=0.5), lambda _: None).run(once=True)
+            router_of(spark, chat.server, [], lease_patience_seconds=0.5).run(once=True)
         assert "\n" not in str(refused.value)
         write(chat, 100)
-        Router(spark, RouterSettings(chat.server.url, take_over=True), lambda _: None).run(once=True)
+        router_of(spark, chat.server, [], take_over=True).run(once=True)
         write(chat, 200)
         eventually(lambda: bool(reports) and not first_is_running(chat), "the first to notice")
-    Router(spark, RouterSettings(chat.server.url), lambda _: None).run(once=True)
+    router_of(spark, chat.server, []).run(once=True)
     chat.check()
 
 

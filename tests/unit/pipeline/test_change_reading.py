@@ -1,5 +1,6 @@
 """Stored changes become change rows: each once, in order, in steps that are bounded and follow upon each other."""
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,14 +8,18 @@ from hypothesis import strategies as st
 from tailrace.model.ids import Cursor
 from tailrace.model.record import Record
 from tailrace.pipeline import change_reading
+from tailrace.pipeline.cells import Cell, CellSlots, slots_for
 from tailrace.pipeline.change_reading import ChangeRange, change_rows
-from tailrace.pipeline.connection import Answer, ServerConnection
+from tailrace.pipeline.change_rows import Step, read_step
+from tailrace.pipeline.connection import ServerConnection
 from tailrace.pipeline.errors import DataLossError, RefusedError
 from tailrace.wire.batch import placed
-from tailrace.wire.batch_stream import PlacedBatch, encode_batches
+from tailrace.wire.batch_stream import PlacedBatch
+from tailrace.wire.fetched import FetchedPartition, PartitionPart
 from tailrace.wire.records import encode_batch
 
 FIRST_CURSOR = 1_000
+SLOTS = slots_for({7: [Cell("new", "id")]}, {7: {"id": "bigint"}})
 
 
 class ChangeTopic(ServerConnection):
@@ -31,10 +36,10 @@ class ChangeTopic(ServerConnection):
             offset += size
         self.end = offset
 
-    def batches(self, topic: str, partition: int, offset: int, max_bytes: int) -> Answer:
+    def batches(self, topic: str, partition: int, offset: int, max_bytes: int) -> PartitionPart:
         found = [each for each in self._batches if each[1] > offset][: self._at_once]
-        body = encode_batches([PlacedBatch(Cursor(FIRST_CURSOR + first), batch) for first, _, batch in found])
-        return Answer({"tailrace-next-offset": str(found[-1][1] if found else offset)}, body)
+        placed_batches = [PlacedBatch(Cursor(FIRST_CURSOR + first), batch) for first, _, batch in found]
+        return PartitionPart(FetchedPartition(0, found[-1][1] if found else offset, 0, self.end, 0), placed_batches)
 
 
 def _change(number: int, row_bytes: int) -> Record:
@@ -59,42 +64,57 @@ def test_every_change_of_a_range_comes_once_and_in_order(
     end = data.draw(st.integers(start + 1, topic.end))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(change_reading, "_STEP_ROWS", step_rows)
-        rows = [
-            row for batch in change_rows(topic, ChangeRange("5/0", 7, "c", routes, start, end)) for row in batch.to_pylist()
-        ]
-    changes = [row for row in rows if row["mark_to"] is None]
-    assert [row["position"] for row in changes] == list(range(start, end))
-    assert [row["cursor"] - FIRST_CURSOR for row in changes] == list(range(start, end))
-    assert [row["new_json"] for row in changes] == [b'{"id":%d,"t":"xxxxxxxxxx"}' % number for number in range(start, end)]
+        rows = list(change_rows(topic, ChangeRange("5/0", 7, "c", routes, start, end), SLOTS))
     at = start
-    inside = 0
-    for row in rows:
-        if row["mark_to"] is None:
-            inside += 1
-            continue
-        assert (row["mark_from"], row["mark_to"]) == (at, at + inside)
-        assert inside <= max(1, step_rows // routes)
-        at, inside = row["mark_to"], 0
-    assert (at, inside) == (end, 0)
+    for batch in rows:
+        step = step_of(batch)
+        wanted = range(at, at + step.changes.num_rows)
+        assert (step.move.source, step.move.before, step.move.after) == ("5/0", at, at + len(wanted))
+        assert len(wanted) <= max(1, step_rows // routes)
+        assert step.changes.column("cursor").to_pylist() == [FIRST_CURSOR + number for number in wanted]
+        assert step.changes.column("new").to_pylist() == [b'{"id":%d,"t":"xxxxxxxxxx"}' % number for number in wanted]
+        seen = batch.slice(0, batch.num_rows - 1)
+        assert seen.column("cell_0").to_pylist() == list(wanted)
+        assert seen.column("cursor").to_pylist() == step.changes.column("cursor").to_pylist()
+        assert set(seen.column("table").to_pylist()) == {7}
+        at = step.move.after
+    assert at == end
+
+
+def step_of(batch: pa.RecordBatch) -> Step:
+    """The last row carries it, and no other."""
+    steps = batch.column("step")
+    assert steps.null_count == len(steps) - 1
+    return read_step(steps[-1].as_buffer())
 
 
 def test_large_changes_make_small_steps() -> None:
     topic = ChangeTopic([6], 1, 1_100_000)
-    marks = [
-        row for batch in change_rows(topic, ChangeRange("5/0", 7, "c", 4, 0, 6)) for row in batch.to_pylist() if row["mark_to"]
-    ]
-    assert [row["mark_to"] for row in marks] == [1, 2, 3, 4, 5, 6]
+    found = change_rows(topic, ChangeRange("5/0", 7, "c", 4, 0, 6), CellSlots())
+    assert [step_of(batch).move.after for batch in found] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_range_without_records_is_a_step_too() -> None:
+    """Those of aborted transactions are in no answer, but the mark must get past them."""
+
+    class Aborted(ChangeTopic):
+        def batches(self, topic: str, partition: int, offset: int, max_bytes: int) -> PartitionPart:
+            return PartitionPart(FetchedPartition(0, self.end, 0, self.end, 0), [])
+
+    (batch,) = change_rows(Aborted([4], 1, 1), ChangeRange("5/0", 7, "c", 1, 0, 4), SLOTS)
+    step = step_of(batch)
+    assert (step.move.before, step.move.after, step.changes.num_rows) == (0, 4, 0)
 
 
 def test_a_topic_that_ends_early_is_a_loss_and_not_an_endless_loop() -> None:
     with pytest.raises(DataLossError, match="ends at 3, before 5"):
-        list(change_rows(ChangeTopic([3], 1, 1), ChangeRange("5/0", 7, "c", 1, 0, 5)))
+        list(change_rows(ChangeTopic([3], 1, 1), ChangeRange("5/0", 7, "c", 1, 0, 5), SLOTS))
 
 
 def test_changes_that_are_refused_are_named() -> None:
     class Gone(ChangeTopic):
-        def batches(self, topic: str, partition: int, offset: int, max_bytes: int) -> Answer:
+        def batches(self, topic: str, partition: int, offset: int, max_bytes: int) -> PartitionPart:
             raise RefusedError("it was dropped", 404, "unknown-topic")
 
     with pytest.raises(DataLossError, match="changes 0 to 5 of 'c' can't be read: it was dropped"):
-        list(change_rows(Gone([5], 1, 1), ChangeRange("5/0", 7, "c", 1, 0, 5)))
+        list(change_rows(Gone([5], 1, 1), ChangeRange("5/0", 7, "c", 1, 0, 5), SLOTS))

@@ -1,20 +1,20 @@
-"""Only what routes look at is parsed."""
-
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+"""Spark sees the cells that routes name, and no others."""
 
 from tailrace.model.ids import RouteId, TableId, TopicId
 from tailrace.model.route import Route, RouteSql
-from tailrace.pipeline.plan import looked_at
+from tailrace.pipeline.cells import Cell, cells_in, over_slots, slots_for
+from tailrace.pipeline.plan import wanted_cells
+from tailrace.pipeline.plan_columns import ROUTES_A_WORD, verdict_at
 
-ROW = StructType([StructField(name, LongType()) for name in ("id", "a", "b")] + [StructField("odd`name", StringType())])
+TYPES = {"id": "bigint", "a": "int", "b": "bigint", "odd`name": "string", "tags": "array<int>"}
 
 
-def route(condition: str = "TRUE", failure: str = "FALSE", key: str | None = None) -> Route:
+def route(table: int = 1, condition: str = "TRUE", failure: str = "FALSE", key: str | None = None) -> Route:
     return Route(
         id=RouteId(1),
         topic=TopicId(1),
         topic_name="a.b",
-        table=TableId(1),
+        table=TableId(table),
         table_name="a.t",
         changes=TopicId(2),
         operations=("insert",),
@@ -23,21 +23,42 @@ def route(condition: str = "TRUE", failure: str = "FALSE", key: str | None = Non
     )
 
 
-def names(*routes: Route) -> list[str]:
-    return [field.name for field in looked_at(ROW, routes).fields]
+def test_cells_of_conditions_failures_and_keys_are_wanted() -> None:
+    routes = [route(1, "(new.`a` > 1)", "(old.`b` IS NULL)"), route(1, key="concat('[', new.`odd``name`, ']')"), route(2)]
+    assert wanted_cells(routes) == {1: {Cell("new", "a"), Cell("old", "b"), Cell("new", "odd`name")}, 2: set()}
 
 
-def test_columns_that_no_route_names_are_left_out() -> None:
-    assert names(route("(new.`a` > 1)")) == ["a"]
+def test_what_stands_in_a_string_or_in_a_name_is_no_cell() -> None:
+    assert cells_in("new.`a` = 'new.`b` \\\\' OR old.`new.``c``` = 'it\\'s old.`d`'") == {
+        Cell("new", "a"),
+        Cell("old", "new.`c`"),
+    }
 
 
-def test_columns_of_all_routes_are_kept_in_the_order_of_the_table() -> None:
-    assert names(route("(old.`b` = 1)"), route("(new.`id` = 1)")) == ["id", "b"]
+def test_tables_share_slots_of_one_type() -> None:
+    slots = slots_for(
+        {1: {Cell("new", "id"), Cell("new", "a"), Cell("old", "b")}, 2: {Cell("old", "id")}}, {1: TYPES, 2: {"id": "bigint"}}
+    )
+    assert sorted(slots.kinds) == ["bigint", "bigint", "int"]
+    own = {slots.slot_of(1, cell) for cell in (Cell("new", "id"), Cell("new", "a"), Cell("old", "b"))}
+    assert own == {0, 1, 2}
+    assert slots.kinds[slots.slot_of(2, Cell("old", "id")) or 0] == "bigint"
+    assert slots.cover({1: {Cell("new", "a")}})
+    assert not slots.cover({1: {Cell("old", "a")}})
+    assert not slots.cover({3: {Cell("new", "a")}})
 
 
-def test_failures_and_keys_name_columns_too() -> None:
-    assert names(route(failure="(new.`a` IS NULL)", key="concat('[', new.`odd``name`, ']')")) == ["a", "odd`name"]
+def test_conditions_are_written_over_slots_and_strings_are_left_alone() -> None:
+    slots = slots_for({1: {Cell("new", "a"), Cell("old", "a"), Cell("new", "tags")}}, {1: TYPES})
+    (new, old, tags) = (slots.slot_of(1, cell) for cell in (Cell("new", "a"), Cell("old", "a"), Cell("new", "tags")))
+    sql = "CASE WHEN new IS NULL THEN old.`a` ELSE new.`a` END = 'new.`a`'"
+    assert over_slots(sql, 1, slots, TYPES) == f"CASE WHEN (op = 2) THEN cell_{old} ELSE cell_{new} END = 'new.`a`'"
+    assert over_slots("array_size(new.`tags`)", 1, slots, TYPES) == (
+        f"array_size(from_json(concat('{{\"v\":', cell_{tags}, '}}'), 'v array<int>').v)"
+    )
 
 
-def test_a_row_keeps_a_column_though_none_is_named() -> None:
-    assert names(route("FALSE")) == ["id"]
+def test_no_two_routes_have_the_same_bits() -> None:
+    places = {verdict_at(number, False)[:2] for number in range(3 * ROUTES_A_WORD)}
+    assert len(places) == 3 * ROUTES_A_WORD
+    assert max(shift for _, shift in places) + 2 <= 63
