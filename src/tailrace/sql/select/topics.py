@@ -11,7 +11,7 @@ from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
 from tailrace.model.record import NO_TIMESTAMP
 from tailrace.sql.select.bounds import Bounds
-from tailrace.wire.arrow import ReadFields, decode_batches
+from tailrace.wire.arrow import HEAD_COLUMNS, ReadFields, decode_batches
 from tailrace.wire.batch import TIMESTAMP_TYPE_MASK, read_header
 from tailrace.wire.batch_stream import PlacedBatch
 
@@ -33,6 +33,8 @@ TOPIC_COLUMNS: Mapping[str, pa.DataType] = {
 HIDDEN_COLUMNS: Mapping[str, pa.DataType] = {"key_bytes": pa.binary(), "value_bytes": pa.binary()}
 """What a query gets when it names them."""
 
+_TIME = ("timestamp",)
+_BY_TIME = HEAD_COLUMNS.union(_TIME)
 _EARLIEST_MS = -62_135_596_800_000
 _LATEST_MS = 253_402_300_799_999
 
@@ -62,12 +64,12 @@ class TopicRelation:
     def _partition(self, partition: PartitionView) -> Iterator[pa.RecordBatch]:
         wanted = self._range(partition)
         for placed in partition.batches(wanted):
-            chosen = [batch for batch in placed if self._can_match(batch)]
+            chosen = self._in_time(partition, [batch for batch in placed if self._can_match(batch)])
             if not chosen:
                 continue
             # Where the partition starts within a batch, what lies before is not to be seen.
             hidden = max(0, wanted.start - read_header(chosen[0].batch).base_offset)
-            for piece in self._decoded(partition, chosen):
+            for piece in self._decoded(partition, chosen, self._columns):
                 shown = piece.slice(min(hidden, piece.num_rows))
                 hidden -= piece.num_rows - shown.num_rows
                 if shown.num_rows:
@@ -100,10 +102,23 @@ class TopicRelation:
             high is None or newest <= high or not head.attributes & TIMESTAMP_TYPE_MASK
         )
 
-    def _decoded(self, partition: PartitionView, placed: Sequence[PlacedBatch]) -> Iterator[pa.RecordBatch]:
+    def _in_time(self, partition: PartitionView, placed: Sequence[PlacedBatch]) -> Sequence[PlacedBatch]:
+        """Those that hold a record before the upper bound: of the others only the times are decoded."""
+        high = self._bounds.timestamps.high
+        if high is None or not placed or _BY_TIME.issuperset(self._columns):
+            return placed
+        pieces = [piece.column(0).view(pa.int64()).to_numpy() for piece in self._decoded(partition, placed, _TIME)]
+        ends = np.cumsum([read_header(batch.batch).records for batch in placed])
+        is_early = np.concatenate([[0], np.cumsum(np.concatenate(pieces) <= high)])
+        found = np.diff(is_early[ends], prepend=0)
+        return [batch for batch, early in zip(placed, found, strict=True) if early]
+
+    def _decoded(
+        self, partition: PartitionView, placed: Sequence[PlacedBatch], columns: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
         try:
             yield from decode_batches(
-                placed, self._columns, partition=partition.number, limits=self._limits, read_fields=self._read_fields
+                placed, columns, partition=partition.number, limits=self._limits, read_fields=self._read_fields
             )
         except InvalidRequestError as error:
             first, last = read_header(placed[0].batch), read_header(placed[-1].batch)

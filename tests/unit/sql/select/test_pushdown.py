@@ -1,11 +1,18 @@
 """A query reads no more of a topic than its conditions leave, shown by the bytes that the store hands out."""
 
+from typing import Any
+
 import pytest
 
 from tailrace.model.changes import Append, Changes
 from tailrace.model.ids import Partition
+from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.record import Record
 from tailrace.model.topic import TopicOptions
+from tailrace.sql.select.bounds import Bounds, Span
+from tailrace.sql.select.topics import TopicRelation
+from tailrace.wire.arrow import Chunk
+from tailrace.wire.plain_fields import plain_fields
 from tailrace.wire.records import encode_batch
 from tests.support.aio import on_loop
 from tests.support.queries import Asker, ReadCounter, asking
@@ -135,6 +142,30 @@ async def test_late_records_are_found_by_their_time_wherever_they_are() -> None:
         text = "SELECT value FROM t WHERE timestamp BETWEEN '1970-01-01 00:00:01' AND '1970-01-01 00:00:08' ORDER BY offset"
         assert await sql.column(text) == ["5000", "1000", "7000"]
         assert await sql.value("SELECT count(*) FROM t WHERE timestamp < '1970-01-01 00:00:01'") == 4
+
+
+@on_loop
+async def test_of_batches_that_are_too_late_only_the_times_are_decoded() -> None:
+    store = ReadCounter()
+    async with asking(store) as sql:
+        await filled(sql, store)
+        asked: list[tuple[str, int]] = []
+
+        class Watched:
+            def __init__(self, chunk: Chunk, limits: Limits) -> None:
+                self._fields = plain_fields(chunk, limits)
+                self._records = sum(head.records for head in chunk.heads)
+
+            def __getattr__(self, name: str) -> Any:
+                asked.append((name, self._records))
+                return getattr(self._fields, name)
+
+        early = Bounds(timestamps=Span(None, START_MS + 2 * BATCH_MS + 5))
+        relation = TopicRelation(sql.broker.view("t"), ["value"], early, DEFAULT_LIMITS, Watched)  # type: ignore[arg-type]
+        shown = sum(batch.num_rows for batch in relation.batches())
+        assert shown == 2 * 3 * RECORDS
+        assert sum(records for name, records in asked if name == "text") == shown
+        assert sum(records for name, records in asked if name == "timestamps") == 2 * BATCHES * RECORDS
 
 
 @on_loop
