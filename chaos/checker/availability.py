@@ -68,6 +68,14 @@ class Availability:
     def longest_silence(self) -> Span:
         return max(self.silences(self.under_load), key=lambda span: span.seconds)
 
+    @cached_property
+    def longest_healthy_silence(self) -> float:
+        """Seconds between two answers while no fault was in force. The first answer after a fault is a recovery instead."""
+        return max(
+            (silence.seconds for span in self.healthy for silence in self.silences(span) if silence.begins > span.begins),
+            default=0.0,
+        )
+
     def recoveries(self) -> Iterator[Recovery]:
         """After faults for which the server was down."""
         for fault in self._timeline.others(Fault):

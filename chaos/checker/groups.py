@@ -65,7 +65,7 @@ def commit_lost(evidence: Evidence) -> Iterator[Found]:
             continue
         for place in op.answer.places:
             key = OffsetKey(op.what.group, place.topic, place.partition)
-            if not registers[key].explain(place.offset, op):
+            if not registers[key].allows(place.offset, op):
                 later = registers[key].disproof(place.offset, op)
                 why = f"{later.value} had been committed since" if later else "nobody had committed that"
                 was = f"offset {place.offset}" if place.offset != NO_OFFSET else "no offset"

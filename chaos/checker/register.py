@@ -4,9 +4,9 @@ A read may show a write that began before the read ended, unless a third write c
 of unknown outcome may take effect at any later time, or never.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from functools import cached_property
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -30,13 +30,15 @@ class Register:
         """By calls that have taken effect, or may have."""
         self._writes.append(Write(value, op.begin, op.done, op))
 
-    def explain(self, value: Hashable, read: Op[Any]) -> list[Write]:
-        """The writes of this value that the read may have shown."""
-        return [
-            write
-            for write in self._by_value.get(value, ())
-            if write.begin < read.end and self._overwritten_by(write).done > read.begin
-        ]
+    def explain(self, value: Hashable, read: Op[Any]) -> Iterator[Write]:
+        """The writes of this value that the read may have shown, the newest first: that is mostly the one."""
+        writes = self._by_value.get(value, [])
+        for index in range(bisect_left(writes, read.end, key=lambda write: write.begin) - 1, -1, -1):
+            if self._overwritten_by(writes[index]).done > read.begin:
+                yield writes[index]
+
+    def allows(self, value: Hashable, read: Op[Any]) -> bool:
+        return next(self.explain(value, read), None) is not None
 
     def disproof(self, value: Hashable, read: Op[Any]) -> Write | None:
         """Of a value that a read can't show: the write that came between, if the value was ever written."""
@@ -55,7 +57,7 @@ class Register:
     @cached_property
     def _by_value(self) -> dict[Hashable, list[Write]]:
         by_value: dict[Hashable, list[Write]] = defaultdict(list)
-        for write in self._writes:
+        for write in self._in_order:
             by_value[write.value].append(write)
         return by_value
 

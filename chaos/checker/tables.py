@@ -23,7 +23,7 @@ def stale_row(evidence: Evidence) -> Iterator[Found]:
         for key in registers[op.what.table].keys() | rows.keys():
             value = rows.get(key, DELETED)
             register = registers[op.what.table][key]
-            if not register.explain(value, op):
+            if not register.allows(value, op):
                 later = register.disproof(value, op)
                 was = f"was {value!r}" if value != DELETED else "was missing"
                 why = f"{later.value!r} had been written since" if later and later.value else "nobody had written that"

@@ -43,14 +43,11 @@ def torn_offsets(evidence: Evidence) -> Iterator[Found]:
         if op.outcome is not Outcome.OK:
             continue
         for place in op.answer.places:
-            writers = [
-                write.op
-                for write in registers[OffsetKey(op.what.group, place.topic, place.partition)].explain(place.offset, op)
-            ]
+            key = OffsetKey(op.what.group, place.topic, place.partition)
+            writers = [write.op for write in registers[key].explain(place.offset, op)]
             if writers and all(writer is not None and _is_unseen(evidence, writer) for writer in writers):
                 yield shown_by(
-                    f"offset {place.offset} of group {op.what.group} in {place.topic}/{place.partition} was committed by a"
-                    f" transaction of which no record was ever read",
+                    f"offset {place.offset} of {key} was committed by a transaction of which no record was ever read",
                     *(writer for writer in writers if writer is not None),
                     op,
                 )

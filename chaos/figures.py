@@ -1,0 +1,62 @@
+"""What a report says of a run, counted from its history."""
+
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+from chaos.checker.availability import Availability, Span
+from chaos.checker.judging import judge_timeline
+from chaos.checker.timeline import Timeline
+from chaos.checker.violation import Judgement
+from chaos.history import Fault, Outcome, Sample, read_lines
+from chaos.run_record import HISTORY_FILE, RunRecord, read_record
+
+
+class Operation(NamedTuple):
+    """Calls of one kind by one surface."""
+
+    kind: str
+    surface: str
+    outcome: Outcome
+
+
+class RunFigures(NamedTuple):
+    folder: Path
+    record: RunRecord
+    judgement: Judgement
+    operations: Counter[Operation]
+    faults: Counter[str]
+    recoveries: dict[str, list[float]]
+    """By kind of fault, the seconds from the start of the server to its next answer."""
+    longest_silence: Span
+    longest_healthy_silence: float
+    """Seconds without an answer while no fault was in force, and none was just over."""
+    most_memory_bytes: int
+
+    def count(self, *outcomes: Outcome) -> int:
+        return sum(number for operation, number in self.operations.items() if operation.outcome in outcomes or not outcomes)
+
+
+def read_run(folder: Path) -> RunFigures:
+    """Judge a run from its history and count what is in it."""
+    return measure(folder, read_record(folder), Timeline(read_lines(folder / HISTORY_FILE)))
+
+
+def measure(folder: Path, record: RunRecord, timeline: Timeline) -> RunFigures:
+    availability = Availability(timeline)
+    recoveries: dict[str, list[float]] = {}
+    for recovery in availability.recoveries():
+        recoveries.setdefault(recovery.fault.kind, []).append(recovery.seconds)
+    return RunFigures(
+        folder=folder,
+        record=record,
+        judgement=judge_timeline(timeline),
+        operations=Counter(
+            Operation(str(op.what.__struct_config__.tag), op.surface, op.outcome) for op in timeline.ops.values()
+        ),
+        faults=Counter(fault.kind for fault in timeline.others(Fault)),
+        recoveries=recoveries,
+        longest_silence=availability.longest_silence,
+        longest_healthy_silence=availability.longest_healthy_silence,
+        most_memory_bytes=max((sample.rss_bytes for sample in timeline.others(Sample)), default=0),
+    )

@@ -1,0 +1,220 @@
+"""Writes docs/reliability.md from runs: `python -m chaos.report RUN_FOLDER... [--out FILE]`.
+
+Every figure is counted from the histories of the runs, which are judged anew; nothing is taken from what a run said of itself
+but what it was (seed, machine, versions). It writes a report of failed runs too, and says so with its exit code.
+"""
+
+import argparse
+import gc
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from statistics import median
+
+from chaos.checker.rules import RULES
+from chaos.checker.violation import Verdict
+from chaos.figures import Operation, RunFigures, read_run
+from chaos.history import Outcome
+
+PAGE = Path("docs/reliability.md")
+
+NOT_TESTED = (
+    "More than one machine: there is no replication, so nothing here says anything about losing a disk.",
+    "A real power cut: unsynced bytes are taken away from a copy of the disk. A drive that lies about its cache was not used.",
+    "File systems and kernels other than the one below; network file systems.",
+    "Long runs: what takes days to go wrong does not show in minutes.",
+    "Writes that a disk puts in another place, or reads back wrong without an error, while the server runs.",
+    "Hostile clients beyond those listed; `make fuzz` looks for harmful input.",
+    '`durability = "relaxed"`: it promises less, and is tested by `tests/chaos/test_power_cuts.py`.',
+)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m chaos.report", description="Write the reliability report from runs.")
+    parser.add_argument("runs", type=Path, nargs="+", help="folders of runs, also of servers that were broken on purpose")
+    parser.add_argument("--out", type=Path, default=PAGE, help=f"the file to write; {PAGE} unless told otherwise")
+    chosen = parser.parse_args(arguments)
+    runs = [read_run(folder) for folder in chosen.runs]
+    if all(run.record.mutant for run in runs):
+        parser.error("all these runs are of servers that were broken on purpose: give at least one of the server as it is")
+    chosen.out.write_text(render(runs))
+    return 0 if all(is_well(run) for run in runs) else 1
+
+
+def is_well(run: RunFigures) -> bool:
+    """It passed; or, with a server broken on purpose, a rule noticed that should."""
+    if run.record.mutant:
+        return bool(_noticed(run))
+    return run.judgement.verdict is Verdict.PASS
+
+
+def render(runs: Sequence[RunFigures]) -> str:
+    sound = [run for run in runs if run.record.mutant is None]
+    mutants = [run for run in runs if run.record.mutant is not None]
+    parts = (
+        _head(sound, mutants),
+        _runs(sound),
+        _operations(sound),
+        _faults(sound),
+        _rules(sound),
+        _mutants(mutants),
+        _not_tested(),
+        _where(sound),
+    )
+    return "\n".join(line for part in parts for line in part).rstrip() + "\n"
+
+
+def _head(sound: Sequence[RunFigures], mutants: Sequence[RunFigures]) -> Iterator[str]:
+    calls = sum(run.count() for run in sound)
+    violations = sum(len(run.judgement.violations) for run in sound)
+    caught = sum(is_well(run) for run in mutants)
+    yield "# Reliability"
+    yield ""
+    yield "Real servers under real clients, while they are killed, frozen, cut off and robbed of their disk. Every call and"
+    yield "answer was written down, and a checker held them against what is promised in [guarantees](guarantees.md). This page"
+    yield "is written by `python -m chaos.report` from those histories; `make chaos` makes new ones."
+    yield ""
+    yield f"- **{calls:,} calls** and **{sum(sum(run.faults.values()) for run in sound):,} faults** in"
+    yield f"  {sum(run.record.minutes for run in sound):g} minutes, **{violations:,} violations**."
+    yield f"- Longest time without an answer: {max(run.longest_silence.seconds for run in sound):.1f} s; while no fault was in"
+    yield f"  force: {max(run.longest_healthy_silence for run in sound):.1f} s."
+    recoveries = [seconds for run in sound for times in run.recoveries.values() for seconds in times]
+    if recoveries:
+        yield f"- From the start of a server that was down to its first answer: {median(recoveries):.2f} s in the median,"
+        yield f"  {max(recoveries):.2f} s at most, {len(recoveries):,} times."
+    if mutants:
+        yield f"- **{caught} of {len(mutants)}** servers that were broken on purpose were found out."
+    yield ""
+
+
+def _runs(sound: Sequence[RunFigures]) -> Iterator[str]:
+    yield "## Runs"
+    yield ""
+    yield from _table(
+        ("Seed", "Profile", "Minutes", "Calls", "ok", "failed", "unknown", "Faults", "Verdict", "Begun", "Commit"),
+        (
+            (
+                run.record.seed,
+                run.record.profile,
+                f"{run.record.minutes:g}",
+                f"{run.count():,}",
+                *(f"{run.count(outcome):,}" for outcome in Outcome),
+                f"{sum(run.faults.values()):,}",
+                f"**{run.judgement.verdict}**",
+                run.record.began,
+                f"`{run.record.commit}`",
+            )
+            for run in sound
+        ),
+    )
+    yield "A call is unknown when its answer did not come; it may have taken effect or not, and the checker allows for both."
+    yield ""
+    for run in sound:
+        for doubt in run.judgement.doubts:
+            yield f"- In doubt, seed {run.record.seed}: {doubt}"
+        for violation in run.judgement.violations[:1]:
+            yield f"- First violation, seed {run.record.seed}: {violation.rule}: {violation.message}"
+    yield ""
+
+
+def _operations(sound: Sequence[RunFigures]) -> Iterator[str]:
+    operations = sum((run.operations for run in sound), Counter[Operation]())
+    kinds = sorted({(operation.kind, operation.surface) for operation in operations})
+    yield "## Operations"
+    yield ""
+    yield from _table(
+        ("Call", "Surface", "ok", "failed", "unknown"),
+        (
+            (kind, surface, *(f"{operations[Operation(kind, surface, outcome)]:,}" for outcome in Outcome))
+            for kind, surface in kinds
+        ),
+    )
+
+
+def _faults(sound: Sequence[RunFigures]) -> Iterator[str]:
+    faults = sum((run.faults for run in sound), Counter[str]())
+    recoveries: dict[str, list[float]] = {}
+    for run in sound:
+        for kind, times in run.recoveries.items():
+            recoveries.setdefault(kind, []).extend(times)
+    yield "## Faults"
+    yield ""
+    yield "Times are seconds from the start of a server that was down to its first answer to a worker."
+    yield ""
+    yield from _table(
+        ("Fault", "Times", "Back, median", "Back, at most"),
+        (
+            (
+                kind,
+                f"{faults[kind]:,}",
+                f"{median(recoveries[kind]):.2f} s" if kind in recoveries else "",
+                f"{max(recoveries[kind]):.2f} s" if kind in recoveries else "",
+            )
+            for kind in sorted(faults)
+        ),
+    )
+
+
+def _rules(sound: Sequence[RunFigures]) -> Iterator[str]:
+    broken = Counter(violation.rule for run in sound for violation in run.judgement.violations)
+    yield "## Rules"
+    yield ""
+    yield from _table(
+        ("Rule", "", "Says", "Violations"), ((f"`{rule.name}`", rule.invariant, rule.says, broken[rule.name]) for rule in RULES)
+    )
+
+
+def _mutants(mutants: Sequence[RunFigures]) -> Iterator[str]:
+    if not mutants:
+        return
+    yield "## Servers broken on purpose"
+    yield ""
+    yield "A checker that never finds anything proves nothing. Each of these servers has a known bug, and a rule must notice."
+    yield ""
+    rows = []
+    for run in mutants:
+        mutant = run.record.mutant
+        if mutant:
+            noticed = ", ".join(f"`{rule}`" for rule in _noticed(run)) or "**not noticed**"
+            rows.append((f"`{mutant.name}`", mutant.breaks, noticed, run.record.seed))
+    yield from _table(("Server", "What is wrong with it", "Noticed by", "Seed"), sorted(rows))
+
+
+def _not_tested() -> Iterator[str]:
+    yield "## What was not tested"
+    yield ""
+    yield from (f"- {line}" for line in NOT_TESTED)
+    yield ""
+
+
+def _where(sound: Sequence[RunFigures]) -> Iterator[str]:
+    yield "## Where"
+    yield ""
+    for about in dict.fromkeys(_surroundings(run) for run in sound):
+        yield f"- {about}"
+
+
+def _surroundings(run: RunFigures) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in run.record.versions.items())
+    return f"{run.record.machine}; durability `{run.record.durability}`; {versions}"
+
+
+def _noticed(run: RunFigures) -> list[str]:
+    """The rules that noticed, of those that should."""
+    mutant = run.record.mutant
+    return [rule for rule in run.judgement.rules_broken if mutant and rule in mutant.shows_as]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'---|' * len(head)}"
+    for row in rows:
+        yield f"| {' | '.join(str(cell) for cell in row)} |"
+    yield ""
+
+
+if __name__ == "__main__":
+    # Millions of small values without circles: looking for some takes longer than reading them.
+    gc.disable()
+    sys.exit(main())
