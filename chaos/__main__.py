@@ -9,39 +9,51 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from chaos.checker.judging import judge_timeline
-from chaos.checker.timeline import Timeline
-from chaos.checker.violation import Verdict
+from chaos.broken.hunt import hunt
+from chaos.broken.variants import VARIANTS
 from chaos.faults.kinds import KINDS
-from chaos.history import read_lines
-from chaos.judge import describe
-from chaos.profiles import PROFILES
-from chaos.run import Order, run
-from chaos.run_record import HISTORY_FILE
+from chaos.profiles import PROFILES, Profile
+from chaos.run import Order, judge, run
 
 RUNS = Path("build/chaos")
 
 
 def main(
-    profile: Annotated[str, typer.Option(help=f"One of {', '.join(PROFILES)}.")] = "queue",
+    profile: Annotated[str, typer.Option(help=f"One of {', '.join(PROFILES)}.")] = "short",
     seed: Annotated[int | None, typer.Option(help="Repeat the choices of an earlier run.")] = None,
     minutes: Annotated[float | None, typer.Option(help="How long, without the final reads.")] = None,
     faults: Annotated[str | None, typer.Option(help=f"Some of {', '.join(KINDS)}; by default those of the profile.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; by default a new one below build/chaos.")] = None,
+    broken: Annotated[
+        str | None, typer.Option(help=f"Run servers that are broken on purpose: all, or some of {', '.join(VARIANTS)}.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the run; by default a new one below build/chaos.")] = None,
 ) -> None:
+    """Run a profile under faults, judge what was seen, and say what was broken, if anything."""
     console = Console(highlight=False, soft_wrap=True)
-    chosen = PROFILES[profile]
     seed = random.SystemRandom().randrange(1 << 32) if seed is None else seed
-    kinds = tuple(faults.split(",")) if faults else tuple(chosen.faults)
-    order = Order(profile, chosen, kinds, seed, minutes or chosen.minutes)
-    folder = out or RUNS / f"{time.strftime('%Y%m%d-%H%M%S')}-{profile}-{seed}"
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    if broken is not None:
+        names = list(VARIANTS) if broken == "all" else _known(broken, VARIANTS, "variant")
+        missed = hunt(names, seed, out or RUNS / f"{stamp}-broken-{seed}", console)
+        sys.exit(1 if missed else 0)
+    (name,) = _known(profile, PROFILES, "profile")
+    chosen: Profile = PROFILES[name]
+    kinds = tuple(_known(faults, KINDS, "fault")) if faults else tuple(chosen.faults)
+    folder = out or RUNS / f"{stamp}-{name}-{seed}"
+    order = Order(name, chosen, kinds, seed, minutes or chosen.minutes)
     troubles = run(order, folder, console)
-    timeline = Timeline(read_lines(folder / HISTORY_FILE))
-    judgement = judge_timeline(timeline)
-    for line in describe(timeline, judgement):
-        console.print(line, markup=False)
+    passed = judge(folder, console) and not troubles
     console.print(f"seed {seed}, kept in {folder}; judge it again with: python -m chaos.judge {folder}")
-    sys.exit(1 if troubles or judgement.verdict is not Verdict.PASS else 0)
+    sys.exit(0 if passed else 1)
+
+
+def _known(given: str, choices: object, what: str) -> list[str]:
+    names = given.split(",")
+    known = list(choices)  # type: ignore[call-overload]
+    for name in names:
+        if name not in known:
+            raise typer.BadParameter(f"there is no {what} {name!r}; there are {', '.join(known)}")
+    return names
 
 
 if __name__ == "__main__":

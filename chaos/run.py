@@ -12,6 +12,11 @@ from typing import NamedTuple
 import psutil
 from rich.console import Console
 
+from chaos.checker.judging import judge_timeline
+from chaos.checker.timeline import Timeline
+from chaos.checker.violation import Verdict
+from chaos.history import read_lines
+from chaos.judge import describe
 from chaos.profiles import Profile
 from chaos.recorder import Recorder
 from chaos.run_record import HISTORY_FILE, Mutant, RunRecord, write_record
@@ -45,6 +50,15 @@ def run(order: Order, folder: Path, console: Console) -> list[str]:
         if supervisor.troubles:
             stage.keep = folder / "data"
     return supervisor.troubles
+
+
+def judge(folder: Path, console: Console) -> bool:
+    """Whether the run has passed; the reasons are printed."""
+    timeline = Timeline(read_lines(folder / HISTORY_FILE))
+    judgement = judge_timeline(timeline)
+    for line in describe(timeline, judgement):
+        console.print(line, markup=False)
+    return judgement.verdict is Verdict.PASS
 
 
 def _send_logs_to(file: Path) -> None:

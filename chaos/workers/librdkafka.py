@@ -1,5 +1,6 @@
 """Workers on librdkafka, the client under most languages: sends with idempotence, and reads of assigned partitions."""
 
+import logging
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +17,7 @@ COMMON: dict[str, Any] = {
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 500,
     "socket.timeout.ms": 10_000,
-    "log_level": 0,
+    "logger": logging.getLogger("librdkafka"),
 }
 
 _NOT_SENT = frozenset({KafkaError._QUEUE_FULL, KafkaError._PURGE_QUEUE})

@@ -129,8 +129,8 @@ class HttpMember(HttpWorker):
             self.rest(0.2)
             return
         self._poll()
-        if self._former is not None and self.choice.random() < 0.3:
-            self._commit(*self._former)
+        if self._former is not None and self.choice.random() < 0.5:
+            self._haunt(*self._former)
         if self.choice.random() < 1 / 40:
             self._be_gone(forget=True)
 
@@ -213,6 +213,16 @@ class HttpMember(HttpWorker):
         if answer["messages"]:
             place = Place(topic, number, self._next[topic, number])
             self._commit(self._member, self._generation, (place,))
+
+    def _haunt(self, member: str, generation: int, places: tuple[Place, ...]) -> None:
+        """The past self does not know that it is past: it reads on where it was and commits that."""
+        place = self.choice.choice(places)
+        positions = [{"partition_id": place.partition, "offset": place.offset}]
+        try:
+            answer = self.api.post("/api/topics/consume", {"topic": place.topic, "positions": positions, "limit": 500})
+        except Refused:
+            return
+        self._commit(member, generation, (place._replace(offset=answer["partitions"][0]["next_offset"]),))
 
     def _commit(self, member: str, generation: int, places: tuple[Place, ...]) -> None:
         call = self.site.recorder.invoke(self.name, self.surface, Commit(self._group, places, generation))

@@ -10,9 +10,11 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from chaos.history import Outcome, Place, Seen, Transaction
 from chaos.workers.librdkafka import COMMON, SURFACE, open_consumer, sort_out
-from chaos.workers.worker import Site, TopicShape, Worker, all_places
+from chaos.workers.patience import within
+from chaos.workers.worker import Site, TopicShape, Worker, all_places, following
 
-CALL_SECONDS = 10.0
+CALL_SECONDS = 8.0
+STUCK_SECONDS = CALL_SECONDS + 2.0
 
 
 class Processor(Worker):
@@ -62,12 +64,12 @@ class Processor(Worker):
         )
         consumer = open_consumer(self.site.kafka, self._group)
         try:
-            producer.init_transactions(CALL_SECONDS)
+            within(STUCK_SECONDS, producer.init_transactions, CALL_SECONDS)
             asked = [TopicPartition(place.topic, place.partition) for place in self._source]
             offsets = consumer.committed(asked, CALL_SECONDS)
             if any(each.error is not None for each in offsets):
                 raise KafkaException(next(each.error for each in offsets if each.error is not None))
-        except KafkaException:
+        except (KafkaException, TimeoutError):
             consumer.close()
             return False
         self._committed = {(each.topic, each.partition): max(each.offset, 0) for each in offsets}
@@ -77,34 +79,41 @@ class Processor(Worker):
 
     def _process(self, seen: Sequence[Seen]) -> None:
         assert self._producer is not None and self._consumer is not None
-        producer = self._producer
         aborts = self.choice.random() < 0.15
         records = tuple((self.choice.choice(self._target), self.new_value()) for _ in range(2 * len(seen)))
-        after = {(each.place.topic, each.place.partition): each.place.offset + 1 for each in seen}
+        after = following(seen)
         offsets = tuple(Place(*partition, offset) for partition, offset in after.items())
         reads = tuple(each.value for each in seen)
         what = Transaction(self.name, records, reads, self._group, offsets, aborted=aborts)
         call = self.site.recorder.invoke(self.name, SURFACE, what)
         try:
-            producer.begin_transaction()
-            for place, value in records:
-                producer.produce(place.topic, value, partition=place.partition)
-            metadata = self._consumer.consumer_group_metadata()
-            producer.send_offsets_to_transaction([TopicPartition(*place) for place in offsets], metadata, CALL_SECONDS)
-            producer.flush(CALL_SECONDS)
+            self._write(records, offsets)
         except (KafkaException, BufferError) as error:
             self._give_up(call, str(error))
-            return
-        if aborts:
-            self._abort(call)
+        except TimeoutError:
+            self._unknown(call, "the records or offsets were not answered")
         else:
-            self._commit(call, after)
+            if aborts:
+                self._give_up(call, "")
+            else:
+                self._commit(call, after)
+
+    def _write(self, records: Sequence[tuple[Place, str]], offsets: Sequence[Place]) -> None:
+        assert self._producer is not None and self._consumer is not None
+        producer = self._producer
+        producer.begin_transaction()
+        for place, value in records:
+            producer.produce(place.topic, value, partition=place.partition)
+        positions = [TopicPartition(*place) for place in offsets]
+        metadata = self._consumer.consumer_group_metadata()
+        within(STUCK_SECONDS, producer.send_offsets_to_transaction, positions, metadata, CALL_SECONDS)
+        within(STUCK_SECONDS, producer.flush, CALL_SECONDS)
 
     def _commit(self, call: int, after: Mapping[tuple[str, int], int]) -> None:
         assert self._producer is not None
         for _ in range(3):
             try:
-                self._producer.commit_transaction(CALL_SECONDS)
+                within(STUCK_SECONDS, self._producer.commit_transaction, CALL_SECONDS)
             except KafkaException as error:
                 kafka_error = error.args[0]
                 if kafka_error.retriable():
@@ -114,32 +123,25 @@ class Processor(Worker):
                 else:
                     self._unknown(call, kafka_error.name())
                 return
+            except TimeoutError:
+                break
             self.site.recorder.complete(call, Outcome.OK)
             self._committed.update(after)
             return
         self._unknown(call, "the commit was not answered")
 
-    def _abort(self, call: int) -> None:
-        """On purpose: the records must never be seen, however the request ends."""
-        assert self._producer is not None
-        try:
-            self._producer.abort_transaction(CALL_SECONDS)
-        except KafkaException as error:
-            self._unknown(call, error.args[0].name())
-            return
-        self.site.recorder.complete(call, Outcome.OK)
-        self._rewind()
-
     def _give_up(self, call: int, why: str) -> None:
-        """Nothing asked for a commit, so nothing may ever be seen: refused, once the abort is through."""
+        """Nobody asked for a commit, so nothing may ever be seen: refused, or as was meant, once the abort is through."""
         assert self._producer is not None
         try:
-            self._producer.abort_transaction(CALL_SECONDS)
+            within(STUCK_SECONDS, self._producer.abort_transaction, CALL_SECONDS)
         except KafkaException as error:
             self._unknown(call, f"{why}; {error.args[0].name()}")
-            return
-        self.site.recorder.complete(call, Outcome.FAILED, error=why)
-        self._rewind()
+        except TimeoutError:
+            self._unknown(call, f"{why}; the abort was not answered")
+        else:
+            self.site.recorder.complete(call, Outcome.FAILED if why else Outcome.OK, error=why)
+            self._rewind()
 
     def _unknown(self, call: int, why: str) -> None:
         self.site.recorder.complete(call, Outcome.UNKNOWN, error=why)

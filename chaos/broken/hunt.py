@@ -1,0 +1,38 @@
+"""Runs broken variants one after the other: each must be caught, by a rule that fits what is wrong with it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from chaos.broken.variants import VARIANTS
+from chaos.checker.judging import judge
+from chaos.history import read_lines
+from chaos.run import Order, run
+from chaos.run_record import HISTORY_FILE
+
+MINUTES = 16 / 60
+
+
+def hunt(names: Sequence[str], seed: int, home: Path, console: Console) -> list[str]:
+    """Those that went unnoticed. Each run has its folder below `home`."""
+    home.mkdir(parents=True)
+    missed = []
+    for name in names:
+        variant = VARIANTS[name]
+        mutant = variant.mutant(name)
+        order = Order(f"broken-{name}", variant.profile, variant.faults, seed, MINUTES, mutant)
+        with (home / f"{name}.log").open("w") as log:
+            run(order, home / name, Console(file=log, width=200))
+        broken = judge(read_lines(home / name / HISTORY_FILE)).rules_broken
+        caught = [rule for rule in mutant.shows_as if rule in broken]
+        if caught:
+            also = [rule for rule in broken if rule not in caught]
+            beside = f" (also {', '.join(also)})" if also else ""
+            console.print(f"[green]caught[/] {name}: {mutant.breaks} By {', '.join(caught)}{beside}")
+        else:
+            missed.append(name)
+            seen = f"only {', '.join(broken)}" if broken else "nothing"
+            console.print(f"[red]missed[/] {name}: {mutant.breaks} {seen} was noticed; look at {home / name}")
+    console.print(f"{len(names) - len(missed)} of {len(names)} broken variants were caught")
+    return missed

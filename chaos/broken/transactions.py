@@ -1,0 +1,30 @@
+"""Faults of transactions: what was aborted is shown, or only a part of what was committed."""
+
+from itertools import count
+from typing import Any
+
+from tailrace.broker.transactions.aborted import AbortedTransactions
+from tailrace.broker.transactions.conclude import Concluder
+from tailrace.broker.transactions.state import Transaction
+from tailrace.model.ids import Offset, Partition
+
+_EVERY = 5
+
+
+def serve_aborted() -> None:
+    """Readers of committed records are not told which transactions were aborted."""
+    AbortedTransactions.between = lambda self, partition, start, end: []  # type: ignore[method-assign]
+
+
+def tear() -> None:
+    """Now and then a transaction is committed in all of its partitions but one."""
+    mark = Concluder._mark
+    numbers = count(1)
+
+    def careless(
+        self: Concluder, draft: Any, partition: Partition, transaction: Transaction, marker: bytes, committed: bool
+    ) -> Offset | None:
+        torn = len(transaction.partitions) > 1 and next(numbers) % _EVERY == 0
+        return mark(self, draft, partition, transaction, marker, committed and not torn)
+
+    Concluder._mark = careless  # type: ignore[method-assign]
