@@ -38,7 +38,7 @@ def describe(timeline: Timeline, judgement: Judgement) -> Iterator[str]:
     for doubt in judgement.doubts:
         yield f"in doubt: {doubt}"
     for rule, count in Counter(violation.rule for violation in judgement.violations).items():
-        yield f"broken: {rule}, {count:,} times"
+        yield f"broken: {rule} ({count:,})"
     if judgement.violations:
         first = judgement.violations[0]
         yield f"first violation: {first.rule} ({first.invariant}): {first.message}"

@@ -7,7 +7,7 @@ from chaos.checker.evidence import Evidence
 from chaos.checker.rules import RULES
 from chaos.checker.timeline import Timeline
 from chaos.checker.violation import Found, Judgement, Rule, Verdict, Violation
-from chaos.history import Change, Line, Outcome, Rows
+from chaos.history import Change, Line, Outcome, Poll, Rows
 
 VIOLATIONS_OF_A_RULE = 1000
 """So many are kept: a run that breaks a rule more often has one fault, not a thousand."""
@@ -37,10 +37,16 @@ def _doubts(evidence: Evidence) -> Iterator[str]:
     """Why this history could not have shown a fault."""
     timeline = evidence.timeline
     yield from timeline.defects
+    for first, second in evidence.writes.repeated:
+        yield f"{first.value!r} was sent by call {first.op.call} and by call {second.op.call}: values must be unique"
     if not any(op.outcome is Outcome.OK for op in timeline.ops.values()):
         yield "no call succeeded"
     if evidence.writes.ops and not evidence.has_final_reads:
         yield "records were sent, but there are no final reads"
+    finished = {(op.surface, op.what.session) for op in timeline.of(Poll) if op.what.final and op.outcome is Outcome.OK}
+    for op in timeline.of(Poll):
+        if op.what.final and (op.surface, op.what.session) not in finished:
+            yield f"the final read of call {op.call} by {op.surface} did not succeed"
     written = {table for op in timeline.of(Change) for table, _, _ in op.what.rows}
     read = {op.what.table for op in timeline.of(Rows) if op.what.final and op.outcome is Outcome.OK}
     for table in sorted(written - read):

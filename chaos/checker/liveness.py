@@ -29,7 +29,8 @@ def slow_recovery(evidence: Evidence) -> Iterator[Found]:
     healed = next((phase.time for phase in timeline.others(Phase) if phase.name == "heal"), None)
     if healed is None or timeline.lines[-1].time < healed + RECOVERY_SECONDS:
         return
-    used = {op.surface for op in timeline.ops.values() if timeline.time_at(op.begin) >= healed}
+    used_until = healed + RECOVERY_SECONDS - SILENCE_SECONDS
+    used = {op.surface for op in timeline.ops.values() if healed <= timeline.time_at(op.begin) <= used_until}
     back = {
         op.surface
         for op in timeline.ops.values()

@@ -37,6 +37,8 @@ class Writes:
         self.at: dict[Place, Written] = {}
         """The first that was given each place."""
         self.topics: set[str] = set()
+        self.repeated: list[tuple[Written, Written]] = []
+        """Two records of one value: the run was made wrong."""
         self.ops: list[Writer] = [*timeline.of(Send), *timeline.of(Transaction)]
         for op in self.ops:
             self._add(op)
@@ -50,7 +52,9 @@ class Writes:
             place = places[index] if index < len(places) else asked
             self.topics.add(asked.topic)
             written = Written(value, place, _fate(op, place), op)
-            self.by_value[value] = written
+            first = self.by_value.setdefault(value, written)
+            if first is not written:
+                self.repeated.append((first, written))
             if place.offset >= 0:
                 self.at.setdefault(place, written)
 

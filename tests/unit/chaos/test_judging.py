@@ -9,10 +9,10 @@ from chaos.checker.judging import judge
 from chaos.checker.timeline import Timeline
 from chaos.checker.violation import Verdict
 from chaos.checker.window import window
-from chaos.history import Completed, Fault, Outcome, write_lines
+from chaos.history import Completed, Fault, Outcome, Poll, write_lines
 from chaos.judge import main
 from chaos.run_record import Mutant, RunRecord, write_record
-from tests.unit.chaos.histories import FAILED, Story
+from tests.unit.chaos.histories import FAILED, UNKNOWN, Story
 
 RECORD = RunRecord(
     seed=77,
@@ -61,6 +61,20 @@ def test_without_final_reads_the_verdict_is_unknown() -> None:
     assert judge(story.lines).verdict is Verdict.UNKNOWN
     story.final("a@0", final=False)
     assert judge(story.lines).verdict is Verdict.UNKNOWN
+
+
+def test_final_reads_that_failed_on_a_surface_are_in_doubt() -> None:
+    story = good_story()
+    failed = story.call(Poll("by http", committed=True, final=True), UNKNOWN, surface="http")
+    assert judge(story.lines).doubts == (f"the final read of call {failed} by http did not succeed",)
+    story.final("a@0 b@1", surface="http", session="by http")
+    assert judge(story.lines).verdict is Verdict.PASS
+
+
+def test_values_that_are_not_unique_prove_nothing() -> None:
+    story = good_story()
+    story.send("a", at=2)
+    assert "'a' was sent by call 1 and by call 3: values must be unique" in judge(story.lines).doubts
 
 
 def test_a_table_that_is_not_read_at_the_end_is_in_doubt() -> None:
@@ -135,7 +149,7 @@ def test_an_old_run_is_judged_again(tmp_path: Path, capsys: pytest.CaptureFixtur
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "seed: 77, profile: short, commit: abc123"
     assert said[1] == "verdict: fail, by 4 calls"
-    assert said[2] == "broken: lost-write, 1 times"
+    assert said[2] == "broken: lost-write (1)"
     assert said[3].startswith("first violation: lost-write (I1): 'a' was at t/0 offset 0")
     assert any("fault  kill at sync" in line for line in said)
 

@@ -64,6 +64,14 @@ def test_each_surface_is_back_thirty_seconds_after_the_faults(answered: bool) ->
     assert messages == ([] if answered else ["nothing succeeded by http within 30 s after all faults had been taken back"])
 
 
+def test_a_surface_that_was_not_in_use_has_nothing_to_recover() -> None:
+    story = Story()
+    story.phase("heal")
+    sends_every(story, 5, until=40)
+    story.final("a@0", surface="sql")
+    assert not violations(story, "slow-recovery")
+
+
 @pytest.mark.parametrize(("seconds", "code", "wrong"), [(9.9, 0, False), (10.1, 0, True), (1.0, 1, True)])
 def test_a_stop_takes_ten_seconds_and_ends_well(seconds: float, code: int, wrong: bool) -> None:
     story = Story()
