@@ -1,6 +1,7 @@
-"""A faulty network between a client and a server: a proxy that delays, cuts, resets or goes silent when it is told to."""
+"""A faulty network between a client and a server: a proxy that delays, cuts, resets, doubles or goes silent when told to."""
 
 import asyncio
+import re
 import socket
 import struct
 import threading
@@ -23,6 +24,8 @@ class FaultyProxy:
     - `delay_seconds`: each piece waits so long, in both directions
     - `is_silent`: pieces are swallowed, and connections stay open: half-open, as after a pulled cable
     - `cut_answers`: how many of the next answers are lost: the request arrives, then the connection is reset
+    - `double_requests`: how many of the next requests are passed on twice, whole
+    - `double_pieces`, `double_answers`: how many of the next pieces are passed on twice, to the server and to the client
     - `refuses`: new connections are closed at once
     """
 
@@ -34,6 +37,9 @@ class FaultyProxy:
         self.is_silent = False
         self.refuses = False
         self.cut_answers = 0
+        self.double_requests = 0
+        self.double_pieces = 0
+        self.double_answers = 0
         self.cut_only: Callable[[bytes], bool] = lambda _: True
         """Which requests lose their answers, by their first bytes."""
         self.connections = 0
@@ -109,6 +115,15 @@ class FaultyProxy:
                 self._open.discard(each)
                 each.close()
 
+    def _times(self, is_answer: bool) -> int:
+        if is_answer and self.double_answers:
+            self.double_answers -= 1
+            return 2
+        if not is_answer and self.double_pieces:
+            self.double_pieces -= 1
+            return 2
+        return 1
+
     async def _pass_on(
         self, source: asyncio.StreamReader, target: asyncio.StreamWriter, requests: list[bytes], *, is_answer: bool
     ) -> None:
@@ -122,9 +137,20 @@ class FaultyProxy:
                     self.cut_answers -= 1
                     _reset(target)
                     return
+                if not is_answer and self.double_requests:
+                    self.double_requests -= 1
+                    piece = 2 * await _rest_of_request(piece, source)
                 if not self.is_silent:
-                    target.write(piece)
+                    target.write(piece * self._times(is_answer))
                     await target.drain()
+
+
+async def _rest_of_request(piece: bytes, source: asyncio.StreamReader) -> bytes:
+    """Of a request whose head is in this piece, all of it."""
+    head, _, body = piece.partition(b"\r\n\r\n")
+    length = re.search(rb"content-length: (\d+)", head.lower())
+    missing = int(length[1]) - len(body) if length else 0
+    return piece + (await source.readexactly(missing) if missing > 0 else b"")
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:

@@ -5,6 +5,7 @@ publishes with a number. So a lost answer is no reason to give up.
 """
 
 import time
+from itertools import count
 from typing import Any, TypeVar
 
 import httpx
@@ -14,11 +15,12 @@ from tailrace.client._async.concurrency import pause
 from tailrace.client.backoff import Backoff
 from tailrace.client.config import RetryConfig
 from tailrace.client.errors import error_of_answer, error_of_connection
-from tailrace.model.errors import ConfigurationError, TailraceError, UnknownTopicError
+from tailrace.model.errors import ConfigurationError, ConnectionLostError, TailraceError, UnknownTopicError
 
 T = TypeVar("T")
 
 _JSON = {"content-type": "application/json"}
+_REQUEST_ID = "x-request-id"
 _GOOD = range(200, 300)
 
 
@@ -28,6 +30,8 @@ class AsyncConnection:
     def __init__(self, url: str, config: RetryConfig) -> None:
         self.url = checked_url(url)
         self.config = config
+        self._names = count(1)
+        self._answers_have_names = False
         self._http = httpx.AsyncClient(base_url=self.url, timeout=config.request_timeout.total_seconds())
 
     async def close(self) -> None:
@@ -68,12 +72,25 @@ class AsyncConnection:
         timeout = self.config.request_timeout.total_seconds() + wait_seconds
         timeout = timeout if most_seconds is None else min(timeout, most_seconds)
         try:
-            answer = await self._http.request(method, path, content=body, headers=_JSON if body else None, timeout=timeout)
+            name = str(next(self._names))
+            headers = {_REQUEST_ID: name, **(_JSON if body else {})}
+            answer = await self._http.request(method, path, content=body, headers=headers, timeout=timeout)
         except httpx.HTTPError as error:
             raise error_of_connection(self.url, error) from error
+        await self._check_name(name, answer)
         if answer.status_code not in _GOOD:
             raise error_of_answer(answer.status_code, answer.content)
         return answer.content
+
+    async def _check_name(self, name: str, answer: httpx.Response) -> None:
+        """Servers name the request that they answer; what stands between may not."""
+        answered = answer.headers.get(_REQUEST_ID)
+        if answered == name:
+            self._answers_have_names = True
+        elif answered is not None or self._answers_have_names:
+            # Whatever stands between has doubled something, and all further answers of this connection are others' too.
+            await answer.extensions["network_stream"].aclose()
+            raise ConnectionLostError(f"{self.url} answered another request than this one, which may have taken effect")
 
 
 def is_transient(error: TailraceError) -> bool:

@@ -119,8 +119,10 @@ class AsyncEventStream:
                         heard_at = time.monotonic()
                         backoff.reset()
                         for sent in frame.events:
-                            self.cursor = sent.cursor
-                            yield to_event(sent)
+                            # Whatever stands between may double what was sent.
+                            if self.cursor is None or sent.cursor > self.cursor:
+                                self.cursor = sent.cursor
+                                yield to_event(sent)
                         if frame.cursor is not None:
                             self.cursor = max(frame.cursor, -1 if self.cursor is None else self.cursor)
             except (OSError, WebSocketException) as error:
