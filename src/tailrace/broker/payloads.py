@@ -7,13 +7,13 @@ refer to them or nobody, and the sweep finds out.
 """
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from tailrace.broker.payload_references import PayloadReferences
-from tailrace.model.errors import OverloadedError, StoreClosedError
+from tailrace.model.errors import OverloadedError, StoreClosedError, TailraceError
 from tailrace.model.limits import Limits
 from tailrace.model.payload import PayloadReference, reference_to
 from tailrace.store.contract import PayloadStore
@@ -28,6 +28,7 @@ class Payloads:
         self._references = references
         self._limits = limits
         self._thread = ThreadPoolExecutor(1, "tailrace-payloads")
+        self._waiting: deque[_Waiting] = deque()
         self._pins: Counter[bytes] = Counter()
         self._abandoned: set[bytes] = set()
         self._is_closed = False
@@ -54,7 +55,11 @@ class Payloads:
                 f" pending_payload_bytes ({self._limits.pending_payload_bytes}); try again after a pause"
             )
         self.pending_bytes += size
-        keeping = self._start(self._keep, contents)
+        kept: Future[list[PayloadReference]] = Future()
+        self._waiting.append(_Waiting(contents, kept))
+        # The first to run takes all that wait by then, and they share a sync of the folder; the others find nothing to do.
+        self._thread.submit(self._keep_waiting)
+        keeping = asyncio.wrap_future(kept)
         keeping.add_done_callback(lambda _: self._kept(size))
         try:
             return await asyncio.shield(keeping)
@@ -94,12 +99,29 @@ class Payloads:
         if references and not self._is_closed:
             self._thread.submit(call, references)
 
+    def _keep_waiting(self) -> None:
+        group: list[_Waiting] = []
+        while self._waiting:
+            group.append(self._waiting.popleft())
+        if not group:
+            return
+        try:
+            kept = self._keep([content for waiting in group for content in waiting.contents])
+        except BaseException as error:  # noqa: BLE001  whoever waits for it must hear of it
+            for waiting in group:
+                waiting.kept.set_exception(error.afresh() if isinstance(error, TailraceError) else error)
+            return
+        first = 0
+        for waiting in group:
+            end = first + len(waiting.contents)
+            waiting.kept.set_result(kept[first:end])
+            first = end
+
     def _keep(self, contents: Sequence[bytes]) -> list[PayloadReference]:
         references = [reference_to(content) for content in contents]
-        by_reference = dict(zip(references, contents, strict=True))
         self._pins.update(reference.digest for reference in references)
         try:
-            new = self._store.put(by_reference)
+            new = self._store.put(dict(zip(references, contents, strict=True)))
         except BaseException:
             self._abandon(references)
             raise
@@ -135,3 +157,10 @@ class Payloads:
         removed = self._store.remove(unused)
         self.removed += removed
         return removed
+
+
+class _Waiting(NamedTuple):
+    """Contents of one publish, until they are kept."""
+
+    contents: Sequence[bytes]
+    kept: "Future[list[PayloadReference]]"

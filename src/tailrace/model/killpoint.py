@@ -50,7 +50,7 @@ PAYLOAD_KILLPOINTS = (
     "payload.forgotten",
     "payload.removed",
 )
-"""The steps of a payload: half written, named and perhaps not durable, durable and not referred to; then not referred to any
+"""The steps of a payload: half written, named and not durable, durable and not referred to; then not referred to any
 more and still there, and gone."""
 
 EXIT_CODE = 137

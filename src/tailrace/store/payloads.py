@@ -1,21 +1,28 @@
 """Payloads beside the log: one file for each content, named by its hash.
 
-A file is written under another name, synced and renamed, and the folder is synced, before anybody can refer to it; so a name
-always stands for the whole content. Who refers to a payload, and when it may go, is not known here.
+A file is written under another name and renamed, then it and the folder are synced, before anybody can refer to it. Before
+that, a power cut may leave anything under a name; so a file that is found is compared with what is to be put, and synced,
+before it is relied on. Who refers to a payload, and when it may go, is not known here.
 """
 
+import errno
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from io import FileIO
+from itertools import islice
 from pathlib import Path
 
 from tailrace.log.payload_files import UNFINISHED, payload_digests, payload_path
 from tailrace.log.segment import sync_folder
 from tailrace.log.writer import is_no_room
-from tailrace.model.errors import LostPayloadError, StorageFailedError, StorageFullError
+from tailrace.model.errors import LostPayloadError, OverloadedError, StorageFailedError, StorageFullError, TailraceError
 from tailrace.model.killpoint import killpoint
 from tailrace.model.payload import PayloadReference, reference_to
+
+_FILES_AT_ONCE = 64
+_TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
 
 
 class PayloadFolder:
@@ -72,41 +79,60 @@ class PayloadFolder:
         return payload_digests(self._folder)
 
     def _holds(self, reference: PayloadReference, content: bytes) -> bool:
-        """Whether the very bytes are there: a damaged file must not take in one more record, and is written anew."""
+        """Whether the very bytes are there, durably: a damaged file must not take in one more record, and is written anew."""
         try:
-            return self._path(reference.digest).read_bytes() == content
-        except OSError:
+            with self._path(reference.digest).open("rb", buffering=0) as file:
+                if file.readall() != content:
+                    return False
+                os.fsync(file.fileno())
+        except FileNotFoundError:
             return False
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return False
+        return True
 
     def _write(self, contents: Mapping[PayloadReference, bytes]) -> None:
         if not self._exists:
             self._folder.mkdir(mode=0o700, exist_ok=True)
             sync_folder(self._folder.parent)
             self._exists = True
-        for reference, content in contents.items():
-            path = self._path(reference.digest)
-            unfinished = path.with_name(path.name + UNFINISHED)
-            try:
-                _write_synced(unfinished, content)
-                self._is_synced = False
-                unfinished.rename(path)
-            except BaseException:
-                unfinished.unlink(missing_ok=True)
-                raise
-        killpoint("payload.written")
+        self._is_synced = False
+        left = ((self._path(reference.digest), content) for reference, content in contents.items())
+        while some := list(islice(left, _FILES_AT_ONCE)):
+            with ExitStack() as files:
+                # All are named before the first is synced: the file system then makes one transaction of it.
+                written = [(path, self._write_one(files, path, content)) for path, content in some]
+                killpoint("payload.written")
+                for path, file in written:
+                    _sync_or_forget(path, file)
         self._sync()
         killpoint("payload.kept")
+
+    def _write_one(self, files: ExitStack, path: Path, content: bytes) -> FileIO:
+        unfinished = path.with_name(path.name + UNFINISHED)
+        try:
+            file = files.enter_context(unfinished.open("wb", buffering=0))
+            _write_all(file, content)
+            unfinished.rename(path)
+        except BaseException:
+            unfinished.unlink(missing_ok=True)
+            raise
+        return file
 
     def _sync(self) -> None:
         if not self._is_synced:
             sync_folder(self._folder)
             self._is_synced = True
 
-    def _failure(self, error: OSError) -> StorageFullError | StorageFailedError:
+    def _failure(self, error: OSError) -> TailraceError:
         if is_no_room(error):
             return StorageFullError(
                 f"the disk has no room for a payload ({error.strerror}); nothing was written. Free some space and send again"
             )
+        if error.errno in _TOO_MANY_FILES:
+            return OverloadedError(f"a payload can't be written now ({error.strerror}); try again after a pause")
         self._on_failure(error)
         return StorageFailedError(f"a payload can't be written and the server stops: {error}. Check the disk, then start again")
 
@@ -142,14 +168,21 @@ class PayloadMemory:
             return iter(list(self._contents))
 
 
-def _write_synced(path: Path, content: bytes) -> None:
+def _write_all(file: FileIO, content: bytes) -> None:
     half = len(content) // 2
-    with path.open("wb", buffering=0) as file:
-        for part in (memoryview(content)[:half], memoryview(content)[half:]):
-            while part:
-                part = part[file.write(part) :]
-            killpoint("payload.half")
+    for part in (memoryview(content)[:half], memoryview(content)[half:]):
+        while part:
+            part = part[file.write(part) :]
+        killpoint("payload.half")
+
+
+def _sync_or_forget(path: Path, file: FileIO) -> None:
+    try:
         os.fsync(file.fileno())
+    except OSError:
+        # It may look well and be lost with the next power cut: it must not be found.
+        path.unlink(missing_ok=True)
+        raise
 
 
 def _checked(reference: PayloadReference, content: bytes) -> bytes:

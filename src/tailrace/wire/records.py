@@ -33,6 +33,8 @@ _CHECKED_HEAD = Struct(">hiqqqhii")
 _ATTRIBUTES_AND_DELTA_BYTES = 6
 _TIMESTAMPS = Struct(">qq")
 _ATTRIBUTES = Struct(">h")
+_LENGTH = Struct(">i")
+_LENGTH_AT = 8
 _CRC = Struct(">I")
 _CRC_AT = 17
 
@@ -176,6 +178,18 @@ def with_attributes(batch: bytearray, mask: int) -> bytearray:
     return batch
 
 
+def with_records(batch: Buffer, parts: Sequence[bytes], attributes: int) -> bytes:
+    """A batch with the head of this one, but for its attributes, and with what these parts are together as its records."""
+    head = bytearray(memoryview(batch)[:HEADER_BYTES])
+    _LENGTH.pack_into(head, _LENGTH_AT, HEADER_BYTES - LENGTH_FROM + sum(map(len, parts)))
+    _ATTRIBUTES.pack_into(head, CHECKED_FROM, attributes)
+    crc = crc32c(memoryview(head)[CHECKED_FROM:])
+    for part in parts:
+        crc = crc32c(part, crc)
+    _CRC.pack_into(head, _CRC_AT, crc)
+    return b"".join((head, *parts))
+
+
 def encoded_size_bound(record: Record) -> int:
     """Bytes that a record takes at most in a batch that is not compressed."""
     size = 1 + 6 * _VARINT_BYTES + len(record.key or b"") + len(record.value or b"")
@@ -289,6 +303,11 @@ def _decode_headers(data: bytes, at: int, end: int, index: int) -> tuple[Headers
         except UnicodeDecodeError:
             raise CorruptBatchError(f"record {index} of the batch has a header whose name is not UTF-8: {name!r}") from None
     return headers, at
+
+
+def encode_field(data: bytes | None) -> bytes:
+    """A key or a value, with its length."""
+    return _NULL if data is None else encode_varint(len(data)) + data
 
 
 def encode_headers(headers: Headers) -> bytes:

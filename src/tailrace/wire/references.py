@@ -12,8 +12,16 @@ from tailrace.model.errors import CorruptBatchError
 from tailrace.model.limits import Limits
 from tailrace.model.payload import DIGEST_BYTES, PayloadReference
 from tailrace.model.record import Record
-from tailrace.wire.batch import CHECKED_FROM, REFERENCE_MASK, TIMESTAMP_TYPE_MASK, placed, read_header
-from tailrace.wire.records import decode_batch, encode_batch, with_attributes
+from tailrace.wire.batch import CHECKED_FROM, REFERENCE_MASK, read_header
+from tailrace.wire.records import (
+    decode_batch,
+    encode_batch,
+    encode_field,
+    encode_headers,
+    encode_varint,
+    with_attributes,
+    with_records,
+)
 
 _REFERENCE = Struct(f">BQ{DIGEST_BYTES}s")
 _FORMAT = 1
@@ -44,17 +52,12 @@ def expanded_size(batch: Buffer, reference: PayloadReference) -> int:
 
 def expand(batch: Buffer, content: bytes, limits: Limits) -> Buffer:
     """The batch as its readers know it: the payload as its value, all else as it is stored."""
-    header = read_header(batch)
     record = _only_record(batch, limits)
-    expanded = encode_batch(
-        [record._replace(value=content)],
-        append_time=header.max_timestamp if header.attributes & TIMESTAMP_TYPE_MASK else None,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        transactional=header.is_transactional,
-    )
-    return placed(expanded, header.base_offset)
+    # One copy of the content and no more: it is most of what there is to do.
+    before = b"\0\0\0" + encode_field(record.key) + encode_varint(len(content))
+    after = encode_headers(record.headers)
+    size = encode_varint(len(before) + len(content) + len(after))
+    return with_records(batch, (size + before, content, after), read_header(batch).attributes & ~REFERENCE_MASK)
 
 
 def _only_record(batch: Buffer, limits: Limits) -> Record:

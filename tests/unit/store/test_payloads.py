@@ -81,30 +81,33 @@ def test_a_file_that_is_there_already_is_not_written_again(tmp_path: Path) -> No
     assert (file.stat().st_ino, file.stat().st_mtime_ns) == before
 
 
-def test_a_payload_is_synced_before_it_has_its_name_and_its_name_before_put_returns(tmp_path: Path, synced: list[str]) -> None:
+def test_a_payload_and_its_name_are_synced_before_put_returns(tmp_path: Path, synced: list[str]) -> None:
     folder = tmp_path / "payloads"
     folder_in(tmp_path).put({REFERENCE: CONTENT})
-    assert synced == [str(tmp_path), str(folder / f"{REFERENCE.digest.hex()}.unfinished"), str(folder)]
+    assert synced == [str(tmp_path), str(folder / REFERENCE.digest.hex()), str(folder)]
 
 
-def test_names_left_by_a_killed_process_are_made_durable_before_they_are_relied_on(tmp_path: Path, synced: list[str]) -> None:
+def test_what_a_killed_process_left_is_made_durable_before_it_is_relied_on(tmp_path: Path, synced: list[str]) -> None:
     folder_in(tmp_path).put({REFERENCE: CONTENT})
     again = folder_in(tmp_path)
     synced.clear()
     again.put({REFERENCE: CONTENT})
     again.put({REFERENCE: CONTENT})
-    assert synced == [str(tmp_path / "payloads")]
+    file = str(tmp_path / "payloads" / REFERENCE.digest.hex())
+    assert synced == [str(tmp_path / "payloads"), file, file]
 
 
-def test_a_full_disk_refuses_the_payload_and_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_refuses_the_payload_and_leaves_nothing_of_it_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     payloads = folder_in(tmp_path)
-    sync = os.fsync
-    monkeypatch.setattr(os, "fsync", _fails_with(errno.ENOSPC))
-    with pytest.raises(StorageFullError, match="no room for a payload"):
-        payloads.put({REFERENCE: CONTENT})
-    monkeypatch.setattr(os, "fsync", sync)
-    assert list((tmp_path / "payloads").glob("*")) == []
-    assert list(payloads.put({REFERENCE: CONTENT})) == [REFERENCE]
+    payloads.put({REFERENCE: CONTENT})
+    with monkeypatch.context() as full:
+        full.setattr(os, "fsync", _fails_with(errno.ENOSPC, OTHER))
+        with pytest.raises(StorageFullError, match="no room for a payload"):
+            payloads.put({REFERENCE: CONTENT, reference_to(OTHER): OTHER})
+    assert [path.name for path in (tmp_path / "payloads").iterdir()] == [REFERENCE.digest.hex()]
+    assert list(payloads.put({REFERENCE: CONTENT, reference_to(OTHER): OTHER})) == [reference_to(OTHER)]
 
 
 def test_a_disk_without_room_for_cleaning_up_takes_no_payload(tmp_path: Path) -> None:
@@ -119,14 +122,18 @@ def test_a_disk_without_room_for_cleaning_up_takes_no_payload(tmp_path: Path) ->
 def test_a_failed_sync_is_final(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[BaseException] = []
     payloads = PayloadFolder(tmp_path / "payloads", lambda: None, told.append)
-    monkeypatch.setattr(os, "fsync", _fails_with(errno.EIO))
+    monkeypatch.setattr(os, "fsync", _fails_with(errno.EIO, CONTENT))
     with pytest.raises(StorageFailedError, match="the server stops"):
         payloads.put({REFERENCE: CONTENT})
     assert [error.errno for error in told if isinstance(error, OSError)] == [errno.EIO]
 
 
-def _fails_with(number: int) -> Callable[[int], None]:
+def _fails_with(number: int, content: bytes) -> Callable[[int], None]:
+    """A sync that fails for files with this content."""
+
     def fails(fd: int) -> None:
-        raise OSError(number, os.strerror(number))
+        path = Path(f"/proc/self/fd/{fd}").readlink()
+        if path.is_file() and path.read_bytes() == content:
+            raise OSError(number, os.strerror(number))
 
     return fails
