@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from chaos.checker.availability import Availability, Span
 from chaos.checker.judging import judge_timeline
+from chaos.checker.rules import RULES
 from chaos.checker.timeline import Timeline
 from chaos.checker.violation import Judgement
 from chaos.history import Fault, Outcome, Sample, read_lines
@@ -29,9 +30,12 @@ class RunFigures(NamedTuple):
     recoveries: dict[str, list[float]]
     """By kind of fault, the seconds from the start of the server to its next answer."""
     longest_silence: Span
+    faults_of_longest_silence: tuple[str, ...]
     longest_healthy_silence: float
     """Seconds without an answer while no fault was in force, and none was just over."""
     most_memory_bytes: int
+    judged: dict[str, int]
+    """By rule, how many calls or lines it had to judge."""
 
     def count(self, *outcomes: Outcome) -> int:
         return sum(number for operation, number in self.operations.items() if operation.outcome in outcomes or not outcomes)
@@ -57,6 +61,10 @@ def measure(folder: Path, record: RunRecord, timeline: Timeline) -> RunFigures:
         faults=Counter(fault.kind for fault in timeline.others(Fault)),
         recoveries=recoveries,
         longest_silence=availability.longest_silence,
+        faults_of_longest_silence=tuple(
+            dict.fromkeys(fault.kind for fault in timeline.others(Fault) if availability.longest_silence.meets(fault))
+        ),
         longest_healthy_silence=availability.longest_healthy_silence,
         most_memory_bytes=max((sample.rss_bytes for sample in timeline.others(Sample)), default=0),
+        judged={rule.name: rule.count(timeline) for rule in RULES},
     )

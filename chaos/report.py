@@ -7,6 +7,7 @@ but what it was (seed, machine, versions). It writes a report of failed runs too
 import argparse
 import gc
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from chaos.figures import Operation, RunFigures, read_run
 from chaos.history import Outcome
 
 PAGE = Path("docs/reliability.md")
+WIDTH = 120
 
 NOT_TESTED = (
     "More than one machine: there is no replication, so nothing here says anything about losing a disk.",
@@ -75,16 +77,25 @@ def _head(sound: Sequence[RunFigures], mutants: Sequence[RunFigures]) -> Iterato
     yield "answer was written down, and a checker held them against what is promised in [guarantees](guarantees.md). This page"
     yield "is written by `python -m chaos.report` from those histories; `make chaos` makes new ones."
     yield ""
-    yield f"- **{calls:,} calls** and **{sum(sum(run.faults.values()) for run in sound):,} faults** in"
-    yield f"  {sum(run.record.minutes for run in sound):g} minutes, **{violations:,} violations**."
-    yield f"- Longest time without an answer: {max(run.longest_silence.seconds for run in sound):.1f} s; while no fault was in"
-    yield f"  force: {max(run.longest_healthy_silence for run in sound):.1f} s."
+    yield from _item(
+        f"**{calls:,} calls** and **{sum(sum(run.faults.values()) for run in sound):,} faults** in"
+        f" {sum(run.record.minutes for run in sound):g} minutes, **{violations:,} violations**."
+    )
+    silent = max(sound, key=lambda run: run.longest_silence.seconds)
+    during = " and ".join(silent.faults_of_longest_silence) or "no fault"
+    yield from _item(
+        f"Longest time without an answer: {silent.longest_silence.seconds:.1f} s, at {silent.longest_silence.begins:.0f} s of"
+        f" the run with seed {silent.record.seed}, during {during}; while no fault was in force:"
+        f" {max(run.longest_healthy_silence for run in sound):.1f} s."
+    )
     recoveries = [seconds for run in sound for times in run.recoveries.values() for seconds in times]
     if recoveries:
-        yield f"- From the start of a server that was down to its first answer: {median(recoveries):.2f} s in the median,"
-        yield f"  {max(recoveries):.2f} s at most, {len(recoveries):,} times."
+        yield from _item(
+            f"From the start of a server that was down to its first answer: {median(recoveries):.2f} s in the median,"
+            f" {max(recoveries):.2f} s at most, {len(recoveries):,} times."
+        )
     if mutants:
-        yield f"- **{caught} of {len(mutants)}** servers that were broken on purpose were found out."
+        yield from _item(f"**{caught} of {len(mutants)}** servers that were broken on purpose were found out.")
     yield ""
 
 
@@ -92,7 +103,7 @@ def _runs(sound: Sequence[RunFigures]) -> Iterator[str]:
     yield "## Runs"
     yield ""
     yield from _table(
-        ("Seed", "Profile", "Minutes", "Calls", "ok", "failed", "unknown", "Faults", "Verdict", "Begun", "Commit"),
+        ("Seed", "Profile", "Minutes", "Calls", "ok", "failed", "unknown", "Faults", "Memory", "Verdict", "Begun", "Commit"),
         (
             (
                 run.record.seed,
@@ -101,6 +112,7 @@ def _runs(sound: Sequence[RunFigures]) -> Iterator[str]:
                 f"{run.count():,}",
                 *(f"{run.count(outcome):,}" for outcome in Outcome),
                 f"{sum(run.faults.values()):,}",
+                f"{run.most_memory_bytes / 2**20:.0f} MiB",
                 f"**{run.judgement.verdict}**",
                 run.record.began,
                 f"`{run.record.commit}`",
@@ -109,13 +121,15 @@ def _runs(sound: Sequence[RunFigures]) -> Iterator[str]:
         ),
     )
     yield "A call is unknown when its answer did not come; it may have taken effect or not, and the checker allows for both."
+    yield "Memory is the most that the server took at once."
     yield ""
     for run in sound:
         for doubt in run.judgement.doubts:
-            yield f"- In doubt, seed {run.record.seed}: {doubt}"
+            yield from _item(f"In doubt, seed {run.record.seed}: {doubt}")
         for violation in run.judgement.violations[:1]:
-            yield f"- First violation, seed {run.record.seed}: {violation.rule}: {violation.message}"
-    yield ""
+            yield from _item(f"First violation, seed {run.record.seed}: {violation.rule}: {violation.message}")
+    if not all(is_well(run) for run in sound):
+        yield ""
 
 
 def _operations(sound: Sequence[RunFigures]) -> Iterator[str]:
@@ -158,10 +172,23 @@ def _faults(sound: Sequence[RunFigures]) -> Iterator[str]:
 
 def _rules(sound: Sequence[RunFigures]) -> Iterator[str]:
     broken = Counter(violation.rule for run in sound for violation in run.judgement.violations)
+    judged = sum((Counter(run.judged) for run in sound), Counter[str]())
     yield "## Rules"
     yield ""
+    yield "A rule that had nothing to judge in these runs has shown nothing."
+    yield ""
     yield from _table(
-        ("Rule", "", "Says", "Violations"), ((f"`{rule.name}`", rule.invariant, rule.says, broken[rule.name]) for rule in RULES)
+        ("Rule", "", "Says", "Judged", "Violations"),
+        (
+            (
+                f"`{rule.name}`",
+                rule.invariant,
+                rule.says,
+                f"{judged[rule.name]:,}",
+                broken[rule.name] if judged[rule.name] else "",
+            )
+            for rule in RULES
+        ),
     )
 
 
@@ -184,7 +211,8 @@ def _mutants(mutants: Sequence[RunFigures]) -> Iterator[str]:
 def _not_tested() -> Iterator[str]:
     yield "## What was not tested"
     yield ""
-    yield from (f"- {line}" for line in NOT_TESTED)
+    for text in NOT_TESTED:
+        yield from _item(text)
     yield ""
 
 
@@ -192,7 +220,7 @@ def _where(sound: Sequence[RunFigures]) -> Iterator[str]:
     yield "## Where"
     yield ""
     for about in dict.fromkeys(_surroundings(run) for run in sound):
-        yield f"- {about}"
+        yield from _item(about)
 
 
 def _surroundings(run: RunFigures) -> str:
@@ -204,6 +232,12 @@ def _noticed(run: RunFigures) -> list[str]:
     """The rules that noticed, of those that should."""
     mutant = run.record.mutant
     return [rule for rule in run.judgement.rules_broken if mutant and rule in mutant.shows_as]
+
+
+def _item(text: str) -> list[str]:
+    return textwrap.wrap(
+        text, WIDTH, initial_indent="- ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:

@@ -17,6 +17,10 @@ class Span(NamedTuple):
     def seconds(self) -> float:
         return self.ends - self.begins
 
+    def meets(self, fault: Fault) -> bool:
+        """Whether the fault was in force at any time of it."""
+        return fault.time < self.ends and max(fault.time, fault.until) > self.begins
+
 
 class Recovery(NamedTuple):
     fault: Fault

@@ -1,5 +1,7 @@
 """All rules by which a history is judged. Names follow the Kafka checker of Jepsen where it has one for the same thing."""
 
+from collections.abc import Callable
+
 from chaos.checker import (
     changes,
     contents,
@@ -16,58 +18,126 @@ from chaos.checker import (
     tables,
     transactions,
 )
+from chaos.checker.timeline import Timeline
 from chaos.checker.violation import Rule
+from chaos.history import (
+    Bounds,
+    Call,
+    Change,
+    Commit,
+    Committed,
+    Declared,
+    Inspected,
+    Line,
+    Owned,
+    Phase,
+    Poll,
+    Rows,
+    Sample,
+    Send,
+    Settle,
+    Stopped,
+    Take,
+    Transaction,
+)
+
+
+def _calls(*kinds: type[Call]) -> Callable[[Timeline], int]:
+    return lambda timeline: sum(len(timeline.of(kind)) for kind in kinds)
+
+
+def _lines(kind: type[Line]) -> Callable[[Timeline], int]:
+    return lambda timeline: len(timeline.others(kind))
+
+
+def _routed_topics(timeline: Timeline) -> int:
+    return sum(line.routed for line in timeline.others(Declared))
+
+
+def _heals(timeline: Timeline) -> int:
+    return sum(line.name == "heal" for line in timeline.others(Phase))
+
+
+def _all_calls(timeline: Timeline) -> int:
+    return len(timeline.ops)
+
+
+_SENT = _calls(Send, Transaction)
+_READ = _calls(Poll, Take)
+_BOUNDS = _calls(Bounds)
+_OFFSETS = _calls(Bounds, Send, Transaction)
+_OWNED = _calls(Owned)
+_COMMITS = _calls(Commit)
+_COMMITTED = _calls(Committed)
+_TRANSACTIONS = _calls(Transaction)
+_CHANGES = _calls(Change)
+_ROWS = _calls(Rows)
+_TAKES = _calls(Take)
+_SETTLED = _calls(Settle)
+_SAMPLES = _lines(Sample)
+_STOPS = _lines(Stopped)
+_INSPECTIONS = _lines(Inspected)
 
 RULES = (
-    Rule("lost-write", "I1", "an acked record, and one that was read, stays", losses.lost_write),
-    Rule("unseen", "I2", "final reads come to every acked record", losses.unseen),
-    Rule("inconsistent-offset", "I3", "an offset names one record for ever", contents.inconsistent_offset),
-    Rule("duplicate", "I4", "an idempotent producer's record is stored once", contents.duplicate),
-    Rule("aborted-read", "I5", "what was refused or aborted is never read", contents.aborted_read),
-    Rule("never-sent", "I5", "nothing is read that nobody sent", contents.never_sent),
-    Rule("nonmonotonic-send", "I6", "a worker's later sends get higher offsets", order.nonmonotonic_send),
-    Rule("int-nonmonotonic-send", "I6", "so do later records of one send", order.int_nonmonotonic_send),
-    Rule("poll-skip", "I7", "a reader passes no visible record", polls.poll_skip),
-    Rule("nonmonotonic-poll", "I7", "a reader never steps back", polls.nonmonotonic_poll),
-    Rule("int-nonmonotonic-poll", "I7", "nor within one answer", polls.int_nonmonotonic_poll),
-    Rule("stale-end", "I8", "the end of a partition never falls", order.stale_end),
-    Rule("two-owners", "I9", "a partition has one owner in a generation", groups.two_owners),
-    Rule("fenced-commit", "I9", "a member of an old generation can't commit", groups.fenced_commit),
-    Rule("commit-lost", "I9", "a committed offset is kept", groups.commit_lost),
-    Rule("committed-back", "I9", "a committed offset does not fall by itself", groups.committed_back),
-    Rule("commit-back", "I9", "only a reset moves a committed offset back", groups.commit_back),
-    Rule("torn-transaction", "I10", "all of a transaction is seen, or nothing", transactions.torn_transaction),
-    Rule("torn-offsets", "I10", "its offsets and its records become visible together", transactions.torn_offsets),
+    Rule("lost-write", "I1", "an acked record, and one that was read, stays", losses.lost_write, _SENT),
+    Rule("unseen", "I2", "final reads come to every acked record", losses.unseen, _SENT),
+    Rule("inconsistent-offset", "I3", "an offset names one record for ever", contents.inconsistent_offset, _SENT),
+    Rule("duplicate", "I4", "an idempotent producer's record is stored once", contents.duplicate, _SENT),
+    Rule("aborted-read", "I5", "what was refused or aborted is never read", contents.aborted_read, _SENT),
+    Rule("never-sent", "I5", "nothing is read that nobody sent", contents.never_sent, _READ),
+    Rule("nonmonotonic-send", "I6", "a worker's later sends get higher offsets", order.nonmonotonic_send, _SENT),
+    Rule("int-nonmonotonic-send", "I6", "later records of one send get higher offsets", order.int_nonmonotonic_send, _SENT),
+    Rule("poll-skip", "I7", "a reader passes no visible record", polls.poll_skip, _READ),
+    Rule("nonmonotonic-poll", "I7", "a reader never steps back", polls.nonmonotonic_poll, _READ),
+    Rule("int-nonmonotonic-poll", "I7", "a reader never steps back within one answer", polls.int_nonmonotonic_poll, _READ),
+    Rule("stale-end", "I8", "the end of a partition never falls", order.stale_end, _OFFSETS),
+    Rule("two-owners", "I9", "a partition has one owner in a generation", groups.two_owners, _OWNED),
+    Rule("fenced-commit", "I9", "a member of an old generation can't commit", groups.fenced_commit, _COMMITS),
+    Rule("commit-lost", "I9", "a committed offset is kept", groups.commit_lost, _COMMITTED),
+    Rule("committed-back", "I9", "a committed offset does not fall by itself", groups.committed_back, _COMMITTED),
+    Rule("commit-back", "I9", "only a reset moves a committed offset back", groups.commit_back, _COMMITS),
+    Rule("torn-transaction", "I10", "all of a transaction is seen, or nothing", transactions.torn_transaction, _TRANSACTIONS),
     Rule(
-        "processed-twice", "I10", "a record is the input of one committed transaction of a group", transactions.processed_twice
+        "torn-offsets", "I10", "its offsets and its records become visible together", transactions.torn_offsets, _TRANSACTIONS
     ),
-    Rule("g1c", "I10", "committed transactions don't read each other in a circle", transactions.g1c),
-    Rule("falling-start", "I11", "the start of a partition only rises", retention.falling_start),
-    Rule("start-above-end", "I11", "and never above its end", retention.start_above_end),
-    Rule("kept-record-gone", "I11", "and not at all without retention", retention.kept_record_gone),
-    Rule("silent-jump", "I11", "a reader below the start is told", polls.silent_jump),
-    Rule("surfaces-disagree", "I12", "all surfaces show the same record at a place", surfaces.surfaces_disagree),
-    Rule("cursor-order", "I12", "a cursor names one record; cursors rise with offsets", surfaces.cursor_order),
-    Rule("hidden-on-surface", "I12", "all surfaces show all records", surfaces.hidden_on_surface),
-    Rule("stale-row", "I14", "a table holds the last of its acked changes", tables.stale_row),
-    Rule("failed-change", "I14", "a refused change is nowhere", tables.failed_change),
-    Rule("rebuilt-table", "I14", "a table is what its change topic says", tables.rebuilt_table),
-    Rule("lost-change", "I14", "every acked change is in its topics", changes.lost_change),
-    Rule("duplicate-change", "I14", "once", changes.duplicate_change),
-    Rule("made-up-change", "I14", "and nothing else is", changes.made_up_change),
-    Rule("change-order", "I14", "changes of a key come in their order", changes.change_order),
-    Rule("torn-change", "I14", "all changes of a transaction are there, or none", changes.torn_change),
     Rule(
-        "routed-otherwise", "I15", "a routed topic holds the changes that the table's own topic holds", changes.routed_otherwise
+        "processed-twice",
+        "I10",
+        "a record is the input of one committed transaction of a group",
+        transactions.processed_twice,
+        _TRANSACTIONS,
     ),
-    Rule("leak", "I16", "memory, files and threads come back near to their base", resources.leak),
-    Rule("unavailable", "I17", "something succeeds in any 10 s without a fault", liveness.unavailable),
-    Rule("slow-recovery", "I17", "each surface is back 30 s after the faults", liveness.slow_recovery),
-    Rule("slow-stop", "I17", "a stop takes at most 10 s", liveness.slow_stop),
-    Rule("fsck-finding", "I18", "the files are sound after each crash", inspections.fsck_finding),
-    Rule("damage-not-found", "I18", "damage is found", inspections.damage_not_found),
-    Rule("redelivered", "queue", "an acked record does not come back", queues.redelivered),
-    Rule("acked-twice", "queue", "a record is acked once", queues.acked_twice),
-    Rule("unsettled", "queue", "a record that was handed out is acked, or becomes a dead letter", queues.unsettled),
-    Rule("undelivered", "queue", "every record is handed out", queues.undelivered),
+    Rule("g1c", "I10", "committed transactions don't read each other in a circle", transactions.g1c, _TRANSACTIONS),
+    Rule("falling-start", "I11", "the start of a partition only rises", retention.falling_start, _BOUNDS),
+    Rule("start-above-end", "I11", "the start of a partition never lies above its end", retention.start_above_end, _BOUNDS),
+    Rule("kept-record-gone", "I11", "nothing leaves a topic without retention", retention.kept_record_gone, _BOUNDS),
+    Rule("silent-jump", "I11", "a reader below the start is told", polls.silent_jump, _READ),
+    Rule("surfaces-disagree", "I12", "all surfaces show the same record at a place", surfaces.surfaces_disagree, _READ),
+    Rule("cursor-order", "I12", "a cursor names one record; cursors rise with offsets", surfaces.cursor_order, _READ),
+    Rule("hidden-on-surface", "I12", "all surfaces show all records", surfaces.hidden_on_surface, _READ),
+    Rule("stale-row", "I14", "a table holds the last of its acked changes", tables.stale_row, _ROWS),
+    Rule("failed-change", "I14", "a refused change is nowhere", tables.failed_change, _CHANGES),
+    Rule("rebuilt-table", "I14", "a table is what its change topic says", tables.rebuilt_table, _ROWS),
+    Rule("lost-change", "I14", "every acked change is in its topics", changes.lost_change, _CHANGES),
+    Rule("duplicate-change", "I14", "a change is in a topic once", changes.duplicate_change, _CHANGES),
+    Rule("made-up-change", "I14", "a topic has no change that nobody asked for", changes.made_up_change, _CHANGES),
+    Rule("change-order", "I14", "changes of a key come in their order", changes.change_order, _CHANGES),
+    Rule("torn-change", "I14", "all changes of a transaction are there, or none", changes.torn_change, _CHANGES),
+    Rule(
+        "routed-otherwise",
+        "I15",
+        "a routed topic holds the changes that the table's own topic holds",
+        changes.routed_otherwise,
+        _routed_topics,
+    ),
+    Rule("leak", "I16", "memory, files and threads come back near to their base", resources.leak, _SAMPLES),
+    Rule("unavailable", "I17", "something succeeds in any 10 s without a fault", liveness.unavailable, _all_calls),
+    Rule("slow-recovery", "I17", "each surface is back 30 s after the faults", liveness.slow_recovery, _heals),
+    Rule("slow-stop", "I17", "a stop takes at most 10 s", liveness.slow_stop, _STOPS),
+    Rule("fsck-finding", "I18", "the files are sound after each crash", inspections.fsck_finding, _INSPECTIONS),
+    Rule("damage-not-found", "I18", "damage is found", inspections.damage_not_found, _INSPECTIONS),
+    Rule("redelivered", "queue", "an acked record does not come back", queues.redelivered, _TAKES),
+    Rule("acked-twice", "queue", "a record is acked once", queues.acked_twice, _SETTLED),
+    Rule("unsettled", "queue", "a record that was handed out is acked, or becomes a dead letter", queues.unsettled, _TAKES),
+    Rule("undelivered", "queue", "every record is handed out", queues.undelivered, _TAKES),
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from chaos.checker.timeline import Op
+from chaos.checker.timeline import Op, Timeline
 
 if TYPE_CHECKING:
     from chaos.checker.evidence import Evidence
@@ -30,6 +30,8 @@ class Rule(NamedTuple):
     """Its number in the list of invariants, such as I1."""
     says: str
     check: "Callable[[Evidence], Iterable[Found]]"
+    count: Callable[[Timeline], int]
+    """How many calls or lines of a history it has to judge. Without any, that it finds nothing says nothing."""
 
 
 class Violation(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chaos.history import Fault, write_lines
+from chaos.history import Fault, Sample, write_lines
 from chaos.report import main
 from chaos.run_record import HISTORY_FILE, Mutant, RunRecord, write_record
 from tests.unit.chaos.histories import FAILED, UNKNOWN, Story
@@ -41,6 +41,8 @@ def sound_story() -> Story:
     story.write(Fault(1.5, "slow syncs", until=2.0))
     story.tick(4.5 - story.now - 0.1)
     story.send("d", at=1)
+    story.write(Sample(story.tick(), 300 << 20, 50, 20, 0))
+    story.write(Sample(story.tick(), 200 << 20, 50, 20, 0))
     story.phase("final")
     story.final("a@0 d@1")
     return story
@@ -63,20 +65,22 @@ def page_of(tmp_path: Path, *runs: Path) -> tuple[int, str]:
 def test_figures_come_from_the_history(tmp_path: Path) -> None:
     code, page = page_of(tmp_path, run_folder(tmp_path / "run", sound_story()))
     assert code == 0
-    assert "**5 calls** and **2 faults** in\n  20 minutes, **0 violations**" in page
-    assert "| 77 | long | 20 | 5 | 3 | 1 | 1 | 2 | **pass** | 2026-01-31T12:00:00Z | `abc123` |" in page
+    assert "**5 calls** and **2 faults** in 20 minutes, **0 violations**" in page
+    assert "| 77 | long | 20 | 5 | 3 | 1 | 1 | 2 | 300 MiB | **pass** | 2026-01-31T12:00:00Z | `abc123` |" in page
     assert "| send | kafka | 2 | 1 | 1 |" in page
     assert "| poll | kafka | 1 | 0 | 0 |" in page
     assert "| kill | 1 | 1.60 s | 1.60 s |" in page
     assert "| slow syncs | 1 |  |  |" in page
     assert "2 cores, 8 GiB; durability `fsync`; python 3.11.9, aiokafka 0.14" in page
     assert "## What was not tested" in page
+    assert "| `duplicate` | I4 | an idempotent producer's record is stored once | 4 | 0 |" in page
+    assert "| `redelivered` | queue | an acked record does not come back | 0 |  |" in page
 
 
 def test_the_longest_time_without_an_answer_is_told(tmp_path: Path) -> None:
     _, page = page_of(tmp_path, run_folder(tmp_path / "run", sound_story()))
     # The first send is answered at 0.2 s; the last call under load begins at 4.5 s.
-    assert "Longest time without an answer: 4.3 s" in page
+    assert "Longest time without an answer: 4.3 s, at 0 s of the run with seed 77, during kill and slow syncs;" in page
 
 
 def test_a_violation_is_reported_and_fails_the_report(tmp_path: Path) -> None:
@@ -84,7 +88,7 @@ def test_a_violation_is_reported_and_fails_the_report(tmp_path: Path) -> None:
     assert code == 1
     assert "**1 violations**" in page
     assert "First violation, seed 77: lost-write: 'a' was at t/0 offset 0" in page
-    assert "| `lost-write` | I1 | an acked record, and one that was read, stays | 1 |" in page
+    assert "| `lost-write` | I1 | an acked record, and one that was read, stays | 2 | 1 |" in page
 
 
 def test_a_doubtful_run_fails_the_report(tmp_path: Path) -> None:
