@@ -10,7 +10,7 @@ FIND_PYTHON := for name in $(or $(PYTHON),python3.14 python3.13 python3.12 pytho
 	&& { echo "$$name"; exit; }; done
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test compat fuzz check format bench lock clean
+.PHONY: help demo test chaos compat fuzz check format bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,6 +21,9 @@ demo: $(READY) ## the whole story on real processes: a table, routes, a kill in 
 test: $(READY) ## run the whole test suite, two tests at a time; SLOW=1 adds 500 kill cycles, ARGS='-k name' picks a few tests
 	@$(BIN)/pytest -n 2 $(ARGS)
 	@$(if $(SLOW),$(BIN)/pytest tests/chaos --kill-cycles 500)
+
+chaos: $(READY) ## real servers under faults, judged by a checker; ARGS='--profile long' for 20 minutes, '--seed 7' to repeat
+	@$(BIN)/python -m chaos $(ARGS)
 
 compat: $(READY) ## try every Kafka client at full volume, Java, Go, Node and Spark too; writes docs/reference/kafka-clients.md
 	@$(BIN)/python -m tests.compat.prepare

@@ -1,0 +1,48 @@
+"""The long run: every profile in turn, then the broken variants, and the report on all of it.
+
+Each part is a run like any other, with a folder, a seed and a verdict of its own; `python -m chaos.report` makes the page
+again from the folders.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from chaos import report
+from chaos.broken.hunt import hunt
+from chaos.broken.variants import VARIANTS
+from chaos.profiles import PROFILES
+from chaos.run import Order, judge, run
+
+ROTATION = ("queue", "groups", "transactions", "queues", "retention", "tables", "mixed", "cdc")
+MINUTES = 20.0
+_SHARE = 0.7
+"""Of the time for the profiles; the rest goes to the broken variants."""
+
+
+def run_long(seed: int, minutes: float, home: Path, page: Path, console: Console) -> bool:
+    """Whether all profiles passed and all variants were caught."""
+    failed = []
+    folders = []
+    for number, name in enumerate(ROTATION):
+        console.rule(f"{name}, seed {seed + number}")
+        profile = PROFILES[name]
+        folder = home / name
+        order = Order(name, profile, tuple(profile.faults), seed + number, minutes * _SHARE / len(ROTATION))
+        troubles = run(order, folder, console)
+        folders.append(folder)
+        if not judge(folder, console) or troubles:
+            failed.append(f"{name} with seed {seed + number}")
+    console.rule("servers that are broken on purpose")
+    failed += [f"{name} was not caught" for name in hunt(list(VARIANTS), seed, home / "broken", console)]
+    folders += [home / "broken" / name for name in VARIANTS]
+    _write_page(folders, page, console)
+    for what in failed:
+        console.print(f"[red]failed: {what}[/]")
+    return not failed
+
+
+def _write_page(folders: Sequence[Path], page: Path, console: Console) -> None:
+    report.main([*map(str, folders), "--out", str(page)])
+    console.print(f"written: {page}")

@@ -1,0 +1,47 @@
+"""`tailrace pipeline` beside the server: a Spark driver with its workers, killed as a whole and started again."""
+
+import time
+from pathlib import Path
+
+from chaos.api import Api, Refused
+from tests.support.pipeline import CommandProcess
+
+START_SECONDS = 120.0
+
+
+class PipelineProcess:
+    """At most one at a time. Not started unless a workload asks for it."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home / "pipeline"
+        self._url = ""
+        self._process: CommandProcess | None = None
+
+    @property
+    def is_wanted(self) -> bool:
+        return self._process is not None
+
+    def start(self, url: str) -> None:
+        self._url = url
+        self._process = CommandProcess(self._home, "pipeline", "--server", url)
+
+    def await_running(self, url: str) -> None:
+        """Until the server has heard of it."""
+        deadline = time.monotonic() + START_SECONDS
+        with Api(url) as api:
+            while time.monotonic() < deadline:
+                try:
+                    if any(each["running"] for each in api.get("/api/pipelines")):
+                        return
+                except Refused:
+                    pass
+                time.sleep(0.2)
+        raise RuntimeError(f"the pipeline did not start within {START_SECONDS:g} s; look in {self._home}")
+
+    def kill_and_start(self) -> None:
+        self.close()
+        self.start(self._url)
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.kill()

@@ -1,0 +1,41 @@
+"""The short profile of `make chaos`: all workloads and all faults on a real server, and no promise broken."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chaos.broken.patches import PATCHES
+from chaos.broken.variants import VARIANTS
+from chaos.checker.rules import RULES
+from chaos.faults.kinds import KINDS
+from chaos.profiles import PROFILES
+from chaos.workloads.cdc import Cdc
+from tests.support.child import ROOT
+
+MINUTES = 0.5
+
+
+@pytest.mark.timeout(240)
+def test_a_short_run_under_all_faults_breaks_no_promise(tmp_path: Path, chaos_seed: int) -> None:
+    command = [sys.executable, "-m", "chaos", "--profile", "short", "--minutes", str(MINUTES), "--seed", str(chaos_seed)]
+    done = subprocess.run([*command, "--out", str(tmp_path / "run")], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "verdict: pass" in done.stdout
+
+
+def test_the_short_profile_has_every_workload_and_every_fault_that_needs_no_spark() -> None:
+    short = PROFILES["short"]
+    others = {workload for name, profile in PROFILES.items() if name != "short" for workload in profile.workloads}
+    assert set(short.workloads) == others - {Cdc}
+    assert set(short.faults) == set(KINDS) - {"driver"}
+
+
+def test_every_broken_variant_says_what_is_wrong_and_names_rules_that_there_are() -> None:
+    rules = {rule.name for rule in RULES}
+    assert set(VARIANTS) == set(PATCHES)
+    for variant in VARIANTS.values():
+        assert variant.mutant.breaks
+        assert set(variant.shows_as) <= rules
+        assert set(variant.faults) <= set(KINDS)
