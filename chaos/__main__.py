@@ -12,20 +12,26 @@ from rich.console import Console
 from chaos.broken.hunt import hunt
 from chaos.broken.variants import VARIANTS
 from chaos.faults.kinds import KINDS
+from chaos.long import MINUTES, run_long
 from chaos.profiles import PROFILES, Profile
+from chaos.report import PAGE
 from chaos.run import Order, judge, run
 
 RUNS = Path("build/chaos")
+LONG = "long"
 
 
 def main(
-    profile: Annotated[str, typer.Option(help=f"One of {', '.join(PROFILES)}.")] = "short",
+    profile: Annotated[
+        str, typer.Option(help=f"One of {', '.join(PROFILES)}, or {LONG}: all in turn, and a report.")
+    ] = "short",
     seed: Annotated[int | None, typer.Option(help="Repeat the choices of an earlier run.")] = None,
     minutes: Annotated[float | None, typer.Option(help="How long, without the final reads.")] = None,
     faults: Annotated[str | None, typer.Option(help=f"Some of {', '.join(KINDS)}; by default those of the profile.")] = None,
     broken: Annotated[
         str | None, typer.Option(help=f"Run servers that are broken on purpose: all, or some of {', '.join(VARIANTS)}.")
     ] = None,
+    page: Annotated[Path, typer.Option(help=f"Where the profile {LONG} writes its report.")] = PAGE,
     out: Annotated[Path | None, typer.Option(help="Folder for the run; by default a new one below build/chaos.")] = None,
 ) -> None:
     """Run a profile under faults, judge what was seen, and say what was broken, if anything."""
@@ -36,6 +42,9 @@ def main(
         names = list(VARIANTS) if broken == "all" else _known(broken, VARIANTS, "variant")
         missed = hunt(names, seed, out or RUNS / f"{stamp}-broken-{seed}", console)
         sys.exit(1 if missed else 0)
+    if profile == LONG:
+        passed = run_long(seed, minutes or MINUTES, out or RUNS / f"{stamp}-{LONG}-{seed}", page, console)
+        sys.exit(0 if passed else 1)
     (name,) = _known(profile, PROFILES, "profile")
     chosen: Profile = PROFILES[name]
     kinds = tuple(_known(faults, KINDS, "fault")) if faults else tuple(chosen.faults)

@@ -1,7 +1,7 @@
 """The `tailrace` command with a log of small files, and with a known fault if one is asked for.
 
 Small segments, checkpoints and pauses of the cleaner let a run of minutes roll, save and clean often. `CHAOS_BROKEN` names a
-broken variant of `chaos.broken`, by which the checker itself is tested.
+broken variant of `chaos.broken.patches`, by which the checker itself is tested.
 """
 
 import os
@@ -23,7 +23,7 @@ def lay_out_small() -> None:
 if __name__ == "__main__":
     lay_out_small()
     if name := os.environ.get("CHAOS_BROKEN"):
-        from chaos.broken.variants import VARIANTS
+        from chaos.broken.patches import PATCHES
 
-        VARIANTS[name].put_in()
+        PATCHES[name]()
     main()

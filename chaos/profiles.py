@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from chaos.workloads.cdc import Cdc
 from chaos.workloads.groups import Groups
 from chaos.workloads.mixed import Mixed
 from chaos.workloads.queue import Queue
@@ -36,5 +37,8 @@ PROFILES: Mapping[str, Profile] = {
     "retention": Profile((Retention,), (*PROCESS, *DISK, "cut", "clock", "slow-client")),
     "tables": Profile((Tables,), EVERYTHING),
     "mixed": Profile((Mixed,), EVERYTHING),
+    "cdc": Profile(
+        (Cdc,), ("driver", "kill", "pause", "power", "cut", "failed-sync", "killpoint", "half-open"), gap_seconds=6.0
+    ),
     "short": Profile((Queue, Groups, Transactions, Queues, Retention, Tables, Mixed), EVERYTHING, load=0.4, gap_seconds=2.0),
 }

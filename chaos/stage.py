@@ -14,6 +14,7 @@ from pathlib import Path
 from chaos.disk import Disk
 from chaos.faults.shim import Shim
 from chaos.history import Fault, Inspected, Sample, Stopped
+from chaos.pipeline import PipelineProcess
 from chaos.recorder import Recorder
 from chaos.serving import Server
 from tests.support.proxy import FaultyProxy
@@ -35,6 +36,7 @@ class Stage:
         )
         self.kafka_network = FaultyProxy(f"http://{self.server.kafka}")
         self.http_network = FaultyProxy(self.server.url)
+        self.pipeline = PipelineProcess(home)
         self.keep: Path | None = None
         """Where the server's folder goes at the end, if it is wanted."""
         self.tell: Callable[[Fault], None] = lambda fault: None
@@ -53,6 +55,7 @@ class Stage:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._sampler.join()
+        self.pipeline.close()
         if self.server.is_running:
             self.server.kill()
         for network in (self.kafka_network, self.http_network):

@@ -67,8 +67,10 @@ class Supervisor:
         with Api(self._stage.server.url, timeout=30) as api:
             for workload in self._workloads:
                 workload.prepare(api)
-                # The first query starts an engine, which then stays: not to be taken for something that leaks.
+                # The first query starts an engine that stays. Nobody is to take it for a leak.
                 api.sql(f"SELECT count(*) FROM {workload.topics[0].name}")
+        for workload in self._workloads:
+            workload.attend(self._stage)
         self._workers = [worker for workload in self._workloads for worker in workload.workers()]
 
     def _steady(self) -> None:

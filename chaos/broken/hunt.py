@@ -20,7 +20,7 @@ def hunt(names: Sequence[str], seed: int, home: Path, console: Console) -> list[
     missed = []
     for name in names:
         variant = VARIANTS[name]
-        mutant = variant.mutant(name)
+        mutant = variant.mutant
         order = Order(f"broken-{name}", variant.profile, variant.faults, seed, MINUTES, mutant)
         with (home / f"{name}.log").open("w") as log:
             run(order, home / name, Console(file=log, width=200))

@@ -65,7 +65,7 @@ def skip_batches() -> None:
             return answer._replace(batches=answer.batches[1:], cursors=answer.cursors[1:])
         return answer
 
-    Fetcher._read_one = hasty  # type: ignore[method-assign]
+    Fetcher._read_one = hasty  # type: ignore[method-assign, assignment]
 
 
 def check_no_sequences() -> None:

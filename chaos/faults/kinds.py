@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from chaos.faults import clients, clocks, disks, network, processes
+from chaos.faults import clients, clocks, disks, network, processes, spark
 from chaos.stage import Stage
 
 
@@ -22,6 +22,10 @@ def _needs_mounts(stage: Stage) -> str | None:
 
 def _needs_shim(stage: Stage) -> str | None:
     return stage.shim.why_not
+
+
+def _needs_pipeline(stage: Stage) -> str | None:
+    return None if stage.pipeline.is_wanted else "no pipeline runs here"
 
 
 KINDS: Mapping[str, Kind] = {
@@ -43,6 +47,7 @@ KINDS: Mapping[str, Kind] = {
     "hostile": Kind(clients.hostile, lasting=True),
     "slow-client": Kind(clients.slow_client, lasting=True),
     "idle": Kind(clients.idle, lasting=True),
+    "driver": Kind(spark.driver, lasting=True, why_not=_needs_pipeline),
 }
 
 

@@ -1,4 +1,4 @@
-"""Tables and their change topics; with routes, the changes also go through a pipeline on Spark."""
+"""Tables and their change topics: rows and events tell the same, whatever happens between the two."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ class Tables(Workload):
     def prepare(self, api: Api) -> None:
         for table in TABLES:
             api.sql(CREATE.format(table))
-            self.declare(self.site.recorder, TopicShape(f"_changes.{table}", 1), table=table)
+            self.declare(TopicShape(f"_changes.{table}", 1), table=table)
 
     def workers(self) -> Sequence[Worker]:
         site, seed, rate = self.site, self.seed, self.load.per_second

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from chaos.api import Api
 from chaos.history import Declared, Seen
-from chaos.recorder import Recorder
+from chaos.stage import Stage
 from chaos.workers.worker import Site, TopicShape, Worker
 
 
@@ -32,6 +32,9 @@ class Workload:
     def prepare(self, api: Api) -> None:
         raise NotImplementedError
 
+    def attend(self, stage: Stage) -> None:
+        """Start what it needs besides the server."""
+
     def workers(self) -> Sequence[Worker]:
         raise NotImplementedError
 
@@ -45,11 +48,10 @@ class Workload:
     def make_topic(self, api: Api, name: str, partitions: int, *, kept: bool = True, **settings: object) -> TopicShape:
         shape = TopicShape(f"{self.name}.{name}", partitions)
         api.create_topic(shape.name, partitions, **settings)
-        self.declare(self.site.recorder, shape, kept=kept)
+        self.declare(shape, kept=kept)
         return shape
 
-    def declare(
-        self, recorder: Recorder, shape: TopicShape, *, kept: bool = True, table: str = "", routed: bool = False
-    ) -> None:
+    def declare(self, shape: TopicShape, *, kept: bool = True, table: str = "", routed: bool = False) -> None:
+        recorder = self.site.recorder
         recorder.write(Declared(recorder.now(), shape.name, kept, table, routed))
         self.topics.append(shape)
