@@ -185,7 +185,7 @@ def _rules(sound: Sequence[RunFigures]) -> Iterator[str]:
                 rule.invariant,
                 rule.says,
                 f"{judged[rule.name]:,}",
-                broken[rule.name] if judged[rule.name] else "",
+                broken[rule.name] if judged[rule.name] or broken[rule.name] else "",
             )
             for rule in RULES
         ),
