@@ -32,6 +32,7 @@ from tailrace.wire.references import is_referring
 from tests.support.aio import on_loop, until
 from tests.support.brokers import GatedStore, bounds_of, options, raw, running_broker, values_in
 from tests.support.clocks import ManualClock
+from tests.support.queues import QueueConsumer, publish, values
 
 INLINE = 100 * KIB
 A, B = b"a" * (INLINE + 1), b"b" * (2 * INLINE)
@@ -334,6 +335,23 @@ async def test_a_lost_payload_is_an_error_that_names_its_record_and_the_others_a
         with pytest.raises(LostPayloadError):
             await subscription.read(5)
         subscription.close()
+
+
+@on_loop
+async def test_a_queue_hands_out_payloads_and_passes_over_a_lost_one() -> None:
+    store = MemoryStore()
+    async with running_broker(store) as broker:
+        await broker.topics.create("t")
+        await publish(broker, "t", b"0", A, B, b"3")
+        store.payloads.remove(digests(A))
+        consumer = QueueConsumer(broker, pattern="t")
+        found: list[bytes | None] = []
+        while len(found) < 3:
+            taken = await consumer.receive(5)
+            assert taken, "a queue that can't pass a lost payload"
+            found += values(taken)
+        assert found == [b"0", B, b"3"]
+        assert broker.queues.taker.missed == 1
 
 
 @on_loop

@@ -16,7 +16,7 @@ from tailrace.broker.queues.share import Share
 from tailrace.broker.queues.state import ShareState
 from tailrace.broker.queues.tally import Tally
 from tailrace.broker.topics import Topics
-from tailrace.model.errors import CorruptBatchError, OffsetOutOfRangeError
+from tailrace.model.errors import CorruptBatchError, LostPayloadError, OffsetOutOfRangeError, TailraceError
 from tailrace.model.fetch import PartitionRecords
 from tailrace.model.ids import Offset
 from tailrace.model.limits import MIB, Limits
@@ -163,10 +163,16 @@ class Taker:
         except CorruptBatchError as error:
             raw = await self._fetcher.committed(name, number, offset, max_bytes=1)
             head = read_header(raw.batches[0])
-            end = Offset(head.base_offset + head.records)
-            self.missed += end - offset
-            _log.warning("the group %s skips records that nobody can read: %s", share.group, error)
-            return PartitionRecords((), end, raw.bounds, True)
+            return self._skip(share, offset, Offset(head.base_offset + head.records), error)
+        except LostPayloadError as error:
+            if error.next_offset is None:
+                raise
+            return self._skip(share, offset, Offset(error.next_offset), error)
+
+    def _skip(self, share: Share, offset: Offset, end: Offset, error: TailraceError) -> PartitionRecords:
+        self.missed += end - offset
+        _log.warning("the group %s skips records that nobody can read: %s", share.group, error)
+        return PartitionRecords((), end, self._store.bounds(share.partition), True)
 
 
 def _candidates(share: Share, terms: Terms, most: int) -> list[Offset]:
