@@ -31,6 +31,11 @@ class Evidence:
     def declared(self) -> dict[str, Declared]:
         return {line.topic: line for line in self.timeline.others(Declared)}
 
+    def is_kept(self, topic: str) -> bool:
+        """It has no retention, as far as anybody has said."""
+        declared = self.declared.get(topic)
+        return declared is None or declared.kept
+
     def table_of(self, topic: str) -> str:
         """The table that feeds the topic, or nothing."""
         declared = self.declared.get(topic)
@@ -44,7 +49,9 @@ class Evidence:
             for place in op.answer.starts:
                 starts[place.topic, place.partition].raise_to(place.offset, op)
             for place in op.answer.out_of_range:
-                starts[place.topic, place.partition].raise_to(place.offset + 1, op)
+                # Where nothing expires, this says that the end has fallen: no excuse for what is missing.
+                if not self.is_kept(place.topic):
+                    starts[place.topic, place.partition].raise_to(place.offset + 1, op)
         return starts
 
     def last_start(self, partition: PartitionKey) -> int:

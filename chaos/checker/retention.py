@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from chaos.checker.evidence import Evidence
+from chaos.checker.places import name
 from chaos.checker.violation import Found, shown_by
-from chaos.history import Bounds
+from chaos.history import Bounds, Poll
 
 
 def falling_start(evidence: Evidence) -> Iterator[Found]:
@@ -26,10 +27,13 @@ def start_above_end(evidence: Evidence) -> Iterator[Found]:
 
 
 def kept_record_gone(evidence: Evidence) -> Iterator[Found]:
-    """The start of a partition rose, although its topic has no retention."""
+    """The start of a partition rose, or a reader was refused its next offset, although the topic has no retention."""
     for partition, frontier in evidence.starts.items():
         mark = frontier.highest
-        declared = evidence.declared.get(partition[0])
-        if mark and mark.number > 0 and (declared is None or declared.kept):
+        if mark and mark.number > 0 and evidence.is_kept(partition[0]):
             message = f"{partition[0]}/{partition[1]} begins at {mark.number}, although its topic has no retention"
             yield shown_by(message, mark.op)
+    for op in evidence.timeline.of(Poll):
+        for place in op.answer.out_of_range:
+            if evidence.is_kept(place.topic):
+                yield shown_by(f"{op.worker} was refused {name(place)}, although its topic has no retention", op)

@@ -217,3 +217,11 @@ def test_nothing_leaves_a_topic_without_retention() -> None:
         story.declare("t", kept=kept)
         story.bounds(1, 5)
         assert bool(violations(story, "kept-record-gone")) is kept
+
+
+def test_a_refused_offset_of_a_topic_without_retention_is_named_and_excuses_nothing() -> None:
+    story = Story()
+    story.send("a b", at=0)
+    story.call(Poll("s"), worker="r1", out_of_range=(place("t/0", 2),))
+    story.final("a@0")
+    assert broken(story) == {"kept-record-gone", "unseen"}
