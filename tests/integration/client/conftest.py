@@ -11,6 +11,11 @@ from tests.support.proxy import FaultyProxy
 from tests.support.server import ServerProcess
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--soak-minutes", type=float, default=0.0, help="run the soak of the client for so long")
+    parser.addoption("--soak-seed", type=int, default=None, help="repeat the random choices of an earlier soak")
+
+
 @pytest.fixture(scope="module")
 def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     folder: Path = tmp_path_factory.mktemp("client") / "data"

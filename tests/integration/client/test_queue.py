@@ -125,7 +125,8 @@ def test_an_ack_that_comes_too_late_is_refused_by_name_and_the_others_count(url:
         assert again.value == late.value
         with pytest.raises(LateReceiptError, match="handed out again") as told:
             queue.ack(late, good)
-        assert [refusal.receipt for refusal in told.value.refused] == [late.receipt]
+        refused: Any = told.value.refused
+        assert [refusal.receipt for refusal in refused] == [late.receipt]
         queue.ack(again)
     assert standing(api, group)["lag"] == 0
 
