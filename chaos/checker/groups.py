@@ -29,7 +29,8 @@ class OffsetKey(NamedTuple):
 def two_owners(evidence: Evidence) -> Iterator[Found]:
     owners: dict[tuple[str, int, str, int], Op[Owned]] = {}
     for op in evidence.timeline.of(Owned):
-        for place in op.answer.places:
+        # Some clients don't tell their generation.
+        for place in op.answer.places if op.what.generation >= 0 else ():
             first = owners.setdefault((op.what.group, op.what.generation, place.topic, place.partition), op)
             if first.what.member != op.what.member:
                 yield shown_by(

@@ -7,7 +7,7 @@ from chaos.checker.evidence import Evidence
 from chaos.checker.rules import RULES
 from chaos.checker.timeline import Timeline
 from chaos.checker.violation import Found, Judgement, Rule, Verdict, Violation
-from chaos.history import Change, Line, Outcome, Poll, Rows
+from chaos.history import Change, Line, Outcome, Poll, Rows, Take
 
 VIOLATIONS_OF_A_RULE = 1000
 """So many are kept: a run that breaks a rule more often has one fault, not a thousand."""
@@ -47,6 +47,10 @@ def _doubts(evidence: Evidence) -> Iterator[str]:
     for op in timeline.of(Poll):
         if op.what.final and (op.surface, op.what.session) not in finished:
             yield f"the final read of call {op.call} by {op.surface} did not succeed"
+    last_take = {op.what.group: op for op in timeline.of(Take) if op.what.final}
+    for group, take in last_take.items():
+        if take.answer.seen or take.outcome is not Outcome.OK:
+            yield f"the queue of group {group} was not emptied at the end"
     written = {table for op in timeline.of(Change) for table, _, _ in op.what.rows}
     read = {op.what.table for op in timeline.of(Rows) if op.what.final and op.outcome is Outcome.OK}
     for table in sorted(written - read):

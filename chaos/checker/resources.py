@@ -12,8 +12,6 @@ from chaos.checker.evidence import Evidence
 from chaos.checker.violation import Found
 from chaos.history import Phase, Sample
 
-MIB = 1024 * 1024
-
 
 class Allowance(NamedTuple):
     what: str
@@ -23,7 +21,7 @@ class Allowance(NamedTuple):
 
 
 ALLOWANCES = (
-    Allowance("bytes of memory", lambda sample: sample.rss_bytes, 1.5, 64 * MIB),
+    Allowance("MiB of memory", lambda sample: sample.rss_bytes >> 20, 1.5, 64),
     Allowance("open files", lambda sample: sample.files, 1.5, 32),
     Allowance("threads", lambda sample: sample.threads, 1.0, 16),
 )

@@ -331,6 +331,7 @@ def finish(world: World) -> None:
         seen=tuple(Seen(Place("queue", 0, one), entries[one].value) for one in left),
     )
     story.call(Settle("q", tuple(entries[offset].value for offset in left)), OK, "drain", "queue")
+    story.call(Take("q", final=True), OK, "drain", "queue")
     for surface in ("kafka", "http", "sql"):
         for partition in (*PLAIN, OWN, ROUTED):
             seen, _ = log.read(partition, log.starts[partition], 1 << 30, committed=True)

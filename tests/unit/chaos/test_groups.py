@@ -19,6 +19,13 @@ def test_two_owners_of_a_partition_in_one_generation_are_named() -> None:
     assert violation.calls == calls
 
 
+def test_owners_that_do_not_know_their_generation_show_nothing() -> None:
+    story = Story()
+    story.owned("m1", -1, "t/0", worker="r1")
+    story.owned("m2", -1, "t/0", worker="r2")
+    assert not violations(story, "two-owners")
+
+
 def test_a_commit_of_an_old_generation_must_be_refused() -> None:
     for outcome, wrong in ((FAILED, False), (UNKNOWN, False), (OK, True)):
         story = Story()

@@ -71,6 +71,15 @@ def test_final_reads_that_failed_on_a_surface_are_in_doubt() -> None:
     assert judge(story.lines).verdict is Verdict.PASS
 
 
+def test_a_queue_that_was_not_emptied_is_in_doubt() -> None:
+    story = good_story()
+    story.take("a@0 b@1", final=True)
+    story.settle("a b")
+    assert judge(story.lines).doubts == ("the queue of group q was not emptied at the end",)
+    story.take(final=True)
+    assert judge(story.lines).verdict is Verdict.PASS
+
+
 def test_values_that_are_not_unique_prove_nothing() -> None:
     story = good_story()
     story.send("a", at=2)

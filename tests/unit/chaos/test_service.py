@@ -83,7 +83,7 @@ def test_a_stop_takes_ten_seconds_and_ends_well(seconds: float, code: int, wrong
     ("end", "grown"),
     [
         (Sample(0, 250 * MIB, 60, 30, 0), []),
-        (Sample(0, 500 * MIB, 60, 30, 0), ["bytes of memory"]),
+        (Sample(0, 500 * MIB, 60, 30, 0), ["MiB of memory"]),
         (Sample(0, 250 * MIB, 600, 30, 0), ["open files"]),
         (Sample(0, 250 * MIB, 60, 90, 0), ["threads"]),
     ],
@@ -100,7 +100,7 @@ def test_what_does_not_come_back_to_its_base_is_a_leak(end: Sample, grown: list[
         for _ in range(4):
             story.write(Sample(story.tick(), rss, files, threads, 0))
     found = [violation.message for violation in violations(story, "leak")]
-    assert [what for what in ("bytes of memory", "open files", "threads") if any(what in text for text in found)] == grown
+    assert [what for what in ("MiB of memory", "open files", "threads") if any(what in text for text in found)] == grown
 
 
 def test_findings_of_fsck_are_named_unless_files_were_damaged_on_purpose() -> None:
