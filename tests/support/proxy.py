@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 T = TypeVar("T")
 
 _PIECE_BYTES = 1 << 16
+_BUSY = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 4\r\nconnection: close\r\n\r\nbusy"
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -24,6 +25,7 @@ class FaultyProxy:
     - `delay_seconds`: each piece waits so long, in both directions
     - `is_silent`: pieces are swallowed, and connections stay open: half-open, as after a pulled cable
     - `cut_answers`: how many of the next answers are lost: the request arrives, then the connection is reset
+    - `busy_answers`: how many of the next answers are 503 instead, as of a gateway that lost patience
     - `double_requests`: how many of the next requests are passed on twice, whole
     - `double_pieces`, `double_answers`: how many of the next pieces are passed on twice, to the server and to the client
     - `refuses`: new connections are closed at once
@@ -37,6 +39,7 @@ class FaultyProxy:
         self.is_silent = False
         self.refuses = False
         self.cut_answers = 0
+        self.busy_answers = 0
         self.double_requests = 0
         self.double_pieces = 0
         self.double_answers = 0
@@ -136,6 +139,11 @@ class FaultyProxy:
                 if is_answer and self.cut_answers and requests and self.cut_only(requests[0]):
                     self.cut_answers -= 1
                     _reset(target)
+                    return
+                if is_answer and self.busy_answers:
+                    self.busy_answers -= 1
+                    target.write(_BUSY)
+                    await target.drain()
                     return
                 if not is_answer and self.double_requests:
                     self.double_requests -= 1

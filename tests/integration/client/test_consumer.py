@@ -208,6 +208,33 @@ def test_iterating_marks_each_record_when_the_next_is_asked_for(url: str, api: A
     assert committed(api, group, topic) == {0: 3}
 
 
+def test_iterating_on_a_loop_is_the_same(url: str, api: Api, topic: str) -> None:
+    fill(api, topic, 5)
+    group = new_group()
+
+    @on_loop
+    async def scenario() -> None:
+        async with AsyncClient(url) as client, client.consumer(topic=topic, group_id=group) as consumer:
+            async for record in consumer:
+                if record.offset == 3:
+                    break
+
+    scenario()
+    assert committed(api, group, topic) == {0: 3}
+
+
+def test_what_was_committed_is_not_consumed_again_by_the_next_client(url: str, api: Api, topic: str) -> None:
+    fill(api, topic, 6)
+    group = new_group()
+    for expected in ([0, 1, 2, 3, 4, 5], [2, 3, 4, 5], [4, 5]):
+        with consumer_of(url, topic, group, enable_auto_commit=False) as consumer:
+            records = consumer.poll()
+            assert [record.offset for record in records] == expected
+            for record in records[:2]:
+                consumer.mark_processed(record)
+            consumer.commit()
+
+
 def test_seek_goes_anywhere_and_position_says_where(url: str, api: Api, topic: str) -> None:
     fill(api, topic, 5)
     with consumer_of(url, topic, new_group()) as consumer:

@@ -9,7 +9,14 @@ from uuid import uuid4
 
 import pytest
 
-from tailrace.client import Client, ServerUnreachableError, TailraceError, TopicConsumer
+from tailrace.client import (
+    Client,
+    OffsetOutOfRangeError,
+    ServerUnreachableError,
+    TailraceError,
+    TopicConsumer,
+    UnknownTopicError,
+)
 from tests.integration.client.test_consumer import committed, fill
 from tests.support.api import Api
 from tests.support.proxy import FaultyProxy
@@ -29,6 +36,39 @@ def test_answers_that_are_cut_off_are_asked_for_again(proxy: FaultyProxy, api: A
         proxy.cut_answers = 3
         assert [record.offset for record in consumer.poll()] == [0, 1, 2]
     assert proxy.cut_answers == 0
+
+
+def test_a_server_that_is_busy_is_asked_again(proxy: FaultyProxy, api: Api, topic: str) -> None:
+    fill(api, topic, 3)
+    group = f"g{uuid4().hex[:8]}"
+    with consumer_of(proxy.url, topic, group, enable_auto_commit=False) as consumer:
+        consumer.position()
+        proxy.busy_answers = 2
+        records = consumer.poll()
+        assert [record.offset for record in records] == [0, 1, 2]
+        assert proxy.busy_answers == 0
+        consumer.mark_processed(records[0])
+        proxy.busy_answers = 2
+        assert [result.committed_offset for result in consumer.commit()] == [1]
+    assert committed(api, group, topic) == {0: 1}
+
+
+def test_what_does_not_go_away_by_waiting_is_told_at_once(proxy: FaultyProxy, topic: str) -> None:
+    patient: dict[str, Any] = {"retry_backoff": 60_000, "retry_backoff_max": 60_000, "api_timeout": 3_600_000}
+    consumer = TopicConsumer(proxy.url, {"topic": "nowhere", "group_id": "g", **patient})
+    with consumer, pytest.raises(UnknownTopicError):
+        consumer.poll()
+    with TopicConsumer(proxy.url, {"topic": topic, "group_id": f"g{uuid4().hex[:8]}", **patient}) as consumer:
+        consumer.seek(50)
+        with pytest.raises(OffsetOutOfRangeError):
+            consumer.poll()
+
+
+def test_delays_are_only_delays(proxy: FaultyProxy, api: Api, topic: str) -> None:
+    fill(api, topic, 3)
+    proxy.delay_seconds = 0.02
+    with consumer_of(proxy.url, topic) as consumer:
+        assert [record.offset for record in consumer.poll()] == [0, 1, 2]
 
 
 def test_a_commit_whose_answer_is_lost_is_committed(proxy: FaultyProxy, api: Api, topic: str) -> None:

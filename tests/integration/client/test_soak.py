@@ -1,6 +1,6 @@
 """Everything at once for minutes, while the server and its clients are killed: nothing acked is lost, nothing is skipped.
 
-Only when it is asked for: `pytest tests/integration/client --soak-minutes 5`; `--soak-seed` repeats the choices of an earlier run.
+Only when it is asked for: `pytest tests/integration/client --soak-minutes 5`. `--soak-seed` repeats the choices of a run.
 """
 
 import random

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tailrace.client import AutoOffsetReset, CommitMode, ConfigurationError, ConsumerConfig, PublisherConfig
-from tailrace.client.config import CONSUMER_SETTINGS, PUBLISHER_SETTINGS
+from tailrace.client import AutoOffsetReset, CommitMode, ConfigurationError, ConsumerConfig, PublisherConfig, QueueConfig
+from tailrace.client.config import CONSUMER_SETTINGS, PUBLISHER_SETTINGS, QUEUE_SETTINGS
 
 LEAST = {"topic": "t", "group_id": "g"}
 
@@ -104,7 +104,18 @@ def test_the_publishers_settings_are_read_in_the_same_way() -> None:
     assert (config.linger, config.batch_bytes, config.buffer_bytes) == (timedelta(milliseconds=5), 100, 7)
 
 
-@pytest.mark.parametrize(("shape", "settings"), [(ConsumerConfig, CONSUMER_SETTINGS), (PublisherConfig, PUBLISHER_SETTINGS)])
+def test_the_settings_of_a_queue_are_read_in_the_same_way() -> None:
+    given = {"pattern": "a.*", "group.id": "g", "share.record.lock.duration.ms": "500", "share.auto.offset.reset": "latest"}
+    config = QueueConfig.from_properties(given)
+    assert (config.visibility_timeout, config.auto_offset_reset) == (timedelta(milliseconds=500), AutoOffsetReset.LATEST)
+    with pytest.raises(ConfigurationError, match="auto_offset_reset is 7; allowed is 'earliest' or 'latest'"):
+        QueueConfig.from_properties({"pattern": "a", "group_id": "g", "auto_offset_reset": 7})
+
+
+@pytest.mark.parametrize(
+    ("shape", "settings"),
+    [(ConsumerConfig, CONSUMER_SETTINGS), (PublisherConfig, PUBLISHER_SETTINGS), (QueueConfig, QUEUE_SETTINGS)],
+)
 def test_every_field_can_be_set_and_has_an_alias_of_its_own(shape: Any, settings: Any) -> None:
     assert set(shape.__struct_fields__) == set(settings)
     assert len({setting.alias for setting in settings.values()}) == len(settings)
