@@ -1,5 +1,6 @@
 """`tailrace consume`: print the messages of a topic, alone or for a group."""
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -77,9 +78,14 @@ def consume(
 
 
 def _read_to_the_end(reading: "Reading", limit: int | None) -> None:
+    from tailrace.cli.progress import Reached, progress
+
     has_more = True
-    while has_more and reading.printed != limit:
-        has_more = reading.step(limit)
+    with progress("messages", is_shown=not sys.stdout.isatty()) as bar:
+        while has_more and reading.printed != limit:
+            has_more = reading.step(limit)
+            total = reading.printed + reading.left
+            bar.advance(Reached(reading.printed, reading.printed, total if limit is None else min(limit, total)))
 
 
 def _follow(reading: "Reading", reconnection: "Reconnection", limit: int | None) -> None:

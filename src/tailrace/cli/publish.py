@@ -142,7 +142,7 @@ def _publish_one(api: "ServerApi", envelope: Envelope, value: str, *, as_json: b
 def _publish_lines(api: "ServerApi", envelope: Envelope, batch: int, *, as_json: bool) -> None:
     from tailrace.cli.display import counted, note, print_json
     from tailrace.cli.lines import portions
-    from tailrace.cli.progress import progress_of_input
+    from tailrace.cli.progress import Reached, progress, size_of_input
 
     if sys.stdin.isatty():
         note("each line is a message; Ctrl-D ends")
@@ -150,7 +150,8 @@ def _publish_lines(api: "ServerApi", envelope: Envelope, batch: int, *, as_json:
     last_cursor: int | None = None
     on_its_way: Portion | None = None
     try:
-        with progress_of_input(_STDIN) as advance:
+        total = size_of_input(_STDIN)
+        with progress("messages") as bar:
             for portion in portions(_STDIN, batch, _BATCH_BYTES):
                 on_its_way = portion
                 records = api.post("/api/topics/publish", {"messages": _messages(envelope, portion)})["records"]
@@ -159,7 +160,7 @@ def _publish_lines(api: "ServerApi", envelope: Envelope, batch: int, *, as_json:
                 duplicates += doubled
                 stored += len(records) - doubled
                 last_cursor = max((record["cursor"] for record in records if record["cursor"] is not None), default=last_cursor)
-                advance(portion.read_bytes, stored)
+                bar.advance(Reached(stored, portion.read_bytes, total))
     except (CommandError, KeyboardInterrupt) as error:
         is_in_doubt = not isinstance(error, CommandError) or error.exit_code is Exit.UNKNOWN
         note(_account(envelope.topic, stored, on_its_way, is_in_doubt=is_in_doubt))

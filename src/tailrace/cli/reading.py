@@ -27,6 +27,8 @@ class Reading:
         self._look_seconds = look_seconds
         self._looked_at = time.monotonic()
         self.printed = 0
+        self.left = 0
+        """How many more there were at the last step."""
 
     def step(self, limit: int | None, wait_ms: int = 0) -> bool:
         """Read, print, ack; whether there is more to read right now."""
@@ -37,6 +39,7 @@ class Reading:
         self._printer.flush()
         self.printed += len(answer.messages)
         self._unacked = {message.partition_id: message.offset for message in answer.messages}
+        self.left = sum(each.end_offset - each.next_offset for each in answer.partitions)
         self._go_on_at({each.partition_id: each.next_offset for each in answer.partitions})
         self._ack()
         return answer.has_more

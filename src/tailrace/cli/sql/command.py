@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -63,8 +63,8 @@ def sql(
         if is_prompt:
             _prompt(api, wanted)
             return
-        with _source(command, file) as (name, lines):
-            code = _script(api, lines, parameters or [], wanted, name)
+        with _source(command, file) as source:
+            code = _script(api, source, parameters or [], wanted)
     if code is not Exit.OK:
         raise typer.Exit(code)
 
@@ -85,46 +85,61 @@ def _prompt(api: "ServerApi", wanted: RowFormat | None) -> None:
     Prompt(api, names, printer_for(wanted, timing=True), open_history(history_file())).run()
 
 
+class _Source(NamedTuple):
+    lines: Iterable[str]
+    name: str = ""
+    """What it is called in errors."""
+    size: int | None = None
+
+
 @contextmanager
-def _source(command: str | None, file: Path | None) -> Iterator[tuple[str, Iterable[str]]]:
-    """The text line by line, and what to call it in errors."""
+def _source(command: str | None, file: Path | None) -> Iterator[_Source]:
+    """The text line by line."""
+    from tailrace.cli.progress import size_of_input
+
     if command is not None:
-        yield "", [command]
+        yield _Source([command])
     elif file is None or file == _STDIN:
-        yield "stdin", sys.stdin
+        yield _Source(sys.stdin, "stdin", size_of_input(sys.stdin.fileno()))
     else:
         with file.open(encoding="utf-8", newline="") as opened:
-            yield str(file), opened
+            yield _Source(opened, str(file), size_of_input(opened.fileno()))
 
 
-def _readable(lines: Iterable[str], name: str) -> Iterator[str]:
+def _readable(source: _Source) -> Iterator[str]:
     try:
-        yield from lines
+        yield from source.lines
     except UnicodeDecodeError as error:
-        raise CommandError(f"{name} is not UTF-8: {error.reason}") from error
+        raise CommandError(f"{source.name} is not UTF-8: {error.reason}") from error
 
 
-def _script(api: "ServerApi", lines: Iterable[str], given: list[str], wanted: RowFormat | None, name: str) -> Exit:
+def _script(api: "ServerApi", source: _Source, given: list[str], wanted: RowFormat | None) -> Exit:
+    from tailrace.cli.progress import Reached, progress
     from tailrace.cli.sql.execution import Execution
     from tailrace.cli.sql.parameters import read_parameters
     from tailrace.cli.sql.results import printer_for
     from tailrace.cli.sql.script import Request, Requests, StatementReader
 
-    execution = Execution(api, printer_for(wanted), name)
+    printer = printer_for(wanted)
     if given:
-        return execution.run(Request("".join(_readable(lines, name))), read_parameters(given))
+        return Execution(api, printer, source.name).run(Request("".join(_readable(source))), read_parameters(given))
     reader, requests = StatementReader(), Requests()
 
     def arriving() -> Iterator[Request]:
-        for line in _readable(lines, name):
+        for line in _readable(source):
             for statement in reader.feed(line):
                 yield from requests.add(statement)
         for statement in reader.rest():
             yield from requests.add(statement)
         yield from requests.rest()
 
-    for request in arriving():
-        code = execution.run(request)
-        if code is not Exit.OK:
-            return code
+    sent = 0
+    with progress("statements") as bar:
+        execution = Execution(api, printer, source.name, before_output=bar.step_aside)
+        for number, request in enumerate(arriving(), 1):
+            code = execution.run(request)
+            if code is not Exit.OK:
+                return code
+            sent += len(request.text.encode())
+            bar.advance(Reached(number, sent, source.size))
     return Exit.OK

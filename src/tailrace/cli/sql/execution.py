@@ -17,10 +17,13 @@ Parameters = Sequence[object] | Mapping[str, object]
 
 
 class Execution:
-    def __init__(self, server: ServerApi, printer: Printer, source: str = "") -> None:
+    def __init__(
+        self, server: ServerApi, printer: Printer, source: str = "", before_output: Callable[[], None] = lambda: None
+    ) -> None:
         self._server = server
         self._printer = printer
         self._source = source
+        self._before_output = before_output
 
     def run(self, request: Request, parameters: Parameters = ()) -> Exit:
         """What came of it; an error has been told by then."""
@@ -31,14 +34,17 @@ class Execution:
         try:
             results = ask()
         except CommandError as error:
+            self._before_output()
             self._tell(explain(error, request, self._source))
             return error.exit_code
         except KeyboardInterrupt:
+            self._before_output()
             # The connection is closed by now, which is how the server learns that nobody waits any more.
             typer.echo(err=True)
             self._tell("cancelled; a write that was on its way may have taken effect")
             return Exit.INTERRUPTED
         seconds = time.perf_counter() - began
+        self._before_output()
         code = Exit.OK
         for number, result in enumerate(results, 1):
             self._printer.show(result, seconds if number == len(results) else None)
