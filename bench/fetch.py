@@ -16,6 +16,7 @@ from bench.pipeline import Pipeline
 from bench.stores import new_store, new_stream
 from bench.stream import Stream
 from tailrace.log.opening import LOG_FOLDER
+from tailrace.log.options import LogOptions
 from tailrace.model.changes import Buffer
 from tailrace.model.invariant import invariant
 from tailrace.model.limits import DEFAULT_LIMITS, MIB
@@ -27,6 +28,7 @@ INTERLEAVED_PARTITIONS = 100
 
 _DISTINCT = 65_536
 _NO_CACHE = msgspec.structs.replace(DEFAULT_LIMITS, tail_cache_bytes=0)
+_NEVER_OLD = LogOptions(cache_seconds=3600)
 
 
 def run(ground: Ground) -> Section:
@@ -45,7 +47,8 @@ def run(ground: Ground) -> Section:
 def _cached(ground: Ground) -> list[Figure]:
     scale = ground.scale
     ring = ring_of_bytes(KB_16, scale.cached_bytes)
-    with ground.folder() as folder, new_store(folder, "relaxed") as store:
+    roomy = msgspec.structs.replace(DEFAULT_LIMITS, tail_cache_bytes=2 * scale.cached_bytes)
+    with ground.folder() as folder, new_store(folder, "relaxed", roomy, _NEVER_OLD) as store:
         stream = new_stream(store, 1, PARTITIONS, ring)
         Pipeline(store).send(stream.each(len(ring.batches)))
         ground.say("fetch, cached")

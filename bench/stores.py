@@ -7,6 +7,7 @@ from pathlib import Path
 from bench.audit import check_folder
 from bench.batches import Ring
 from bench.stream import Stream
+from tailrace.log.options import DEFAULT_OPTIONS, LogOptions
 from tailrace.model.changes import Changes
 from tailrace.model.durability import Durability
 from tailrace.model.ids import Partition, TopicId
@@ -19,9 +20,11 @@ FSCK_AT_MOST_COMMITS = 50_000
 
 
 @contextmanager
-def new_store(folder: Path, durability: Durability, limits: Limits = DEFAULT_LIMITS) -> Iterator[EmbeddedStore]:
+def new_store(
+    folder: Path, durability: Durability, limits: Limits = DEFAULT_LIMITS, options: LogOptions = DEFAULT_OPTIONS
+) -> Iterator[EmbeddedStore]:
     """Closed at the end and, if it is not too large, checked from end to end."""
-    store = EmbeddedStore.open(folder, durability=durability, limits=limits)
+    store = EmbeddedStore.open(folder, durability=durability, limits=limits, options=options)
     try:
         yield store
         stats = store.stats()

@@ -1,5 +1,6 @@
 """What a server costs before and after its work: time to start, memory."""
 
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from bench.peers.contract import MakePeer
 
 _RECORD_BYTES = 1_000
 _PARTITIONS = 12
+_REST_SECONDS = 12
 
 
 class _Footprint(NamedTuple):
@@ -19,6 +21,7 @@ class _Footprint(NamedTuple):
     start_seconds: float
     idle_megabytes: float
     used_megabytes: float
+    rested_megabytes: float
 
 
 def run(ground: Ground, ours: MakePeer, other: MakePeer) -> Section:
@@ -47,13 +50,14 @@ def run(ground: Ground, ours: MakePeer, other: MakePeer) -> Section:
     return Section(
         title="Beside Kafka: start and memory",
         text="From the start of the process on an empty folder, which Kafka has formatted before, until a client that asks"
-        " for the brokers gets an answer. Memory is what the process has resident, at once and after"
-        f" {scale.records(_RECORD_BYTES):,} records of 1 KB in and out of {_PARTITIONS} partitions.",
+        " for the brokers gets an answer. Memory is what the process has resident, at once, after"
+        f" {scale.records(_RECORD_BYTES):,} records of 1 KB in and out of {_PARTITIONS} partitions, and when it has rested.",
         figures=[
             Figure(name="ready", ours=starts, unit="s", bar=Bar("at most", 1.5)),
             figure("ready", "s", lambda each: each.start_seconds),
             figure("memory after the start", "MB", lambda each: each.idle_megabytes, Bar("at most", 0.25)),
             figure("memory after the load", "MB", lambda each: each.used_megabytes, Bar("at most", 0.25)),
+            figure(f"memory {_REST_SECONDS} s later", "MB", lambda each: each.rested_megabytes),
         ],
     )
 
@@ -63,4 +67,6 @@ def _footprint(ground: Ground, make: MakePeer, records: int) -> _Footprint:
         idle = contender.memory_megabytes
         load = Load(topic="load", records=records, record_bytes=_RECORD_BYTES, partitions=_PARTITIONS)
         pass_through(contender, load)
-        return _Footprint(contender.peer.name, contender.start_seconds, idle, contender.memory_megabytes)
+        used = contender.memory_megabytes
+        time.sleep(_REST_SECONDS)
+        return _Footprint(contender.peer.name, contender.start_seconds, idle, used, contender.memory_megabytes)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from tailrace.broker.broker import Broker
 from tailrace.broker.settings import BrokerSettings
 from tailrace.kafka.settings import KafkaSettings
+from tailrace.log.heap import keep_freed_memory
 from tailrace.model.address import Address
 from tailrace.model.clock import Clock
 from tailrace.model.durability import Durability
@@ -75,6 +76,7 @@ class Server:
     async def run(self) -> TailraceError | None:
         """Serve until SIGTERM, SIGINT or a storage failure, which is returned."""
         collect_seldom()
+        keep_freed_memory()
         _allow_files_for(2 * self._limits.connections)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
