@@ -15,7 +15,7 @@ from chaos.faults.kinds import KINDS
 from chaos.long import MINUTES, run_long
 from chaos.profiles import PROFILES, Profile
 from chaos.report import PAGE
-from chaos.run import Order, judge, run
+from chaos.run import Order, run, tell
 
 RUNS = Path("build/chaos")
 LONG = "long"
@@ -50,10 +50,10 @@ def main(
     kinds = tuple(_known(faults, KINDS, "fault")) if faults else tuple(chosen.faults)
     folder = out or RUNS / f"{stamp}-{name}-{seed}"
     order = Order(name, chosen, kinds, seed, minutes or chosen.minutes)
-    troubles = run(order, folder, console)
-    passed = judge(folder, console) and not troubles
+    result = run(order, folder, console)
+    tell(result, console)
     console.print(f"seed {seed}, kept in {folder}; judge it again with: python -m chaos.judge {folder}")
-    sys.exit(0 if passed else 1)
+    sys.exit(0 if result.has_passed else 1)
 
 
 def _known(given: str, choices: object, what: str) -> list[str]:

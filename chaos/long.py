@@ -13,7 +13,7 @@ from chaos import report
 from chaos.broken.hunt import hunt
 from chaos.broken.variants import VARIANTS
 from chaos.profiles import PROFILES
-from chaos.run import Order, judge, run
+from chaos.run import Order, run, tell
 
 ROTATION = ("queue", "groups", "transactions", "queues", "retention", "tables", "mixed", "cdc")
 MINUTES = 20.0
@@ -30,9 +30,10 @@ def run_long(seed: int, minutes: float, home: Path, page: Path, console: Console
         profile = PROFILES[name]
         folder = home / name
         order = Order(name, profile, tuple(profile.faults), seed + number, minutes * _SHARE / len(ROTATION))
-        troubles = run(order, folder, console)
+        result = run(order, folder, console)
+        tell(result, console)
         folders.append(folder)
-        if not judge(folder, console) or troubles:
+        if not result.has_passed:
             failed.append(f"{name} with seed {seed + number}")
     console.rule("servers that are broken on purpose")
     failed += [f"{name} was not caught" for name in hunt(list(VARIANTS), seed, home / "broken", console)]

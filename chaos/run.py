@@ -14,7 +14,7 @@ from rich.console import Console
 
 from chaos.checker.judging import judge_timeline
 from chaos.checker.timeline import Timeline
-from chaos.checker.violation import Verdict
+from chaos.checker.violation import Judgement, Verdict
 from chaos.history import read_lines
 from chaos.judge import describe
 from chaos.profiles import Profile
@@ -38,27 +38,38 @@ class Order(NamedTuple):
     mutant: Mutant | None = None
 
 
-def run(order: Order, folder: Path, console: Console) -> list[str]:
-    """Run it; what went wrong with the run itself is returned, the history is there to be judged."""
+class Result(NamedTuple):
+    timeline: Timeline
+    judgement: Judgement
+    troubles: list[str]
+    """What went wrong with the run itself, so that it proves nothing."""
+
+    @property
+    def has_passed(self) -> bool:
+        return self.judgement.verdict is Verdict.PASS and not self.troubles
+
+
+def run(order: Order, folder: Path, console: Console) -> Result:
+    """Run it and judge it. The server's folder is kept if anything went wrong."""
     folder.mkdir(parents=True)
     write_record(folder, _record(order))
     _send_logs_to(folder / "clients.log")
     environment = {"CHAOS_BROKEN": order.mutant.name} if order.mutant else {}
-    with Recorder(folder / HISTORY_FILE) as recorder, Stage(folder, recorder, environment) as stage:
+    history = folder / HISTORY_FILE
+    with Recorder(history) as recorder, Stage(folder, recorder, environment) as stage:
         supervisor = Supervisor(stage, order.profile, order.faults, order.seed, order.minutes * 60, console)
         supervisor.run()
-        if supervisor.troubles:
+        recorder.flush()
+        timeline = Timeline(read_lines(history))
+        result = Result(timeline, judge_timeline(timeline), supervisor.troubles)
+        if not result.has_passed and order.mutant is None:
             stage.keep = folder / "data"
-    return supervisor.troubles
+    return result
 
 
-def judge(folder: Path, console: Console) -> bool:
-    """Whether the run has passed; the reasons are printed."""
-    timeline = Timeline(read_lines(folder / HISTORY_FILE))
-    judgement = judge_timeline(timeline)
-    for line in describe(timeline, judgement):
+def tell(result: Result, console: Console) -> None:
+    for line in describe(result.timeline, result.judgement):
         console.print(line, markup=False)
-    return judgement.verdict is Verdict.PASS
 
 
 def _send_logs_to(file: Path) -> None:

@@ -30,6 +30,10 @@ END_SECONDS = 45.0
 STATUS_SECONDS = 10.0
 
 
+class _Unusable(Exception):
+    """A fault was caused by half: nobody can say what state the server or its disk is in."""
+
+
 class Supervisor:
     def __init__(
         self, stage: Stage, profile: Profile, faults: Sequence[str], seed: int, seconds: float, console: Console
@@ -58,6 +62,8 @@ class Supervisor:
             self._finish()
         except ServerError as error:
             self._trouble(f"the server: {error}")
+        except _Unusable:
+            return
 
     def _prepare(self) -> None:
         self._stage.start()
@@ -109,10 +115,10 @@ class Supervisor:
 
     def _finish(self) -> None:
         self._phase("final")
-        with Api(self._stage.server.url, timeout=60) as api:
+        url, kafka = self._stage.server.url, self._stage.kafka
+        with Api(url, timeout=60) as api, FinalReads(self._recorder, api, kafka) as reads:
             for workload in self._workloads:
                 workload.finish(api)
-                reads = FinalReads(self._recorder, api, self._stage.kafka)
                 reads.read([topic.name for topic in workload.topics], workload.translate)
         self._stage.stop()
         self._stage.inspect()
@@ -138,8 +144,10 @@ class Supervisor:
             KINDS[name].cause(self._stage, choice)
         except ServerError:
             raise
-        except Exception:  # noqa: BLE001  a fault that can't be caused is no evidence, and must not end the run
+        except Exception as error:
             self._trouble(f"fault {name}: {traceback.format_exc()}")
+            if not KINDS[name].lasting:
+                raise _Unusable from error
 
     def _tell(self, fault: Fault) -> None:
         down = f", ready {fault.ready - fault.started:.2f} s after its start" if fault.down else ""

@@ -6,10 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 from chaos.broken.variants import VARIANTS
-from chaos.checker.judging import judge
-from chaos.history import read_lines
-from chaos.run import Order, run
-from chaos.run_record import HISTORY_FILE
+from chaos.run import Order, run, tell
 
 MINUTES = 16 / 60
 
@@ -23,8 +20,9 @@ def hunt(names: Sequence[str], seed: int, home: Path, console: Console) -> list[
         mutant = variant.mutant
         order = Order(f"broken-{name}", variant.profile, variant.faults, seed, MINUTES, mutant)
         with (home / f"{name}.log").open("w") as log:
-            run(order, home / name, Console(file=log, width=200))
-        broken = judge(read_lines(home / name / HISTORY_FILE)).rules_broken
+            result = run(order, home / name, Console(file=log, width=200))
+            tell(result, Console(file=log, width=200))
+        broken = result.judgement.rules_broken
         caught = [rule for rule in mutant.shows_as if rule in broken]
         if caught:
             also = [rule for rule in broken if rule not in caught]

@@ -20,10 +20,18 @@ Read = Callable[[str, dict[int, int]], list[Seen]]
 
 
 class FinalReads:
+    """`with FinalReads(...) as reads:`; clients of its own, which nothing has happened to."""
+
     def __init__(self, recorder: Recorder, api: Api, kafka: str) -> None:
         self._recorder = recorder
         self._api = api
-        self._kafka = kafka
+        self._consumer = librdkafka.open_consumer(kafka, "final")
+
+    def __enter__(self) -> "FinalReads":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
 
     def read(self, topics: Sequence[str], translate: Callable[[Seen], Seen]) -> None:
         ends = {topic: self._bounds(topic) for topic in topics}
@@ -62,11 +70,8 @@ class FinalReads:
             self._recorder.complete(call, Outcome.OK, Answer(seen=seen))
 
     def _by_kafka(self, topic: str, ends: dict[int, int]) -> list[Seen]:
-        consumer = librdkafka.open_consumer(self._kafka, "final")
-        try:
-            return librdkafka.read_to_end(consumer, {(topic, number): end for number, end in ends.items()}, WAIT_SECONDS)
-        finally:
-            consumer.close()
+        wanted = {(topic, number): end for number, end in ends.items()}
+        return librdkafka.read_to_end(self._consumer, wanted, WAIT_SECONDS)
 
     def _by_http(self, topic: str, ends: dict[int, int]) -> list[Seen]:
         found: list[Seen] = []

@@ -13,6 +13,7 @@ from chaos.workers.worker import Site, TopicShape, Worker, all_places, text
 
 SURFACE = "http"
 REPEAT_SECONDS = 20.0
+PAUSE_SECONDS = 0.3
 
 
 class HttpWorker(Worker):
@@ -28,6 +29,11 @@ class HttpWorker(Worker):
 
     def end(self) -> None:
         self.api.close()
+
+    def refused(self, call: int, error: Refused) -> None:
+        """Write it down, and leave the server alone for a moment: while it is down, asking more often shows nothing more."""
+        self.site.recorder.complete(call, error.outcome, error=str(error))
+        self.rest(PAUSE_SECONDS)
 
 
 class HttpPublisher(HttpWorker):
@@ -85,17 +91,16 @@ class HttpReader(HttpWorker):
             body = {"topic": self._topic, "positions": positions, "limit": 100, "timeout_ms": 100}
             answer = self.api.post("/api/topics/consume", body)
         except Refused as error:
-            self._refused(call, error)
+            if error.kind == "offset-out-of-range":
+                self._fell_off(call, error)
+            else:
+                self.refused(call, error)
             return
         self._begins = ()
         self._positions = {each["partition_id"]: each["next_offset"] for each in answer["partitions"]}
         self.site.recorder.complete(call, Outcome.OK, Answer(seen=tuple(messages_of(answer["messages"]))))
 
-    def _refused(self, call: int, error: Refused) -> None:
-        if error.kind != "offset-out-of-range":
-            self.site.recorder.complete(call, error.outcome, error=str(error))
-            self.rest(0.2)
-            return
+    def _fell_off(self, call: int, error: Refused) -> None:
         starts = {row["partition_id"]: row["start_offset"] for row in self._bounds(self._topic)}
         places = (Place(self._topic, number, offset) for number, offset in self._positions.items())
         lost = tuple(place for place in places if place.offset < starts[place.partition])
@@ -130,7 +135,7 @@ class BoundsAsker(HttpWorker):
         try:
             rows = self.api.bounds(topic)
         except Refused as error:
-            self.site.recorder.complete(call, error.outcome, error=str(error))
+            self.refused(call, error)
             return
         starts = tuple(Place(topic, row["partition_id"], row["start_offset"]) for row in rows)
         ends = tuple(Place(topic, row["partition_id"], row["end_offset"]) for row in rows)

@@ -187,7 +187,7 @@ class HttpMember(HttpWorker):
         try:
             offsets = committed_offsets(self.api.get(f"{self._path}/offsets?limit=1000"))
         except Refused as error:
-            self.site.recorder.complete(call, error.outcome, error=str(error))
+            self.refused(call, error)
             self._be_gone(forget=True)
             return
         self.site.recorder.complete(call, Outcome.OK, Answer(places=offsets))
@@ -206,7 +206,7 @@ class HttpMember(HttpWorker):
         try:
             answer = self.api.post("/api/topics/consume", {"topic": topic, "positions": positions, "limit": 50})
         except Refused as error:
-            self.site.recorder.complete(call, error.outcome, error=str(error))
+            self.refused(call, error)
             return
         self.site.recorder.complete(call, Outcome.OK, Answer(seen=tuple(messages_of(answer["messages"]))))
         self._next[topic, number] = answer["partitions"][0]["next_offset"]
@@ -230,7 +230,7 @@ class HttpMember(HttpWorker):
         try:
             self.api.post(f"{self._path}/commit", {"member_id": member, "generation": generation, "offsets": offsets})
         except Refused as error:
-            self.site.recorder.complete(call, error.outcome, error=str(error))
+            self.refused(call, error)
             return
         self.site.recorder.complete(call, Outcome.OK)
 
@@ -248,7 +248,7 @@ class CommittedAsker(HttpWorker):
         try:
             offsets = committed_offsets(self.api.get(f"/api/groups/{group}/offsets?limit=1000"))
         except Refused as error:
-            self.site.recorder.complete(call, error.outcome, error=str(error))
+            self.refused(call, error)
             return
         self.site.recorder.complete(call, Outcome.OK, Answer(places=offsets))
 

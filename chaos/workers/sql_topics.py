@@ -26,7 +26,7 @@ class SqlPublisher(HttpWorker):
         try:
             self.api.sql(f"INSERT INTO {topic.name} (partition, value) VALUES {rows}", *params)
         except Refused as error:
-            self.site.recorder.complete(call, error.outcome, error=str(error))
+            self.refused(call, error)
             return
         self.site.recorder.complete(call, Outcome.OK, Answer(places=tuple(place for place, _ in records)))
 
@@ -51,7 +51,7 @@ class SqlReader(HttpWorker):
         try:
             seen = select(self.api, self._place.topic, f'WHERE {condition} ORDER BY "offset" LIMIT {_PAGE}')
         except Refused as error:
-            self.site.recorder.complete(call, error.outcome, error=str(error))
+            self.refused(call, error)
             return
         self._next = seen[-1].place.offset + 1 if seen else self._next
         self.site.recorder.complete(call, Outcome.OK, Answer(seen=tuple(seen)))

@@ -36,7 +36,7 @@ class TableWriter(HttpWorker):
         try:
             self.api.sql(text, *params)
         except Refused as error:
-            self.site.recorder.complete(call, error.outcome, error=str(error))
+            self.refused(call, error)
             return
         self.site.recorder.complete(call, Outcome.OK)
 
