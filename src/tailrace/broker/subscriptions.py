@@ -10,7 +10,9 @@ match. What retention or a deletion took away before it was read is not shown.
 """
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from tailrace.broker.reader import Reader
@@ -219,7 +221,7 @@ class Subscription:
     def _keep(self, ahead: "_Ahead") -> None:
         """For the next time, if there is memory for it."""
         shared = self._shared
-        batches = [batch for batch in ahead.batches if batch.end > self.position]
+        batches = ahead.batches[bisect_right(ahead.batches, self.position, key=attrgetter("end")) :]
         size = sum(batch.size for batch in batches)
         shared.ahead_bytes -= self._ahead.size
         if shared.ahead_bytes + size > shared.limits.subscription_ahead_bytes:
