@@ -1,4 +1,7 @@
-"""How much each benchmark does: enough to mean something, little enough to wait for."""
+"""How much each benchmark does: enough to mean something, little enough to wait for.
+
+A full run of everything takes 25 minutes on two cores that have nothing else to do (`make bench ARGS=--plan`).
+"""
 
 import msgspec
 
@@ -131,7 +134,7 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FULL = Scale(
-    rounds=7,
+    rounds=5,
     ring_bytes=256 * MIB,
     append_bytes=GIB,
     synced_bytes=256 * MIB,
@@ -146,43 +149,43 @@ FULL = Scale(
     killed_small_again_bytes=15_000_000,
     topics=10,
     partitions_per_topic=1_000,
-    growth_appends=200_000,
+    growth_appends=100_000,
     partition_counts=(1, 100, 10_000),
     log_sizes=(GIB, 3 * GIB, 10 * GIB),
     behind_bytes=512 * MIB,
     sampled_seconds=8,
     kafka=KafkaScale(
         has_every_shape=True,
-        rounds=5,
-        load_bytes=60_000_000,
-        load_records=300_000,
+        rounds=4,
+        load_bytes=50_000_000,
+        load_records=250_000,
         one_by_one=400,
-        steady_seconds=3,
+        steady_seconds=2,
         connections=500,
         turns=10,
         synced_turns=2,
         starts=3,
     ),
     http=HttpScale(
-        rounds=5,
+        rounds=4,
         single_rows=6_000,
         many_rows=200_000,
         messages=100_000,
         queried_records=10_000_000,
         subscribers=1_000,
-        fed_seconds=5,
+        fed_seconds=3,
     ),
     spark=SparkScale(
         changes=2_400_000,
         changes_a_batch=200_000,
-        steady_seconds=20,
-        topic_rows=1_000_000,
+        steady_seconds=15,
+        topic_rows=600_000,
         rounds=3,
-        flat_bytes=2 * GIB,
+        flat_bytes=GIB,
     ),
-    nats=NatsScale(rounds=5, records=40_000, synced_records=4_000, one_by_one=300, steady_seconds=2),
+    nats=NatsScale(rounds=4, records=40_000, synced_records=4_000, one_by_one=300, steady_seconds=2),
     growth=GrowthScale(
-        rounds=5,
+        rounds=3,
         topics=(1, 10, 100, 1_000, 10_000),
         topic_calls=20_000,
         groups=(1, 10, 100, 1_000),

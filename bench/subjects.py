@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench import append, fetch, laggard, opening, partitions, tiny_appends
+from bench.client import sdk
+from bench.client import sdk
 from bench.figures import Section
 from bench.ground import Ground
 from bench.growth import connections, groups, log_size, partition_count, routes, topic_count
@@ -71,31 +73,34 @@ def _require_spark() -> None:
 
 
 SUBJECTS: Mapping[str, Subject] = {
-    "append": Subject(_alone(append.run_relaxed), 20, 60),
-    "append-synced": Subject(_alone(append.run_synced), 15, 40),
-    "tiny-appends": Subject(_alone(tiny_appends.run), 15, 70),
-    "fetch": Subject(_alone(fetch.run), 15, 50),
-    "opening": Subject(_alone(opening.run), 20, 60),
-    "partitions": Subject(_alone(partitions.run), 15, 20),
-    "laggard": Subject(_alone(laggard.run), 15, 40),
-    "sql-writing": Subject(_alone(writing.run), 20, 60),
-    "sql-querying": Subject(_alone(querying.run), 30, 60),
-    "http": Subject(_alone(speaking.run), 10, 30),
-    "http-subscribers": Subject(_alone(subscribers.run), 30, 60),
-    "kafka": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka"]), 60, 200),
-    "kafka-synced": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka-synced"]), 60, 200),
-    "kafka-waiting": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka-waiting"]), 40, 100),
-    "kafka-waiting-synced": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka-waiting-synced"]), 40, 100),
-    "kafka-footprint": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka-footprint"]), 25, 50),
-    "nats": Subject(_alone(nats.run_relaxed), 30, 90),
-    "nats-synced": Subject(_alone(nats.run_synced), 30, 90),
-    "pipeline": Subject(_on_spark(routing.run), 80, 180),
-    "pipeline-topics": Subject(_beside_connector, 120, 200),
-    "growth-topics": Subject(_alone(topic_count.run), 30, 60),
-    "growth-partitions": Subject(_alone(partition_count.run), 15, 50),
-    "growth-groups": Subject(_alone(groups.run), 15, 40),
-    "growth-connections": Subject(_alone(connections.run), 20, 50),
-    "growth-log": Subject(_alone(log_size.run), 10, 60),
-    "growth-routes": Subject(_on_spark(routes.run), 90, 150),
-    "profiles": Subject(_alone(hot_paths.run), 60, 90, is_extra=True),
+    "append": Subject(_alone(append.run_relaxed), 20, 40),
+    "append-synced": Subject(_alone(append.run_synced), 15, 20),
+    "tiny-appends": Subject(_alone(tiny_appends.run), 15, 40),
+    "fetch": Subject(_alone(fetch.run), 15, 40),
+    "opening": Subject(_alone(opening.run), 20, 40),
+    "partitions": Subject(_alone(partitions.run), 15, 12),
+    "laggard": Subject(_alone(laggard.run), 15, 20),
+    "sql-writing": Subject(_alone(writing.run), 20, 40),
+    "sql-querying": Subject(_alone(querying.run), 25, 60),
+    "http": Subject(_alone(speaking.run), 10, 25),
+    "http-subscribers": Subject(_alone(subscribers.run), 20, 30),
+    "sdk": Subject(_alone(sdk.run), 35, 90),
+    "sdk": Subject(_alone(sdk.run), 15, 35),
+    "kafka": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka"]), 35, 140),
+    "kafka-synced": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka-synced"]), 35, 120),
+    "kafka-waiting": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka-waiting"]), 25, 75),
+    "kafka-waiting-synced": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka-waiting-synced"]), 25, 75),
+    "kafka-footprint": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka-footprint"]), 20, 45),
+    "nats": Subject(_alone(nats.run_relaxed), 20, 75),
+    "nats-synced": Subject(_alone(nats.run_synced), 20, 75),
+    "pipeline": Subject(_on_spark(routing.run), 70, 170),
+    "pipeline-topics": Subject(_beside_connector, 90, 180),
+    "growth-topics": Subject(_alone(topic_count.run), 25, 45),
+    "growth-partitions": Subject(_alone(partition_count.run), 10, 25),
+    "growth-groups": Subject(_alone(groups.run), 8, 12),
+    "growth-connections": Subject(_alone(connections.run), 15, 30),
+    "growth-log": Subject(_alone(log_size.run), 12, 45),
+    "growth-routes": Subject(_on_spark(routes.run), 50, 75),
+    "profiles": Subject(_alone(hot_paths.run), 40, 70, is_extra=True),
+    "profiles-pipeline": Subject(_on_spark(hot_paths.run_router), 40, 50, is_extra=True),
 }

@@ -22,7 +22,7 @@ from bench.growth.kafka_wire import (
     produce_request,
     produced_offsets,
 )
-from bench.http.server import HttpServer, serving
+from bench.http.server import HttpServer, exact_cpu_seconds_of, serving
 from bench.measure import Samples, take_turns
 from tailrace.wire.batch import check_batch
 
@@ -103,11 +103,11 @@ class _Crowd:
         numbers = [number % _DISTINCT for number in range(first, end)]
         produces = [produce_request(_TOPIC, self._ring.batches[number]) for number in numbers]
         fetches = [fetch_request(_TOPIC, offset) for offset in range(first, end)]
-        before = self._server.cpu_seconds
+        before = exact_cpu_seconds_of(self._server.pid)
         produce_seconds, produced = self._runner.run(self._ask_all(produces))
-        between = self._server.cpu_seconds
+        between = exact_cpu_seconds_of(self._server.pid)
         fetch_seconds, fetched = self._runner.run(self._ask_all(fetches))
-        after = self._server.cpu_seconds
+        after = exact_cpu_seconds_of(self._server.pid)
         self._produced = end
         self._check(range(first, end), numbers, produced, fetched)
         return _Turn(

@@ -1,5 +1,6 @@
 """What appends and fetches cost when there are many topics, and the memory that topics take."""
 
+import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
@@ -74,6 +75,11 @@ def run(ground: Ground) -> Section:
             Figure(name=f"memory for each of {counts[-1]:,} topics", ours=Samples(tuple(each_kilobytes)), unit="KB"),
         ],
         curves=[appends, fetches, memory, opening],
+        remarks=[
+            "Time to make a topic, one after the other, on average: "
+            + ", ".join(f"{crowd.create_microseconds:,.0f} µs for {count:,}" for count, crowd in crowds.items())
+            + "."
+        ],
     )
 
 
@@ -81,6 +87,8 @@ class _Crowd(NamedTuple):
     looped: LoopedBroker
     names: list[str]
     stream: Stream
+    create_microseconds: float
+    """To make a topic, on average."""
     leave: ExitStack
     """Closes the broker, which must be done before its folder is opened again."""
 
@@ -91,8 +99,10 @@ def _made(ground: Ground, stack: ExitStack, count: int) -> _Crowd:
     leave = stack.enter_context(ExitStack())
     looped = leave.enter_context(LoopedBroker(folder / "data", topics=count))
     names = [f"topic.{number}" for number in range(count)]
+    began = time.perf_counter()
     partitions = looped.run(_create(looped, names))
-    return _Crowd(looped, names, Stream(partitions, ring_of_copies(BYTES_200, _DISTINCT)), leave)
+    each = (time.perf_counter() - began) / count * 1e6
+    return _Crowd(looped, names, Stream(partitions, ring_of_copies(BYTES_200, _DISTINCT)), each, leave)
 
 
 async def _create(looped: LoopedBroker, names: list[str]) -> list[Partition]:

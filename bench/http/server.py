@@ -4,7 +4,7 @@ import http.client
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +105,18 @@ def cpu_seconds_of(pid: int) -> float:
             continue
         total += times.user + times.system
     return total
+
+
+def exact_cpu_seconds_of(pid: int) -> float:
+    """What the threads of a process that runs have used so far, by the nanosecond; a thread that has ended does not count.
+
+    The other clock ticks a hundred times a second, which is too coarse for a server that needs a microsecond for a message.
+    """
+    used = 0
+    for file in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        with suppress(OSError):
+            used += int(file.read_text().split()[0])
+    return used / 1e9
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import msgspec
 from bench.figures import Figure, Section
 from bench.ground import Ground, settle_disk
 from bench.http.measuring import percentile
-from bench.http.server import HttpServer, cpu_seconds_of, serving
+from bench.http.server import HttpServer, exact_cpu_seconds_of, serving
 from bench.kafka.arena import said
 from bench.kafka.client import ClientProcess
 from bench.kafka.tasks import (
@@ -36,7 +36,6 @@ from tailrace.model.durability import Durability
 PER_SECOND = 1_000
 _SIZES = {100: "100 B", 1_000: "1 KB"}
 _RATE = "messages/s"
-_LEAST_CPU_SECONDS = 0.01
 _NATS, _SDK, _KAFKA = "nats-py", "SDK", "librdkafka"
 _CLIENTS = (
     " NATS is asked by nats-py, its client for Python. Tailrace is asked by its own client for Python over HTTP, and by"
@@ -183,16 +182,16 @@ class KafkaListener:
 def _pass_through(size: int, name: str, side: _Side, records: int) -> Found:
     settle_disk()
     load = side.new_topic(Load(topic="stream", records=records, record_bytes=size))
-    before = cpu_seconds_of(side.pid)
+    before = exact_cpu_seconds_of(side.pid)
     published = said(Span, side.sender.ask(Produce(load)))
-    between = cpu_seconds_of(side.pid)
+    between = exact_cpu_seconds_of(side.pid)
     consumed = _read(side, load)
-    after = cpu_seconds_of(side.pid)
+    after = exact_cpu_seconds_of(side.pid)
     return {
         Measured(f"publish {name}", _RATE): records / published.seconds,
         Measured(f"consume {name}", _RATE): records / consumed.seconds,
-        Measured(f"server's CPU, publish {name}", "µs"): _microseconds(between - before, records),
-        Measured(f"server's CPU, consume {name}", "µs"): _microseconds(after - between, records),
+        Measured(f"server's CPU, publish {name}", "µs"): (between - before) / records * 1e6,
+        Measured(f"server's CPU, consume {name}", "µs"): (after - between) / records * 1e6,
     }
 
 
@@ -215,8 +214,3 @@ def _read(side: _Side, load: Load) -> Span:
     """All of it; it is checked."""
     side.receiver.ask(Consume(load))
     return said(Span, side.receiver.hear())
-
-
-def _microseconds(cpu_seconds: float, records: int) -> float:
-    """The kernel counts CPU in hundredths of a second; less than one of them is told as one."""
-    return max(cpu_seconds, _LEAST_CPU_SECONDS) / records * 1e6

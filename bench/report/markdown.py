@@ -93,7 +93,7 @@ def _curve(curve: Curve) -> list[str]:
 
 
 def _profile(profile: Profile) -> Iterator[str]:
-    yield f"Sampled meanwhile, {profile.name} ({profile.samples:,} samples of busy threads, self time):"
+    yield f"Sampled, {profile.summary}:"
     yield ""
     yield f"- by room: {_shares(profile.rooms)}"
     yield f"- by function: {_shares(profile.functions)}"

@@ -19,7 +19,6 @@ from bench.report.text import (
     facts_text,
     judged,
     missed_first,
-    number,
     occasion_text,
     spread,
     verdict,
@@ -130,9 +129,8 @@ def _figure(figure: Figure) -> tuple[str, ...]:
 
 def _profile(profile: Profile) -> str:
     return (
-        f"<details><summary>Sampled meanwhile: {escape(profile.name)} ({number(profile.samples)} samples of busy threads, self"
-        f' time)</summary><div class="profile">{_shares("room", profile.rooms)}{_shares("function", profile.functions)}</div>'
-        "</details>"
+        f"<details><summary>Sampled, {_inline(profile.summary)}</summary>"
+        f'<div class="profile">{_shares("room", profile.rooms)}{_shares("function", profile.functions)}</div></details>'
     )
 
 

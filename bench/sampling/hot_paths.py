@@ -1,7 +1,7 @@
 """The paths that most time goes to: produce, fetch, SQL INSERT, HTTP publish and consume, and the router's Python."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 
@@ -17,29 +17,31 @@ from bench.profile import Profile
 from bench.sampling.sampler import Watched, py_spy, sample
 from bench.spark.changes import load_changes
 from bench.spark.router import routing
-from tailrace.pipeline.errors import PipelineError
-from tailrace.pipeline.session import check_spark
 
 _RECORD_BYTES = 1_000
 _TABLE = "bench.sampled"
 _TOPIC = "bench.sampled_topic"
 _ROUTER_CHANGES_A_SECOND = 60_000
 """Enough for the router to stay busy while it is sampled."""
-_ROUTER_WARM_UP_SECONDS = 15
+_ROUTER_WARM_UP_SECONDS = 8
 _LOOK_SECONDS = 0.1
 
 
 def run(ground: Ground) -> Section:
+    """Of the server."""
     py_spy()
-    profiles = [*_of_kafka(ground), *_of_http(ground)]
-    remarks = []
-    try:
-        check_spark()
-    except PipelineError as why:
-        remarks.append(f"The router is not sampled: {why}")
-    else:
-        profiles.append(_of_router(ground))
-    return Section(title="Profiles", text="", figures=[], remarks=remarks, profiles=profiles)
+    return _section([*_of_kafka(ground), *_of_http(ground)])
+
+
+def run_router(ground: Ground) -> Section:
+    """Of the pipeline's driver and its workers."""
+    py_spy()
+    return _section([_of_router(ground)])
+
+
+def _section(profiles: Sequence[Profile]) -> Section:
+    """It has no place of its own in the page: each profile stands beside the figures that it explains."""
+    return Section(title="Profiles", text="", figures=[], profiles=profiles)
 
 
 def _of_kafka(ground: Ground) -> Iterator[Profile]:
@@ -106,7 +108,8 @@ def _of_router(ground: Ground) -> Profile:
     ground.say(f"{changes:,} changes for a router that is sampled")
     with serving(ground, "relaxed") as server, ground.folder() as folder:
         table = load_changes(server, "bench.routed_sampled", 1, changes)
-        with routing(server, ground.scale.spark.changes_a_batch, folder / "said") as router:
+        with routing(server, ground.scale.growth.routed_a_batch, folder / "said") as router:
+            ground.say("sampled: the router's Python, once it publishes")
             for _, records in server.await_records(table.topics, 1, within_seconds=120):
                 if records:
                     break

@@ -1,4 +1,8 @@
-"""py-spy beside a process: looks a hundred times a second at what each busy thread does, and adds up where it was."""
+"""py-spy beside a process: looks a hundred times a second which thread holds Python's lock, and adds up where it was.
+
+What runs without the lock, as writes, syncs and waits do, is not counted: threads that wait can't be told from those that work
+otherwise.
+"""
 
 import shutil
 import subprocess
@@ -30,6 +34,7 @@ def sample(name: str, beside: str, watched: Watched, seconds: float, folder: Pat
     """Have the work done over and over until there are samples of so many seconds."""
     out = folder / "samples"
     command = [py_spy(), "record", "--format", "raw", "--function", "--output", str(out), "--rate", str(_PER_SECOND)]
+    command.append("--gil")
     command += ["--duration", f"{seconds:.0f}", "--pid", str(watched.pid), *(["--subprocesses"] if watched.has_workers else [])]
     spy = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
@@ -41,7 +46,7 @@ def sample(name: str, beside: str, watched: Watched, seconds: float, folder: Pat
         spy.wait()
     if spy.returncode != 0 or not out.exists():
         raise PeerFailure(f"py-spy could not sample {name}: {said.strip()[-500:]}")
-    return profile_of(name, beside, out.read_text())
+    return profile_of(name, beside, out.read_text(), round(seconds * _PER_SECOND))
 
 
 def py_spy() -> str:
@@ -52,7 +57,7 @@ def py_spy() -> str:
     return program
 
 
-def profile_of(name: str, beside: str, stacks: str) -> Profile:
+def profile_of(name: str, beside: str, stacks: str, looks: int) -> Profile:
     """Of stacks as py-spy writes them: frames from the outermost on, parted by `;`, and a count."""
     functions: Counter[str] = Counter()
     rooms: Counter[str] = Counter()
@@ -65,6 +70,7 @@ def profile_of(name: str, beside: str, stacks: str) -> Profile:
     return Profile(
         name=name,
         beside=beside,
+        looks=looks,
         samples=total,
         rooms=_shares(rooms, total),
         functions=_shares(functions, total)[:_MOST_FUNCTIONS],

@@ -111,7 +111,9 @@ def test_a_run_that_meets_all_bars_says_so() -> None:
 
 
 def test_a_profile_stands_beside_the_figures_that_it_explains() -> None:
-    profile = Profile(name="it", beside="bad", samples=10, rooms=[Share("wire", 0.6)], functions=[Share("decode", 0.5)])
+    profile = Profile(
+        name="it", beside="bad", looks=20, samples=10, rooms=[Share("wire", 0.6)], functions=[Share("decode", 0.5)]
+    )
     sampled = result("profiles", profiles=[profile])
 
     page = markdown_page([GOOD, BAD, sampled], [], "", "")

@@ -19,7 +19,7 @@ from tailrace.store.sequencer import Done, PendingCommit
 from tests.bench.scale import TINY
 
 JAVA = {name for name in SUBJECTS if name.startswith(("kafka", "pipeline", "growth-routes"))}
-ELSEWHERE = {"nats-synced", "profiles"}
+ELSEWHERE = {"nats-synced", "profiles", "profiles-pipeline"}
 """What the first runs too, but for a setting of the servers; and what is sampled rather than measured."""
 
 

@@ -10,14 +10,14 @@ main (tailrace/server.py:1);wait (selectors.py:3) 1
 
 
 def test_self_time_is_told_by_room_and_by_function() -> None:
-    profile = profile_of("produce", "kafka", STACKS)
+    profile = profile_of("produce", "kafka", STACKS, 40)
 
-    assert profile.samples == 10
+    assert profile.summary == "produce: Python's lock was held at 10 of 40 looks; self time"
     assert profile.rooms == [Share("tailrace.kafka", 0.6), Share("tailrace.wire", 0.3), Share("selectors", 0.1)]
     assert profile.functions[0] == Share("_send (tailrace/kafka/connection.py)", 0.6)
 
 
 def test_functions_that_hardly_matter_are_left_out() -> None:
-    profile = profile_of("produce", "kafka", "a (tailrace/log/x.py:1) 999\nb (tailrace/log/x.py:9) 1\n")
+    profile = profile_of("produce", "kafka", "a (tailrace/log/x.py:1) 999\nb (tailrace/log/x.py:9) 1\n", 1_000)
 
     assert [share.name for share in profile.functions] == ["a (tailrace/log/x.py)"]
