@@ -6,15 +6,16 @@ besides (its topic deleted, its start moved) wakes its waiters as well, and they
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from tailrace.broker.live_topic import LiveTopic
-from tailrace.broker.reader import Reader
+from tailrace.broker.reader import ReadAt, Reader
 from tailrace.broker.topics import Topics
 from tailrace.broker.transactions.aborted import AbortedTransactions
 from tailrace.broker.transactions.committed import committed_batches
 from tailrace.broker.transactions.stable import StableOffsets
-from tailrace.model.changes import Bounds, Buffer
+from tailrace.model.changes import Bounds, Buffer, Fetched
 from tailrace.model.consume import PartitionOffset
 from tailrace.model.errors import (
     CorruptBatchError,
@@ -267,16 +268,34 @@ class Fetcher:
     ) -> tuple[list[PartitionBatches], int]:
         answers = []
         found = 0
+        ahead = await self._read_ahead(targets, budget, isolation) if len(targets) > 1 else {}
         for target in targets:
             if isinstance(target, PartitionBatches):
                 answers.append(target)
                 continue
-            answer = await self._read_one(target, budget, found, isolation)
+            answer = await self._read_one(target, budget, found, isolation, ahead)
             found += sum(map(len, answer.batches))
             answers.append(answer)
         return answers, found
 
-    async def _read_one(self, target: "_Target", budget: int, found: int, isolation: Isolation) -> PartitionBatches:
+    async def _read_ahead(
+        self, targets: "Sequence[_Target | PartitionBatches]", budget: int, isolation: Isolation
+    ) -> Mapping[ReadAt, Fetched]:
+        wanted = []
+        for target in targets:
+            if isinstance(target, _Target):
+                _, _, offset, max_bytes = target.request
+                with suppress(TailraceError):
+                    if not isolation or offset < self._look(target.partition).last_stable_offset:
+                        wanted.append(ReadAt(target.partition, offset, min(max_bytes, budget)))
+        try:
+            return await self._reader.fetch_ahead(wanted, budget)
+        except OverloadedError:
+            return {}  # told for each partition, if it is still so
+
+    async def _read_one(
+        self, target: "_Target", budget: int, found: int, isolation: Isolation, ahead: Mapping[ReadAt, Fetched]
+    ) -> PartitionBatches:
         topic, number, offset, max_bytes = target.request
         partition = target.partition
         left = budget - found
@@ -285,7 +304,10 @@ class Fetcher:
                 bounds, stable = self._look(partition)
                 if (found and left <= 0) or stable <= offset <= bounds.end:
                     return PartitionBatches(topic, number, (), bounds, None, stable)
-            batches, bounds, cursors = await self._reader.fetch(partition, offset, max(0, min(max_bytes, left)))
+            fetched = ahead.get(ReadAt(partition, offset, min(max_bytes, budget)))
+            if fetched is None:
+                fetched = await self._reader.fetch(partition, offset, max(0, min(max_bytes, left)))
+            batches, bounds, cursors = fetched
             # After the reading: what lies below this offset was decided before, and the index of the aborted ones knows it.
             stable = self._stable.of(partition, bounds)
             if isolation and stable < bounds.end:

@@ -4,19 +4,28 @@ What comes out of here is whole: payloads that batches refer to are in them.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from contextlib import suppress
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from tailrace.broker.expansion import Expansion
 from tailrace.model.changes import Fetched
-from tailrace.model.errors import OverloadedError
+from tailrace.model.errors import OverloadedError, TailraceError
 from tailrace.model.ids import Offset, Partition
 from tailrace.model.limits import Limits
 from tailrace.store.contract import Store
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class ReadAt(NamedTuple):
+    """Batches of a partition from an offset on."""
+
+    partition: Partition
+    offset: Offset
+    max_bytes: int
 
 
 class Reader:
@@ -36,6 +45,20 @@ class Reader:
             return fetched
         return await self.in_thread(self._fetch, partition, offset, max_bytes)
 
+    async def fetch_ahead(self, wanted: Sequence[ReadAt], max_bytes: int) -> Mapping[ReadAt, Fetched]:
+        """What of this is on disk, with one trip to a thread for all of it.
+
+        What is in memory is left out, and what is beyond the bytes or can't be read: `fetch` has that, or says why not.
+        """
+        cold = []
+        for read in wanted:
+            max_bytes -= read.max_bytes
+            if max_bytes < 0:
+                break
+            if not self._is_hot(read):
+                cold.append(read)
+        return await self.in_thread(self._fetch_in_turn, cold) if len(cold) > 1 else {}
+
     async def in_thread(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Do something that may take long in one of the threads."""
         if self.queued >= self._limits.queued_reads:
@@ -54,6 +77,19 @@ class Reader:
 
     def _fetch(self, partition: Partition, offset: Offset, max_bytes: int) -> Fetched:
         return self.expansion.fetched(partition, self._store.fetch(partition, offset, max_bytes), max_bytes)
+
+    def _fetch_in_turn(self, reads: Sequence[ReadAt]) -> Mapping[ReadAt, Fetched]:
+        found = {}
+        for read in reads:
+            with suppress(TailraceError):
+                found[read] = self._fetch(*read)
+        return found
+
+    def _is_hot(self, read: ReadAt) -> bool:
+        try:
+            return self._store.is_hot(read.partition, read.offset)
+        except TailraceError:
+            return True
 
     def _finished(self) -> None:
         self.queued -= 1

@@ -327,6 +327,39 @@ async def test_what_is_not_in_memory_is_read_in_another_thread() -> None:
 
 
 @on_loop
+async def test_partitions_on_disk_are_read_with_one_trip_to_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = GatedStore()
+    async with running_broker(store) as broker:
+        await broker.topics.create("t", 4)
+        for partition in range(4):
+            await append(broker, raw("t", partition, b"%d" % partition))
+        store.cold = True
+        threads = broker._reader._threads
+        trips: list[object] = []
+        submit = threads.submit
+        monkeypatch.setattr(threads, "submit", lambda *call: trips.append(call) or submit(*call))
+        assert values(await broker.fetch([at(0, partition) for partition in (2, 0, 3)])) == [[b"2"], [b"0"], [b"3"]]
+        assert len(trips) == 1
+
+
+@on_loop
+async def test_partitions_on_disk_share_max_bytes_and_tell_their_errors() -> None:
+    store = GatedStore()
+    async with running_broker(store) as broker:
+        await broker.topics.create("t", 4)
+        for partition in range(4):
+            await append(broker, raw("t", partition, b"%d" % partition))
+        store.cold = True
+        small = [at(0, partition, max_bytes=BATCH_BYTES) for partition in range(4)]
+        assert values(await broker.fetch(small, max_bytes=2 * BATCH_BYTES)) == [[b"0"], [b"1"], [], []]
+        large = [at(0, partition, max_bytes=3 * BATCH_BYTES) for partition in range(4)]
+        assert values(await broker.fetch(large, max_bytes=4 * BATCH_BYTES)) == [[b"0"], [b"1"], [b"2"], [b"3"]]
+        good, bad = await broker.fetch([at(0, 1), at(9, 2)])
+        assert values([good]) == [[b"1"]]
+        assert isinstance(bad.error, OffsetOutOfRangeError)
+
+
+@on_loop
 async def test_reads_that_wait_for_the_disk_are_bounded_and_the_loop_goes_on() -> None:
     class Slow(GatedStore):
         def fetch(self, partition: Partition, offset: Offset, max_bytes: int) -> Fetched:
