@@ -296,4 +296,5 @@ class Broker:
         self.producers.forget_partition(partition)
         self._transactions.forget_partition(partition)
         self.queues.forget_partition(partition)
+        self._references.forget_partition(partition)
         self.subscriptions.stabilized()

@@ -164,18 +164,17 @@ class _CommitChanges(Proposal[Committed]):
             return Committed(self._intake.store.end_cursor(), (), duplicates)
         if self._mark_ms is not None:
             self._snowflakes.marked(self._mark_ms)
+        published: Sequence[Published] = ()
+        if self._publish is not None:
+            records = sum(batch.records for batch in self._batches)
+            published = self._publish.settled(receipt._replace(cursor=Cursor(receipt.cursor + records)))
         ends = []
-        records = 0
         for batch, base_offset in zip(self._batches, receipt.offsets, strict=False):
             ends.append(Offset(base_offset + batch.records))
-            records += batch.records
             live = self._intake.topics.by_id(batch.table.changes)
             if live is None:
                 raise UnknownTopicError(f"the change topic of {batch.table.name!r} is gone, and its changes with it")
             self._intake.arrived(live, _partition(batch.table), batch.records, len(batch.batch))
-        published: Sequence[Published] = ()
-        if self._publish is not None:
-            published = self._publish.settled(receipt._replace(cursor=Cursor(receipt.cursor + records)))
         return Committed(receipt.cursor, ends, published)
 
     def failed(self, error: Exception) -> None:

@@ -28,12 +28,16 @@ class Expansion:
         """Times that a payload could not be had."""
 
     def is_needed(self, partition: Partition, batches: Sequence[Buffer]) -> bool:
-        """Whether one of the batches is to be expanded. Costs next to nothing where nobody publishes large values."""
+        """Whether one of the batches is to be expanded. For the event loop, right after they were fetched.
+
+        Costs next to nothing where nobody publishes large values.
+        """
         return self._references.may_be_in(partition) and any(map(is_referring, batches))
 
     def fetched(self, partition: Partition, fetched: Fetched, max_bytes: int) -> Fetched:
         """The same with payloads: up to `max_bytes`, but at least one batch."""
-        if not self.is_needed(partition, fetched.batches):
+        # Every batch is looked at: that the partition is known to refer to payloads may have been forgotten with its topic.
+        if not any(map(is_referring, fetched.batches)):
             return fetched
         batches: list[Buffer] = []
         size = 0

@@ -47,6 +47,10 @@ class PayloadReferences:
         """Whether the partition may hold references. Where not, its batches need not be looked at."""
         return partition in self._partitions
 
+    def forget_partition(self, partition: Partition) -> None:
+        """The partition is gone. What it referred to is found by the sweep."""
+        self._partitions.discard(partition)
+
     def add(self, draft: Draft, use: PayloadUse) -> None:
         # Before the record can be read by anybody.
         self._partitions.add(use.partition)

@@ -98,15 +98,19 @@ class _Printer:
         if not self._with_records:
             return
         # Loads the codecs, which --help does without.
+        from tailrace.model.errors import CorruptBatchError
         from tailrace.model.limits import DEFAULT_LIMITS
         from tailrace.wire.records import decode_batch
         from tailrace.wire.references import is_referring, read_reference
 
+        payload = None
         if is_referring(batch.bytes):
-            reference = read_reference(batch.bytes, DEFAULT_LIMITS)
-            payload = f"payload {reference.digest.hex()} of {reference.size} bytes"
-        else:
-            payload = None
+            try:
+                reference = read_reference(batch.bytes, DEFAULT_LIMITS)
+            except CorruptBatchError as error:
+                payload = str(error)
+            else:
+                payload = f"payload {reference.digest.hex()} of {reference.size} bytes"
         for record in decode_batch(batch.bytes, DEFAULT_LIMITS):
             key = "" if record.key is None else f"  key {_shown(record.key)}"
             value = payload or ("no value" if record.value is None else _shown(record.value))

@@ -16,6 +16,7 @@ from tailrace.model.errors import (
     OffsetOutOfRangeError,
     OverloadedError,
     StorageFullError,
+    UnknownPartitionError,
 )
 from tailrace.model.fetch import PartitionFetch
 from tailrace.model.ids import Offset
@@ -374,6 +375,22 @@ async def test_a_record_that_went_before_its_payload_was_read_is_told_as_gone() 
         (events,) = await subscription.read(5)
         assert [record.value for record in events.records] == [b"last"]
         subscription.close()
+
+
+@on_loop
+async def test_no_reader_ever_gets_a_reference_of_a_topic_that_was_deleted_meanwhile() -> None:
+    store = MemoryStore()
+    async with running_broker(store) as broker:
+        await broker.topics.create("t")
+        await broker.publish([Message("t", A)])
+        partition = broker.topics.get("t").partition(0)
+        fetched = store.fetch(partition, Offset(0), 1)
+        await broker.topics.delete("t")
+        found = broker._expansion.fetched(partition, fetched, 1)
+        assert [record.value for record in decode_batch(found.batches[0], DEFAULT_LIMITS)] == [A]
+        await sweep_all(broker)
+        with pytest.raises(UnknownPartitionError):
+            broker._expansion.fetched(partition, fetched, 1)
 
 
 @on_loop
