@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from bench import append, fetch, laggard, opening, partitions, tiny_appends
 from bench.client import sdk
-from bench.client import sdk
 from bench.figures import Section
 from bench.ground import Ground
 from bench.growth import connections, groups, log_size, partition_count, routes, topic_count
@@ -85,7 +84,6 @@ SUBJECTS: Mapping[str, Subject] = {
     "http": Subject(_alone(speaking.run), 10, 25),
     "http-subscribers": Subject(_alone(subscribers.run), 20, 30),
     "sdk": Subject(_alone(sdk.run), 35, 90),
-    "sdk": Subject(_alone(sdk.run), 15, 35),
     "kafka": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka"]), 35, 140),
     "kafka-synced": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka-synced"]), 35, 120),
     "kafka-waiting": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka-waiting"]), 25, 75),
