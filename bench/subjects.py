@@ -83,7 +83,7 @@ SUBJECTS: Mapping[str, Subject] = {
     "sql-querying": Subject(_alone(querying.run), 25, 60),
     "http": Subject(_alone(speaking.run), 10, 25),
     "http-subscribers": Subject(_alone(subscribers.run), 20, 30),
-    "sdk": Subject(_alone(sdk.run), 35, 90),
+    "sdk": Subject(_alone(sdk.run), 15, 50),
     "kafka": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka"]), 35, 140),
     "kafka-synced": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka-synced"]), 35, 120),
     "kafka-waiting": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka-waiting"]), 25, 75),
