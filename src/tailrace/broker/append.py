@@ -29,21 +29,24 @@ class Appender:
         The future itself fails only when the commit does. Batches of bytes are copied when they are stored; a `bytearray` or
         a writable view is changed in place and must be left alone from here on.
         """
-        checked = list(map(self._checked, batches))
-        if len(checked) == 1:
-            only = checked[0]
+        if len(batches) == 1:
+            only = self._checked(batches[0])
             if (
                 isinstance(only, CheckedBatch)
                 and only.live.takes_batches_as_they_are
                 and not only.header.attributes & TRANSACTIONAL_MASK
             ):
                 return self._bundled(only)
+            checked = [only]
+        else:
+            checked = list(map(self._checked, batches))
         return self._committer.submit(AppendBatches(self._intake, checked, adds_partitions=adds_partitions))
 
     def _checked(self, raw: RawBatch) -> CheckedBatch | TailraceError:
         intake = self._intake
+        topic, number, batch = raw
         try:
-            return check_batch_for(intake.topics.get(raw[0]), raw[1], raw[2], intake.clock.now_ms(), intake.limits)
+            return check_batch_for(intake.topics.get(topic), number, batch, intake.clock.now_ms(), intake.limits)
         except TailraceError as error:
             return _without_frames(error)
 

@@ -11,9 +11,10 @@ from tailrace.broker.append_batches import AppendBatches, Outcome
 from tailrace.broker.commit import Proposal, StillInFlight
 from tailrace.broker.draft import Draft
 from tailrace.broker.intake import Intake
+from tailrace.broker.live_topic import LiveTopic
 from tailrace.model.changes import Append, Changes, Receipt
 from tailrace.model.errors import TailraceError
-from tailrace.model.ids import Cursor
+from tailrace.model.ids import Cursor, Partition
 from tailrace.model.limits import MIB
 from tailrace.model.record import NO_TIMESTAMP, Appended
 from tailrace.wire.batch import NO_PRODUCER
@@ -22,6 +23,17 @@ _MOST_BATCHES = 1_000
 _MOST_BYTES = MIB
 
 Answer = asyncio.Future[list[Outcome]]
+
+
+class _Arrival:
+    """What a partition got of a bundle."""
+
+    __slots__ = ("live", "records", "size")
+
+    def __init__(self, live: LiveTopic) -> None:
+        self.live = live
+        self.records = 0
+        self.size = 0
 
 
 class Bundle(Proposal[None]):
@@ -63,15 +75,21 @@ class Bundle(Proposal[None]):
 
     def settled(self, receipt: Receipt | None) -> None:
         cursor: int = receipt.cursor if receipt is not None else 0
-        arrived = self._intake.arrived
+        arrivals: dict[Partition, _Arrival] = {}
         for (checked, answer), outcome in zip(self._waiting, self._placed, strict=True):
             if isinstance(outcome, Append):
                 partition, batch, records, _, base_offset = outcome
-                arrived(checked.live, partition, records, len(batch))
+                arrival = arrivals.get(partition)
+                if arrival is None:
+                    arrivals[partition] = arrival = _Arrival(checked.live)
+                arrival.records += records
+                arrival.size += len(batch)
                 outcome = Appended(base_offset, Cursor(cursor), NO_TIMESTAMP, 0)
                 cursor += records
             if not answer.done():
                 answer.set_result([outcome])
+        for partition, arrival in arrivals.items():
+            self._intake.arrived(arrival.live, partition, arrival.records, arrival.size)
 
     def failed(self, error: Exception) -> None:
         for _, answer in self._waiting:
