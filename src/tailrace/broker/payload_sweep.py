@@ -5,7 +5,7 @@ sweep later: by then even a store that answers before it syncs has synced, and r
 The first sweep after the start looks at all payloads there are, and finds what a killed process left behind.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from tailrace.broker.commit import Change, Committer
@@ -34,9 +34,9 @@ class PayloadSweep:
 
     async def run_once(self) -> int:
         """Remove what is due and say how many payloads went."""
-        suspects = self._suspects | await self._payloads.abandoned()
+        suspects = iter(self._suspects | await self._payloads.abandoned())
         if self._suspects_all:
-            suspects.update(await self._payloads.all())
+            suspects = self._payloads.digests()
         self._suspects, self._suspects_all = set(), False
         try:
             removed = await self._remove(suspects)
@@ -46,10 +46,9 @@ class PayloadSweep:
             raise
         return removed
 
-    async def _remove(self, suspects: set[bytes]) -> int:
+    async def _remove(self, suspects: Iterator[bytes]) -> int:
         removed = 0
-        left = iter(suspects)
-        while some := list(islice(left, _REMOVED_AT_ONCE)):
+        while some := await self._reader.in_thread(lambda: list(islice(suspects, _REMOVED_AT_ONCE))):
             removed += await self._payloads.remove_unused(some)
         return removed
 

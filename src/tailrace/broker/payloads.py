@@ -8,7 +8,7 @@ refer to them or nobody, and the sweep finds out.
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple, ParamSpec, TypeVar
 
@@ -83,9 +83,9 @@ class Payloads:
         """Digests that were abandoned since the last call."""
         return await self._start(self._take_abandoned)
 
-    async def all(self) -> list[bytes]:
-        """The digests of all payloads that there are."""
-        return await self._start(lambda: list(self._store.digests()))
+    def digests(self) -> Iterator[bytes]:
+        """Of all payloads that there are, read from the disk as they are asked for."""
+        return self._store.digests()
 
     def close(self) -> None:
         self._is_closed = True
