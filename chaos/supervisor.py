@@ -94,7 +94,7 @@ class Supervisor:
         names = self._schedule(kinds)
         while kinds and self._recorder.now() < until:
             self._cause(next(names))
-            self._wait(self._choice.expovariate(1 / self._profile.gap_seconds))
+            self._wait(self._choice.uniform(0, 2 * self._profile.gap_seconds))
         for thread in self._lasting:
             thread.join()
 
