@@ -58,7 +58,7 @@ def extend(visibility_ms: int) -> Word:
     return Word("extend", (("visibility_ms", visibility_ms),))
 
 
-def receive_question(config: QueueConfig, most: int, wait_ms: int) -> dict[str, object]:
+def receive_question(config: QueueConfig, attempt: str, most: int, wait_ms: int) -> dict[str, object]:
     question: dict[str, object] = {
         "pattern": config.pattern,
         "max": most,
@@ -66,6 +66,7 @@ def receive_question(config: QueueConfig, most: int, wait_ms: int) -> dict[str, 
         "visibility_ms": milliseconds(config.visibility_timeout.total_seconds()),
         "order_by_key": config.order_by_key,
         "consumer": config.client_id,
+        "attempt": attempt,
         "start": config.auto_offset_reset,
     }
     if config.max_deliveries is not None:

@@ -32,6 +32,10 @@ class Receive(msgspec.Struct, forbid_unknown_fields=True):
     order_by_key: bool = False
     """No record is handed out before those of the same key that came earlier are done."""
     consumer: str = ""
+    attempt: str = ""
+    """Names this request among those of the consumer."""
+    is_repeated: bool = False
+    """The answer to an attempt of this name was lost: what that took goes back first, as if it had not been taken."""
     max_deliveries: AtLeastOne | None = None
     """For the whole group, from now on."""
     start: Edge = Edge.EARLIEST
@@ -136,6 +140,8 @@ class QueueEndpoints(Controller):
                 visibility_ms=asked.visibility_ms,
                 order_by_key=asked.order_by_key,
                 owner=asked.consumer,
+                attempt=asked.attempt,
+                is_repeated=asked.is_repeated,
                 max_deliveries=asked.max_deliveries,
                 start=asked.start,
             )

@@ -54,6 +54,10 @@ class ReceiveRequest(msgspec.Struct, frozen=True, kw_only=True):
     order_by_key: bool = False
     owner: str = ""
     """Whatever the consumer calls itself."""
+    attempt: str = ""
+    """Names this request among those of the consumer."""
+    is_repeated: bool = False
+    """The answer to an earlier attempt of the same name was lost: what it took goes back first, as if it had not been taken."""
     max_deliveries: int | None = None
     """For the whole group from now on; as it is if left out."""
     start: Edge = Edge.EARLIEST

@@ -228,6 +228,18 @@ def test_an_ack_whose_answer_is_lost_counts_and_is_not_taken_for_late(
     assert standing(api, group)["lag"] == 1
 
 
+def test_a_poll_whose_answer_is_lost_gets_the_same_events_uncounted(
+    proxy: FaultyProxy, api: Api, topic: str, group: str
+) -> None:
+    publish(api, topic, 1, 2)
+    with queue_of(proxy.url, topic, group, max_deliveries=1) as queue:
+        proxy.cut_answers = 2
+        events = queue.poll()
+        assert proxy.cut_answers == 0
+        assert [(event.value, event.deliveries) for event in events] == [(1, 1), (2, 1)]
+        queue.ack(*events)
+
+
 def test_an_ack_whose_answer_was_lost_in_a_kill_of_the_server_is_unknown_and_not_late(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data") as server, FaultyProxy(server.url) as proxy:
         api = Api(server.url)

@@ -19,7 +19,7 @@ from tailrace.broker.queues.burials import Burials
 from tailrace.broker.queues.dead_letters import DeadLetters
 from tailrace.broker.queues.fates import Fate, Fates
 from tailrace.broker.queues.group import Queue
-from tailrace.broker.queues.receiving import Reception, Taken
+from tailrace.broker.queues.receiving import Reception, Taken, Undone
 from tailrace.broker.queues.registry import Changed, QueueRegistry
 from tailrace.broker.queues.requests import check_time
 from tailrace.broker.queues.settling import Settlements
@@ -183,11 +183,9 @@ class Queues:
         for share in {share for share, _ in taken}:
             share.write()
 
-    def _undo(self, queue: Queue, taken: Taken) -> None:
-        for share, delivery in taken:
-            record = share.state.get(delivery.record.offset)
-            if record is not None:
-                self._take_back(queue, share, record, 0)
+    def _undo(self, queue: Queue, undone: Undone) -> None:
+        for share, record in undone:
+            self._take_back(queue, share, record, 0)
 
     def _bury_all_exhausted(self, queue: Queue) -> None:
         for share in queue.shares.values():

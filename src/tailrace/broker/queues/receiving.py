@@ -11,6 +11,7 @@ from tailrace.broker.queues.group import Queue, Waiter, Wanted
 from tailrace.broker.queues.registry import QueueRegistry
 from tailrace.broker.queues.requests import check_receive
 from tailrace.broker.queues.share import Share
+from tailrace.broker.queues.state import OpenRecord
 from tailrace.broker.queues.taking import Taker, Terms, size_of
 from tailrace.broker.topics import Topics
 from tailrace.model.errors import OverloadedError, StoreClosedError, UnknownTopicError
@@ -20,6 +21,7 @@ from tailrace.model.pattern import parse_pattern
 from tailrace.model.queue import Delivery, ReceiveRequest
 
 Taken = Sequence[tuple[Share, Delivery]]
+Undone = Sequence[tuple[Share, OpenRecord]]
 
 
 class Reception:
@@ -31,7 +33,7 @@ class Reception:
         limits: Limits,
         now_ms: Callable[[], int],
         on_taken: Callable[[Queue, Taken], None],
-        on_undone: Callable[[Queue, Taken], None],
+        on_undone: Callable[[Queue, Undone], None],
     ) -> None:
         """`on_taken` learns what a consumer gets, `on_undone` what it does not get after all."""
         self._registry = registry
@@ -56,10 +58,14 @@ class Reception:
         wanted = Wanted(parse_pattern(asked.pattern, self._limits), self._topics)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + asked.wait_ms / 1000
+        is_repeated = asked.is_repeated
         while True:
             if self._is_closed:
                 raise StoreClosedError("the server is about to stop; receive again after the restart")
             queue = await self._registry.queue_for(asked)
+            if is_repeated:
+                is_repeated = False
+                self._on_undone(queue, _taken_before(queue, asked))
             waiter = Waiter(wanted, loop.create_future())
             # Before the look, so that whatever comes after it wakes the waiter.
             queue.waiters.add(waiter)
@@ -106,7 +112,8 @@ class Reception:
                     taken += [(share, delivery) for delivery in found[before:]]
         except BaseException:
             # Nobody gets them, so nobody could give them back.
-            self._on_undone(queue, taken)
+            records = [(share, share.state.get(delivery.record.offset)) for share, delivery in taken]
+            self._on_undone(queue, [(share, record) for share, record in records if record is not None])
             raise
         self._on_taken(queue, taken)
         return found
@@ -114,7 +121,13 @@ class Reception:
     def _terms(self, queue: Queue, asked: ReceiveRequest) -> Terms:
         now = self._now_ms()
         return Terms(
-            asked.max_records, now, now + asked.visibility_ms, asked.order_by_key, queue.record.max_deliveries, asked.owner
+            asked.max_records,
+            now,
+            now + asked.visibility_ms,
+            asked.order_by_key,
+            queue.record.max_deliveries,
+            asked.owner,
+            asked.attempt,
         )
 
     async def _wait(self, waiter: Waiter, deadline: float) -> None:
@@ -129,3 +142,10 @@ class Reception:
         finally:
             self.waiters -= 1
             timer.cancel()
+
+
+def _taken_before(queue: Queue, asked: ReceiveRequest) -> Undone:
+    """What an earlier attempt of the same name took, and nobody got."""
+    return [
+        (share, record) for share in queue.shares.values() for record in share.state.acquired_by(asked.owner, asked.attempt)
+    ]

@@ -20,6 +20,13 @@ def check_receive(asked: ReceiveRequest, limits: Limits) -> None:
             f"the consumer's name has {len(asked.owner)} characters, more than group_name_length allows"
             f" ({limits.group_name_length})"
         )
+    if len(asked.attempt) > limits.group_name_length:
+        raise LimitExceededError(
+            f"the attempt's name has {len(asked.attempt)} characters, more than group_name_length allows"
+            f" ({limits.group_name_length})"
+        )
+    if asked.is_repeated and not asked.attempt:
+        raise InvalidRequestError("a receive that is repeated needs the name of its attempt")
     wanted = asked.max_deliveries
     if wanted is not None and not 1 <= wanted <= limits.queue_deliveries:
         raise LimitExceededError(f"max_deliveries is {wanted}; queue_deliveries allows 1 to {limits.queue_deliveries}")

@@ -27,7 +27,7 @@ _DECIDED = (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
 
 
 class OpenRecord:
-    __slots__ = ("deliveries", "due_ms", "key", "letter", "offset", "owner", "state", "token")
+    __slots__ = ("attempt", "deliveries", "due_ms", "key", "letter", "offset", "owner", "state", "token")
 
     def __init__(self, offset: Offset, deliveries: int = 0, key: bytes | None = UNKNOWN_KEY) -> None:
         self.offset = offset
@@ -35,6 +35,8 @@ class OpenRecord:
         self.deliveries = deliveries
         self.key = key
         self.owner = ""
+        self.attempt = ""
+        """Which request of the owner took it."""
         self.token = 0
         """Part of the receipt: a new one for each delivery."""
         self.due_ms = 0
@@ -128,16 +130,24 @@ class ShareState:
             if record.deliveries >= max_deliveries and record.state is RecordState.AVAILABLE and record.due_ms <= now_ms
         ]
 
-    def acquire(self, offset: Offset, owner: str, token: int, due_ms: int) -> OpenRecord:
+    def acquire(self, offset: Offset, owner: str, attempt: str, token: int, due_ms: int) -> OpenRecord:
         record = self._open[offset]
         invariant(record.state is RecordState.AVAILABLE, f"offset {offset} is {record.state.name} and can't be handed out")
         self._to_take.discard(offset)
         record.state = RecordState.ACQUIRED
         record.deliveries += 1
         record.owner = owner
+        record.attempt = attempt
         record.token = token
         record.due_ms = due_ms
         return record
+
+    def acquired_by(self, owner: str, attempt: str) -> list[OpenRecord]:
+        return [
+            record
+            for record in self._open.values()
+            if record.attempt == attempt and record.owner == owner and record.state is RecordState.ACQUIRED
+        ]
 
     def held(self, offset: Offset, token: int, now_ms: int) -> OpenRecord:
         """The record that a receipt stands for. Raises if the receipt does not count any more."""

@@ -40,6 +40,7 @@ class Terms(NamedTuple):
     order_by_key: bool
     max_deliveries: int
     owner: str
+    attempt: str
 
 
 class Taker:
@@ -84,7 +85,7 @@ class Taker:
             if record is None or len(found) == terms.most:
                 continue
             token = self._fates.new_token()
-            taken = share.state.acquire(offset, terms.owner, token, terms.due_ms)
+            taken = share.state.acquire(offset, terms.owner, terms.attempt, token, terms.due_ms)
             receipt = write_receipt(share.partition, offset, token)
             found.append(Delivery(name, share.partition.number, record, receipt, taken.deliveries))
 

@@ -1,7 +1,8 @@
 """Requests to the server and their answers: JSON, or bytes, or an error of the tree. Transient errors are tried again.
 
 Every request that goes through `ask` may be sent twice without harm: reads, commits of an offset, joins under a given id, and
-publishes with a number. So a lost answer is no reason to give up.
+publishes with a number. So a lost answer is no reason to give up. Where the second time must be told from the first, `send`
+takes another question for it.
 """
 
 import time
@@ -49,9 +50,19 @@ class AsyncConnection:
         return msgspec.json.decode(await self.send("GET", path), type=shape)
 
     async def send(
-        self, method: str, path: str, question: Any = None, *, wait_seconds: float = 0.0, patience: float | None = None
+        self,
+        method: str,
+        path: str,
+        question: Any = None,
+        *,
+        repeated: Any = None,
+        wait_seconds: float = 0.0,
+        patience: float | None = None,
     ) -> bytes:
-        """The body of the answer. `wait_seconds` is what the server was asked to wait by the question itself."""
+        """The body of the answer. `wait_seconds` is what the server was asked to wait by the question itself.
+
+        `repeated` is what to ask instead after an attempt that may have taken effect.
+        """
         body = None if question is None else msgspec.json.encode(question)
         config = self.config
         backoff = Backoff(config.retry_backoff.total_seconds(), config.retry_backoff_max.total_seconds())
@@ -63,6 +74,8 @@ class AsyncConnection:
                 seconds = backoff.next_pause()
                 if not is_transient(error) or time.monotonic() + seconds > deadline:
                     raise
+                if repeated is not None and error.outcome == "unknown":
+                    body = msgspec.json.encode(repeated)
             await pause(seconds)
 
     async def send_once(

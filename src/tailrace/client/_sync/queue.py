@@ -10,8 +10,10 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import count
 from typing import Self
 from urllib.parse import quote
+from uuid import uuid4
 
 from tailrace.client._sync.connection import Connection
 from tailrace.client._sync.keeper import Keeper
@@ -44,6 +46,8 @@ class QueueSubscription:
     def __init__(self, url: str, config: QueueConfig) -> None:
         self.config = config
         self._path = f"/api/queues/{quote(config.group_id, safe='')}/receive"
+        self._name = uuid4().hex
+        self._attempts = count(1)
         self._connection = Connection(url, config)
         self._settler = Settler(self._connection, config)
         self._keeper = Keeper(self._settler, config) if config.auto_extend else None
@@ -92,8 +96,10 @@ class QueueSubscription:
         while True:
             self._settler.raise_failure()
             wait = max(0.0, min(deadline - time.monotonic(), _LONGEST_WAIT))
-            question = receive_question(self.config, most, milliseconds(wait))
-            events = read_received(self._connection.send("POST", self._path, question, wait_seconds=wait))
+            question = receive_question(self.config, f"{self._name}-{next(self._attempts)}", most, milliseconds(wait))
+            repeated = {**question, "is_repeated": True}
+            answer = self._connection.send("POST", self._path, question, repeated=repeated, wait_seconds=wait)
+            events = read_received(answer)
             if self._keeper is not None:
                 self._keeper.keep(*(event.receipt for event in events))
             if events or time.monotonic() >= deadline:

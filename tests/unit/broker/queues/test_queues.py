@@ -611,6 +611,33 @@ async def test_a_receive_that_is_cancelled_while_it_reads_keeps_nothing() -> Non
 
 
 @on_loop
+async def test_a_receive_whose_answer_was_lost_is_repeated_without_counting_twice() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("jobs", 2)
+        await publish(broker, "jobs", b"a", b"b", b"c")
+        consumer = QueueConsumer(broker, max_deliveries=1)
+        (other,) = await consumer.receive(attempt="other")
+        lost = await consumer.receive(5, attempt="mine")
+        assert await consumer.receive(5, attempt="another", is_repeated=True) == []
+        for _ in range(2):
+            again = await consumer.receive(5, attempt="mine", is_repeated=True)
+            assert sorted(values(again)) == sorted(values(lost))  # type: ignore[type-var]
+            assert {delivery.deliveries for delivery in again} == {1}
+        with pytest.raises(LateReceiptError):
+            await consumer.ack(*lost)
+        assert await consumer.ack(other, *again) == (3, [])
+
+
+@on_loop
+async def test_a_repeated_receive_needs_a_name() -> None:
+    async with running_broker() as broker:
+        with pytest.raises(InvalidRequestError, match="name of its attempt"):
+            await QueueConsumer(broker).receive(is_repeated=True)
+        with pytest.raises(LimitExceededError, match="attempt's name has 256 characters"):
+            await QueueConsumer(broker).receive(attempt="x" * 256)
+
+
+@on_loop
 async def test_one_answer_holds_only_so_many_bytes_and_the_rest_follows() -> None:
     async with running_broker(limits=Limits(fetch_bytes=250_000)) as broker:
         await broker.topics.create("jobs", 5)

@@ -20,7 +20,7 @@ def test_open_records_and_their_counts_survive(start: int, fates: list[tuple[str
         records = [] if fate == "gap" else [Record(None, b"", offset=offset)]
         state.admit(records, Offset(at + 1))
         for token in range(deliveries if records else 0):
-            state.release(state.acquire(offset, "", token, 0))
+            state.release(state.acquire(offset, "", "", token, 0))
         record = state.get(offset)
         if record is None:
             continue
