@@ -8,6 +8,7 @@ from litestar.di import Provide
 from prometheus_client.registry import Collector
 
 from tailrace.broker.broker import Broker
+from tailrace.broker.sql_metrics import SqlCollector
 from tailrace.http.engine import Engine, NoEngine
 from tailrace.http.fetching import fetch
 from tailrace.http.frames import Frames
@@ -22,7 +23,6 @@ from tailrace.http.problems import UnexpectedErrors, exception_handlers
 from tailrace.http.queues import QueueEndpoints
 from tailrace.http.routes import RouteEndpoints
 from tailrace.http.sql import sql
-from tailrace.http.sql_metrics import SqlCollector
 from tailrace.http.subscribe import subscribe, subscribe_by_websocket
 from tailrace.http.tables import tables
 from tailrace.http.topics import TopicEndpoints

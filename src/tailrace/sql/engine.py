@@ -22,8 +22,10 @@ from tailrace.sql.handlers.publishing import PublishStatements
 from tailrace.sql.handlers.redriving import RedriveStatements
 from tailrace.sql.handlers.showing import ShowStatements
 from tailrace.sql.handlers.topics import TopicStatements
+from tailrace.sql.near_names import did_you_mean, tables_and_topics
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters, by_name, share_out
 from tailrace.sql.parse import bind, kind_of
+from tailrace.sql.places import place_of
 from tailrace.sql.plain_inserts import PlainInserts, read_plain_insert
 from tailrace.sql.plan import Step, Transaction, plan
 from tailrace.sql.result import Result
@@ -216,6 +218,8 @@ class SqlEngine:
         table = self._broker.tables.find(asked.name)
         if table is None and asked.if_exists:
             return Result(status="DROP TABLE, which does not exist")
+        if table is None and self._broker.topics.find(asked.name) is not None:
+            raise UnknownTableError(f"{asked.name!r} is a topic; DROP TOPIC removes it")
         await self._tables.drop(asked.name, cascade=asked.cascade)
         return Result(status="DROP TABLE")
 
@@ -233,7 +237,9 @@ class SqlEngine:
         if self._broker.tables.find(write.target) is not None:
             return False
         if self._broker.topics.find(write.target) is None:
-            raise UnknownTableError(f"there is no table or topic {write.target!r}", write.line, write.column)
+            hint = did_you_mean(write.target, tables_and_topics(self._broker))
+            place = place_of(write.tree.this) or (write.line, write.column)
+            raise UnknownTableError(f"there is no table or topic {write.target!r}{hint}", *place)
         return True
 
     def _is_on_tables(self, query: Query) -> bool:

@@ -101,8 +101,20 @@ def _check_clauses(tree: exp.Expression, place: Place) -> None:
                     raise UnsupportedSqlError(f"{written} is not supported here", *(place_of(node) or place))
         if node is not tree and isinstance(node, exp.DML | exp.DDL | exp.Command) and not isinstance(node, exp.Query):
             raise UnsupportedSqlError(f"{node.key.upper()} can't be part of another statement", *(place_of(node) or place))
+        if isinstance(node, exp.Limit | exp.Offset):
+            _check_count(node, place)
         if isinstance(node, exp.Parameter | exp.SessionParameter) or (isinstance(node, exp.Placeholder) and not node.this):
             raise UnsupportedSqlError("parameters are written ? or :name", *(place_of(node) or place))
+
+
+def _check_count(node: exp.Limit | exp.Offset, place: Place) -> None:
+    """One of the engines takes a negative limit for none at all."""
+    count = node.expression
+    if isinstance(count, exp.Neg) or (isinstance(count, exp.Literal) and not count.is_int):
+        raise SqlError(
+            f"{node.key.upper()} is {count.sql(dialect='postgres')}; it must be a whole number from 0 on",
+            *(place_of(count) or place),
+        )
 
 
 def _target(tree: exp.Expression, place: Place) -> str:

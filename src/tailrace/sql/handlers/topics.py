@@ -1,7 +1,7 @@
 """CREATE, ALTER, CLEAR and DROP TOPIC: the broker does it, here is what is asked of it."""
 
 from tailrace.broker.broker import Broker
-from tailrace.model.errors import TopicExistsError
+from tailrace.model.errors import ReservedTopicError, TopicExistsError
 from tailrace.sql.result import Result
 from tailrace.sql.statements import AddPartitions, ClearTopic, CreateTopic, DropTopic, SetTopic
 
@@ -43,6 +43,8 @@ class TopicStatements:
 
     async def drop(self, asked: DropTopic) -> Result:
         live = self._broker.topics.find(asked.name)
+        if self._broker.tables.find(asked.name) is not None:
+            raise ReservedTopicError(f"{asked.name!r} is a table; DROP TABLE removes it, with the topic of its changes")
         if live is None and asked.if_exists:
             return Result(status="DROP TOPIC, which does not exist")
         routes = self._broker.routes.ending(live.topic.id) if live is not None and asked.cascade else None

@@ -1,6 +1,5 @@
 """One query, from its tree to its answer: prepared on the event loop, run in a thread, stopped from anywhere."""
 
-import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
@@ -12,8 +11,8 @@ from tailrace.model.errors import SqlError, TailraceError
 from tailrace.model.limits import Limits
 from tailrace.model.table import CHANGES_PREFIX
 from tailrace.sql.column_names import with_column_names
+from tailrace.sql.near_names import tables_and_topics
 from tailrace.sql.parameters import Parameters, by_name
-from tailrace.sql.places import place_of
 from tailrace.sql.result import Result
 from tailrace.sql.select.bounds import bounds, question
 from tailrace.sql.select.decoding import FieldReader
@@ -26,8 +25,7 @@ from tailrace.sql.select.topics import HIDDEN_COLUMNS, TOPIC_COLUMNS, TopicRelat
 from tailrace.sql.select.translate import to_duckdb
 from tailrace.sql.select.workers import WorkerProcess, Workers
 from tailrace.sql.statements import Query
-
-_UNKNOWN_COLUMN = re.compile(r'Referenced column "([^"]+)" (?:not found|was not found)')
+from tailrace.sql.unknown_columns import with_place
 
 
 class Preparation:
@@ -45,7 +43,7 @@ class Preparation:
     async def prepare(self, query: Query, params: Parameters) -> "Execution":
         """Look up all that the query names. Topics are seen as they are now."""
         tree = with_constants(with_column_names(query.tree), by_name(query, params))
-        sources = resolve(tree, self._find)
+        sources = resolve(tree, self._find, lambda: tables_and_topics(self._broker))
         views: dict[str, TopicView] = {}
         relations: dict[str, Relation] = {}
         for source in sources:
@@ -114,7 +112,7 @@ class Execution:
         except TailraceError as error:
             if self._stopped_by is not None:
                 raise self._stopped_by from error
-            raise self._with_place(error) from error
+            raise with_place(error, [self._query.tree]) from error
         finally:
             with self._lock:
                 worker, self._worker = self._worker, None
@@ -155,15 +153,3 @@ class Execution:
                 self._read_fields,
             )
         return relations
-
-    def _with_place(self, error: TailraceError) -> TailraceError:
-        """With the place of the column that is not there, which DuckDB knows only in its own text."""
-        found = _UNKNOWN_COLUMN.search(str(error))
-        if found is None:
-            return error
-        name = found[1]
-        for column in self._query.tree.find_all(exp.Column):
-            place = place_of(column)
-            if column.name.lower() == name.lower() and place is not None:
-                return SqlError(f"there is no column {column.sql(dialect='postgres')}", *place)
-        return error

@@ -106,4 +106,6 @@ class Session:
                 " fewer columns"
             )
         _, _, words = said.partition("Error: ")
+        # It goes on with settings that nobody can change here.
+        words = words.partition(" Use TRY(...)")[0]
         return SqlError(f"the query can't be run: {words or said}")

@@ -4,14 +4,15 @@ Every place where a name stands becomes a relation of its own in DuckDB (`scan_1
 rows. The tree is changed to name them, so nothing else can be reached by a name.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from sqlglot import exp, parse_one
 
-from tailrace.model.errors import SqlError, UnknownTopicError
+from tailrace.model.errors import SqlError, UnknownTableError
 from tailrace.model.table import Table
 from tailrace.sql.grammar.queries import is_cte, name_of
+from tailrace.sql.near_names import did_you_mean
 from tailrace.sql.places import place_of
 from tailrace.sql.select.bounds import CHANGE_PLACES, PLACES, Condition, Place, conditions, is_constant
 from tailrace.sql.select.changes import META_COLUMNS, TOPIC_COLUMNS_READ, changes_sql
@@ -46,12 +47,14 @@ class Source(NamedTuple):
 
 
 Find = Callable[[str], Named | None]
+Names = Callable[[], Iterable[str]]
+"""What a query could name."""
 
 
-def resolve(tree: exp.Expr, find: Find) -> list[Source]:
+def resolve(tree: exp.Expr, find: Find, names: Names = lambda: ()) -> list[Source]:
     """Find all sources and put their relations into the tree, which is changed."""
     nodes = [node for node in tree.find_all(exp.Table) if not is_cte(node)]
-    meant = {id(node): named for node in nodes if (named := _meaning(node, find)) is not None}
+    meant = {id(node): named for node in nodes if (named := _meaning(node, find, names)) is not None}
     mentioned = {node.name.lower() for node in tree.find_all(exp.Identifier)}
     shows_all = _shows_all(tree)
     sources = []
@@ -70,7 +73,7 @@ def resolve(tree: exp.Expr, find: Find) -> list[Source]:
     return sources
 
 
-def _meaning(node: exp.Table, find: Find) -> Named | None:
+def _meaning(node: exp.Table, find: Find, names: Names) -> Named | None:
     """`None` for functions of DuckDB's."""
     if isinstance(node.this, exp.Func):
         if node.this.name.lower() != CHANGES_FUNCTION:
@@ -79,9 +82,8 @@ def _meaning(node: exp.Table, find: Find) -> Named | None:
     name = name_of(node)
     named = find(name)
     if named is None:
-        error = UnknownTopicError(f"there is no table, topic or alias {name!r}")
-        place = place_of(node)
-        raise error if place is None else UnknownTopicError(f"line {place.line}, column {place.column}: {error}")
+        hint = did_you_mean(name, names())
+        raise UnknownTableError(f"there is no table, topic or alias {name!r}{hint}", *(place_of(node) or ()))
     return named
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.live_topic import LiveTopic
+from tailrace.broker.sql_metrics import SqlCollector
 from tailrace.model.errors import UnknownTopicError
 from tailrace.model.route import Route
 
@@ -194,7 +195,7 @@ def _pipelines(broker: Broker) -> ReadRows:
 
 
 def _stats(broker: Broker) -> ReadRows:
-    families = list(broker.collector().collect())
+    families = [*broker.collector().collect(), *SqlCollector(broker.changes.stats).collect()]
 
     def rows() -> Iterator[Row]:
         for family in families:

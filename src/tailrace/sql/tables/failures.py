@@ -21,6 +21,7 @@ _log = logging.getLogger(__name__)
 
 _UNIQUE = re.compile(r"UNIQUE constraint failed: (.*)")
 _UNKNOWN_COLUMN = re.compile(r"no such column: \"?([^\"]*)\"?( - should this be .*)?")
+_UNKNOWN_FUNCTION = re.compile(r"no such function: (.*)")
 _NOT_NULL = re.compile(r"NOT NULL constraint failed: (.*)")
 
 
@@ -49,9 +50,17 @@ def failure_of(error: Exception, limits: Limits) -> TailraceError:
         case UnicodeEncodeError():
             return SqlError("a text is not valid Unicode")
         case apsw.Error():
-            return SqlError(_UNKNOWN_COLUMN.sub(r"there is no column \1", text[:1].lower() + text[1:]))
+            return SqlError(_in_our_words(text))
     _log.error("a statement met an error that nobody foresaw", exc_info=error)
     return TailraceError(f"the server met an error of its own, {type(error).__name__}; its log says more")
+
+
+def _in_our_words(text: str) -> str:
+    function = _UNKNOWN_FUNCTION.fullmatch(text)
+    if function is not None:
+        return f"there is no function {function[1].lower()}"
+    said = text if text[:2].isupper() else text[:1].lower() + text[1:]
+    return _UNKNOWN_COLUMN.sub(r"there is no column \1", said)
 
 
 def _constraint(text: str) -> ConstraintError:

@@ -22,6 +22,7 @@ from tailrace.sql.tables.functions import register_functions
 from tailrace.sql.tables.library import Library
 from tailrace.sql.tables.programs import Run
 from tailrace.sql.tables.runner import Watch, fetch, result_of, values_for
+from tailrace.sql.unknown_columns import with_place
 
 
 class TableReaders:
@@ -108,7 +109,7 @@ class _Reader:
             types = program.returning.types if isinstance(program, Run) and program.returning is not None else None
             return result_of(fetched, types, self._library.find)
         except Exception as error:
-            raise (self._watch.refusal or failure_of(error, self._limits)) from error
+            raise (self._watch.refusal or with_place(failure_of(error, self._limits), [query.tree])) from error
         finally:
             self._watch.stop()
 

@@ -37,6 +37,7 @@ from tailrace.sql.tables.execution import Execution
 from tailrace.sql.tables.failures import failure_of
 from tailrace.sql.tables.jobs import Job, RouteJob, SchemaJob, SnapshotJob, WriteJob
 from tailrace.sql.tables.library import Library
+from tailrace.sql.unknown_columns import with_place
 
 _log = logging.getLogger(__name__)
 
@@ -204,7 +205,7 @@ class TableWriter:
                     execution.run(job)
                     done.append(job)
                 except Exception as error:  # noqa: BLE001  whatever it is, it belongs to this client
-                    self._refuse([job], failure_of(error, self._limits))
+                    self._refuse([job], self._failure_of(job, error))
                     if not execution.is_open:
                         # SQLite gave up the whole transaction, so the others are run again.
                         done = self._again(done)
@@ -227,12 +228,15 @@ class TableWriter:
                     execution.run(job)
                     done.append(job)
                 except Exception as error:  # noqa: BLE001  whatever it is, it belongs to this client
-                    self._refuse([job], failure_of(error, self._limits))
+                    self._refuse([job], self._failure_of(job, error))
                     if not execution.is_open:
                         left = [*done, *left[number:]]
                         break
             else:
                 return done
+
+    def _failure_of(self, job: WriteJob, error: Exception) -> TailraceError:
+        return with_place(failure_of(error, self._limits), [statement.tree for statement in job.statements])
 
     def _commit(self, jobs: list[WriteJob]) -> None:
         execution = self._execution

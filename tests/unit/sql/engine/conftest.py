@@ -39,7 +39,7 @@ def engine() -> Iterator[SharedSql]:
     found: list[SharedSql] = []
 
     async def serve() -> None:
-        async with running_sql(clock=SystemClock(), limits=Limits(query_seconds=2)) as sql:
+        async with running_sql(clock=SystemClock(), limits=Limits(query_seconds=5)) as sql:
             ends.append(asyncio.Event())
             found.append(SharedSql(sql, asyncio.get_running_loop()))
             ready.set()

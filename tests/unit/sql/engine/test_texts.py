@@ -137,7 +137,7 @@ async def test_parameters_in_order_go_to_their_places_whatever_the_order_of_clau
 @on_loop
 async def test_a_write_to_nothing_is_refused() -> None:
     async with running_sql() as sql:
-        with pytest.raises(UnknownTableError, match="line 1, column 1: there is no table or topic 'nothing'"):
+        with pytest.raises(UnknownTableError, match="line 1, column 13: there is no table or topic 'nothing'"):
             await sql.run("INSERT INTO nothing (value) VALUES (1)")
 
 

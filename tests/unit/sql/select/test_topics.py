@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tailrace.broker.broker import Broker
-from tailrace.model.errors import SqlError, UnknownTopicError
+from tailrace.model.errors import SqlError, UnknownTableError
 from tailrace.model.limits import Limits
 from tailrace.model.record import Message
 from tests.support.aio import on_loop
@@ -210,7 +210,7 @@ async def test_more_rows_than_the_limit_are_cut_off_and_that_is_told() -> None:
     [
         ("SELECT nope FROM orders", SqlError, "line 1, column 8: there is no column nope"),
         ("SELECT key\n  FROM orders\n WHERE nope > 1", SqlError, "line 3, column 8: there is no column nope"),
-        ("SELECT * FROM app.nothing", UnknownTopicError, "line 1, column 15: there is no table, topic or alias 'app.nothing'"),
+        ("SELECT * FROM app.nothing", UnknownTableError, "line 1, column 15: there is no table, topic or alias 'app.nothing'"),
         ("SELECT sum(key) FROM orders", SqlError, "sum"),
         ("SELECT key::int FROM orders", SqlError, "k0"),
     ],

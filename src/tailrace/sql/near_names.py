@@ -1,0 +1,26 @@
+"""A word of help where a name is unknown: the one that was probably meant."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from tailrace.broker.broker import Broker
+
+_MOST_COMPARED = 1_000
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`; did you mean 'chat.messages'?`, or nothing. A name without its namespace is the nearest of all."""
+    by_lower = {one.lower(): one for one, _ in zip(known, range(_MOST_COMPARED), strict=False)}
+    wanted = name.lower()
+    near = [lower for lower in by_lower if lower.endswith(f".{wanted}")] or get_close_matches(wanted, by_lower, 1)
+    return f"; did you mean {by_lower[near[0]]!r}?" if near else ""
+
+
+def tables_and_topics(broker: Broker) -> Iterable[str]:
+    """What a statement can name."""
+    yield from (table.name for table in broker.tables)
+    for live in broker.topics:
+        if not live.is_reserved:
+            yield live.topic.name
+            if live.topic.alias is not None:
+                yield live.topic.alias

@@ -1,0 +1,73 @@
+"""What is wrong with a statement is told in our words, with its place, and where it can be guessed with what was meant."""
+
+import re
+
+import pytest
+
+from tailrace.model.errors import ReservedTopicError, SqlError, TailraceError, UnknownTableError
+from tests.support.aio import on_loop
+from tests.support.sql import SqlClient, running_sql
+
+
+async def furnish(sql: SqlClient) -> None:
+    await sql.run(
+        "CREATE TABLE chat.messages (id bigint, body text, PRIMARY KEY (id)); CREATE TOPIC app.new WITH (alias = 'nm')"
+    )
+    await sql.run("INSERT INTO chat.messages VALUES (1, 'a')")
+
+
+@on_loop
+async def test_errors_have_their_place() -> None:
+    async with running_sql() as sql:
+        await furnish(sql)
+        for text, column, message in (
+            ("SELECT nope FROM chat.messages", 8, "there is no column nope"),
+            ("SELECT m.nope FROM chat.messages m", 8, "there is no column m.nope"),
+            ("SELECT id FROM chat.messages ORDER BY nope", 39, "there is no column nope"),
+            ("SELECT nope FROM app.new", 8, "there is no column nope"),
+            ("UPDATE chat.messages SET body = nope", 33, "there is no column nope"),
+            ("DELETE FROM chat.messages WHERE nope = 1", 33, "there is no column nope"),
+            ("INSERT INTO chat.messages (id) SELECT nope FROM chat.messages", 39, "there is no column nope"),
+            ("SELECT * FROM messages", 15, "there is no table, topic or alias 'messages'; did you mean 'chat.messages'?"),
+            ("SELECT * FROM app.nwe", 15, "there is no table, topic or alias 'app.nwe'; did you mean 'app.new'?"),
+            ("SELECT * FROM zzz", 15, "there is no table, topic or alias 'zzz'"),
+            ("INSERT INTO messages VALUES (1)", 13, "there is no table or topic 'messages'; did you mean 'chat.messages'?"),
+            ("UPDATE chat.message SET id = 1", 8, "there is no table or topic 'chat.message'; did you mean 'chat.messages'?"),
+            ("DELETE FROM new", 13, "there is no table or topic 'new'; did you mean 'app.new'?"),
+            ("SELECT id FROM chat.messages LIMIT -1", 37, "LIMIT is -1; it must be a whole number from 0 on"),
+            ("SELECT id FROM chat.messages LIMIT 'x'", 36, "LIMIT is 'x'; it must be a whole number from 0 on"),
+            ("SELECT id FROM app.new OFFSET 1.5", 31, "OFFSET is 1.5; it must be a whole number from 0 on"),
+        ):
+            with pytest.raises(SqlError, match=f"{re.escape(message)}$") as refused:
+                await sql.run(text)
+            assert (text, refused.value.line, refused.value.column) == (text, 1, column)
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("SELECT nofunc(id) FROM chat.messages", SqlError, "there is no function nofunc"),
+        ("SELECT id FROM chat.messages UNION SELECT 1, 2", SqlError, "SELECTs to the left and right of UNION"),
+        ("SELECT 1 / 0", SqlError, "the query can't be run: Division by zero in expression (1 // 0)."),
+        ("DROP TABLE app.new", UnknownTableError, "'app.new' is a topic; DROP TOPIC removes it"),
+        ("DROP TOPIC chat.messages", ReservedTopicError, "'chat.messages' is a table; DROP TABLE removes it"),
+    ],
+)
+@on_loop
+async def test_errors_speak_our_language(text: str, error: type[TailraceError], message: str) -> None:
+    async with running_sql() as sql:
+        await furnish(sql)
+        with pytest.raises(error) as refused:
+            await sql.run(text)
+        assert str(refused.value).startswith(message)
+        assert "SET " not in str(refused.value)
+
+
+@on_loop
+async def test_what_is_counted_of_sql_is_in_the_system_table() -> None:
+    async with running_sql() as sql:
+        await furnish(sql)
+        text = (
+            "SELECT value FROM system.stats WHERE name = 'tailrace_table_rows_total' AND labels ->> 'table' = 'chat.messages'"
+        )
+        assert await sql.rows(text) == [(1.0,)]
