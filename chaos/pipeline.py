@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 
 from chaos.api import Api, Refused
+from chaos.serving import ServerError
 from tests.support.pipeline import CommandProcess
 
 START_SECONDS = 120.0
@@ -36,7 +37,7 @@ class PipelineProcess:
                 except Refused:
                     pass
                 time.sleep(0.2)
-        raise RuntimeError(f"the pipeline did not start within {START_SECONDS:g} s; look in {self._home}")
+        raise ServerError(f"the pipeline did not start within {START_SECONDS:g} s; look in {self._home}")
 
     def kill_and_start(self) -> None:
         self.close()

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
-from chaos.api import Api
+from chaos.api import Api, Refused
 from chaos.faults.kinds import KINDS, possible
 from chaos.history import Fault, Outcome, Phase
 from chaos.profiles import Profile
@@ -62,6 +62,8 @@ class Supervisor:
             self._finish()
         except ServerError as error:
             self._trouble(f"the server: {error}")
+        except Refused as error:
+            self._trouble(f"the server does not do what every run takes for granted: {error}")
         except _Unusable:
             return
 
@@ -158,16 +160,17 @@ class Supervisor:
         self._say(f"{self._recorder.now():7.1f} s  [cyan]{name}[/]")
 
     def _wait(self, seconds: float) -> None:
+        """Pass the time, with an eye on the server: nothing that is done to it meanwhile could end it."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             time.sleep(min(left, 0.2))
             if self._recorder.now() >= self._status_due:
                 self._status_due = self._recorder.now() + STATUS_SECONDS
                 self._say(self._status())
-            for worker in self._workers:
-                if worker.failure is not None:
-                    return
-        return
+            if not self._stage.server.is_running:
+                raise ServerError(f"it ended by itself, with exit code {self._stage.server.wait()}")
+            if any(worker.failure is not None for worker in self._workers):
+                return
 
     def _status(self) -> str:
         counts = ", ".join(f"{self._recorder.outcomes[outcome]:,} {outcome}" for outcome in Outcome)

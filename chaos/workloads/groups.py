@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from chaos.api import Api
+from chaos.workers.http_members import CommittedAsker, HttpMember
+from chaos.workers.kafka_members import KafkaMember
 from chaos.workers.librdkafka import Sender
-from chaos.workers.members import CommittedAsker, HttpMember, KafkaMember
 from chaos.workers.worker import Worker
 from chaos.workloads.workload import Workload
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from chaos.api import Api
+from chaos.workers.http_members import CommittedAsker
 from chaos.workers.librdkafka import Reader, Sender
-from chaos.workers.members import CommittedAsker
 from chaos.workers.transactions import Processor
 from chaos.workers.worker import Worker
 from chaos.workloads.workload import Workload

@@ -1,0 +1,103 @@
+"""Members of a consumer group on librdkafka, which subscribes and shares out by itself."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from chaos.history import Answer, Commit, Outcome, Owned, Place, Poll
+from chaos.workers.librdkafka import SURFACE, open_consumer, sort_out
+from chaos.workers.worker import Site, TopicShape, Worker
+
+SESSION_MS = 4_000
+_METADATA_HEAD = b"CGMDv2:"
+
+
+class KafkaMember(Worker):
+    """Subscribes, reads, commits what it has read, and now and then leaves and comes back."""
+
+    surface = SURFACE
+
+    def __init__(
+        self, name: str, site: Site, seed: int, per_second: float, topics: Sequence[TopicShape], group: str, assignor: str
+    ) -> None:
+        super().__init__(name, site, seed, per_second)
+        self._topics = [topic.name for topic in topics]
+        self._group = group
+        self._assignor = assignor
+        self._lives = 0
+        self._read: dict[tuple[str, int], int] = {}
+        self._owned: set[tuple[str, int]] = set()
+        self._consumer: Consumer | None = None
+
+    def begin(self) -> None:
+        self._lives += 1
+        self._read = {}
+        self._owned = set()
+        settings: dict[str, Any] = {
+            "session.timeout.ms": SESSION_MS,
+            "heartbeat.interval.ms": 500,
+            "auto.offset.reset": "earliest",
+            "partition.assignment.strategy": self._assignor,
+        }
+        self._consumer = open_consumer(self.site.kafka, self._group, **settings)
+        self._consumer.subscribe(self._topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
+
+    def step(self) -> None:
+        assert self._consumer is not None
+        began = self.site.recorder.now()
+        seen, _ = sort_out(self._consumer.consume(50, 0.2))
+        if seen:
+            what = Poll(f"{self.name}/{self._lives}", subscribed=True, committed=True)
+            self.site.recorder.observe(began, self.name, SURFACE, what, Answer(seen=tuple(seen)))
+            self._read.update(((each.place.topic, each.place.partition), each.place.offset + 1) for each in seen)
+        if self._read and self.choice.random() < 0.3:
+            self._commit()
+        if self.choice.random() < 1 / 150:
+            self.end()
+            self.begin()
+
+    def end(self) -> None:
+        assert self._consumer is not None
+        self._consumer.close()
+
+    def _commit(self) -> None:
+        assert self._consumer is not None
+        offsets = tuple(Place(*partition, offset) for partition, offset in self._read.items())
+        what = Commit(self._group, offsets, generation_of(self._consumer))
+        call = self.site.recorder.invoke(self.name, SURFACE, what)
+        self._read = {}
+        try:
+            committed = self._consumer.commit(offsets=[TopicPartition(*place) for place in offsets], asynchronous=False)
+        except KafkaException as error:
+            # Only what the coordinator itself said is known to be refused; all else may have got through.
+            kafka_error = error.args[0]
+            refused = kafka_error.code() > 0 and not kafka_error.retriable()
+            self.site.recorder.complete(call, Outcome.FAILED if refused else Outcome.UNKNOWN, error=kafka_error.name())
+            return
+        refusals = [each.error for each in committed or () if each.error is not None]
+        self.site.recorder.complete(
+            call, Outcome.UNKNOWN if refusals else Outcome.OK, error=str(refusals[0]) if refusals else ""
+        )
+
+    def _assigned(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        self._read = {}
+        new = {(each.topic, each.partition) for each in partitions}
+        self._owned = self._owned | new if self._assignor == "cooperative-sticky" else new
+        places = tuple(Place(*partition, -1) for partition in sorted(self._owned))
+        what = Owned(self._group, f"{self.name}/{self._lives}", generation_of(consumer))
+        self.site.recorder.observe(self.site.recorder.now(), self.name, SURFACE, what, Answer(places=places))
+
+    def _revoked(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        self._read = {}
+        self._owned -= {(each.topic, each.partition) for each in partitions}
+        what = Owned(self._group, f"{self.name}/{self._lives}", generation_of(consumer))
+        self.site.recorder.observe(self.site.recorder.now(), self.name, SURFACE, what, Answer())
+
+
+def generation_of(consumer: Consumer) -> int:
+    """From what librdkafka writes down of a member: a head, the generation, names. -1 if it says nothing."""
+    data = bytes(consumer.consumer_group_metadata() or b"")
+    if not data.startswith(_METADATA_HEAD):
+        return -1
+    return int.from_bytes(data[len(_METADATA_HEAD) : len(_METADATA_HEAD) + 4], "little", signed=True)
