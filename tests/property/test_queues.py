@@ -15,7 +15,7 @@ from tailrace.broker.broker import Broker
 from tailrace.model.errors import LateReceiptError
 from tailrace.model.ids import Offset
 from tailrace.model.limits import DEFAULT_LIMITS
-from tailrace.model.queue import Delivery
+from tailrace.model.queue import Delivery, Settled
 from tailrace.model.record import Message
 from tailrace.store.memory import MemoryStore
 from tests.support.brokers import NEVER
@@ -115,8 +115,17 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(most=st.integers(1, 5), visibility_ms=TIMES_MS)
     def receive(self, most: int, visibility_ms: int) -> None:
+        self.take(most, visibility_ms)
+
+    @rule(most=st.integers(1, 5), visibility_ms=TIMES_MS)
+    def receive_after_an_answer_was_lost(self, most: int, visibility_ms: int) -> None:
+        attempt = str(len(self.issued))
+        self.run(self.consumer.receive(most, attempt=attempt))
+        self.take(most, visibility_ms, attempt=attempt, is_repeated=True)
+
+    def take(self, most: int, visibility_ms: int, **asked: Any) -> None:
         expected = list(self.deliverable())
-        got = self.run(self.consumer.receive(most, visibility_ms=visibility_ms))
+        got = self.run(self.consumer.receive(most, visibility_ms=visibility_ms, **asked))
         places = [(delivery.partition, int(delivery.record.offset)) for delivery in got]
         assert len(places) == min(most, len(expected))
         for partition in range(PARTITIONS):
@@ -169,6 +178,17 @@ class QueueMachine(RuleBasedStateMachine):
         record = self.speak(data, lambda delivery: self.consumer.nack(delivery, delay_ms=delay_ms), "nack")
         if record is not None:
             self.come_back(record, self.now_ms + delay_ms if delay_ms else 0)
+
+    @precondition(lambda self: self.issued)
+    @rule(data=st.data())
+    def give_back_unseen(self, data: st.DataObject) -> None:
+        def give_back(delivery: Delivery) -> Coroutine[Any, Any, Settled]:
+            return self.broker.queues.release(self.consumer.group, [delivery.receipt], unseen=True)
+
+        record = self.speak(data, give_back, "nack")
+        if record is not None:
+            record.deliveries -= 1
+            self.come_back(record)
 
     @precondition(lambda self: self.issued)
     @rule(data=st.data(), visibility_ms=TIMES_MS)
