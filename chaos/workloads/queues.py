@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from chaos.api import Api
 from chaos.workers.librdkafka import Sender
 from chaos.workers.queue_members import VISIBILITY_MS, QueueMember, settle, take
+from chaos.workers.sdk_queue import SdkQueueMember
 from chaos.workers.worker import Worker
 from chaos.workloads.workload import Workload
 
@@ -23,8 +24,12 @@ class Queues(Workload):
 
     def workers(self) -> Sequence[Worker]:
         site, seed, rate = self.site, self.seed, self.load.per_second
-        members = [QueueMember(f"qu-take-{number}", site, seed, rate(4), self.topics, GROUP, PATTERN) for number in range(3)]
-        return [Sender("qu-send", site, seed, rate(5), self.topics), *members]
+        return [
+            Sender("qu-send", site, seed, rate(5), self.topics),
+            QueueMember("qu-http-1", site, seed, rate(4), self.topics, GROUP, PATTERN),
+            QueueMember("qu-http-2", site, seed, rate(4), self.topics, GROUP, PATTERN),
+            SdkQueueMember("qu-sdk", site, seed, rate(4), GROUP, PATTERN),
+        ]
 
     def finish(self, api: Api) -> None:
         """Take and acknowledge until nothing has come for longer than anybody may keep a record."""
