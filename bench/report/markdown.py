@@ -45,7 +45,7 @@ def all_profiles(results: Sequence[Result]) -> Sequence[Profile]:
 def _opening(results: Sequence[Result], missing: Sequence[str], machine: Mapping[str, str] | None, web_page: str) -> str:
     lines = [
         "# Benchmarks",
-        f"Written by `make bench`. [The same page with charts]({web_page}).",
+        f"Written by `make bench`; [how it is measured](guides/benchmarks.md), [the same page with charts]({web_page}).",
         occasion_text(results) + (f" {facts_text(machine)}." if machine else ""),
         f"**{summary(results)}**",
         *(f"**{result.subject} failed**: {result.failure}" for result in results if result.failure),

@@ -25,6 +25,7 @@ _ROUTER_CHANGES_A_SECOND = 60_000
 """Enough for the router to stay busy while it is sampled."""
 _ROUTER_WARM_UP_SECONDS = 8
 _LOOK_SECONDS = 0.1
+_PATIENCE_SECONDS = 240
 
 
 def run(ground: Ground) -> Section:
@@ -110,7 +111,7 @@ def _of_router(ground: Ground) -> Profile:
         table = load_changes(server, "bench.routed_sampled", 1, changes)
         with routing(server, ground.scale.growth.routed_a_batch, folder / "said") as router:
             ground.say("sampled: the router's Python, once it publishes")
-            for _, records in server.await_records(table.topics, 1, within_seconds=120):
+            for _, records in server.await_records(table.topics, 1, within_seconds=_PATIENCE_SECONDS):
                 if records:
                     break
             return sample(
