@@ -15,8 +15,9 @@ from tailrace.http.problems import MEDIA_TYPE, problem_body
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 
 EXTENSION = "tailrace.connection"
-REQUEST_ID = b"x-request-id"
-"""What a client names its request by; the answer has the same, so that it is never taken for the answer to another."""
+REQUEST_NAME = b"tailrace-request"
+"""What a client names its request by; the answer has the same, so that it is never taken for the answer to another. Not
+`x-request-id`: proxies have their own ideas of that."""
 CUT = "cut"
 _LINGER_SECONDS = 5.0
 """How long a client that was cut off has to fetch what was sent before."""
@@ -76,7 +77,7 @@ class HttpConnection(HttpToolsProtocol):
         self._is_in_body = True
         if self.cycle is not before:
             self.cycle.transport = _JoiningHeads(self.transport, self.loop)  # type: ignore[assignment]
-            named = [header for header in self.headers if header[0] == REQUEST_ID]
+            named = [header for header in self.headers if header[0] == REQUEST_NAME]
             if named:
                 self.cycle.default_headers = [*self.cycle.default_headers, named[0]]
 

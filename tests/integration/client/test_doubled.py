@@ -103,6 +103,6 @@ def test_bytes_that_are_doubled_within_a_request_are_told_or_do_no_harm(url: str
 
 def test_an_answer_says_which_request_it_is_for(url: str) -> None:
     for path, status in (("/health", 200), ("/api/topics/nowhere", 404)):
-        answer = httpx.get(url + path, headers={"x-request-id": "mine"})
-        assert (answer.status_code, answer.headers["x-request-id"]) == (status, "mine")
-    assert "x-request-id" not in httpx.get(f"{url}/health").headers
+        answer = httpx.get(url + path, headers={"tailrace-request": "mine"})
+        assert (answer.status_code, answer.headers["tailrace-request"]) == (status, "mine")
+    assert "tailrace-request" not in httpx.get(f"{url}/health").headers

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
@@ -303,6 +304,22 @@ def test_many_that_wait_and_ack_at_once_on_one_loop(url: str, api: Api, topic: s
         assert sorted(value for each in found for value in each) == list(range(50))
 
     scenario()
+    assert standing(api, group)["lag"] == 0
+
+
+def test_threads_may_share_a_subscription(url: str, api: Api, topic: str, group: str) -> None:
+    publish(api, topic, *range(80))
+
+    with queue_of(url, topic, group) as queue, ThreadPoolExecutor(8) as threads:
+
+        def work(_: int) -> list[Any]:
+            events = queue.poll()
+            for event in events:
+                queue.ack(event)
+            return values(events)
+
+        found = [value for each in threads.map(work, range(8)) for value in each]
+    assert sorted(found) == list(range(80))
     assert standing(api, group)["lag"] == 0
 
 

@@ -21,7 +21,7 @@ from tailrace.model.errors import ConfigurationError, ConnectionLostError, Tailr
 T = TypeVar("T")
 
 _JSON = {"content-type": "application/json"}
-_REQUEST_ID = "x-request-id"
+_REQUEST_NAME = "tailrace-request"
 _GOOD = range(200, 300)
 
 
@@ -86,7 +86,7 @@ class AsyncConnection:
         timeout = timeout if most_seconds is None else min(timeout, most_seconds)
         try:
             name = str(next(self._names))
-            headers = {_REQUEST_ID: name, **(_JSON if body else {})}
+            headers = {_REQUEST_NAME: name, **(_JSON if body else {})}
             answer = await self._http.request(method, path, content=body, headers=headers, timeout=timeout)
         except httpx.HTTPError as error:
             raise error_of_connection(self.url, error) from error
@@ -97,7 +97,7 @@ class AsyncConnection:
 
     async def _check_name(self, name: str, answer: httpx.Response) -> None:
         """Servers name the request that they answer; what stands between may not."""
-        answered = answer.headers.get(_REQUEST_ID)
+        answered = answer.headers.get(_REQUEST_NAME)
         if answered == name:
             self._answers_have_names = True
         elif answered is not None or self._answers_have_names:
