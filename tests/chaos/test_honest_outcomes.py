@@ -1,0 +1,102 @@
+"""What a worker of `make chaos` writes down as the outcome of a call: failed only where nothing can have happened."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError
+
+from chaos.api import Api, Refused
+from chaos.history import Answer, Bounds, Completed, Invoked, Outcome, Poll, read_lines
+from chaos.recorder import Recorder
+from chaos.serving import free_port
+from chaos.workers.librdkafka import outcome_of
+from chaos.workers.patience import within
+
+PROBLEM = '{"type": "urn:tailrace:error:overloaded", "detail": "later", "outcome": "%s"}'
+
+
+@contextmanager
+def answering(answer: bytes) -> Iterator[str]:
+    """A server that takes one request, gives this answer to it, and hangs up."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        thread.join()
+
+
+def refused(url: str) -> Refused:
+    with Api(url) as api, pytest.raises(Refused) as raised:
+        api.post("/api/topics/publish", {})
+    return raised.value
+
+
+def http(status: str, body: str) -> bytes:
+    return f"HTTP/1.1 {status}\r\ncontent-length: {len(body)}\r\n\r\n{body}".encode()
+
+
+def test_a_request_that_found_no_server_has_failed() -> None:
+    assert refused(f"http://127.0.0.1:{free_port()}").outcome is Outcome.FAILED
+
+
+def test_a_request_whose_answer_was_lost_is_unknown() -> None:
+    with answering(b"") as url:
+        assert refused(url).outcome is Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.UNKNOWN])
+def test_an_error_of_the_server_is_what_the_server_says_it_is(outcome: Outcome) -> None:
+    with answering(http("503 Service Unavailable", PROBLEM % outcome)) as url:
+        assert refused(url).outcome is outcome
+
+
+def test_an_error_that_is_not_explained_is_unknown() -> None:
+    with answering(http("502 Bad Gateway", "<html>")) as url:
+        assert refused(url).outcome is Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome"),
+    [
+        (KafkaError._QUEUE_FULL, Outcome.FAILED),
+        (KafkaError.MSG_SIZE_TOO_LARGE, Outcome.FAILED),
+        (KafkaError._MSG_TIMED_OUT, Outcome.UNKNOWN),
+        (KafkaError._PURGE_INFLIGHT, Outcome.UNKNOWN),
+        (KafkaError.REQUEST_TIMED_OUT, Outcome.UNKNOWN),
+    ],
+)
+def test_a_record_that_was_not_delivered_is_unknown_unless_it_was_never_stored(code: int, outcome: Outcome) -> None:
+    assert outcome_of(KafkaError(code)) is outcome
+
+
+def test_a_call_that_hangs_is_left_behind() -> None:
+    release = threading.Event()
+    with pytest.raises(TimeoutError):
+        within(0.05, release.wait)
+    release.set()
+    assert within(10, lambda: 7) == 7
+
+
+def test_the_history_holds_what_was_asked_and_what_came_of_it(tmp_path: Path) -> None:
+    with Recorder(tmp_path / "history.jsonl") as recorder:
+        asked = recorder.invoke("asker", "http", Bounds(("t",)))
+        recorder.observe(0.0, "reader", "kafka-librdkafka", Poll("s"), Answer())
+        recorder.complete(asked, Outcome.UNKNOWN, error="lost")
+    first, second, third, fourth = read_lines(tmp_path / "history.jsonl")
+    assert isinstance(first, Invoked) and isinstance(second, Invoked)
+    assert isinstance(third, Completed) and isinstance(fourth, Completed)
+    assert (first.what, first.call) == (Bounds(("t",)), asked)
+    assert (second.time, third.call, third.outcome) == (0.0, second.call, Outcome.OK)
+    assert (fourth.call, fourth.outcome, fourth.error) == (asked, Outcome.UNKNOWN, "lost")
+    assert recorder.outcomes == {Outcome.OK: 1, Outcome.UNKNOWN: 1}
