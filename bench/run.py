@@ -23,6 +23,8 @@ from bench.subjects import SUBJECTS
 
 FULL_RESULTS = ROOT / "bench" / "results"
 QUICK_RESULTS = ROOT / "build" / "quick-results"
+_BROKEN_OFF = 130
+"""As a shell calls what Ctrl-C has ended."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,7 +36,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.dir.mkdir(parents=True, exist_ok=True)
     results = ResultFolder(options.results)
     run = _Run(results, SubjectProcess(options.dir, options.scale), options.scale, options.minutes)
-    found = [run.measure(name, f"{number} of {len(names)}") for number, name in enumerate(names, 1)]
+    try:
+        found = [run.measure(name, f"{number} of {len(names)}") for number, name in enumerate(names, 1)]
+    except KeyboardInterrupt:
+        run.say("broken off: what is measured is kept, and --resume goes on from here")
+        return _BROKEN_OFF
     pages = write_pages(results, options.out)
     run.say(summary(results.all(SUBJECTS)))
     run.say("written: " + ", ".join(map(str, pages)))

@@ -11,7 +11,7 @@ import msgspec
 from bench.figures import Figure, Section
 from bench.ground import Ground, settle_disk
 from bench.http.measuring import percentile
-from bench.http.server import HttpServer, exact_cpu_seconds_of, serving
+from bench.http.server import exact_cpu_seconds_of, serving
 from bench.kafka.arena import said
 from bench.kafka.client import ClientProcess
 from bench.kafka.tasks import (
@@ -29,6 +29,7 @@ from bench.kafka.tasks import (
 )
 from bench.measure import Samples, take_turns
 from bench.nats.client import SpeakerProcess
+from bench.peers.listener import KafkaListener
 from bench.peers.nats import NatsPeer
 from bench.scale import NatsScale
 from tailrace.model.durability import Durability
@@ -164,21 +165,6 @@ def _sides(ground: Ground, durability: Durability) -> Iterator[tuple[str, Mappin
             stack.callback(side.receiver.close)
             sides[name] = side
         yield peer.name, sides
-
-
-class KafkaListener:
-    """A server that is asked over HTTP, seen as one that speaks Kafka's protocol."""
-
-    def __init__(self, server: HttpServer) -> None:
-        self.name = server.name
-        self.address = server.kafka
-        self.pid = server.pid
-
-    def start(self) -> float:
-        return 0.0
-
-    def stop(self) -> None:
-        """Whoever started it stops it."""
 
 
 def _pass_through(size: int, name: str, side: _Side, records: int) -> Found:

@@ -12,7 +12,7 @@ from bench.http.server import HttpServer, serving
 from bench.http.tasks import ConsumeMessages, InsertRows, PublishMessages
 from bench.kafka.client import ClientProcess
 from bench.kafka.tasks import Consume, CreateTopic, Load, Produce
-from bench.nats.duel import KafkaListener
+from bench.peers.listener import KafkaListener
 from bench.profile import Profile
 from bench.sampling.sampler import Watched, py_spy, sample
 from bench.spark.changes import load_changes

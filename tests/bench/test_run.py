@@ -122,6 +122,23 @@ def test_a_run_that_is_resumed_measures_what_is_missing_or_failed(measured: list
     assert measured == ["fetch", "opening"]
 
 
+def test_a_run_that_is_broken_off_keeps_what_it_has(
+    measured: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend = SubjectProcess.measure
+
+    def until_fetch(process: SubjectProcess, name: str, most_seconds: float) -> Result:
+        if name == "fetch":
+            raise KeyboardInterrupt
+        return pretend(process, name, most_seconds)
+
+    monkeypatch.setattr(SubjectProcess, "measure", until_fetch)
+
+    assert run.main(options(tmp_path, "--only", "append", "--only", "fetch", "--only", "opening")) == 130
+
+    assert [result.subject for result in ResultFolder(tmp_path / "results").all(SUBJECTS)] == ["append"]
+
+
 def test_a_run_begins_nothing_that_does_not_fit_its_time(measured: list[str], tmp_path: Path) -> None:
     assert run.main(options(tmp_path, "--minutes", "0.1", "--only", "append")) == 0
 
