@@ -7,7 +7,7 @@ work with each level, and its compiled code recurses without a check.
 
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -47,6 +47,8 @@ def tokenize(text: str) -> list[Token]:
         tokens = _DIALECT.tokenize(text)
     except TokenError as error:
         raise _unreadable(text, error) from error
+    if any(token.token_type is TokenType.QDCOLON for token in tokens):
+        tokens = list(_with_casts_of_parameters(tokens))
     for token in tokens:
         kind = token.token_type
         if kind is TokenType.UNKNOWN or (kind is TokenType.VAR and "\0" in token.text):
@@ -54,6 +56,16 @@ def tokenize(text: str) -> list[Token]:
         if kind is TokenType.NUMBER and not _NUMBER.fullmatch(token.text):
             raise SqlSyntaxError(f"{token.text!r} is not a number", *place_of_token(token, text))
     return tokens
+
+
+def _with_casts_of_parameters(tokens: Sequence[Token]) -> Iterator[Token]:
+    """`?::`, which another dialect knows as one word, is a parameter and a cast."""
+    for token in tokens:
+        if token.token_type is TokenType.QDCOLON:
+            yield Token(TokenType.PLACEHOLDER, "?", token.line, token.col - 2, token.start, token.start)
+            yield Token(TokenType.DCOLON, "::", token.line, token.col, token.start + 1, token.end)
+        else:
+            yield token
 
 
 def parse_statement(tokens: Sequence[Token], text: str) -> exp.Expression:

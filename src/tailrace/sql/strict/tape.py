@@ -1,6 +1,7 @@
 """The words of a text, one after the other, for a grammar that reads them once and never goes back."""
 
 from collections.abc import Collection, Iterator, Sequence
+from itertools import zip_longest
 from typing import NamedTuple, NoReturn
 
 from sqlglot.tokenizer_core import Token, TokenType
@@ -20,6 +21,8 @@ _TEXTS = frozenset(
         TokenType.UNICODE_STRING,
     )
 )
+
+_SECOND_HALVES = {TokenType.LT: TokenType.LT, TokenType.GT: TokenType.GT, TokenType.DOT: TokenType.NUMBER}
 
 
 class Kind:
@@ -106,9 +109,12 @@ class Tape:
 
 
 def _words(tokens: Sequence[Token]) -> Iterator[Word]:
-    """sqlglot takes some pairs, such as GROUP BY, for one token."""
-    for token in tokens:
+    """sqlglot takes some pairs, such as GROUP BY, for one token, and `<<` and `.5` for two."""
+    for token, following in zip_longest(tokens, tokens[1:]):
         kind = token.token_type
+        second_half = _SECOND_HALVES.get(kind)
+        if following is not None and following.token_type is second_half and following.start == token.end + 1:
+            continue
         if kind is TokenType.IDENTIFIER:
             yield Word("", Kind.QUOTED, token)
         elif kind in _TEXTS:

@@ -224,3 +224,11 @@ async def test_a_query_for_a_topic_is_no_part_of_a_transaction() -> None:
         await sql.engine.execute("BEGIN; INSERT INTO a (value) VALUES ('x' || 'y'); COMMIT")
         assert [row["value"] for row in await sql.dicts("CONSUME FROM a")] == ["xy"]
         assert await sql.rows("SELECT * FROM t") == []
+
+
+@on_loop
+async def test_a_parameter_can_be_cast() -> None:
+    async with running_sql() as sql:
+        await sql.run(f"{TABLE}; INSERT INTO t VALUES (1, 'a')")
+        assert await sql.rows("SELECT ?::integer + 1, ?::text", ["41", 7]) == [(42, "7")]
+        assert await sql.rows("SELECT id FROM t WHERE id = ?::integer", ["1"]) == [(1,)]
