@@ -42,3 +42,8 @@ def test_lines_are_counted_in_the_file() -> None:
 
 def test_an_error_without_a_place_is_its_message() -> None:
     assert explain(RefusedError({"detail": "there is no topic 'x'"}), Request("CLEAR TOPIC x")) == "there is no topic 'x'"
+
+
+def test_an_error_without_a_place_names_the_line_of_its_statement_in_a_file() -> None:
+    error = RefusedError({"detail": "there is no topic 'x'"})
+    assert explain(error, Request("\n\n CLEAR TOPIC x", 3, 9), "schema.sql") == "schema.sql, line 5: there is no topic 'x'"

@@ -16,7 +16,7 @@ def explain(error: CommandError, request: Request, source: str = "") -> str:
     """`source` is the name of the file, if there is one; lines are counted in it."""
     place = error.place if isinstance(error, RefusedError) else None
     if place is None:
-        return str(error)
+        return f"{source}, line {_first_line(request)}: {error}" if source else str(error)
     line, column = place
     lines = _LINE_BREAK.split(request.text)
     message = _PLACE.sub("", str(error), count=1)
@@ -27,6 +27,12 @@ def explain(error: CommandError, request: Request, source: str = "") -> str:
     if not 1 <= line <= len(lines):
         return head
     return f"{head}\n{_pointed(lines[line - 1], column)}"
+
+
+def _first_line(request: Request) -> int:
+    """Of what is not empty."""
+    before = request.text[: len(request.text) - len(request.text.lstrip())]
+    return request.line + len(_LINE_BREAK.findall(before))
 
 
 def _pointed(line: str, column: int) -> str:
