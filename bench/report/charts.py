@@ -1,7 +1,7 @@
 """The charts: how far each bar is cleared, Tailrace beside its peers, and how costs grow."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -70,28 +70,40 @@ def figures_charts(figures: Sequence[Figure]) -> list[str]:
 def _figures_chart(figures: Sequence[Figure], unit: str) -> str:
     rows = sum(_ROW * (1 if figure.peers is None else 2) + 8 for figure in figures)
     drawing = Drawing(_WIDTH, rows + 6)
-    most = max(max(samples.highest for samples in (figure.ours, figure.peers) if samples) for figure in figures)
-    share = (_WIDTH - _LABELS - _VALUES) / (most or 1)
+    most = max(_LEAST, *(value for figure in figures for value in _shown(figure)))
+    share = (_WIDTH - _LABELS - _VALUES) / most
     y = 4.0
     for figure in figures:
+        bar_at = 0.0
+        if figure.bar is not None and figure.peers is None and figure.bar.limit <= most:
+            bar_at = _LABELS + figure.bar.limit * share
+            drawing.line(bar_at, y - 1, bar_at, y + _ROW + 1, "bar-line")
         drawing.text(0, y + 13, plain(figure.name), room=_LABELS - 14)
-        y = _bar(drawing, y, figure.ours, share, unit, "ours")
+        y = _bar(drawing, y, figure.ours, share, unit, "ours", bar_at)
         if figure.peers is not None:
             drawing.text(_LABELS - 10, y + 13, plain(figure.peer), "peer-name", "end", room=_LABELS - 14)
             y = _bar(drawing, y, figure.peers, share, unit, "peer")
-        elif figure.bar is not None and figure.bar.limit <= most:
-            at = _LABELS + figure.bar.limit * share
-            drawing.line(at, y - _ROW - 1, at, y + 1, "bar-line")
         y += 8
     return drawing.render(f"Tailrace and its peers, {unit}")
 
 
-def _bar(drawing: Drawing, y: float, samples: Samples, share: float, unit: str, kind: str) -> float:
+def _shown(figure: Figure) -> Iterator[float]:
+    """Values that a chart must have room for. A bar that is far above what it forbids would make all else small."""
+    yield figure.ours.highest
+    if figure.peers is not None:
+        yield figure.peers.highest
+    elif figure.bar is not None and figure.bar.sense == "at least":
+        yield figure.bar.limit
+
+
+def _bar(drawing: Drawing, y: float, samples: Samples, share: float, unit: str, kind: str, clear_of: float = 0.0) -> float:
     """The place of the next one."""
     middle = y + _ROW / 2
     drawing.bar(_LABELS, y + 2, samples.median * share, _ROW - 4, kind)
     drawing.line(_LABELS + samples.lowest * share, middle, _LABELS + samples.highest * share, middle, "spread")
-    beside = _LABELS + max(samples.median, samples.highest) * share + 6
+    beside = _LABELS + samples.highest * share + 6
+    if beside - 6 < clear_of < beside + _VALUES:
+        beside = clear_of + 6
     drawing.text(beside, middle + 4, with_unit(number(samples.median), unit), "value")
     return y + _ROW
 

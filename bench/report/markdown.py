@@ -1,6 +1,7 @@
 """The page in Markdown: all bars in one table, then section by section what was measured, when and how."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 
 from bench.curves import Curve
 from bench.figures import Figure, Section
@@ -11,13 +12,13 @@ from bench.report.text import (
     bar_text,
     circumstances_text,
     common_machine,
+    count_text,
     facts_text,
     judged,
     missed_first,
     number,
     occasion_text,
     spread,
-    summary,
     verdict,
     with_unit,
 )
@@ -47,7 +48,7 @@ def _opening(results: Sequence[Result], missing: Sequence[str], machine: Mapping
         "# Benchmarks",
         f"Written by `make bench`; [how it is measured](guides/benchmarks.md), [the same page with charts]({web_page}).",
         occasion_text(results) + (f" {facts_text(machine)}." if machine else ""),
-        f"**{summary(results)}**",
+        f"**{count_text(judged(results))}.**",
         *(f"**{result.subject} failed**: {result.failure}" for result in results if result.failure),
         *(f"{result.subject} was left out: {result.left_out}" for result in results if result.left_out),
     ]
@@ -64,8 +65,8 @@ def _bars(bars: Sequence[Judged]) -> str:
 def _section(result: Result, section: Section, machine: Mapping[str, str] | None, profiles: Sequence[Profile]) -> str:
     lines = [f"## {section.title}", "", f"*{circumstances_text(result.circumstances, machine)}*", "", section.text, ""]
     lines += _table(_FIGURE_HEADS, map(_figure, section.figures))
-    for curve in section.curves:
-        lines += ["", *_curve(curve)]
+    for _, alike in groupby(section.curves, key=lambda curve: [curve.grows, *(point.at for point in curve.points)]):
+        lines += ["", *_curves(list(alike))]
     if section.remarks:
         lines += ["", *(f"- {remark}" for remark in section.remarks)]
     for profile in profiles:
@@ -86,10 +87,18 @@ def _figure(figure: Figure) -> tuple[str, ...]:
     )
 
 
-def _curve(curve: Curve) -> list[str]:
-    heads = (curve.grows, *(number(point.at) for point in curve.points), "slope")
-    costs = (f"{curve.name}, {curve.unit}", *(number(point.cost.median) for point in curve.points), number(curve.slopes.median))
-    return list(_table(heads, [costs]))
+def _curves(curves: Sequence[Curve]) -> Iterator[str]:
+    """Curves over the same points, in one table."""
+    heads = (curves[0].grows, *(number(point.at) for point in curves[0].points), "slope")
+    return _table(heads, ((_named(curve), *_medians(curve), f"{curve.slopes.median:.2f}") for curve in curves))
+
+
+def _named(curve: Curve) -> str:
+    return f"{curve.name}, {curve.unit}"
+
+
+def _medians(curve: Curve) -> Iterator[str]:
+    return (number(point.cost.median) for point in curve.points)
 
 
 def _profile(profile: Profile) -> Iterator[str]:

@@ -51,10 +51,13 @@ def summary(results: Sequence[Result]) -> str:
     """How many bars are met, which are not, and what failed."""
     bars = judged(results)
     missed = [f"{bar.title}: {bar.figure.name}" for bar in bars if not bar.is_met]
-    text = f"{len(bars) - len(missed)} of {len(bars)} bars met"
-    text = f"{text}; missed: {'; '.join(missed)}." if missed else f"{text}."
+    text = f"{count_text(bars)}; missed: {'; '.join(missed)}." if missed else f"{count_text(bars)}."
     failed = [result.subject for result in results if result.failure]
     return f"{text} Failed: {', '.join(failed)}." if failed else text
+
+
+def count_text(bars: Sequence[Judged]) -> str:
+    return f"{sum(bar.is_met for bar in bars)} of {len(bars)} bars met"
 
 
 def circumstances_text(found: Circumstances, common_machine: Mapping[str, str] | None) -> str:
@@ -102,7 +105,8 @@ def verdict(is_met: bool | None) -> str:
 
 
 def spread(samples: Samples) -> str:
-    return f"{number(samples.median)} ({number(samples.lowest)}-{number(samples.highest)})"
+    between = "-" if samples.lowest >= 0 else " to "
+    return f"{number(samples.median)} ({number(samples.lowest)}{between}{number(samples.highest)})"
 
 
 def with_unit(text: str, unit: str) -> str:

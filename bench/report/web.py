@@ -16,6 +16,7 @@ from bench.report.text import (
     bar_text,
     circumstances_text,
     common_machine,
+    count_text,
     facts_text,
     judged,
     missed_first,
@@ -45,7 +46,7 @@ def _page(results: Sequence[Result], missing: Sequence[str], markdown: MarkdownI
     yield f"<style>\n{_STYLE.read_text()}</style>\n</head>\n<body>\n<main>\n<h1>Benchmarks</h1>"
     yield f"<p>{escape(occasion_text(results))} {escape(facts_text(machine)) if machine else ''}</p>"
     yield from _troubles(results, missing)
-    yield _count(bars)
+    yield f'<p class="count">{count_text(bars)}</p>'
     yield f"<p>{escape(HOW_TO_READ)}</p>"
     yield _contents(results)
     if bars:
@@ -68,11 +69,6 @@ def _troubles(results: Sequence[Result], missing: Sequence[str]) -> Iterator[str
             yield f"<p>{escape(result.subject)} was left out: {escape(result.left_out)}</p>"
     if missing:
         yield f"<p>Not measured: {escape(', '.join(missing))}.</p>"
-
-
-def _count(bars: Sequence[Judged]) -> str:
-    met = sum(bar.is_met for bar in bars)
-    return f'<p class="count"><strong>{met} of {len(bars)}</strong> bars met</p>'
 
 
 def _contents(results: Sequence[Result]) -> str:

@@ -67,7 +67,7 @@ def test_the_page_has_every_figure_with_its_verdict_and_the_notes() -> None:
 
     assert "| it | 1,500 (1,500-1,500) MB/s | other |  |  | ≥ 1,000 MB/s | met |" in page
     assert "| it | 10 (10-10) MB/s | other | 100 (100-100) MB/s | **0.10 (0.10-0.10)** | ≥ 0.70 | **missed** |" in page
-    assert "1 of 2 bars met; missed: Bad: it." in page
+    assert "**1 of 2 bars met.**" in page
     assert "- A remark." in page
     assert "](charts.html)" in page
     assert page.endswith(NOTES)
@@ -106,6 +106,10 @@ def test_what_failed_or_was_not_measured_is_told_at_the_top() -> None:
     assert summary([failed]) == "0 of 0 bars met. Failed: lossy."
 
 
+def test_a_run_says_which_bars_it_missed() -> None:
+    assert summary([GOOD, BAD]) == "1 of 2 bars met; missed: Bad: it."
+
+
 def test_a_run_that_meets_all_bars_says_so() -> None:
     assert summary([result("good", figure(2, Bar("under", 3)), figure(2, None))]) == "1 of 1 bars met."
 
@@ -140,7 +144,7 @@ def test_the_slope_of_a_cost_that_grows_in_proportion_is_one() -> None:
 def test_a_curve_is_shown_with_its_slope() -> None:
     grown = result("grown", figure(1, None), curves=[CURVE])
 
-    assert "| append, µs | 9 | 2 | 20 | 1 |" in markdown_page([grown], [], "", "")
+    assert "| append, µs | 9 | 2 | 20 | 1.00 |" in markdown_page([grown], [], "", "")
     assert "slope 1.00" in web_page([grown], [], "")
 
 
