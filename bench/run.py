@@ -9,6 +9,7 @@ The others count nevertheless. A bar that is missed stands in the pages and on t
 """
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -124,4 +125,6 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
+    # A run that is told to end must end its subject too, which is in a session of its own.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())
