@@ -1,0 +1,44 @@
+"""`--help`: quick, and with something to copy."""
+
+import subprocess
+import sys
+
+import pytest
+import typer
+
+from tailrace.cli.main import build_app
+
+COMMANDS = {
+    " ".join((name, *below)): command
+    for name, top in typer.main.get_command(build_app()).commands.items()  # type: ignore[attr-defined]
+    for below, command in ([((one,), each) for one, each in getattr(top, "commands", {}).items()] or [((), top)])
+}
+HEAVY = (
+    "aiohttp",
+    "apsw",
+    "duckdb",
+    "httpx",
+    "litestar",
+    "msgspec",
+    "numpy",
+    "prompt_toolkit",
+    "pyarrow",
+    "pyspark",
+    "sqlglot",
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_shows_an_example_of_itself(command: str) -> None:
+    help_text = COMMANDS[command].help or ""
+    before, heading, examples = help_text.partition("[bold]Example")
+    assert before.strip()
+    assert heading
+    assert f"tailrace {command}" in examples
+
+
+def test_help_loads_nothing_that_it_does_not_need() -> None:
+    code = "import sys; from tailrace.cli.main import build_app; build_app(); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "tailrace.cli.topics" in loaded
+    assert [name for name in HEAVY if name in loaded] == []
