@@ -1,5 +1,6 @@
 """Readers meet the cleaner at its work, at the worst moments: they get their own records or a clear error."""
 
+import os
 import sys
 import threading
 import time
@@ -15,13 +16,14 @@ from tailrace.log.fsck import check
 from tailrace.log.index import IndexReader, PartitionIndex
 from tailrace.log.options import LogOptions
 from tailrace.log.place import Place
+from tailrace.log.segment import HEADER_BYTES
 from tailrace.model.changes import Changes
 from tailrace.model.errors import OffsetOutOfRangeError, UnknownPartitionError
 from tailrace.model.ids import Cursor, Offset, Partition, TopicId
 from tailrace.model.limits import KIB, Limits
 from tailrace.store.embedded import EmbeddedStore
 from tests.support.batches import append, decode_batch, values_of
-from tests.support.folders import frames_of, segment_files
+from tests.support.folders import copy_as_killed, frames_of, segment_files
 from tests.support.observed import scan_all
 
 TOPIC = TopicId(1)
@@ -272,3 +274,26 @@ def test_readers_get_their_own_records_while_all_is_in_motion(tmp_path: Path) ->
 
 def _label(partition: Partition, offset: int) -> bytes:
     return b"%06d/%d/%08d" % (partition.topic_id, partition.number, offset)
+
+
+def test_a_power_cut_behind_a_cleaned_segment_is_no_damage(store: EmbeddedStore, tmp_path: Path) -> None:
+    """The cleaner begins a new segment and rewrites the one before it. The new one's header was never synced: it is a file
+    without bytes then, and the log ends where it would have begun, not where the shorter segment before it does."""
+    store.commit(Changes(trims=[(A, Offset(ROUNDS - 1)), (B, Offset(ROUNDS - 1))]))
+    store.clean()
+    cut = tmp_path / "cut"
+    copy_as_killed(tmp_path / "data", cut)
+    before, newest = segment_files(cut)[-2:]
+    assert int(before.name[:20]) + before.stat().st_size < int(newest.name[:20]), "the one before was rewritten"
+    assert newest.stat().st_size == HEADER_BYTES
+    os.truncate(newest, 0)
+    report = check(cut)
+    assert report.findings == []
+    assert newest.name in " ".join(report.notes)
+    reopened = EmbeddedStore.open(cut)
+    try:
+        assert values_of(reopened.fetch(A, Offset(ROUNDS - 1), 1).batches) == [b"A%04d" % (ROUNDS - 1)]
+        assert list(reopened.commit(Changes(appends=[append(A, b"next")])).offsets) == [ROUNDS]
+    finally:
+        reopened.close()
+    assert check(cut).findings == []

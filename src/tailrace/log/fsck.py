@@ -202,6 +202,9 @@ class _Check:
                     self._report.find(name, str(error))
                 else:
                     self._report.notes.append(f"{name} was being created when the server stopped; the next start removes it")
+                    if usage is not None:
+                        # The checkpoint knows all before it as closed, and the cleaner may have made that shorter.
+                        self._log_end = file.base
                 return
             is_whole = file.generation == 0 and file.base == self._log_end
             if is_whole and header.first_cursor != self._cursor:
