@@ -7,7 +7,7 @@ from chaos.api import Api, Refused
 from chaos.serving import ServerError
 from tests.support.pipeline import CommandProcess
 
-START_SECONDS = 120.0
+START_SECONDS = 240.0
 
 
 class PipelineProcess:
