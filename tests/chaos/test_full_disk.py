@@ -27,7 +27,7 @@ from tests.support.powercut import small_disk, why_no_mounts
 needs_mounts = pytest.mark.skipif(why_no_mounts() is not None, reason=str(why_no_mounts()))
 
 A0 = Partition(TopicId(1), 0)
-OPTIONS = LogOptions(segment_bytes=256 * KIB, checkpoint_bytes=512 * KIB)
+OPTIONS = LogOptions(segment_bytes=256 * KIB, piece_bytes=4 * KIB, checkpoint_bytes=512 * KIB)
 
 
 @pytest.fixture

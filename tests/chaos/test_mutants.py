@@ -71,7 +71,7 @@ def test_a_broken_recovery_is_caught_after_the_next_start(tmp_path: Path, mutant
     folder = tmp_path / "data"
     history = History()
     options = ("--no-housekeeping", "--segment-bytes", "1000000", "--checkpoint-batches", "100000")
-    killed = WriterProcess(folder, *options, environment={"TAILRACE_KILLPOINT": "write.half:30"})
+    killed = WriterProcess(folder, *options, environment={"TAILRACE_KILLPOINT": "write.half:90"})
     assert killed.wait() == EXIT_CODE, killed.errors
     history.extend(killed.events)
     if mutant == "corruption-cut-off":

@@ -147,6 +147,7 @@ def main() -> None:
             on_failure=fail,
             options=LogOptions(
                 segment_bytes=args.segment_bytes,
+                piece_bytes=512,
                 checkpoint_bytes=2 * args.segment_bytes,
                 checkpoint_batches=args.checkpoint_batches,
             ),

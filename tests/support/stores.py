@@ -20,6 +20,7 @@ from tailrace.store.memory import MemoryStore
 
 SMALL_PIECES = LogOptions(
     segment_bytes=4 * KIB,
+    piece_bytes=200,
     checkpoint_bytes=8 * KIB,
     checkpoint_batches=20,
     index_chunk_batches=5,
@@ -27,6 +28,7 @@ SMALL_PIECES = LogOptions(
     span_bytes=2 * KIB,
     gap_bytes=200,
     clean_dead_ratio=0.1,
+    cache_seconds=0.05,
 )
 """A few commits fill a segment, a few segments bring a checkpoint, and every lookup crosses several pieces of the index."""
 
