@@ -11,14 +11,14 @@ DROP TOPIC [IF EXISTS] name [CASCADE]
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from tailrace.model.route import Operation, Payload
-from tailrace.model.topic import TopicOptions
+from tailrace.model.topic import Dedup, Timestamps, TopicOptions
 from tailrace.sql.dialect import parse_expression
 from tailrace.sql.places import Place
 from tailrace.sql.statements import (
@@ -156,8 +156,10 @@ def _topic_option(words: Words, name: str, place: Place) -> object:
         return msgspec.UNSET
     try:
         return getattr(msgspec.convert({name: value}, TopicOptions), name)
-    except msgspec.ValidationError as error:
-        words.refuse(f"{name} can't be {value!r}: {str(error).partition(' - at')[0]}")
+    except msgspec.ValidationError:
+        choices = {"dedup": Dedup, "timestamps": Timestamps}.get(name)
+        wanted = "a whole number" if choices is None else " or ".join(map(repr, get_args(choices)))
+        words.refuse(f"{name} can't be {value!r}; it is {wanted}")
 
 
 def _source_option(words: Words, name: str, place: Place) -> object:
