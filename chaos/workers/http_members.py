@@ -15,6 +15,7 @@ from tailrace.client.assignor import RANGE, assign_ranges
 from tailrace.wire.consumer_protocol import decode_assignment, decode_subscription, encode_assignment, encode_subscription
 
 SESSION_MS = 4_000
+LIFE_STEPS = (8, 40)
 
 
 class HttpMember(HttpWorker):
@@ -27,6 +28,7 @@ class HttpMember(HttpWorker):
         self._member = ""
         self._generation = -1
         self._lives = 0
+        self._steps_left = self.choice.randint(*LIFE_STEPS)
         self._next: dict[tuple[str, int], int] = {}
         self._former: tuple[str, int, tuple[Place, ...]] | None = None
         """A past self: member, generation, and what it would commit."""
@@ -45,7 +47,8 @@ class HttpMember(HttpWorker):
         self._poll()
         if self._former is not None and self.choice.random() < 0.5:
             self._haunt(*self._former)
-        if self.choice.random() < 1 / 40:
+        self._steps_left -= 1
+        if self._steps_left <= 0:
             self._be_gone(forget=True)
 
     @property
@@ -59,6 +62,7 @@ class HttpMember(HttpWorker):
             self._former = (self._member, self._generation, places)
         self._generation = -1
         self._next = {}
+        self._steps_left = self.choice.randint(*LIFE_STEPS)
         self._member = "" if forget else self._member
 
     def _join(self) -> None:
