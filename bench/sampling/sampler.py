@@ -20,6 +20,8 @@ _PER_SECOND = 100
 _PATIENCE_SECONDS = 30
 _MOST_FUNCTIONS = 15
 _LEAST_SHARE = 0.01
+_WAITING = {("manager", "daemon.py")}
+"""Spark's daemons wait here for the next worker that they are to fork; py-spy takes them for busy."""
 
 
 class Watched(NamedTuple):
@@ -64,6 +66,8 @@ def profile_of(name: str, beside: str, stacks: str, looks: int) -> Profile:
     for line in stacks.splitlines():
         stack, _, times = line.rpartition(" ")
         function, file = _read_frame(stack.rpartition(";")[2])
+        if (function, file) in _WAITING:
+            continue
         functions[f"{function} ({file})"] += int(times)
         rooms[_room(file)] += int(times)
     total = functions.total()

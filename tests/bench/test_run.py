@@ -20,7 +20,7 @@ from tests.bench.scale import TINY
 
 JAVA = {name for name in SUBJECTS if name.startswith(("kafka", "pipeline", "growth-routes"))}
 ELSEWHERE = {"nats-synced", "profiles", "profiles-pipeline"}
-"""What the first runs too, but for a setting of the servers; and what is sampled rather than measured."""
+"""What `nats` runs too, but for a setting of the servers; and what is sampled rather than measured."""
 
 
 @pytest.mark.parametrize("name", [name for name in SUBJECTS if name not in JAVA | ELSEWHERE])

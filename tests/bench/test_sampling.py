@@ -21,3 +21,9 @@ def test_functions_that_hardly_matter_are_left_out() -> None:
     profile = profile_of("produce", "kafka", "a (tailrace/log/x.py:1) 999\nb (tailrace/log/x.py:9) 1\n", 1_000)
 
     assert [share.name for share in profile.functions] == ["a (tailrace/log/x.py)"]
+
+
+def test_a_daemon_that_waits_does_not_count() -> None:
+    profile = profile_of("router", "pipeline", "<module> (daemon.py:1);manager (daemon.py:9) 70\nmain (worker.py:1) 30\n", 100)
+
+    assert [(share.name, share.share) for share in profile.functions] == [("main (worker.py)", 1.0)]
