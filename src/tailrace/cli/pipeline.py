@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tailrace.cli.exits import Exit
+from tailrace.cli.options import DEFAULT_SERVER, ServerOption
 
 if TYPE_CHECKING:
     from tailrace.model.pipeline import PipelineReport
@@ -19,9 +20,7 @@ _SECONDS_BETWEEN_LINES = 5.0
 
 
 def pipeline(
-    server: Annotated[
-        str, typer.Option("--server", metavar="URL", help="The HTTP address of the server.")
-    ] = "http://127.0.0.1:8080",
+    server: ServerOption = DEFAULT_SERVER,
     master: Annotated[
         str,
         typer.Option("--master", help="Where Spark runs: local[*] is this machine, spark://host:7077 a cluster."),
@@ -38,8 +37,8 @@ def pipeline(
 ) -> None:
     """Route table changes to topics, on Spark.
 
-    Needs a running server, Java 17 or newer, and PySpark (pip install 'tailrace[spark]'). May be stopped or killed at any time:
-    the server knows how far it has come, and every change reaches its topics once.
+    Needs a running server, Java 17 or newer, and PySpark (pip install 'tailrace\\[spark]'). May be stopped or killed at any
+    time: the server knows how far it has come, and every change reaches its topics once.
 
     [bold]Examples[/]
 

@@ -83,7 +83,7 @@ class _Steps:
 
     def rows(self, before: int, after: int, waiting: list[pa.RecordBatch]) -> pa.RecordBatch:
         """A step with these records; none where all were those of aborted transactions."""
-        stored = pa.concat_batches(waiting) if waiting else _NONE
+        stored = waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting or [_NONE])
         old, new = self._images(stored.column("value_bytes")) if waiting else (pa.nulls(0, pa.binary()),) * 2
         changes = [
             pc.index_in(stored.column("op"), self._operations),

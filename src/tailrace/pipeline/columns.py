@@ -8,7 +8,6 @@ import pyarrow.compute as pc
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.wire.arrow import ReadFields, decode_batches
 from tailrace.wire.batch_stream import PlacedBatch
-from tailrace.wire.compiled_fields import compiled_fields
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _COLUMNS = {
@@ -45,6 +44,9 @@ class TopicColumns:
         self._stored = [stored for name in names if (stored := _COLUMNS[name][2])]
         if "offset" not in self._stored:
             self._stored.append("offset")
+        # Only here: Spark imports this module in many processes that decode nothing.
+        from tailrace.wire.compiled_fields import compiled_fields
+
         self._read_fields: ReadFields = compiled_fields()
 
     def decode(

@@ -36,6 +36,8 @@ from tailrace.pipeline.tenure import Tenure, is_fenced
 _log = logging.getLogger("tailrace.pipeline")
 
 _LOOK_SECONDS = 0.2
+_FINISH_SECONDS = 4.0
+"""How long a stop waits for the batch under way."""
 _FIRST_PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 15.0
 _ERROR_LENGTH = 1_000
@@ -81,6 +83,8 @@ class Router:
         self._plan = RoutingPlan([], self._slots)
         self._failure: BaseException | None = None
         """What went wrong in the batch, before Spark has put it into its own words."""
+        self._between_batches = threading.Event()
+        self._between_batches.set()
 
     def run(self, *, once: bool = False) -> None:
         """Route until `stop`, or with `once` until everything that is there now is routed."""
@@ -93,6 +97,9 @@ class Router:
                 except _OtherCellsError:
                     continue
                 except Exception as error:
+                    if self._stopping.is_set() and tenure.loss is None:
+                        # Whatever a batch says that was torn off.
+                        break
                     if once or self._is_final(error):
                         raise
                     self._tell_failure(error)
@@ -107,7 +114,7 @@ class Router:
                 raise tenure.loss
 
     def stop(self) -> None:
-        """End soon. What the batch under way has not published is done again by the next router."""
+        """End soon, behind the batch under way if it is done soon. If not, the next router does it again."""
         self._stopping.set()
 
     def _run_query(self, once: bool) -> None:
@@ -130,6 +137,8 @@ class Router:
         """Until the query ends or is to end."""
         while query.isActive and not self._stopping.wait(_LOOK_SECONDS):
             pass
+        # Spark tells at length of a batch that was torn off.
+        self._between_batches.wait(_FINISH_SECONDS)
         error = query.exception()
         if error is not None and self._failure is None:
             raise PipelineError(f"the query failed: {error}")
@@ -137,7 +146,11 @@ class Router:
     def _route(self, changes: DataFrame, number: int) -> None:
         """One batch. Called by Spark, in a thread of its own."""
         began = time.monotonic()
+        self._between_batches.clear()
         try:
+            if self._stopping.is_set():
+                # Spark takes it for done and notes so where nobody looks; the marks say that it is not.
+                return
             with self._connect() as connection:
                 plan = self._plan_for(_routes(connection))
                 killpoint("route.before")
@@ -151,6 +164,8 @@ class Router:
             self._failure = error
             # A line for Spark, which would take the whole trace apart by regular expressions, as deep as it is long.
             raise PipelineError(_line(error)) from None
+        finally:
+            self._between_batches.set()
         self._tell_batch(
             number, len(plan.routes), sum(row.changes for row in rows), sum(row.dead_letters for row in rows), began
         )

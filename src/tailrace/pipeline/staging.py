@@ -13,7 +13,6 @@ from tailrace.model.pipeline import MarkMove
 from tailrace.pipeline.connection import ServerConnection
 from tailrace.pipeline.errors import OptionError
 from tailrace.wire.arrow_encoding import Encode, RecordColumns, compiled_encode
-from tailrace.wire.partition_kernels import load_partitions_of
 from tailrace.wire.staged import Chunk, StagedBatch, encode_chunk
 
 _PART_BYTES = 8 * MIB
@@ -53,6 +52,9 @@ class RowEncoder:
     """Rows to batches. Made in the task that uses it: loading the compiled loops takes a second."""
 
     def __init__(self, connection: ServerConnection, codec: int, turn: int) -> None:
+        # Only here: Spark imports this module in many processes that encode nothing.
+        from tailrace.wire.partition_kernels import load_partitions_of
+
         self._connection = connection
         self._codec = codec
         self._turn = turn

@@ -25,22 +25,25 @@ class StepRows:
     def of(self, step: Step, table: int, only_route: pa.Array, skip_routes: pa.Array) -> pa.RecordBatch:
         """A row for each change, and the one behind them, which has only the step."""
         changes = step.changes
-        rows = [
+        seen = [
             pa.array(np.full(changes.num_rows, table, np.int32)),
             changes.column("op"),
             changes.column("cursor"),
             only_route,
             skip_routes,
-            pa.nulls(changes.num_rows, pa.binary()),
-            *self._cells.of(table, {"old": changes.column("old"), "new": changes.column("new")}),
         ]
-        last = [pa.nulls(1, field.type) for field in self._schema]
-        last[self._schema.get_field_index("step")] = _one(write_step(step))
-        return pa.RecordBatch.from_arrays(
-            [pa.concat_arrays(pair) for pair in zip(rows, last, strict=True)], schema=self._schema
-        )
+        cells = self._cells.of(table, {"old": changes.column("old"), "new": changes.column("new")})
+        steps = _behind_nulls(write_step(step), changes.num_rows)
+        return pa.RecordBatch.from_arrays([*map(_and_null, seen), steps, *map(_and_null, cells)], schema=self._schema)
 
 
-def _one(value: pa.Buffer) -> pa.Array:
-    """An array of this value."""
-    return pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(np.array([0, value.size], np.int32)), value])
+def _and_null(column: pa.Array) -> pa.Array:
+    return pa.concat_arrays([column, pa.nulls(1, column.type)])
+
+
+def _behind_nulls(value: pa.Buffer, nulls: int) -> pa.Array:
+    """So many nulls and this value, which is large and need not be copied."""
+    ends = np.zeros(nulls + 2, np.int32)
+    ends[-1] = value.size
+    valid = np.packbits(np.arange(nulls + 1) == nulls, bitorder="little")
+    return pa.Array.from_buffers(pa.binary(), nulls + 1, [pa.py_buffer(valid), pa.py_buffer(ends), value])

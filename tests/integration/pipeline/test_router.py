@@ -185,6 +185,41 @@ def test_rows_that_are_too_large_for_their_topic_go_to_dead_letters(chat: Routed
     assert all("larger than its topic takes" in letter["cause"] for letter in letters)
 
 
+def test_conditions_see_values_of_every_type_as_they_are(tables: RoutedTables, route_once: RunOnce) -> None:
+    """Each condition holds for row 1 and not for row 2; row 3 has nulls, for which none of them is true."""
+    columns = {
+        "flag BOOLEAN": ("true", "false", "flag"),
+        "small SMALLINT": ("-32768", "5", "small = -32768"),
+        "big BIGINT": ("9223372036854775807", "5", "big > 9223372036854775806"),
+        "price DECIMAL(20, 2)": ("'123456789012345678.25'", "1", "price = 123456789012345678.25"),
+        "ratio DOUBLE": ("1e300", "1.5", "ratio > 1e299"),
+        "name TEXT": ("'a \"b\" \\ \u00fc'", "'b'", "name = 'a \"b\" \\ \u00fc'"),
+        "raw BYTEA": ("'\\x00ff'", "'\\x01'", "raw = other_raw"),
+        "other_raw BYTEA": ("'\\x00ff'", "'\\x02'", "raw = other_raw"),
+        "born DATE": ("'1969-12-31'", "'2000-01-01'", "born < DATE '1970-01-01'"),
+        "seen TIMESTAMP": ("'2026-01-31 13:45:00.5'", "'2026-01-31 13:45:00'", "seen > TIMESTAMP '2026-01-31 13:45:00.4'"),
+        "tags TEXT[]": ("ARRAY['x', 'y']", "ARRAY['z']", "array_contains(tags, 'y')"),
+        "extra JSON": ("""'{"a": [1, "}"]}'""", "NULL", "extra IS NOT NULL"),
+    }
+    tables.api.sql(f"CREATE TABLE typed (id BIGINT PRIMARY KEY, {', '.join(columns)})")
+    for number, (_, _, condition) in enumerate(columns.values()):
+        tables.api.create_topic(f"topic{number}")
+        tables.api.sql(
+            f"ALTER TOPIC topic{number} ADD SOURCE typed ON INSERT, DELETE WHERE ({condition}) WITH (payload = 'key')"
+        )
+    for id, place in ((1, 0), (2, 1)):
+        tables.api.sql(f"INSERT INTO typed VALUES ({id}, {', '.join(each[place] for each in columns.values())})")
+    tables.api.sql("INSERT INTO typed (id) VALUES (3)")
+    tables.api.sql("DELETE FROM typed")
+    route_once()
+    found = {
+        condition: [(each.message.op, each.message.value) for each in tables.records(f"topic{number}")]
+        for number, (_, _, condition) in enumerate(columns.values())
+    }
+    once = [("insert", b'{"id":1}'), ("delete", b'{"id":1}')]
+    assert found == {condition: once for _, _, condition in columns.values()}
+
+
 CONDITIONS: dict[str, Callable[[Change], bool | None]] = {
     "a > 3": lambda change: None if change.row["a"] is None else change.row["a"] > 3,
     "t = 'x' OR a IS NULL": lambda change: True if change.row["a"] is None else (change.row["t"] == "x"),

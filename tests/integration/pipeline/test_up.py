@@ -135,3 +135,15 @@ def test_a_pipeline_without_a_server_says_so_before_it_starts_java(tmp_path: Pat
         assert process.wait(30) == 1
     assert said in process.output
     assert len(process.output.splitlines()) == 1
+
+
+def test_a_pipeline_finds_the_server_that_the_environment_names(tmp_path: Path) -> None:
+    with CommandProcess(tmp_path, "pipeline", environment={"TAILRACE_SERVER": "nonsense://there"}) as process:
+        assert process.wait(30) == 1
+    assert "nonsense://there" in process.output
+
+
+def test_the_help_of_a_pipeline_says_what_to_install(tmp_path: Path) -> None:
+    with CommandProcess(tmp_path, "pipeline", "--help", environment={"COLUMNS": "200"}) as process:
+        assert process.wait(30) == 0
+    assert "pip install 'tailrace[spark]'" in process.output
