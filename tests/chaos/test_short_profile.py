@@ -14,7 +14,7 @@ from chaos.profiles import PROFILES
 from chaos.workloads.cdc import Cdc
 from tests.support.child import ROOT
 
-MINUTES = 0.5
+MINUTES = 0.45
 
 
 @pytest.mark.timeout(240)
