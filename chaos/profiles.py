@@ -19,7 +19,7 @@ class Profile(NamedTuple):
     faults: Sequence[str]
     minutes: float = 2.0
     load: float = 1.0
-    gap_seconds: float = 4.0
+    gap_seconds: float = 2.5
     """Between two faults, in the mean."""
 
 

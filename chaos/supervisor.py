@@ -26,6 +26,9 @@ from chaos.workloads.workload import Load, Workload
 HEAL_SECONDS = 40.0
 """How long is waited for the first success after the last fault. The promise is 30 s; the checker holds the run to it."""
 HEALTHY_SECONDS = 3.0
+"""How long clients go on after that, at least."""
+CALM_SECONDS = 10.0
+"""How long the phases without faults last, at most."""
 END_SECONDS = 45.0
 STATUS_SECONDS = 10.0
 
@@ -49,6 +52,7 @@ class Supervisor:
         self._workloads: list[Workload] = []
         self._workers: list[Worker] = []
         self._lasting: list[threading.Thread] = []
+        self._heal_seconds = max(HEALTHY_SECONDS, min(CALM_SECONDS, seconds * 0.1))
         self._status_due = 0.0
         stage.tell = self._tell
         self.troubles: list[str] = []
@@ -85,14 +89,14 @@ class Supervisor:
         self._phase("steady")
         for worker in self._workers:
             worker.start()
-        self._wait(min(10.0, self._seconds * 0.15))
+        self._wait(min(CALM_SECONDS, self._seconds * 0.15))
 
     def _suffer(self) -> None:
         self._phase("faults")
         kinds, reasons = possible(self._stage, self._faults)
         for name, reason in reasons.items():
             self._say(f"[yellow]{name} is left out: {reason}[/]")
-        until = self._recorder.now() + self._seconds * 0.6
+        until = self._recorder.now() + self._seconds - min(CALM_SECONDS, self._seconds * 0.15) - self._heal_seconds
         names = self._schedule(kinds)
         while kinds and self._recorder.now() < until:
             self._cause(next(names))
@@ -106,7 +110,7 @@ class Supervisor:
         deadline = healed + HEAL_SECONDS
         while self._recorder.last_ok <= healed and self._recorder.now() < deadline:
             time.sleep(0.05)
-        self._wait(max(HEALTHY_SECONDS, self._seconds * 0.1))
+        self._wait(self._heal_seconds)
         for worker in self._workers:
             worker.stop()
         for worker in self._workers:
