@@ -3,6 +3,7 @@
 import random
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,7 @@ from chaos.broken.hunt import hunt
 from chaos.broken.variants import VARIANTS
 from chaos.faults.kinds import KINDS
 from chaos.long import MINUTES, run_long
-from chaos.profiles import PROFILES, Profile
+from chaos.profiles import PROFILES
 from chaos.report import PAGE
 from chaos.run import Order, run, tell
 
@@ -39,30 +40,30 @@ def main(
     seed = random.SystemRandom().randrange(1 << 32) if seed is None else seed
     stamp = time.strftime("%Y%m%d-%H%M%S")
     if broken is not None:
-        names = list(VARIANTS) if broken == "all" else _known(broken, VARIANTS, "variant")
+        names = list(VARIANTS) if broken == "all" else _some_of(broken, VARIANTS, "variant")
         missed = hunt(names, seed, out or RUNS / f"{stamp}-broken-{seed}", console)
         sys.exit(1 if missed else 0)
     if profile == LONG:
         passed = run_long(seed, minutes or MINUTES, out or RUNS / f"{stamp}-{LONG}-{seed}", page, console)
         sys.exit(0 if passed else 1)
-    (name,) = _known(profile, PROFILES, "profile")
-    chosen: Profile = PROFILES[name]
-    kinds = tuple(_known(faults, KINDS, "fault")) if faults else tuple(chosen.faults)
-    folder = out or RUNS / f"{stamp}-{name}-{seed}"
-    order = Order(name, chosen, kinds, seed, minutes or chosen.minutes)
+    chosen = PROFILES[_one_of(profile, PROFILES, "profile")]
+    kinds = tuple(_some_of(faults, KINDS, "fault")) if faults else tuple(chosen.faults)
+    folder = out or RUNS / f"{stamp}-{profile}-{seed}"
+    order = Order(profile, chosen, kinds, seed, minutes or chosen.minutes)
     result = run(order, folder, console)
     tell(result, console)
     console.print(f"seed {seed}, kept in {folder}; judge it again with: python -m chaos.judge {folder}")
     sys.exit(0 if result.has_passed else 1)
 
 
-def _known(given: str, choices: object, what: str) -> list[str]:
-    names = given.split(",")
-    known = list(choices)  # type: ignore[call-overload]
-    for name in names:
-        if name not in known:
-            raise typer.BadParameter(f"there is no {what} {name!r}; there are {', '.join(known)}")
-    return names
+def _some_of(given: str, known: Collection[str], what: str) -> list[str]:
+    return [_one_of(name, known, what) for name in given.split(",")]
+
+
+def _one_of(name: str, known: Collection[str], what: str) -> str:
+    if name not in known:
+        raise typer.BadParameter(f"there is no {what} {name!r}; there are {', '.join(known)}")
+    return name
 
 
 if __name__ == "__main__":
