@@ -46,7 +46,7 @@ def main(
     if profile == LONG:
         passed = run_long(seed, minutes or MINUTES, out or RUNS / f"{stamp}-{LONG}-{seed}", page, console)
         sys.exit(0 if passed else 1)
-    chosen = PROFILES[_one_of(profile, PROFILES, "profile")]
+    chosen = PROFILES[_one_of(profile, (*PROFILES, LONG), "profile")]
     kinds = tuple(_some_of(faults, KINDS, "fault")) if faults else tuple(chosen.faults)
     folder = out or RUNS / f"{stamp}-{profile}-{seed}"
     order = Order(profile, chosen, kinds, seed, minutes or chosen.minutes)
