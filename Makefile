@@ -43,7 +43,7 @@ format: $(READY) ## let ruff format and sort
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: $(READY) ## measure beside plain writes, Apache Kafka and NATS; writes docs/benchmarks.md and .html. ARGS='--quick --help'
+bench: $(READY) ## measure beside plain writes, Apache Kafka and NATS; writes docs/benchmarks.md and .html. ARGS=--help says more
 	@$(BIN)/python -m bench.run $(ARGS)
 
 lock: $(READY) ## renew uv.lock and requirements.lock from pyproject.toml
