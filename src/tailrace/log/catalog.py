@@ -147,25 +147,29 @@ class Catalog:
     def advance(self, end: LogEnd) -> None:
         """Show everything up to `end` to readers."""
         self.end = end
-        while self._stats.cached_bytes > self._cache_bytes:
-            self._evict()
+        self._evict(self._cache_bytes, len(self._cached))
 
     def evict_aged(self, most: int) -> bool:
         """Let up to so many go that were cached at the last `age`, oldest first; says whether there are more of them."""
-        for _ in range(min(most, self._aged)):
-            self._evict()
+        self._evict(0, min(most, self._aged))
         return self._aged > 0
 
     def age(self) -> None:
         """What is cached now is old when this is called again."""
         self._aged = len(self._cached)
 
-    def _evict(self) -> None:
-        index, size = self._cached.popleft()
-        index.evict()
-        self._stats.cached_bytes -= size
-        if self._aged:
-            self._aged -= 1
+    def _evict(self, keep_bytes: int, most: int) -> None:
+        """Let the oldest go from memory, until so many bytes are left or so many have gone."""
+        take_oldest = self._cached.popleft
+        cached = self._stats.cached_bytes
+        evicted = 0
+        while cached > keep_bytes and evicted < most:
+            index, size = take_oldest()
+            index.evict()
+            cached -= size
+            evicted += 1
+        self._stats.cached_bytes = cached
+        self._aged = max(0, self._aged - evicted)
 
     def mark_before(self, cursor: int) -> tuple[int, int] | None:
         """The last unsaved mark at or before the cursor."""

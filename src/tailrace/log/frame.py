@@ -30,6 +30,7 @@ MAGIC = b"TRf1"
 MAX_FRAME_BYTES = 1 << 31
 
 _CRC = Struct(">I")
+_MAGIC_AND_CRC = Struct(">4sI")
 _HEAD = Struct(">IIQQQQII")
 _ENTRY = Struct(">IIQQIIIq")
 _HEAD_AND_ENTRY = Struct(">IIQQQQIIIIQQIIIq")
@@ -132,7 +133,7 @@ def one_batch_head_bytes(
         crc,
         max_timestamp,
     )
-    return MAGIC + _CRC.pack(crc32c(checked)) + checked
+    return _MAGIC_AND_CRC.pack(MAGIC, crc32c(checked)) + checked
 
 
 def head_size(entry_count: int, effects_size: int) -> int:

@@ -74,7 +74,7 @@ class PartitionIndex:
         recent = self.recent
         recent.data[recent.evicted] = None
         recent.evicted += 1
-        if recent.evicted * 2 >= len(recent.places):
+        if self.saved >= _FORGET_AT_LEAST and recent.evicted * 2 >= len(recent.places):
             self.forget_saved()
 
     def forget_saved(self) -> None:

@@ -74,11 +74,11 @@ class GroupCommit:
         self._thread.start()
 
     def submit(self, changes: Changes, done: Done) -> PendingCommit:
-        stats = self._stats
+        stats, limits = self._stats, self._limits
         with self._lock:
             if self._refusal is not None:
                 raise self._refusal.afresh()
-            if stats.pending_bytes >= self._limits.pending_bytes or stats.pending_commits >= self._limits.pending_commits:
+            if stats.pending_bytes >= limits.pending_bytes or stats.pending_commits >= limits.pending_commits:
                 raise OverloadedError(
                     f"{stats.pending_commits} commits of {stats.pending_bytes} bytes wait for the disk, as much as"
                     " pending_commits and pending_bytes allow; try again shortly"
