@@ -10,6 +10,7 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
+from tailrace.http.choices import choices_of
 from tailrace.model.errors import InvalidRequestError
 from tailrace.model.record import MESSAGE_ID_HEADER, Message, NumberedPublish, Published, Record
 
@@ -101,7 +102,7 @@ def read_body(body: bytes, shape: type[_Body]) -> _Body:
     except UnicodeDecodeError as error:
         raise InvalidRequestError(f"the body is not UTF-8: {error.reason} at byte {error.start}") from error
     except msgspec.ValidationError as error:
-        raise InvalidRequestError(f"the body does not fit: {error}") from error
+        raise InvalidRequestError(f"the body does not fit: {error}{choices_of(shape, error)}") from error
     except msgspec.DecodeError as error:
         raise InvalidRequestError(f"the body is not JSON: {error}") from error
     except RecursionError as error:

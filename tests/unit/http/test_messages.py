@@ -5,7 +5,9 @@ import base64
 import msgspec
 import pytest
 
+from tailrace.http.consuming import Consume
 from tailrace.http.messages import Publish, read_body, to_messages, to_read
+from tailrace.http.routes import AddRoute
 from tailrace.model.errors import InvalidRequestError
 from tailrace.model.ids import Offset
 from tailrace.model.record import Record
@@ -50,3 +52,25 @@ def test_two_keys_are_a_mistake() -> None:
     body = b'{"messages": [{"topic": "a", "value": 1, "key": "k", "key_base64": "aw=="}]}'
     with pytest.raises(InvalidRequestError, match="message 0 has both key"):
         to_messages(read_body(body, Publish).messages)
+
+
+@pytest.mark.parametrize(
+    ("body", "shape", "message"),
+    [
+        (
+            b'{"topic": "a", "start": "sideways"}',
+            Consume,
+            "`$.start`; it can be a whole number or 'earliest' or 'latest' or an object with timestamp_ms",
+        ),
+        (
+            b'{"topic": "a", "source_table": "b", "operations": ["drop"]}',
+            AddRoute,
+            "it can be 'insert' or 'update' or 'delete'",
+        ),
+        (b'{"topic": 1}', Consume, "Expected `str`, got `int` - at `$.topic`"),
+    ],
+)
+def test_a_wrong_choice_is_told_with_the_right_ones(body: bytes, shape: type, message: str) -> None:
+    with pytest.raises(InvalidRequestError) as refused:
+        read_body(body, shape)
+    assert str(refused.value).endswith(message)
