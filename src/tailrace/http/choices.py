@@ -11,13 +11,11 @@ _WRONG_CHOICE = re.compile(r"Invalid enum value .* - at `\$\.(\w+)")
 
 def choices_of(shape: type, error: msgspec.ValidationError) -> str:
     """`; it can be 'earliest' or 'latest'` where the error is about such a field of the body itself, else nothing."""
-    found = _WRONG_CHOICE.match(str(error))
-    field = next(
-        (field for field in msgspec.structs.fields(shape) if found is not None and field.encode_name == found[1]), None
-    )
-    if field is None:
+    wrong = _WRONG_CHOICE.match(str(error))
+    types = {field.encode_name: field.type for field in msgspec.structs.fields(shape)}
+    if wrong is None or wrong[1] not in types:
         return ""
-    choices = list(_choices(inspect.type_info(field.type)))
+    choices = list(_choices(inspect.type_info(types[wrong[1]])))
     return f"; it can be {' or '.join(choices)}" if choices else ""
 
 

@@ -60,12 +60,12 @@ def test_two_keys_are_a_mistake() -> None:
         (
             b'{"topic": "a", "start": "sideways"}',
             Consume,
-            "`$.start`; it can be a whole number or 'earliest' or 'latest' or an object with timestamp_ms",
+            "`$.start`; it can be 'earliest' or 'latest' or a whole number or an object with timestamp_ms",
         ),
         (
             b'{"topic": "a", "source_table": "b", "operations": ["drop"]}',
             AddRoute,
-            "it can be 'insert' or 'update' or 'delete'",
+            "it can be 'delete' or 'insert' or 'update'",
         ),
         (b'{"topic": 1}', Consume, "Expected `str`, got `int` - at `$.topic`"),
     ],
