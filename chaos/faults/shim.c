@@ -1,7 +1,7 @@
 /* Lets calls of the server fail, wait or lie, while it runs: LD_PRELOAD it.
  *
  * CHAOS_KNOBS names a file of 64-bit numbers that the supervisor writes and this library maps:
- *   0  how many of the next fdatasync and fsync calls fail with EIO
+ *   0  how many of the next fdatasync and fsync calls on files of the log fail with EIO
  *   1  microseconds that each such call waits
  *   2  seconds that the wall clock is ahead (or behind)
  */
@@ -10,7 +10,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -37,7 +39,18 @@ __attribute__((constructor)) static void prepare(void)
         knobs = mapped;
 }
 
-static int sync_fails(void)
+static int is_of_log(int fd)
+{
+    char name[64], path[4096];
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(name, path, sizeof path - 1);
+    if (length < 0)
+        return 0;
+    path[length] = 0;
+    return strstr(path, "/log/") != NULL;
+}
+
+static int sync_fails(int fd)
 {
     if (!knobs)
         return 0;
@@ -46,7 +59,7 @@ static int sync_fails(void)
         struct timespec time = {wait / 1000000, wait % 1000000 * 1000};
         nanosleep(&time, NULL);
     }
-    if (atomic_load(&knobs[FAIL_SYNCS]) <= 0 || atomic_fetch_sub(&knobs[FAIL_SYNCS], 1) <= 0)
+    if (atomic_load(&knobs[FAIL_SYNCS]) <= 0 || !is_of_log(fd) || atomic_fetch_sub(&knobs[FAIL_SYNCS], 1) <= 0)
         return 0;
     errno = EIO;
     return 1;
@@ -54,12 +67,12 @@ static int sync_fails(void)
 
 int fdatasync(int fd)
 {
-    return sync_fails() ? -1 : real_fdatasync(fd);
+    return sync_fails(fd) ? -1 : real_fdatasync(fd);
 }
 
 int fsync(int fd)
 {
-    return sync_fails() ? -1 : real_fsync(fd);
+    return sync_fails(fd) ? -1 : real_fsync(fd);
 }
 
 int clock_gettime(clockid_t clock, struct timespec *time)
