@@ -36,7 +36,7 @@ def test_what_came_through_once_passes_and_what_is_there_twice_does_not(client: 
 
     client.ask(Produce(LOAD))
     client.ask(Consume(LOAD))
-    with pytest.raises(AuditFailure, match="doubled or out of order|holds 200 records"):
+    with pytest.raises(AuditFailure, match=r"doubled or out of order|holds 200 records"):
         client.hear()
 
 
