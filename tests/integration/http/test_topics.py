@@ -125,7 +125,9 @@ def test_a_repeated_id_is_told_and_not_stored_again(client: httpx.Client, url: s
     assert read(client, "once")["partitions"][0]["end_offset"] == 1
 
 
-@pytest.mark.parametrize(("start", "first"), [("earliest", 0), ("latest", 10), ("Latest", 10), (4, 4), ({"timestamp_ms": 1_007}, 7)])
+@pytest.mark.parametrize(
+    ("start", "first"), [("earliest", 0), ("latest", 10), ("Latest", 10), (4, 4), ({"timestamp_ms": 1_007}, 7)]
+)
 def test_a_read_starts_where_it_was_asked_to(client: httpx.Client, topic: str, start: object, first: int) -> None:
     send(client, *({"topic": topic, "value": number, "timestamp_ms": 1_000 + number} for number in range(10)))
     answer = read(client, topic, start=start, limit=2)
