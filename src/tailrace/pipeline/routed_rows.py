@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
 from tailrace.model.invariant import invariant
 from tailrace.model.pipeline import MarkMove
@@ -22,7 +23,15 @@ from tailrace.pipeline.staging import RecordRows, RowEncoder, Stager
 from tailrace.wire.codecs import Codec
 from tailrace.wire.staged import StagedBatch
 
-STAGED_SCHEMA = "stage STRING, parts INT, records BIGINT, changes BIGINT, dead_letters BIGINT"
+STAGED_SCHEMA = (
+    StructType()
+    .add("stage", StringType())
+    .add("parts", IntegerType())
+    .add("records", LongType())
+    .add("changes", LongType())
+    .add("dead_letters", LongType())
+)
+"""Not as text, which Spark would parse again for each batch."""
 _STAGED_ARROW = pa.schema(
     {"stage": pa.string(), "parts": pa.int32(), "records": pa.int64(), "changes": pa.int64(), "dead_letters": pa.int64()}
 )

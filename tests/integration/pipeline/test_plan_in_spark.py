@@ -1,0 +1,75 @@
+"""The plan of many routes on a real Spark: each route's bits are its own."""
+
+from pyspark.sql import SparkSession
+
+from tailrace.model.ids import Cursor, RouteId, TableId, TopicId
+from tailrace.model.route import Route, RouteSql
+from tailrace.pipeline.cells import OPERATIONS
+from tailrace.pipeline.change_rows import change_schema
+from tailrace.pipeline.plan import RoutingPlan, slots_of
+from tailrace.pipeline.plan_columns import FAILED, TAKEN
+
+ROUTES = 70
+TABLE = 7
+
+
+def route(number: int, **given: object) -> Route:
+    """Takes numbers that leave this remainder, and fails on those that are 100 times as large."""
+    n = "CASE WHEN new IS NULL THEN old.`n` ELSE new.`n` END"
+    values = {
+        "id": RouteId(number),
+        "topic": TopicId(number),
+        "topic_name": f"t{number}",
+        "table": TableId(TABLE),
+        "table_name": "t",
+        "changes": TopicId(1_000),
+        "operations": ("insert", "delete"),
+        "payload": "key",
+        "sql": RouteSql(
+            row="STRUCT<`n`: BIGINT>",
+            condition=f"({n} % {ROUTES} = {number})",
+            failure=f"({n} = {100 * number})",
+            key=f"concat('[', {n}, ']')" if number == 3 else None,
+        ),
+    }
+    return Route(**(values | given))  # type: ignore[arg-type]
+
+
+def test_each_route_of_many_says_what_it_alone_would_say(spark: SparkSession) -> None:
+    routes = [route(number) for number in range(1, ROUTES + 1)]
+    routes[4] = route(5, since=Cursor(100))
+    routes[5] = route(6, until=Cursor(100))
+    routes[6] = route(7, snapshot=True)
+    slots = slots_of(routes)
+    old, new = (slots.tables[TABLE][image]["n"] for image in ("old", "new"))
+
+    def row(op: str, n: int, *, table: int = TABLE, only: int | None = None, skip: str | None = None) -> tuple[object, ...]:
+        cells = [None, None]
+        cells[old if op == "delete" else new] = n
+        return (table, OPERATIONS.index(op), 50, only, skip, None, *cells)
+
+    rows = {
+        row("insert", 1): {1: TAKEN},
+        row("delete", 2): {2: TAKEN},
+        row("update", 1): {},
+        row("insert", 1, table=8): {},
+        row("insert", 5): {},
+        row("insert", 6): {6: TAKEN},
+        row("insert", 7): {7: TAKEN},
+        row("insert", 7, skip=",7,"): {},
+        row("insert", 7, skip=",17,"): {7: TAKEN},
+        row("read", 7, only=7): {7: TAKEN},
+        row("read", 8, only=8): {},
+        row("insert", 33 + 700): {33: TAKEN},
+        row("insert", 6_400): {64: FAILED, 30: TAKEN},
+        row("insert", 69): {69: TAKEN},
+        row("insert", 3): {3: TAKEN},
+        (None, None, None, None, None, b"step", None, None): {},
+    }
+    plan = RoutingPlan(routes, slots)
+    found = plan.apply(spark.createDataFrame(list(rows), change_schema(slots))).collect()
+    for said, wanted in zip(found, rows.values(), strict=True):
+        bits = {route.id: said[verdict.word] >> verdict.shift & 3 for route, verdict in zip(routes, plan.verdicts, strict=True)}
+        assert {id: each for id, each in bits.items() if each} == wanted
+    assert [said.key_2 for said in found if said.key_2] == ["[3]"]
+    assert [said.step is not None for said in found] == [False] * (len(rows) - 1) + [True]
