@@ -297,3 +297,19 @@ def test_a_power_cut_behind_a_cleaned_segment_is_no_damage(store: EmbeddedStore,
     finally:
         reopened.close()
     assert check(cut).findings == []
+
+
+def test_dead_records_before_others_that_are_gone_are_no_damage(tmp_path: Path) -> None:
+    """All of A is trimmed. Its first record lies among living ones of B and stays; the segment with the rest of A is deleted.
+    So the log's last record of A is an old one, and that is as it should be."""
+    options = LogOptions(segment_bytes=4 * KIB, clean_dead_ratio=0.9)
+    store = EmbeddedStore.open(tmp_path / "data", options=options)
+    store.commit(Changes(creates=[(TOPIC, 2)], appends=[append(A, b"first"), append(B, b"b" * 5000)]))
+    for number in range(3):
+        store.commit(Changes(appends=[append(A, b"%d" % number * 5000)]))
+    store.commit(Changes(trims=[(A, Offset(4))]))
+    store.clean()
+    store.close()
+    frames = [frame for segment in segment_files(tmp_path / "data") for frame in frames_of(segment)]
+    assert [len(frame.entries) for frame in frames if frame.entries] == [2]
+    assert check(tmp_path / "data").findings == []

@@ -186,6 +186,9 @@ class Queues:
     def _undo(self, queue: Queue, undone: Undone) -> None:
         for share, record in undone:
             self._take_back(queue, share, record, 0)
+        # Not waited for, as when they were handed out.
+        for share in {share for share, _ in undone}:
+            share.write()
 
     def _bury_all_exhausted(self, queue: Queue) -> None:
         for share in queue.shares.values():
