@@ -28,6 +28,8 @@ class KafkaScale(msgspec.Struct, frozen=True, kw_only=True):
     """Records over each connection, in each round."""
     synced_turns: int
     starts: int
+    rest_seconds: float
+    """How long a server may recover from its load before its memory is looked at again."""
 
     def records(self, record_bytes: int) -> int:
         return min(self.load_records, self.load_bytes // record_bytes)
@@ -165,6 +167,7 @@ FULL = Scale(
         turns=10,
         synced_turns=2,
         starts=2,
+        rest_seconds=12,
     ),
     http=HttpScale(
         rounds=4,
@@ -225,6 +228,7 @@ QUICK = msgspec.structs.replace(
         turns=5,
         synced_turns=2,
         starts=1,
+        rest_seconds=12,
     ),
     http=HttpScale(
         rounds=3,

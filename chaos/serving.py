@@ -8,7 +8,6 @@ import os
 import re
 import select
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,8 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 import psutil
+
+from tests.support.ports import free_port
 
 READY_LINE = re.compile(r"Tailrace \S+ is ready at ")
 READY_SECONDS = 30.0
@@ -138,12 +139,6 @@ class Server:
 
     def _last_words(self) -> str:
         return self._log.read_text(errors="replace")[-800:]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-        return port
 
 
 def _first_line(stdout: IO[bytes]) -> str:

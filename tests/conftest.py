@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import os
 import signal
 
 import pytest
@@ -14,6 +15,9 @@ settings.load_profile("tailrace")
 # Whoever runs the tests in the background has Ctrl-C ignored, and so would every process that a test starts.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A Spark of a test lives for seconds: compiling its code thoroughly takes longer than running it as it is.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 def pytest_configure(config: pytest.Config) -> None:

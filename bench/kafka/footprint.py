@@ -13,7 +13,6 @@ from bench.peers.contract import MakePeer
 
 _RECORD_BYTES = 1_000
 _PARTITIONS = 12
-_REST_SECONDS = 12
 
 
 class _Footprint(NamedTuple):
@@ -57,7 +56,7 @@ def run(ground: Ground, ours: MakePeer, other: MakePeer) -> Section:
             figure("ready", "s", lambda each: each.start_seconds),
             figure("memory after the start", "MB", lambda each: each.idle_megabytes, Bar("at most", 0.25)),
             figure("memory after the load", "MB", lambda each: each.used_megabytes, Bar("at most", 0.25)),
-            figure(f"memory {_REST_SECONDS} s later", "MB", lambda each: each.rested_megabytes),
+            figure(f"memory {scale.rest_seconds:g} s later", "MB", lambda each: each.rested_megabytes),
         ],
     )
 
@@ -68,5 +67,5 @@ def _footprint(ground: Ground, make: MakePeer, records: int) -> _Footprint:
         load = Load(topic="load", records=records, record_bytes=_RECORD_BYTES, partitions=_PARTITIONS)
         pass_through(contender, load)
         used = contender.memory_megabytes
-        time.sleep(_REST_SECONDS)
+        time.sleep(ground.scale.kafka.rest_seconds)
         return _Footprint(contender.peer.name, contender.start_seconds, idle, used, contender.memory_megabytes)

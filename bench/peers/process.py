@@ -1,6 +1,5 @@
 """A server's process: started, awaited and killed."""
 
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -8,6 +7,7 @@ from pathlib import Path
 
 from bench.peers.contract import PeerFailure
 from tailrace.model.address import Address
+from tests.support.ports import free_port
 
 _READY_SECONDS = 60.0
 _LOOK_SECONDS = 0.005
@@ -54,5 +54,4 @@ class PeerProcess:
 
 def free_address() -> Address:
     """An address of this machine on which nobody listens now."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return Address(*taken.getsockname())
+    return Address("127.0.0.1", free_port())

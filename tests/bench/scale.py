@@ -35,6 +35,7 @@ TINY = Scale(
         turns=2,
         synced_turns=1,
         starts=1,
+        rest_seconds=0.1,
     ),
     http=HttpScale(
         rounds=1,

@@ -12,9 +12,9 @@ from confluent_kafka import KafkaError
 from chaos.api import Api, Refused
 from chaos.history import Answer, Bounds, Completed, Invoked, Outcome, Poll, read_lines
 from chaos.recorder import Recorder
-from chaos.serving import free_port
 from chaos.workers.librdkafka import outcome_of
 from chaos.workers.patience import within
+from tests.support.ports import free_port
 
 PROBLEM = '{"type": "urn:tailrace:error:overloaded", "detail": "later", "outcome": "%s"}'
 

@@ -1,7 +1,6 @@
 """The tour of the README, pasted into a shell line by line."""
 
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,19 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.docs.tables import ROOT
+from tests.support.ports import free_port
 
 BLOCK = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 DEFAULT_PORT = "8080"
 
 
-def free_port() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return str(taken.getsockname()[1])
-
-
 @pytest.mark.timeout(180)
 def test_the_tour_works_when_pasted(tmp_path: Path) -> None:
-    folder, port = tmp_path / "tour", free_port()
+    folder, port = tmp_path / "tour", str(free_port())
     tour = "\n".join(BLOCK.findall((ROOT / "README.md").read_text()))
     tour = tour.replace("/tmp/tailrace-tour", str(folder)).replace(DEFAULT_PORT, port)
     tour = tour.replace(".venv/bin/tailrace up", f".venv/bin/tailrace up --http 127.0.0.1:{port} --kafka 127.0.0.1:0")

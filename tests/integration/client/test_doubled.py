@@ -37,20 +37,20 @@ def test_what_is_published_is_stored_once_and_in_order(url: str, proxy: FaultyPr
 
 @both_directions
 def test_what_is_consumed_comes_once_and_commits_stay(proxy: FaultyProxy, api: Api, topic: str, direction: str) -> None:
-    fill(api, topic, 60)
+    fill(api, topic, 20)
     group = new_group()
     seen: list[int] = []
-    with consumer_of(proxy.url, topic, group, max_poll_records=10, fetch_max_bytes=100, enable_auto_commit=False) as consumer:
-        while len(seen) < 60:
+    with consumer_of(proxy.url, topic, group, max_poll_records=5, fetch_max_bytes=100, enable_auto_commit=False) as consumer:
+        while len(seen) < 20:
             double(proxy, direction, 1)
             for record in consumer.poll():
                 seen.append(record.offset)
                 consumer.mark_processed(record)
-            fill(api, topic, 1, first=60)
+            fill(api, topic, 1, first=20)
             double(proxy, direction, 1)
             consumer.commit()
-    assert seen[:60] == list(range(60))
-    assert committed(api, group, topic)[0] >= 60
+    assert seen[:20] == list(range(20))
+    assert committed(api, group, topic)[0] >= 20
 
 
 @both_directions
