@@ -177,12 +177,12 @@ def test_no_room_is_an_answer_and_service_goes_on_when_there_is_room(server: Ser
 
 
 def test_it_is_ready_soon(tmp_path: Path) -> None:
-    """The best of three, since other tests may run beside it."""
+    """By the CPU that it takes, since other tests run beside it; `make bench` looks at the clock."""
     took = []
     for number in range(3):
-        began = time.monotonic()
-        with ServerProcess(tmp_path / str(number)):
-            took.append(time.monotonic() - began)
+        with ServerProcess(tmp_path / str(number)) as server:
+            used = psutil.Process(server.pid).cpu_times()
+            took.append(used.user + used.system)
     assert min(took) < START_SECONDS
 
 

@@ -108,7 +108,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Long polls that wait at the same time."""
     group_commit_bytes: int = 8 * MIB
     """Bytes written before one sync."""
-    tail_cache_bytes: int = 16 * MIB
+    tail_cache_bytes: int = 64 * MIB
     """Newest record bytes kept in memory for readers at the tail, for 5 to 10 seconds."""
     open_segments: int = 128
     """Segment files held open for reading."""
