@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from tailrace.model.limits import DEFAULT_LIMITS, MIB
 from tailrace.model.pipeline import MarkMove
 from tailrace.pipeline.cells import OPERATIONS, CellSlots
-from tailrace.pipeline.change_rows import CHANGES, Step
+from tailrace.pipeline.change_rows import CHANGES, STEP_BYTES, STEP_ROWS, Step
 from tailrace.pipeline.connection import ServerConnection
 from tailrace.pipeline.errors import DataLossError, RefusedError
 from tailrace.pipeline.step_rows import StepRows
@@ -19,9 +19,6 @@ from tailrace.wire.change_kernels import load_row_images
 from tailrace.wire.compiled_fields import compiled_fields
 
 _FETCH_BYTES = 8 * MIB
-_STEP_BYTES = 4 * MIB
-_STEP_ROWS = 20_000
-"""Of what all routes together make of one step, which takes effect whole."""
 _STORED = ("offset", "cursor", "timestamp", "key_bytes", "value_bytes", "op", "only_route", "skip_routes")
 _NONE = pa.RecordBatch.from_pydict({name: pa.array([], COLUMNS.get(name, pa.string())) for name in _STORED})
 
@@ -103,11 +100,11 @@ class _Steps:
 
 
 class _StepSize:
-    """Counts what is in a step: the more routes a change may take, the fewer changes."""
+    """Counts what is in a step: the more routes a change may take, the fewer changes. What they do take is seen later."""
 
     def __init__(self, routes: int) -> None:
-        self._most_bytes = max(1, _STEP_BYTES // max(1, routes))
-        self._most_rows = max(1, _STEP_ROWS // max(1, routes))
+        self._most_bytes = max(1, STEP_BYTES // max(1, routes))
+        self._most_rows = max(1, STEP_ROWS // max(1, routes))
         self.begin()
 
     @property

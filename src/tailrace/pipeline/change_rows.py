@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from tailrace.model.limits import MIB
 from tailrace.model.pipeline import MarkMove
 from tailrace.pipeline.cells import CellSlots, slot_name
 
@@ -33,6 +34,10 @@ CHANGES = pa.schema(
     }
 )
 """The changes of a step: rows and keys are JSON as it stands in the log, null where there is none."""
+
+STEP_BYTES = 4 * MIB
+STEP_ROWS = 20_000
+"""Of what all routes together make of one step, which takes effect whole."""
 
 _SEEN = "table INT, op INT, cursor BIGINT, only_route INT, skip_routes STRING, step BINARY"
 _SOURCE, _BEFORE, _AFTER = b"source", b"before", b"after"

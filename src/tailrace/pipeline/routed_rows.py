@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
-from tailrace.model.invariant import invariant
 from tailrace.model.pipeline import MarkMove
-from tailrace.pipeline.change_rows import Step, read_step
+from tailrace.pipeline.change_rows import STEP_BYTES, STEP_ROWS
 from tailrace.pipeline.connection import ServerConnection
 from tailrace.pipeline.dead_letters import NOT_EVALUATED, TOO_LARGE, DeadLetters, Letter, lost_event
+from tailrace.pipeline.judged_steps import GatheredSteps, JudgedStep
 from tailrace.pipeline.plan_columns import FAILED, TAKEN
 from tailrace.pipeline.routed_records import HitColumns, Hits, RouteTarget, Verdicts
 from tailrace.pipeline.staging import RecordRows, RowEncoder, Stager
@@ -59,7 +59,7 @@ def stage_routed(
 
 
 class RoutedStep(NamedTuple):
-    """What was made of a step."""
+    """What was made of a step, or of some that were gathered."""
 
     move: MarkMove
     batches: Sequence[StagedBatch]
@@ -67,7 +67,16 @@ class RoutedStep(NamedTuple):
 
 
 class RoutedSteps:
-    def __init__(self, encoder: RowEncoder, letters: DeadLetters, targets: Sequence[RouteTarget]) -> None:
+    def __init__(
+        self,
+        encoder: RowEncoder,
+        letters: DeadLetters,
+        targets: Sequence[RouteTarget],
+        *,
+        most_bytes: int = STEP_BYTES,
+        most_rows: int = STEP_ROWS,
+    ) -> None:
+        self._gathered = GatheredSteps(sorted({target.verdict.word for target in targets}), most_bytes, most_rows)
         self._encoder = encoder
         self._letters = letters
         self._targets = {target.id: target for target in targets}
@@ -79,21 +88,11 @@ class RoutedSteps:
         self.dead_letters = 0
 
     def of(self, rows: Iterator[pa.RecordBatch]) -> Iterator[RoutedStep]:
-        waiting: list[pa.RecordBatch] = []
-        for batch in rows:
-            begin = 0
-            steps = batch.column("step")
-            for place in np.flatnonzero(steps.is_valid().to_numpy(zero_copy_only=False)).tolist():
-                waiting.append(batch.slice(begin, place - begin))
-                yield self._routed(read_step(steps[place].as_buffer()), pa.concat_batches(waiting))
-                waiting, begin = [], place + 1
-            waiting.append(batch.slice(begin))
+        """Of the rows of a `RoutingPlan`."""
+        return map(self._routed, self._gathered.of(rows))
 
-    def _routed(self, step: Step, said: pa.RecordBatch) -> RoutedStep:
-        move, changes = step
-        invariant(
-            changes.num_rows == said.num_rows, f"of a step of {changes.num_rows} changes {said.num_rows} were judged: {move}"
-        )
+    def _routed(self, step: JudgedStep) -> RoutedStep:
+        move, changes, said = step
         self.changes += move.after - (move.before or 0)
         verdicts = Verdicts(said)
         batches: list[StagedBatch] = []

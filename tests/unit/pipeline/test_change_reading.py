@@ -63,7 +63,7 @@ def test_every_change_of_a_range_comes_once_and_in_order(
     start = data.draw(st.integers(0, topic.end - 1))
     end = data.draw(st.integers(start + 1, topic.end))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(change_reading, "_STEP_ROWS", step_rows)
+        patched.setattr(change_reading, "STEP_ROWS", step_rows)
         rows = list(change_rows(topic, ChangeRange("5/0", 7, "c", routes, start, end), SLOTS))
     at = start
     for batch in rows:

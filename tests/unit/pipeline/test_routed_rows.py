@@ -86,9 +86,9 @@ def judged(cursor: int, said: dict[int, int], *, record_key: str | None = None, 
     return Judged(ChangeEvent("update", key, old, new, 1_700_000_000_000 + cursor, Cursor(cursor)), said, record_key)
 
 
-def rows_of(steps: list[list[Judged]]) -> list[dict[str, object]]:
+def rows_of(steps: list[list[Judged]], moves: list[MarkMove]) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
-    for number, step in enumerate(steps):
+    for step, move in zip(steps, moves, strict=True):
         for each in step:
             words = {"word_0": 0, "word_1": 0}
             for target in ROUTES:
@@ -102,16 +102,16 @@ def rows_of(steps: list[list[Judged]]) -> list[dict[str, object]]:
         batch = pa.RecordBatch.from_arrays(
             [pa.array(column, kind) for column, kind in zip(columns, CHANGES.types, strict=True)], schema=CHANGES
         )
-        carried = write_step(Step(MarkMove("5/0", number, number + 1), batch)).to_pybytes()
+        carried = write_step(Step(move, batch)).to_pybytes()
         rows.append({"word_0": 0, "word_1": 0, "key_0": None, "step": carried})
     return rows
 
 
 def staged(
-    steps: RoutedSteps, given: list[list[Judged]], size: int = 10
+    steps: RoutedSteps, given: list[list[Judged]], size: int = 10, moves: list[MarkMove] | None = None
 ) -> list[tuple[MarkMove, dict[tuple[str, int], list[Record]]]]:
     found = []
-    rows = rows_of(given)
+    rows = rows_of(given, moves or [MarkMove("5/0", number, number + 1) for number in range(len(given))])
     pieces = (pa.RecordBatch.from_pylist(rows[first : first + size], SAID) for first in range(0, len(rows), size))
     for step in steps.of(pieces):
         records: dict[tuple[str, int], list[Record]] = {}
@@ -141,16 +141,45 @@ def plain(records: dict[tuple[str, int], list[Record]]) -> dict[tuple[str, int],
     }
 
 
-@given(st.lists(st.lists(st.sets(st.sampled_from([2, 3, 4])), max_size=8), min_size=1, max_size=5), st.integers(1, 12))
+@given(
+    st.lists(st.lists(st.sets(st.sampled_from([2, 3, 4])), max_size=8), min_size=1, max_size=5),
+    st.integers(1, 12),
+    st.integers(1, 20),
+)
 def test_steps_hold_what_the_routes_make_of_their_changes(
-    encoder: RowEncoder, topics: Topics, routes: list[list[set[int]]], size: int
+    encoder: RowEncoder, topics: Topics, routes: list[list[set[int]]], size: int, most_rows: int
 ) -> None:
     cursor = 0
     given = [[judged(cursor := cursor + 1, dict.fromkeys(taken, TAKEN)) for taken in step] for step in routes]
-    steps = RoutedSteps(encoder, DeadLetters(topics), ROUTES)
-    wanted = [(MarkMove("5/0", number, number + 1), plain(expected(step))) for number, step in enumerate(given)]
-    assert [(move, plain(records)) for move, records in staged(steps, given, size)] == wanted
-    assert steps.changes == len(routes)
+    steps = RoutedSteps(encoder, DeadLetters(topics), ROUTES, most_rows=most_rows)
+    at = 0
+    for move, records in staged(steps, given, size):
+        assert (move.source, move.before) == ("5/0", at)
+        at = move.after
+        assert plain(records) == plain(expected([change for step in given[move.before : at] for change in step]))
+        assert at == move.before + 1 or sum(map(len, records.values())) <= most_rows
+    assert steps.changes == at == len(routes)
+
+
+def test_steps_are_one_as_long_as_their_records_are_few(encoder: RowEncoder, letters: DeadLetters) -> None:
+    none, one, two, failed = (judged(1, said) for said in ({}, {3: TAKEN}, {2: TAKEN, 3: TAKEN}, {2: FAILED, 4: TAKEN}))
+    given = [[one, one], [two], [none], [failed, failed], [], [one], [two, two, two], [one]]
+    steps = RoutedSteps(encoder, letters, ROUTES, most_rows=5)
+    assert [(move.before, move.after) for move, _ in staged(steps, given)] == [(0, 3), (3, 6), (6, 7), (7, 8)]
+
+
+def test_steps_are_one_as_long_as_their_records_are_small(encoder: RowEncoder, letters: DeadLetters) -> None:
+    change = judged(1, {3: TAKEN, 4: TAKEN})
+    size = 2 * sum(len(image or b"") for image in (change.change.key, change.change.old, change.change.new))
+    steps = RoutedSteps(encoder, letters, ROUTES, most_bytes=2 * size)
+    assert [(move.before, move.after) for move, _ in staged(steps, [[change]] * 5)] == [(0, 2), (2, 4), (4, 5)]
+
+
+def test_only_steps_that_follow_upon_each_other_become_one(encoder: RowEncoder, letters: DeadLetters) -> None:
+    change = judged(1, {3: TAKEN})
+    moves = [MarkMove("5/0", 3, 4), MarkMove("5/0", 4, 6), MarkMove("5/0", 7, 8), MarkMove("6/0", 8, 9)]
+    found = staged(RoutedSteps(encoder, letters, ROUTES), [[change]] * len(moves), moves=moves)
+    assert [move for move, _ in found] == [MarkMove("5/0", 3, 6), *moves[2:]]
 
 
 def test_keys_of_partition_by_are_the_records_keys(encoder: RowEncoder, letters: DeadLetters) -> None:
