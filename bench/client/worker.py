@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import msgspec
 
+from bench.answers import say
 from bench.audit import AuditFailure
 from bench.client.tasks import Acknowledge, Answer, AnyTask, Consume, Follow, Publish, Worked
 from bench.http.server import HttpServer
@@ -151,8 +152,7 @@ def _serve(url: str) -> None:
             answer = _do(client, task)
         except (AuditFailure, TailraceError) as error:
             answer = Failed(f"{type(task).__name__}: {error}")
-        sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
-        sys.stdout.flush()
+        say(answer)
         gc.collect()
 
 

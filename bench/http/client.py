@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import uvloop
 
+from bench.answers import say
 from bench.audit import AuditFailure
 from bench.http import inserting, messages, subscribing
 from bench.http.server import HttpServer
@@ -75,9 +76,9 @@ def _serve(address: Address) -> None:
     for line in sys.stdin.buffer:
         task: AnyTask = msgspec.json.decode(line, type=AnyTask)
         try:
-            _say(uvloop.run(_do(address, task)))
+            say(uvloop.run(_do(address, task)))
         except (BadAnswer, OSError, TimeoutError) as error:
-            _say(Failed(f"{type(task).__name__}: {error}"))
+            say(Failed(f"{type(task).__name__}: {error}"))
         gc.collect()
 
 
@@ -100,12 +101,7 @@ async def _do(address: Address, task: AnyTask) -> Answer:
 
 
 def _say_ready() -> None:
-    _say(Done())
-
-
-def _say(answer: Answer) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
-    sys.stdout.flush()
+    say(Done())
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import msgspec
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from bench.answers import say
 from bench.audit import AuditFailure
 from bench.kafka.consuming import Receiver, end_offsets
 from bench.kafka.numbered import BadDelivery
@@ -84,9 +85,9 @@ class _Client:
         for line in sys.stdin.buffer:
             task: AnyTask = msgspec.json.decode(line, type=AnyTask)
             try:
-                _say(self._do(task))
+                say(self._do(task))
             except (BadDelivery, KafkaException, TimeoutError, BufferError) as error:
-                _say(Failed(f"{type(task).__name__} of {task.load.topic!r}: {error}"))
+                say(Failed(f"{type(task).__name__} of {task.load.topic!r}: {error}"))
             gc.collect()
 
     def _do(self, task: AnyTask) -> Answer:
@@ -141,12 +142,7 @@ class _Client:
 
 
 def _say_ready() -> None:
-    _say(Done())
-
-
-def _say(answer: Answer) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
-    sys.stdout.flush()
+    say(Done())
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from typing import Literal, Protocol
 import msgspec
 import uvloop
 
+from bench.answers import say
 from bench.audit import AuditFailure
 from bench.kafka.numbered import BadDelivery, Lane, Ledger, Numbering
 from bench.kafka.tasks import (
@@ -184,19 +185,14 @@ async def _serve(kind: Kind, url: str) -> None:
         task: AnyTask = msgspec.json.decode(line, type=AnyTask)
         try:
             async with asyncio.timeout(_TASK_SECONDS):
-                _say(await client.do(task))
+                say(await client.do(task))
         except Exception as error:  # noqa: BLE001  each library has its own errors, and all mean that the run counts for nothing
-            _say(Failed(f"{type(task).__name__} of {task.load.topic!r}: {type(error).__name__}: {error}"))
+            say(Failed(f"{type(task).__name__} of {task.load.topic!r}: {type(error).__name__}: {error}"))
         gc.collect()
 
 
 def _say_ready() -> None:
-    _say(Done())
-
-
-def _say(answer: Answer) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
-    sys.stdout.flush()
+    say(Done())
 
 
 if __name__ == "__main__":

@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 import psutil
 
+from bench.answers import say
 from bench.audit import AuditFailure
 from bench.http.server import cpu_seconds_of
 from bench.spark.tasks import Answer, AnyTask, Batches, Found, ReadTopic, RouteTopic, Side, WriteTopic
@@ -38,12 +40,14 @@ class SparkJob:
         return self
 
     def __exit__(self, *_: object) -> None:
-        children = psutil.Process(self._process.pid).children(recursive=True)
-        self._process.kill()
+        # None any more, if it has ended by itself: then that is the failure to be told, and not this.
+        with suppress(psutil.NoSuchProcess):
+            children = psutil.Process(self._process.pid).children(recursive=True)
+            self._process.kill()
+            for child in children:
+                if child.is_running():
+                    child.kill()
         self._process.communicate()
-        for child in children:
-            if child.is_running():
-                child.kill()
 
     @property
     def cpu_seconds(self) -> float:
@@ -148,8 +152,7 @@ def _serve(side: Side) -> None:
     job = _Job(side)
     for line in sys.stdin.buffer:
         answer = job.do(msgspec.json.decode(line, type=AnyTask))
-        sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
-        sys.stdout.flush()
+        say(answer)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ class MessagePrinter:
         else:
             data = self._json(message) if self._format is MessageFormat.JSON else value_of(message)
             if data is not None:
-                sys.stdout.buffer.write(data + b"\n")
+                _write_whole(data + b"\n")
 
     def flush(self) -> None:
         """After this, whoever reads the output has it."""
@@ -70,3 +70,10 @@ def value_of(message: "ReadMessage") -> bytes | None:
 def _shown(data: str | bytes) -> str:
     text = data if isinstance(data, str) else data.decode(errors="backslashreplace")
     return printable(text).replace("\n", " ")
+
+
+def _write_whole(data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        # Where PYTHONUNBUFFERED is set, as images of containers do, a write takes as much as the pipe does.
+        left = left[sys.stdout.buffer.write(left) :]
