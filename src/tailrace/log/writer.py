@@ -42,6 +42,7 @@ class LogWriter:
         self._fd = -1
         self._closed_fds: list[int] = []
         self._new_names = False
+        self._failure: OSError | None = None
         self.base = Position(0)
         self.position = Position(0)
         self.synced = Position(0)
@@ -54,6 +55,7 @@ class LogWriter:
 
     def begin(self, base: Position, cursor: Cursor) -> None:
         """Start a new segment at `base`."""
+        self._check_sound()
         path = self.segments.path(base, 0)
         header = header_bytes(base, 0, cursor)
         fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE)
@@ -91,6 +93,7 @@ class LogWriter:
 
     def append(self, pieces: Iterable[Piece]) -> None:
         """Put all pieces at the end, or none. The disk begins with each while the next one is made."""
+        self._check_sound()
         killpoint("write.before")
         end: int = self.position
         if end + _RESERVE_AHEAD_BYTES > self._reserved:
@@ -130,22 +133,32 @@ class LogWriter:
 
     def sync(self) -> None:
         """Make everything written so far durable."""
+        self._check_sound()
         with self._lock:
             target = self.position
             fds = [*self._closed_fds, self._fd]
             new_names = self._new_names
             self._new_names = False
         killpoint("sync.before")
-        for fd in fds:
-            os.fdatasync(fd)
-        if new_names:
-            sync_folder(self._folder)
+        try:
+            for fd in fds:
+                os.fdatasync(fd)
+            if new_names:
+                sync_folder(self._folder)
+        except OSError as error:
+            self._failure = error
+            raise
         killpoint("sync.after")
         with self._lock:
             for fd in fds[:-1]:
                 self._closed_fds.remove(fd)
                 os.close(fd)
             self.synced = max(self.synced, target)
+
+    def _check_sound(self) -> None:
+        """After a sync that failed nothing is written and nothing counts as synced, whichever thread asks for it."""
+        if self._failure is not None:
+            raise OSError(self._failure.errno, "a sync of the log has failed before")
 
     def close(self) -> None:
         with self._lock:

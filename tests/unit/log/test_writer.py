@@ -61,3 +61,23 @@ def test_room_is_reserved_behind_the_end_and_given_back(writer: LogWriter) -> No
     given_back = active_file(writer).stat()
     assert given_back.st_size == HEADER_BYTES + 5
     assert given_back.st_blocks * BLOCK_BYTES < MIB
+
+
+def test_after_a_sync_that_failed_nothing_is_written_and_nothing_counts_as_synced(
+    writer: LogWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer.append([Piece([b"lost?"], 5, True)])
+
+    def fail(fd: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as disk, pytest.raises(OSError, match="Input/output error"):
+        disk.setattr(os, "fdatasync", fail)
+        writer.sync()
+
+    for attempt in (writer.sync, lambda: writer.roll(Cursor(1)), lambda: writer.append([Piece([b"more"], 4, True)])):
+        with pytest.raises(OSError, match="has failed before"):
+            attempt()
+    assert writer.synced == 0
+    assert len(writer.segments.segments) == 1
+    assert active_file(writer).read_bytes()[HEADER_BYTES:] == b"lost?"
