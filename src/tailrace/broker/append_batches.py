@@ -76,6 +76,19 @@ class AppendBatches(Proposal[list[Outcome]]):
 
     def failed(self, error: Exception) -> None:
         self._leave_transactions()
+        if len(self._placed) != len(self._batches) or not isinstance(error, TailraceError) or self.future.done():
+            return
+        outcomes = [self._despite(error, *each) for each in zip(self._batches, self._placed, strict=True)]
+        if any(isinstance(outcome, Appended) for outcome in outcomes):
+            self.future.set_result(outcomes)
+
+    def _despite(self, error: TailraceError, checked: CheckedBatch | TailraceError, placed: Placed | TailraceError) -> Outcome:
+        """What was stored before is there still: its sender would take an error for the contrary, and send it as another."""
+        if isinstance(checked, TailraceError) or isinstance(placed, TailraceError) or placed.append is not None:
+            return error
+        if not self._intake.producers.has_stored(checked.partition, checked.header):
+            return error
+        return Appended(placed.base_offset, None, NO_TIMESTAMP, placed.duplicates)
 
     def _leave_transactions(self) -> None:
         if self._joining is not None:

@@ -108,6 +108,13 @@ class Producers:
             self.duplicates += header.records
         return first
 
+    def has_stored(self, partition: Partition, header: BatchHeader) -> bool:
+        """Whether the batch is there for good, whatever becomes of the commits in flight."""
+        if header.producer_id < 0:
+            return False
+        state = self._store.get(keys.producer_key(partition, header.producer_id))
+        return state is not None and _find_batch(header, state) is not None
+
     def remember(self, draft: Draft, partition: Partition, header: BatchHeader, base_offset: Offset) -> None:
         """Put the batch into its producer's state, so that it is found when it comes again."""
         key = keys.producer_key(partition, header.producer_id)

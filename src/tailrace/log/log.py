@@ -34,6 +34,7 @@ from tailrace.model.stats import StoreStats
 _LAG = 4
 """How many checkpoints' worth of unsaved log make the writer wait for the checkpoint."""
 
+_ABANDON_SECONDS = 5.0
 _NO_ROOM_PAUSE_SECONDS = 0.5
 _EVICTED_AT_ONCE = 1_000
 """Batches that leave the cache while the writer and readers wait."""
@@ -171,6 +172,12 @@ class Log:
     def abandon(self) -> None:
         """Let go of all files as they are, after a failure: what is on disk decides."""
         self._stopping.set()
+        self._checkpoint_due.set()
+        self._unsynced.set()
+        for thread in self._threads:
+            # Whatever it is in the middle of uses these files. It meets the failure, too, and ends.
+            if thread.is_alive() and thread is not threading.current_thread():
+                thread.join(_ABANDON_SECONDS)
         self._writer.close()
         self._state.close()
         self._folder_lock.release()

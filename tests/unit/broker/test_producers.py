@@ -207,6 +207,29 @@ async def test_a_duplicate_is_not_acknowledged_before_its_first_is_durable() -> 
 
 
 @on_loop
+async def test_what_was_stored_is_said_so_also_when_others_that_came_with_it_are_refused() -> None:
+    """A client that hears an error takes its batch for not stored, sends it with others as one, and so once more."""
+    store = GatedStore()
+    async with running_broker(store) as broker:
+        producer = await made(broker, 2)
+        await broker.append([sent(producer, 0, b"a")])
+        store.close_gate()
+        again = broker.append([sent(producer, 0, b"a")])
+        other = broker.append([raw("t", 0, b"other")])
+        in_one_request = broker.append([sent(producer, 0, b"a"), raw("t", 1, b"another")])
+        await turns()
+        store.fail()
+        store.open_gate()
+        assert await again == [Appended(0, None, -1, 1)]
+        with pytest.raises(StorageFullError):
+            await other
+        first, second = await in_one_request
+        assert first == Appended(0, None, -1, 1)
+        assert isinstance(second, StorageFullError)
+        assert await values_in(broker, "t") == [b"a"]
+
+
+@on_loop
 async def test_a_duplicate_of_a_batch_that_failed_is_stored() -> None:
     store = GatedStore()
     async with running_broker(store) as broker:

@@ -21,6 +21,8 @@ _PARTITIONS_ADDED_SINCE = 12
 _IDS_SINCE = 13
 _NO_OFFSET = -1
 _NO_TIME = -1
+_PERHAPS_STORED = 20
+"""Kafka's code for records that were written and perhaps not kept: clients send them again as the same, not as others."""
 
 Outcomes = Sequence[Appended | TailraceError]
 
@@ -85,7 +87,7 @@ class ProduceHandlers:
 
     def _produced(self, name: str | TailraceError, number: int, outcome: Appended | TailraceError) -> ProducedPartition:
         if isinstance(outcome, TailraceError):
-            return _refused(number, outcome.kafka_code, str(outcome))
+            return _refused(number, _PERHAPS_STORED if outcome.outcome == "unknown" else outcome.kafka_code, str(outcome))
         try:
             start = _NO_OFFSET if isinstance(name, TailraceError) else self._broker.positions.bounds(name, number).start
         except TailraceError:
