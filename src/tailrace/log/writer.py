@@ -158,7 +158,7 @@ class LogWriter:
     def _check_sound(self) -> None:
         """After a sync that failed nothing is written and nothing counts as synced, whichever thread asks for it."""
         if self._failure is not None:
-            raise OSError(self._failure.errno, "a sync of the log has failed before")
+            raise OSError(self._failure.errno, f"{self._failure.strerror}, at an earlier sync of the log")
 
     def close(self) -> None:
         with self._lock:
