@@ -60,29 +60,23 @@ class Bundle(Proposal[None]):
     def decide(self) -> Changes | None:
         draft = Draft(self._intake.store)
         placed = self._placed = []
-        postponed = []
-        stored = []
-        for waiting in self._waiting:
-            checked, answer = waiting
+        waiting = []
+        for checked, answer in self._waiting:
             try:
-                outcome = self._place(draft, checked)
+                outcome: Append | Outcome = self._place(draft, checked)
             except TailraceError as error:
-                placed.append(error)
+                outcome = error
             except StillInFlight:
-                postponed.append(waiting)
-            else:
-                if isinstance(outcome, Appended) and self._intake.producers.has_stored(checked.partition, checked.header):
-                    # Not to be told that there is no room: its sender would take it for not stored, and send it as another.
-                    stored.append(waiting)
-                    if not answer.done():
-                        answer.set_result([outcome])
-                else:
-                    placed.append(outcome)
-        for waiting in postponed:
-            self._waiting.remove(waiting)
-            self._postpone(*waiting)
-        for waiting in stored:
-            self._waiting.remove(waiting)
+                self._postpone(checked, answer)
+                continue
+            if isinstance(outcome, Appended) and self._intake.producers.has_stored(checked.partition, checked.header):
+                # Not to be told that there is no room: its sender would take it for not stored, and send it as another.
+                if not answer.done():
+                    answer.set_result([outcome])
+                continue
+            placed.append(outcome)
+            waiting.append((checked, answer))
+        self._waiting = waiting
         return None if draft.is_empty else draft.changes()
 
     def settled(self, receipt: Receipt | None) -> None:

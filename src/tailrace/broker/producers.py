@@ -102,8 +102,9 @@ class Producers:
                 )
             return None
         first = find_in_sequence(header, state)
-        if first is not None and not draft.holds(key):
-            self._check_settled(key, header)
+        if first is not None and not draft.holds(key) and not self.has_stored(partition, header):
+            # Only a batch that can't be lost any more makes another one a duplicate of it.
+            raise StillInFlight
         if first is not None:
             self.duplicates += header.records
         return first
@@ -155,12 +156,6 @@ class Producers:
             return Changes(puts=tuple(gone))
 
         return await self._committer.submit(Change(decide, lambda _: len(gone)))
-
-    def _check_settled(self, key: bytes, header: BatchHeader) -> None:
-        """Only a batch that can't be lost any more makes another one a duplicate of it."""
-        state = self._store.get(key)
-        if state is None or _find_batch(header, state) is None:
-            raise StillInFlight
 
     def _make_room(self, draft: Draft, partition: Partition) -> None:
         """Count a new producer, and forget others if there are too many."""
