@@ -1,6 +1,6 @@
 """What commands that talk to a server raise, each with its exit code.
 
-Not part of the tree in `model/errors.py`: that one says what servers refuse, this one what happened to a request on its way.
+Not part of the tree in `model/errors/`: that one says what servers refuse, this one what happened to a request on its way.
 """
 
 from collections.abc import Mapping
