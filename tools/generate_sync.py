@@ -24,6 +24,7 @@ _REPLACED = [
         (r"\bawait ", ""),
         (r"\bAsyncGenerator\[(\w+), None\]", r"Generator[\1, None, None]"),
         (r"  # noqa: ASYNC\d+", ""),
+        (r"\bimport Awaitable, ", "import "),
         (r"\bAwaitable\[(\w+)\]", r"\1"),
         (r"\bAsync([A-Z]\w*)", r"\1"),
         (r"\b__a(enter|exit|iter|next)__\b", r"__\1__"),

@@ -65,8 +65,10 @@ class Outbox(Generic[T]):
         self.size += parcel.size
 
     @property
-    def fills_a_request(self) -> bool:
-        return self.records >= self._config.batch_records or self.size >= self._config.batch_bytes
+    def linger_seconds(self) -> float:
+        """How long to let more come before the next request."""
+        fills_a_request = self.records >= self._config.batch_records or self.size >= self._config.batch_bytes
+        return 0.0 if fills_a_request else self._config.linger.total_seconds()
 
     def take(self) -> list[Parcel[T]]:
         """What goes into the next request: at least one parcel, whole."""

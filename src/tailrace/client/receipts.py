@@ -26,6 +26,8 @@ class Saying(NamedTuple, Generic[T]):
 class ReceiptBox(Generic[T]):
     """Sayings in the order in which they came."""
 
+    linger_seconds = 0.0
+
     def __init__(self) -> None:
         self._waiting: deque[Saying[T]] = deque()
         self._receipts = 0
@@ -33,9 +35,9 @@ class ReceiptBox(Generic[T]):
     def __len__(self) -> int:
         return len(self._waiting)
 
-    @property
-    def has_room(self) -> bool:
-        return self._receipts < _MOST_WAITING
+    def has_room(self, saying: Saying[T]) -> bool:
+        """One saying always has, however many receipts it has."""
+        return self._receipts + len(saying.receipts) <= _MOST_WAITING or not self._waiting
 
     def put(self, saying: Saying[T]) -> None:
         self._waiting.append(saying)

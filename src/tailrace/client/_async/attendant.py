@@ -7,8 +7,8 @@ import logging
 import time
 
 from tailrace.client._async.concurrency import AsyncSignal, AsyncWorker
-from tailrace.client._async.connection import is_transient
 from tailrace.client._async.offsets import AsyncGroupOffsets
+from tailrace.client.attempts import is_transient
 from tailrace.client.config import ConsumerConfig
 from tailrace.model.errors import TailraceError
 

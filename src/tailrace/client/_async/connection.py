@@ -5,7 +5,6 @@ publishes with a number. So a lost answer is no reason to give up. Where the sec
 takes another question for it.
 """
 
-import time
 from itertools import count
 from typing import Any, TypeVar
 
@@ -13,10 +12,10 @@ import httpx
 import msgspec
 
 from tailrace.client._async.concurrency import pause
-from tailrace.client.backoff import Backoff
+from tailrace.client.attempts import Attempts
 from tailrace.client.config import RetryConfig
 from tailrace.client.errors import error_of_answer, error_of_connection
-from tailrace.model.errors import ConfigurationError, ConnectionLostError, TailraceError, UnknownTopicError
+from tailrace.model.errors import ConfigurationError, ConnectionLostError, TailraceError
 
 T = TypeVar("T")
 
@@ -64,17 +63,15 @@ class AsyncConnection:
         `repeated` is what to ask instead after an attempt that may have taken effect.
         """
         body = None if question is None else msgspec.json.encode(question)
-        config = self.config
-        backoff = Backoff(config.retry_backoff.total_seconds(), config.retry_backoff_max.total_seconds())
-        deadline = time.monotonic() + (config.api_timeout.total_seconds() if patience is None else patience)
+        attempts = Attempts(self.config, patience)
         while True:
             try:
                 return await self.send_once(method, path, body, wait_seconds=wait_seconds)
             except TailraceError as error:
-                seconds = backoff.next_pause()
-                if not is_transient(error) or time.monotonic() + seconds > deadline:
+                seconds = attempts.pause_after(error)
+                if seconds is None:
                     raise
-                if repeated is not None and error.outcome == "unknown":
+                if repeated is not None and attempts.unknown:
                     body = msgspec.json.encode(repeated)
             await pause(seconds)
 
@@ -104,14 +101,6 @@ class AsyncConnection:
             # Whatever stands between has doubled something, and all further answers of this connection are others' too.
             await answer.extensions["network_stream"].aclose()
             raise ConnectionLostError(f"{self.url} answered another request than this one, which may have taken effect")
-
-
-def is_transient(error: TailraceError) -> bool:
-    """Whether the same request may succeed in a moment, by nothing but waiting.
-
-    A topic that is not there may be made, but hardly by itself; and what has to do with groups needs more than waiting.
-    """
-    return error.retriable and error.http_status >= 500 and not isinstance(error, UnknownTopicError)
 
 
 def checked_url(url: str) -> str:

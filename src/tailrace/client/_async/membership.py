@@ -12,8 +12,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from tailrace.client._async.connection import AsyncConnection, is_transient
+from tailrace.client._async.connection import AsyncConnection
 from tailrace.client.assignor import RANGE, assign_ranges
+from tailrace.client.attempts import is_transient
 from tailrace.client.config import ConsumerConfig
 from tailrace.model.errors import (
     IllegalGenerationError,

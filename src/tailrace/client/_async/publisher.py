@@ -5,7 +5,6 @@ under the same number, and the server stores it once. What comes meanwhile gathe
 """
 
 import logging
-import time
 from collections import deque
 from collections.abc import Iterable
 from typing import Any, Self
@@ -13,13 +12,14 @@ from uuid import uuid4
 
 import msgspec
 
-from tailrace.client._async.concurrency import AsyncLock, AsyncOutcome, AsyncSignal, AsyncWorker, pause
-from tailrace.client._async.connection import AsyncConnection, is_transient
-from tailrace.client.backoff import Backoff
+from tailrace.client._async.concurrency import AsyncOutcome, pause
+from tailrace.client._async.connection import AsyncConnection
+from tailrace.client._async.courier import AsyncCourier
+from tailrace.client.attempts import Attempts, is_transient
 from tailrace.client.config import PublisherConfig
 from tailrace.client.outbox import Outbox, Parcel, encode_message, encode_publish
 from tailrace.client.values import GivenHeaders, OutgoingMessage, PublishResult
-from tailrace.model.errors import ClientClosedError, OverloadedError, TailraceError
+from tailrace.model.errors import OverloadedError, TailraceError
 
 _log = logging.getLogger("tailrace.client")
 
@@ -79,12 +79,7 @@ class AsyncPublisher:
         self._name = uuid4().hex
         self._number = 0
         self._outbox: Outbox[AsyncDelivery] = Outbox(self.config)
-        self._lock = AsyncLock()
-        self._work_is_there = AsyncSignal()
-        self._room_is_there = AsyncSignal()
-        self._is_quiet = AsyncSignal()
-        self._is_quiet.set()
-        self._worker = AsyncWorker(self._work, "tailrace publisher")
+        self._courier: AsyncCourier[Parcel[AsyncDelivery]] = AsyncCourier(self._outbox, self._deliver, "publisher")
         self._failed: deque[AsyncDelivery] = deque(maxlen=_REMEMBERED_FAILURES)
         self._is_closed = False
 
@@ -150,7 +145,7 @@ class AsyncPublisher:
 
     async def flush(self) -> None:
         """Wait until everything that was sent has its outcome. Raises the first failure that nobody has been told of."""
-        await self._is_quiet.wait()
+        await self._courier.flush()
         failures = [delivery.error for delivery in self._failed if delivery.error is not None and not delivery.was_asked]
         self._failed.clear()
         if failures:
@@ -162,53 +157,21 @@ class AsyncPublisher:
             return
         self._is_closed = True
         try:
+            await self._courier.close()
             await self.flush()
         finally:
-            self._work_is_there.set()
-            await self._worker.join()
             await self._connection.close()
 
     async def _send(self, messages: list[OutgoingMessage]) -> AsyncDelivery:
         encoded = [encode_message(message) for message in messages]
         delivery = AsyncDelivery()
         parcel = Parcel(encoded, sum(map(len, encoded)), delivery)
-        deadline: float | None = None
-        while True:
-            async with self._lock:
-                if self._is_closed:
-                    raise ClientClosedError("the publisher is closed")
-                if self._outbox.has_room(parcel):
-                    if not self._outbox:
-                        self._is_quiet.clear()
-                        self._work_is_there.set()
-                        self._worker.start()
-                    self._outbox.put(parcel)
-                    return delivery
-                self._room_is_there.clear()
-            deadline = deadline or time.monotonic() + self.config.api_timeout.total_seconds()
-            if not await self._room_is_there.wait(max(0.0, deadline - time.monotonic())):
-                raise OverloadedError(
-                    f"{self._outbox.records} messages wait to be sent, as many as buffer_records and buffer_bytes allow, and"
-                    f" there was no room for {self.config.api_timeout}; nothing was taken"
-                )
-
-    async def _work(self) -> None:
-        """The worker: takes parcels and sends them, one request after the other."""
-        linger = self.config.linger.total_seconds()
-        while True:
-            await self._work_is_there.wait()
-            if linger and not self._outbox.fills_a_request:
-                await pause(linger)
-            async with self._lock:
-                parcels = self._outbox.take()
-                if not parcels:
-                    self._is_quiet.set()
-                    self._work_is_there.clear()
-                    if self._is_closed:
-                        return
-                self._room_is_there.set()
-            if parcels:
-                await self._deliver(parcels)
+        if not await self._courier.put(parcel, self.config.api_timeout.total_seconds()):
+            raise OverloadedError(
+                f"{self._outbox.records} messages wait to be sent, as many as buffer_records and buffer_bytes allow, and"
+                f" there was no room for {self.config.api_timeout}; nothing was taken"
+            )
+        return delivery
 
     async def _deliver(self, parcels: list[Parcel[AsyncDelivery]]) -> None:
         try:
@@ -237,19 +200,14 @@ class AsyncPublisher:
         """One request, sent again under the same number until its outcome is known or `api_timeout` has passed."""
         self._number += 1
         body = encode_publish(self._name, self._number, parcels)
-        config = self.config
-        backoff = Backoff(config.retry_backoff.total_seconds(), config.retry_backoff_max.total_seconds())
-        deadline = time.monotonic() + config.api_timeout.total_seconds()
-        unknown: TailraceError | None = None
+        attempts = Attempts(self.config)
         while True:
             try:
                 answer = await self._connection.send_once("POST", "/api/topics/publish", body)
             except TailraceError as error:
-                seconds = backoff.next_pause()
-                if not is_transient(error) or time.monotonic() + seconds > deadline:
-                    # After an attempt that may have worked, one that failed says nothing about it.
-                    raise error if unknown is None or error.outcome == "unknown" else unknown from error
-                unknown = error if error.outcome == "unknown" else unknown
+                seconds = attempts.pause_after(error)
+                if seconds is None:
+                    raise attempts.verdict(error) from error
             else:
                 return _ANSWERS.decode(answer).records
             await pause(seconds)

@@ -5,20 +5,20 @@ too late. Only where the server was restarted in between nobody knows, and then 
 """
 
 import logging
-import time
 from collections import deque
 from collections.abc import Sequence
 from urllib.parse import quote
 
 import msgspec
 
-from tailrace.client._async.concurrency import AsyncLock, AsyncOutcome, AsyncSignal, AsyncWorker, pause
-from tailrace.client._async.connection import AsyncConnection, is_transient
-from tailrace.client.backoff import Backoff
+from tailrace.client._async.concurrency import AsyncOutcome, pause
+from tailrace.client._async.connection import AsyncConnection
+from tailrace.client._async.courier import AsyncCourier
+from tailrace.client.attempts import Attempts
 from tailrace.client.config import QueueConfig
 from tailrace.client.queue_messages import Refused, Settled, Word
 from tailrace.client.receipts import ReceiptBox, Saying, error_of_refusals
-from tailrace.model.errors import ClientClosedError, LateReceiptError, OverloadedError, TailraceError
+from tailrace.model.errors import LateReceiptError, OverloadedError, TailraceError
 
 _log = logging.getLogger("tailrace.client")
 
@@ -50,14 +50,10 @@ class AsyncSettler:
         self._config = config
         self._path = f"/api/queues/{quote(config.group_id, safe='')}"
         self._box: ReceiptBox[AsyncSaid] = ReceiptBox()
-        self._lock = AsyncLock()
-        self._work_is_there = AsyncSignal()
-        self._room_is_there = AsyncSignal()
-        self._is_quiet = AsyncSignal()
-        self._is_quiet.set()
-        self._worker = AsyncWorker(self._work, f"tailrace queue {config.group_id}")
+        self._courier: AsyncCourier[Saying[AsyncSaid]] = AsyncCourier(
+            self._box, self._deliver, f"subscription of group {config.group_id!r}"
+        )
         self._failed: deque[Exception] = deque(maxlen=_REMEMBERED_FAILURES)
-        self._is_closed = False
 
     async def say(self, word: Word, receipts: Sequence[str]) -> None:
         """Returns when it counts and is durable."""
@@ -75,49 +71,19 @@ class AsyncSettler:
 
     async def flush(self) -> None:
         """Wait until everything that was said has its outcome."""
-        await self._is_quiet.wait()
+        await self._courier.flush()
 
     async def close(self) -> None:
-        await self.flush()
-        self._is_closed = True
-        self._work_is_there.set()
-        await self._worker.join()
+        await self._courier.close()
 
     async def _put(self, word: Word, receipts: Sequence[str], is_awaited: bool) -> AsyncSaid:
         said = AsyncSaid(is_awaited)
-        deadline: float | None = None
-        while True:
-            async with self._lock:
-                if self._is_closed:
-                    raise ClientClosedError("the subscription is closed")
-                if self._box.has_room:
-                    if not self._box:
-                        self._is_quiet.clear()
-                        self._work_is_there.set()
-                        self._worker.start()
-                    self._box.put(Saying(word, receipts, said))
-                    return said
-                self._room_is_there.clear()
-            deadline = deadline or time.monotonic() + self._config.api_timeout.total_seconds()
-            if not await self._room_is_there.wait(max(0.0, deadline - time.monotonic())):
-                raise OverloadedError(
-                    f"{len(self._box)} acks and the like wait to be sent, and there was no room for"
-                    f" {self._config.api_timeout}; nothing was taken"
-                )
-
-    async def _work(self) -> None:
-        while True:
-            await self._work_is_there.wait()
-            async with self._lock:
-                sayings = self._box.take()
-                if not sayings:
-                    self._is_quiet.set()
-                    self._work_is_there.clear()
-                    if self._is_closed:
-                        return
-                self._room_is_there.set()
-            if sayings:
-                await self._deliver(sayings)
+        if not await self._courier.put(Saying(word, receipts, said), self._config.api_timeout.total_seconds()):
+            raise OverloadedError(
+                f"{len(self._box)} acks and the like wait to be sent, and there was no room for"
+                f" {self._config.api_timeout}; nothing was taken"
+            )
+        return said
 
     async def _deliver(self, sayings: list[Saying[AsyncSaid]]) -> None:
         # One receipt in two calls is one receipt.
@@ -146,22 +112,17 @@ class AsyncSettler:
     async def _request(self, word: Word, receipts: list[str]) -> tuple[dict[str, Refused], TailraceError | None]:
         """The receipts that do not count; and the error that hid an earlier answer, if there was one."""
         body = word.body(receipts)
-        config = self._config
-        backoff = Backoff(config.retry_backoff.total_seconds(), config.retry_backoff_max.total_seconds())
-        deadline = time.monotonic() + config.api_timeout.total_seconds()
-        unknown: TailraceError | None = None
+        attempts = Attempts(self._config)
         while True:
             try:
                 answer = await self._connection.send_once("POST", f"{self._path}/{word.path}", body)
             except LateReceiptError as error:
                 refused = msgspec.convert(error.refused, list[Refused])
-                return {each.receipt: each for each in refused}, unknown
+                return {each.receipt: each for each in refused}, attempts.unknown
             except TailraceError as error:
-                seconds = backoff.next_pause()
-                if not is_transient(error) or time.monotonic() + seconds > deadline:
-                    # After an attempt that may have worked, one that failed says nothing about it.
-                    raise error if unknown is None or error.outcome == "unknown" else unknown from error
-                unknown = error if error.outcome == "unknown" else unknown
+                seconds = attempts.pause_after(error)
+                if seconds is None:
+                    raise attempts.verdict(error) from error
             else:
-                return {each.receipt: each for each in msgspec.json.decode(answer, type=Settled).refused}, unknown
+                return {each.receipt: each for each in msgspec.json.decode(answer, type=Settled).refused}, attempts.unknown
             await pause(seconds)

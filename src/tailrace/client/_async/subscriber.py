@@ -13,9 +13,10 @@ import msgspec
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from tailrace.client._async.concurrency import pause
-from tailrace.client._async.connection import AsyncConnection, checked_url, is_transient
+from tailrace.client._async.connection import AsyncConnection, checked_url
 from tailrace.client._async.queue import AsyncQueueSubscription
 from tailrace.client._async.sockets import AsyncSocket
+from tailrace.client.attempts import is_transient
 from tailrace.client.backoff import Backoff
 from tailrace.client.config import RETRY_SETTINGS, QueueConfig, RetryConfig
 from tailrace.client.errors import error_of_answer

@@ -9,8 +9,8 @@ import logging
 import time
 
 from tailrace.client._sync.concurrency import Signal, Worker
-from tailrace.client._sync.connection import is_transient
 from tailrace.client._sync.offsets import GroupOffsets
+from tailrace.client.attempts import is_transient
 from tailrace.client.config import ConsumerConfig
 from tailrace.model.errors import TailraceError
 

@@ -14,8 +14,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from tailrace.client._sync.connection import Connection, is_transient
+from tailrace.client._sync.connection import Connection
 from tailrace.client.assignor import RANGE, assign_ranges
+from tailrace.client.attempts import is_transient
 from tailrace.client.config import ConsumerConfig
 from tailrace.model.errors import (
     IllegalGenerationError,

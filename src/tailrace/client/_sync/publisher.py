@@ -7,7 +7,6 @@ under the same number, and the server stores it once. What comes meanwhile gathe
 """
 
 import logging
-import time
 from collections import deque
 from collections.abc import Iterable
 from typing import Any, Self
@@ -15,13 +14,14 @@ from uuid import uuid4
 
 import msgspec
 
-from tailrace.client._sync.concurrency import Lock, Outcome, Signal, Worker, pause
-from tailrace.client._sync.connection import Connection, is_transient
-from tailrace.client.backoff import Backoff
+from tailrace.client._sync.concurrency import Outcome, pause
+from tailrace.client._sync.connection import Connection
+from tailrace.client._sync.courier import Courier
+from tailrace.client.attempts import Attempts, is_transient
 from tailrace.client.config import PublisherConfig
 from tailrace.client.outbox import Outbox, Parcel, encode_message, encode_publish
 from tailrace.client.values import GivenHeaders, OutgoingMessage, PublishResult
-from tailrace.model.errors import ClientClosedError, OverloadedError, TailraceError
+from tailrace.model.errors import OverloadedError, TailraceError
 
 _log = logging.getLogger("tailrace.client")
 
@@ -81,12 +81,7 @@ class Publisher:
         self._name = uuid4().hex
         self._number = 0
         self._outbox: Outbox[Delivery] = Outbox(self.config)
-        self._lock = Lock()
-        self._work_is_there = Signal()
-        self._room_is_there = Signal()
-        self._is_quiet = Signal()
-        self._is_quiet.set()
-        self._worker = Worker(self._work, "tailrace publisher")
+        self._courier: Courier[Parcel[Delivery]] = Courier(self._outbox, self._deliver, "publisher")
         self._failed: deque[Delivery] = deque(maxlen=_REMEMBERED_FAILURES)
         self._is_closed = False
 
@@ -152,7 +147,7 @@ class Publisher:
 
     def flush(self) -> None:
         """Wait until everything that was sent has its outcome. Raises the first failure that nobody has been told of."""
-        self._is_quiet.wait()
+        self._courier.flush()
         failures = [delivery.error for delivery in self._failed if delivery.error is not None and not delivery.was_asked]
         self._failed.clear()
         if failures:
@@ -164,53 +159,21 @@ class Publisher:
             return
         self._is_closed = True
         try:
+            self._courier.close()
             self.flush()
         finally:
-            self._work_is_there.set()
-            self._worker.join()
             self._connection.close()
 
     def _send(self, messages: list[OutgoingMessage]) -> Delivery:
         encoded = [encode_message(message) for message in messages]
         delivery = Delivery()
         parcel = Parcel(encoded, sum(map(len, encoded)), delivery)
-        deadline: float | None = None
-        while True:
-            with self._lock:
-                if self._is_closed:
-                    raise ClientClosedError("the publisher is closed")
-                if self._outbox.has_room(parcel):
-                    if not self._outbox:
-                        self._is_quiet.clear()
-                        self._work_is_there.set()
-                        self._worker.start()
-                    self._outbox.put(parcel)
-                    return delivery
-                self._room_is_there.clear()
-            deadline = deadline or time.monotonic() + self.config.api_timeout.total_seconds()
-            if not self._room_is_there.wait(max(0.0, deadline - time.monotonic())):
-                raise OverloadedError(
-                    f"{self._outbox.records} messages wait to be sent, as many as buffer_records and buffer_bytes allow, and"
-                    f" there was no room for {self.config.api_timeout}; nothing was taken"
-                )
-
-    def _work(self) -> None:
-        """The worker: takes parcels and sends them, one request after the other."""
-        linger = self.config.linger.total_seconds()
-        while True:
-            self._work_is_there.wait()
-            if linger and not self._outbox.fills_a_request:
-                pause(linger)
-            with self._lock:
-                parcels = self._outbox.take()
-                if not parcels:
-                    self._is_quiet.set()
-                    self._work_is_there.clear()
-                    if self._is_closed:
-                        return
-                self._room_is_there.set()
-            if parcels:
-                self._deliver(parcels)
+        if not self._courier.put(parcel, self.config.api_timeout.total_seconds()):
+            raise OverloadedError(
+                f"{self._outbox.records} messages wait to be sent, as many as buffer_records and buffer_bytes allow, and"
+                f" there was no room for {self.config.api_timeout}; nothing was taken"
+            )
+        return delivery
 
     def _deliver(self, parcels: list[Parcel[Delivery]]) -> None:
         try:
@@ -239,19 +202,14 @@ class Publisher:
         """One request, sent again under the same number until its outcome is known or `api_timeout` has passed."""
         self._number += 1
         body = encode_publish(self._name, self._number, parcels)
-        config = self.config
-        backoff = Backoff(config.retry_backoff.total_seconds(), config.retry_backoff_max.total_seconds())
-        deadline = time.monotonic() + config.api_timeout.total_seconds()
-        unknown: TailraceError | None = None
+        attempts = Attempts(self.config)
         while True:
             try:
                 answer = self._connection.send_once("POST", "/api/topics/publish", body)
             except TailraceError as error:
-                seconds = backoff.next_pause()
-                if not is_transient(error) or time.monotonic() + seconds > deadline:
-                    # After an attempt that may have worked, one that failed says nothing about it.
-                    raise error if unknown is None or error.outcome == "unknown" else unknown from error
-                unknown = error if error.outcome == "unknown" else unknown
+                seconds = attempts.pause_after(error)
+                if seconds is None:
+                    raise attempts.verdict(error) from error
             else:
                 return _ANSWERS.decode(answer).records
             pause(seconds)

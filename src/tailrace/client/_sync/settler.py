@@ -7,20 +7,20 @@ too late. Only where the server was restarted in between nobody knows, and then 
 """
 
 import logging
-import time
 from collections import deque
 from collections.abc import Sequence
 from urllib.parse import quote
 
 import msgspec
 
-from tailrace.client._sync.concurrency import Lock, Outcome, Signal, Worker, pause
-from tailrace.client._sync.connection import Connection, is_transient
-from tailrace.client.backoff import Backoff
+from tailrace.client._sync.concurrency import Outcome, pause
+from tailrace.client._sync.connection import Connection
+from tailrace.client._sync.courier import Courier
+from tailrace.client.attempts import Attempts
 from tailrace.client.config import QueueConfig
 from tailrace.client.queue_messages import Refused, Settled, Word
 from tailrace.client.receipts import ReceiptBox, Saying, error_of_refusals
-from tailrace.model.errors import ClientClosedError, LateReceiptError, OverloadedError, TailraceError
+from tailrace.model.errors import LateReceiptError, OverloadedError, TailraceError
 
 _log = logging.getLogger("tailrace.client")
 
@@ -52,14 +52,8 @@ class Settler:
         self._config = config
         self._path = f"/api/queues/{quote(config.group_id, safe='')}"
         self._box: ReceiptBox[Said] = ReceiptBox()
-        self._lock = Lock()
-        self._work_is_there = Signal()
-        self._room_is_there = Signal()
-        self._is_quiet = Signal()
-        self._is_quiet.set()
-        self._worker = Worker(self._work, f"tailrace queue {config.group_id}")
+        self._courier: Courier[Saying[Said]] = Courier(self._box, self._deliver, f"subscription of group {config.group_id!r}")
         self._failed: deque[Exception] = deque(maxlen=_REMEMBERED_FAILURES)
-        self._is_closed = False
 
     def say(self, word: Word, receipts: Sequence[str]) -> None:
         """Returns when it counts and is durable."""
@@ -77,49 +71,19 @@ class Settler:
 
     def flush(self) -> None:
         """Wait until everything that was said has its outcome."""
-        self._is_quiet.wait()
+        self._courier.flush()
 
     def close(self) -> None:
-        self.flush()
-        self._is_closed = True
-        self._work_is_there.set()
-        self._worker.join()
+        self._courier.close()
 
     def _put(self, word: Word, receipts: Sequence[str], is_awaited: bool) -> Said:
         said = Said(is_awaited)
-        deadline: float | None = None
-        while True:
-            with self._lock:
-                if self._is_closed:
-                    raise ClientClosedError("the subscription is closed")
-                if self._box.has_room:
-                    if not self._box:
-                        self._is_quiet.clear()
-                        self._work_is_there.set()
-                        self._worker.start()
-                    self._box.put(Saying(word, receipts, said))
-                    return said
-                self._room_is_there.clear()
-            deadline = deadline or time.monotonic() + self._config.api_timeout.total_seconds()
-            if not self._room_is_there.wait(max(0.0, deadline - time.monotonic())):
-                raise OverloadedError(
-                    f"{len(self._box)} acks and the like wait to be sent, and there was no room for"
-                    f" {self._config.api_timeout}; nothing was taken"
-                )
-
-    def _work(self) -> None:
-        while True:
-            self._work_is_there.wait()
-            with self._lock:
-                sayings = self._box.take()
-                if not sayings:
-                    self._is_quiet.set()
-                    self._work_is_there.clear()
-                    if self._is_closed:
-                        return
-                self._room_is_there.set()
-            if sayings:
-                self._deliver(sayings)
+        if not self._courier.put(Saying(word, receipts, said), self._config.api_timeout.total_seconds()):
+            raise OverloadedError(
+                f"{len(self._box)} acks and the like wait to be sent, and there was no room for"
+                f" {self._config.api_timeout}; nothing was taken"
+            )
+        return said
 
     def _deliver(self, sayings: list[Saying[Said]]) -> None:
         # One receipt in two calls is one receipt.
@@ -148,22 +112,17 @@ class Settler:
     def _request(self, word: Word, receipts: list[str]) -> tuple[dict[str, Refused], TailraceError | None]:
         """The receipts that do not count; and the error that hid an earlier answer, if there was one."""
         body = word.body(receipts)
-        config = self._config
-        backoff = Backoff(config.retry_backoff.total_seconds(), config.retry_backoff_max.total_seconds())
-        deadline = time.monotonic() + config.api_timeout.total_seconds()
-        unknown: TailraceError | None = None
+        attempts = Attempts(self._config)
         while True:
             try:
                 answer = self._connection.send_once("POST", f"{self._path}/{word.path}", body)
             except LateReceiptError as error:
                 refused = msgspec.convert(error.refused, list[Refused])
-                return {each.receipt: each for each in refused}, unknown
+                return {each.receipt: each for each in refused}, attempts.unknown
             except TailraceError as error:
-                seconds = backoff.next_pause()
-                if not is_transient(error) or time.monotonic() + seconds > deadline:
-                    # After an attempt that may have worked, one that failed says nothing about it.
-                    raise error if unknown is None or error.outcome == "unknown" else unknown from error
-                unknown = error if error.outcome == "unknown" else unknown
+                seconds = attempts.pause_after(error)
+                if seconds is None:
+                    raise attempts.verdict(error) from error
             else:
-                return {each.receipt: each for each in msgspec.json.decode(answer, type=Settled).refused}, unknown
+                return {each.receipt: each for each in msgspec.json.decode(answer, type=Settled).refused}, attempts.unknown
             pause(seconds)

@@ -15,9 +15,10 @@ import msgspec
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from tailrace.client._sync.concurrency import pause
-from tailrace.client._sync.connection import Connection, checked_url, is_transient
+from tailrace.client._sync.connection import Connection, checked_url
 from tailrace.client._sync.queue import QueueSubscription
 from tailrace.client._sync.sockets import Socket
+from tailrace.client.attempts import is_transient
 from tailrace.client.backoff import Backoff
 from tailrace.client.config import RETRY_SETTINGS, QueueConfig, RetryConfig
 from tailrace.client.errors import error_of_answer

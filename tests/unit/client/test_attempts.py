@@ -1,0 +1,34 @@
+"""When a request is tried again, and what is told when it is not."""
+
+from datetime import timedelta
+
+from tailrace.client.attempts import Attempts
+from tailrace.client.config import RetryConfig
+from tailrace.model.errors import ConnectionLostError, InvalidRequestError, ServerUnreachableError, UnknownTopicError
+
+LOST = ConnectionLostError("the connection broke")
+UNREACHABLE = ServerUnreachableError("no server")
+REFUSED = InvalidRequestError("wrong")
+
+
+def patient() -> Attempts:
+    return Attempts(RetryConfig(api_timeout=timedelta(hours=1)))
+
+
+def test_what_may_go_away_by_waiting_is_tried_again_until_the_time_is_up() -> None:
+    assert patient().pause_after(UNREACHABLE) is not None
+    assert Attempts(RetryConfig(), patience=0.0).pause_after(UNREACHABLE) is None
+
+
+def test_what_waiting_does_not_cure_is_not_tried_again() -> None:
+    assert patient().pause_after(REFUSED) is None
+    assert patient().pause_after(UnknownTopicError("no such topic")) is None
+
+
+def test_an_attempt_that_failed_says_nothing_about_an_earlier_one_that_may_have_worked() -> None:
+    attempts = patient()
+    attempts.pause_after(UNREACHABLE)
+    assert attempts.verdict(REFUSED) is REFUSED
+    attempts.pause_after(LOST)
+    attempts.pause_after(REFUSED)
+    assert attempts.verdict(REFUSED) is LOST
