@@ -208,14 +208,8 @@ class Broker:
     async def committed_many(
         self, topic: str, starts: Sequence[PartitionOffset], *, max_bytes: int | None = None, max_wait_ms: int = 0
     ) -> dict[int, CommittedBatches]:
-        """The same for several partitions of a topic. See `Fetcher.committed_many`."""
+        """Batches for a reader that decodes them itself. See `Fetcher.committed_many`."""
         return await self._fetcher.committed_many(topic, starts, max_bytes=max_bytes, max_wait_ms=max_wait_ms)
-
-    async def committed(
-        self, topic: str, partition: int, offset: Offset, *, max_bytes: int | None = None, max_wait_ms: int = 0
-    ) -> CommittedBatches:
-        """Batches for a reader that decodes them itself. See `Fetcher.committed`."""
-        return await self._fetcher.committed(topic, partition, offset, max_bytes=max_bytes, max_wait_ms=max_wait_ms)
 
     async def await_growth(self, ends: Mapping[str, Sequence[int]], max_wait_ms: int) -> None:
         """See `Fetcher.await_growth`."""

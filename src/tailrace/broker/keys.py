@@ -234,11 +234,6 @@ def payloads_of_partition(partition: Partition) -> bytes:
     return PAYLOADS + _PARTITION.pack(*partition)
 
 
-def payload_bound(offset: Offset) -> bytes:
-    """Within the payloads of a partition: those of records before this offset are below it."""
-    return _OFFSET.pack(offset)
-
-
 def after_partition(partition: Partition) -> bytes:
     """Within all payloads: those of later partitions are not below it."""
     return _PLACE.pack(*partition, (1 << 63) - 1)

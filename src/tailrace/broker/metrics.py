@@ -286,18 +286,6 @@ class BrokerCollector(Collector):
             yield _histogram(measured.name, measured.text, measured.read(stats))
 
 
-def metric_names() -> list[str]:
-    """Every family of `BrokerCollector`, as it is shown."""
-    rising = (
-        [each.name for each in BY_TOPIC] + [name for name, _ in BY_JOB] + [each.name for each in NUMBERS if each.rises_only]
-    )
-    others = [name for name, _ in (GROUP_LAG, GROUP_STATES, GROUP_GENERATIONS)]
-    others += [each.name for each in NUMBERS if not each.rises_only] + [each.name for each in HISTOGRAMS]
-    rising += [each.name for each in BY_PIPELINE if each.rises_only]
-    others += [each.name for each in BY_PIPELINE if not each.rises_only]
-    return sorted([f"{_PREFIX}{name}_total" for name in rising] + [_PREFIX + name for name in others])
-
-
 def _labelled(name: str, text: str, label: str, values: Iterable[tuple[str, float]]) -> CounterMetricFamily:
     family = CounterMetricFamily(_PREFIX + name, text, labels=(label,))
     for key, value in values:

@@ -53,8 +53,3 @@ class Snowflakes:
     def marked(self, mark_ms: int) -> None:
         """The mark is durable."""
         self._mark_ms = max(self._mark_ms, mark_ms)
-
-
-def snowflake_ms(snowflake: int) -> int:
-    """When the id was given out, in milliseconds since 1970."""
-    return (snowflake >> _NODE_AND_SEQUENCE_BITS) + EPOCH_MS

@@ -8,6 +8,3 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Make a topic when a client asks for one that is not there, as Kafka does by default."""
     default_partitions: int = 1
     """Partitions of topics that are made without saying how many."""
-
-
-DEFAULT_KAFKA_SETTINGS = KafkaSettings()

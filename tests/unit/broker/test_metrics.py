@@ -1,9 +1,6 @@
-import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from tailrace.broker.broker import Broker
-from tailrace.broker.metrics import metric_names
-from tailrace.model.errors import MemberIdRequiredError
 from tailrace.model.fetch import PartitionFetch
 from tailrace.model.offset import OffsetCommit
 from tailrace.model.record import Message
@@ -11,7 +8,6 @@ from tailrace.store.memory import MemoryStore
 from tests.support.aio import on_loop
 from tests.support.brokers import append, options, raw, running_broker
 from tests.support.clocks import ManualClock
-from tests.support.groups import joining
 
 
 def scrape(broker: Broker) -> dict[str, float]:
@@ -71,27 +67,6 @@ async def test_the_store_is_shown_with_its_distributions() -> None:
         assert shown['tailrace_sync_seconds_bucket{le="10"}'] == 2
         assert shown['tailrace_sync_seconds_bucket{le="+Inf"}'] == shown["tailrace_sync_seconds_count"] == 3
         assert abs(shown["tailrace_sync_seconds_sum"] - 99.0022) < 1e-9
-
-
-@on_loop
-async def test_every_family_is_listed() -> None:
-    async with running_broker() as broker:
-        await broker.topics.create("t")
-        await broker.offsets.commit("g", [OffsetCommit("t", 0, 0)])
-        with pytest.raises(MemberIdRequiredError):
-            await broker.groups.join(joining(asks_for_id_first=True))
-        lease = await broker.pipelines.lease("router", "test")
-        await broker.pipelines.publish("router", lease.epoch, [])
-        shown = {name.partition("{")[0] for name in scrape(broker)}
-        histograms = {
-            "tailrace_commit_seconds",
-            "tailrace_sync_seconds",
-            "tailrace_commits_per_sync",
-            "tailrace_checkpoint_seconds",
-        }
-        for name in histograms:
-            shown -= {f"{name}_bucket", f"{name}_count", f"{name}_sum"}
-        assert shown | histograms == set(metric_names())
 
 
 @on_loop

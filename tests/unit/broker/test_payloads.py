@@ -100,12 +100,11 @@ async def test_every_reader_gets_the_value_and_all_else_as_it_was_published() ->
 
         (answer,) = await broker.fetch([PartitionFetch("t", 0, Offset(1), 10**9)])
         assert [check_batch(batch).attributes for batch in answer.batches] == [0]
-        committed = await broker.committed("t", 0, Offset(1))
         many = await broker.committed_many("t", [PartitionOffset(0, Offset(1))])
         scanned = [
             each.batch for found in broker.view("t").partitions[0].batches(Range(Offset(1), Offset(2))) for each in found
         ]
-        for batches in (answer.batches, committed.batches, many[0].batches, scanned):
+        for batches in (answer.batches, many[0].batches, scanned):
             assert [record for batch in batches for record in decode_batch(batch, DEFAULT_LIMITS)] == [wanted]
 
         placed = wanted._replace(cursor=1)

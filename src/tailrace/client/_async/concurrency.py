@@ -65,10 +65,6 @@ class AsyncWorker:
         self._name = name
         self._task: asyncio.Future[None] | None = None
 
-    @property
-    def is_started(self) -> bool:
-        return self._task is not None
-
     def start(self) -> None:
         if self._task is None:
             self._task = asyncio.ensure_future(self._work())

@@ -64,10 +64,6 @@ class Worker:
         self._thread = threading.Thread(target=work, name=name, daemon=True)
         self._is_started = False
 
-    @property
-    def is_started(self) -> bool:
-        return self._is_started
-
     def start(self) -> None:
         if not self._is_started:
             self._is_started = True
