@@ -32,6 +32,15 @@ class Range(NamedTuple):
     end: Offset
 
 
+class Piece(NamedTuple):
+    """What was read at once."""
+
+    offsets: Range
+    """Of whole batches, also of those that are not shown."""
+    batches: Sequence[PlacedBatch]
+    """Those that are shown."""
+
+
 class Scanner:
     def __init__(self, store: Store, expansion: Expansion, stable: StableOffsets, aborted: AbortedTransactions) -> None:
         self._store = store
@@ -70,33 +79,34 @@ class PartitionView:
         self._store = store
         self._expansion = expansion
         self._aborted = aborted
-        self._partition = partition
         self._end_cursor = end_cursor
-        self.number = partition.number
+        self.partition = partition
         self.bounds = bounds
 
-    def batches(self, wanted: Range) -> Iterator[Sequence[PlacedBatch]]:
-        """The batches that hold these offsets, some at a time: few at first, for who wants only a few."""
+    def pieces(self, wanted: Range) -> Iterator[Piece]:
+        """All batches that hold these offsets, some at a time: few at first, for who wants only a few."""
         offset = max(wanted.start, self.bounds.start)
         end = min(wanted.end, self.bounds.end)
         size = _FIRST_BYTES
         while offset < end:
             fetched = self._fetch_whole(offset, size)
-            if not fetched.batches:
-                return
             size = min(2 * size, _MOST_BYTES)
-            last = read_header(fetched.batches[-1])
-            following = Offset(last.base_offset + last.records)
-            found = [placed for placed in self._committed(fetched, offset, following) if self._is_within(placed, end)]
-            if found:
-                yield found
-            if fetched.cursors[-1] >= self._end_cursor:
+            heads = map(read_header, fetched.batches)
+            within = [
+                head
+                for head, cursor in zip(heads, fetched.cursors, strict=True)
+                if cursor < self._end_cursor and head.base_offset < end
+            ]
+            if not within:
                 return
-            offset = following
+            last = within[-1]
+            offsets = Range(Offset(within[0].base_offset), Offset(last.base_offset + last.records))
+            yield Piece(offsets, list(self._committed(fetched, len(within), offsets)))
+            offset = offsets.end
 
     def offset_at_time(self, timestamp_ms: int) -> Offset:
         """All records before this offset are older."""
-        found = self._store.batch_for_time(self._partition, timestamp_ms)
+        found = self._store.batch_for_time(self.partition, timestamp_ms)
         return self.bounds.end if found is None else max(self.bounds.start, found)
 
     def offset_at_cursor(self, cursor: int) -> Offset:
@@ -121,7 +131,7 @@ class PartitionView:
         while True:
             fetched = self._fetch(offset, max_bytes)
             try:
-                return self._expansion.fetched(self._partition, fetched, max_bytes)
+                return self._expansion.fetched(self.partition, fetched, max_bytes)
             except OffsetOutOfRangeError:
                 # Retention was faster. The next look finds where the partition begins now.
                 continue
@@ -129,17 +139,15 @@ class PartitionView:
     def _fetch(self, offset: Offset, max_bytes: int) -> Fetched:
         while True:
             try:
-                return self._store.fetch(self._partition, offset, max_bytes)
+                return self._store.fetch(self.partition, offset, max_bytes)
             except OffsetOutOfRangeError as error:
                 if error.start <= offset:
                     raise
                 offset = Offset(error.start)
 
-    def _committed(self, fetched: Fetched, offset: Offset, end: Offset) -> Iterator[PlacedBatch]:
-        cursors = {id(batch): cursor for batch, cursor in zip(fetched.batches, fetched.cursors, strict=True)}
-        aborted = self._aborted.between(self._partition, offset, end)
-        for batch in committed_batches(fetched.batches, aborted):
+    def _committed(self, fetched: Fetched, count: int, offsets: Range) -> Iterator[PlacedBatch]:
+        """Of the first so many batches, which have these offsets."""
+        batches = fetched.batches[:count]
+        cursors = {id(batch): cursor for batch, cursor in zip(batches, fetched.cursors[:count], strict=True)}
+        for batch in committed_batches(batches, self._aborted.between(self.partition, *offsets)):
             yield PlacedBatch(cursors[id(batch)], batch)
-
-    def _is_within(self, placed: PlacedBatch, end: Offset) -> bool:
-        return placed.cursor < self._end_cursor and read_header(placed.batch).base_offset < end

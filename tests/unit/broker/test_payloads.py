@@ -102,7 +102,7 @@ async def test_every_reader_gets_the_value_and_all_else_as_it_was_published() ->
         assert [check_batch(batch).attributes for batch in answer.batches] == [0]
         many = await broker.committed_many("t", [PartitionOffset(0, Offset(1))])
         scanned = [
-            each.batch for found in broker.view("t").partitions[0].batches(Range(Offset(1), Offset(2))) for each in found
+            each.batch for piece in broker.view("t").partitions[0].pieces(Range(Offset(1), Offset(2))) for each in piece.batches
         ]
         for batches in (answer.batches, many[0].batches, scanned):
             assert [record for batch in batches for record in decode_batch(batch, DEFAULT_LIMITS)] == [wanted]
@@ -370,7 +370,7 @@ async def test_a_record_that_went_before_its_payload_was_read_is_told_as_gone() 
         assert kept(store) == set()
         with pytest.raises(OffsetOutOfRangeError):
             broker._expansion.fetched(partition, fetched, 1)
-        assert list(view.batches(view.bounds)) == []
+        assert list(view.pieces(view.bounds)) == []
         (events,) = await subscription.read(5)
         assert [record.value for record in events.records] == [b"last"]
         subscription.close()

@@ -16,8 +16,8 @@ def values(view: PartitionView, wanted: Range = ALL) -> list[bytes | None]:
     """Of all batches that hold a wanted offset."""
     return [
         record.value
-        for placed in view.batches(wanted)
-        for batch in placed
+        for piece in view.pieces(wanted)
+        for batch in piece.batches
         for record in decode_batch(batch.batch, DEFAULT_LIMITS)
     ]
 
@@ -59,7 +59,7 @@ async def test_a_cursor_is_found_by_halving() -> None:
             await append(broker, raw(TOPIC, 1, b"other"))
             await append(broker, raw(TOPIC, 0, b"%d" % number, b"x"))
         (view, _) = broker.view(TOPIC).partitions
-        cursors = [placed.cursor for some in view.batches(ALL) for placed in some]
+        cursors = [placed.cursor for piece in view.pieces(ALL) for placed in piece.batches]
         assert cursors == [3 * number + 1 for number in range(20)]
         assert [view.offset_at_cursor(cursor) for cursor in (0, 1, 2, 3, 4, 58, 59, 60, 99)] == [0, 0, 1, 2, 2, 38, 39, 40, 40]
 

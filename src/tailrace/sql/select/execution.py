@@ -17,6 +17,7 @@ from tailrace.sql.result import Result
 from tailrace.sql.select.bounds import bounds, question
 from tailrace.sql.select.decoding import FieldReader
 from tailrace.sql.select.literals import with_constants
+from tailrace.sql.select.oldest_times import OldestTimes
 from tailrace.sql.select.relations import Relation
 from tailrace.sql.select.sources import Named, Source, resolve
 from tailrace.sql.select.system import NAMESPACE, SYSTEM_TABLES, SystemRelation
@@ -39,6 +40,7 @@ class Preparation:
         self._workers = workers or Workers(limits)
         self._owns_workers = workers is None
         self.read_fields = FieldReader()
+        self._oldest_times = OldestTimes(limits.known_time_runs)
 
     async def prepare(self, query: Query, params: Parameters) -> "Execution":
         """Look up all that the query names. Topics are seen as they are now."""
@@ -60,7 +62,9 @@ class Preparation:
                 relations[source.relation] = await read_table(
                     self._tables, source.named.table, source.columns, source.where, self._limits
                 )
-        return Execution(query, tree, sources, relations, views, self._limits, self._workers, self.read_fields)
+        return Execution(
+            query, tree, sources, relations, views, self._limits, self._workers, self.read_fields, self._oldest_times
+        )
 
     def close(self) -> None:
         if self._owns_workers:
@@ -92,6 +96,7 @@ class Execution:
         limits: Limits,
         workers: Workers,
         read_fields: FieldReader,
+        oldest_times: OldestTimes,
     ) -> None:
         self._query = query
         self._tree = tree
@@ -101,6 +106,7 @@ class Execution:
         self._limits = limits
         self._workers = workers
         self._read_fields = read_fields
+        self._oldest_times = oldest_times
         self._lock = threading.Lock()
         self._worker: WorkerProcess | None = None
         self._stopped_by: TailraceError | None = None
@@ -151,5 +157,6 @@ class Execution:
                 bounds(source.conditions, known),
                 self._limits,
                 self._read_fields,
+                self._oldest_times,
             )
         return relations

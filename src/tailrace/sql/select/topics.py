@@ -3,16 +3,18 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from tailrace.broker.scan import PartitionView, Range, TopicView
+from tailrace.broker.scan import PartitionView, Piece, Range, TopicView
 from tailrace.model.errors import CorruptBatchError, InvalidRequestError
 from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
 from tailrace.model.record import NO_TIMESTAMP
 from tailrace.sql.select.bounds import Bounds
-from tailrace.wire.arrow import HEAD_COLUMNS, ReadFields, decode_batches
-from tailrace.wire.batch import TIMESTAMP_TYPE_MASK, read_header
+from tailrace.sql.select.oldest_times import OldestTimes
+from tailrace.wire.arrow import ReadFields, decode_batches
+from tailrace.wire.batch import TIMESTAMP_TYPE_MASK, BatchHeader, read_header
 from tailrace.wire.batch_stream import PlacedBatch
 
 TOPIC_COLUMNS: Mapping[str, pa.DataType] = {
@@ -34,7 +36,7 @@ HIDDEN_COLUMNS: Mapping[str, pa.DataType] = {"key_bytes": pa.binary(), "value_by
 """What a query gets when it names them."""
 
 _TIME = ("timestamp",)
-_BY_TIME = HEAD_COLUMNS.union(_TIME)
+_NEVER_MS = (1 << 63) - 1
 _EARLIEST_MS = -62_135_596_800_000
 _LATEST_MS = 253_402_300_799_999
 
@@ -47,84 +49,104 @@ class TopicRelation:
         bounds: Bounds,
         limits: Limits,
         read_fields: ReadFields,
+        oldest_times: OldestTimes,
     ) -> None:
         self._view = view
         self._columns = columns
         self._bounds = bounds
         self._limits = limits
         self._read_fields = read_fields
+        self._oldest_times = oldest_times
         types = {**TOPIC_COLUMNS, **HIDDEN_COLUMNS}
         self.schema = pa.schema([(name, types[name]) for name in columns])
+        self._nothing = pa.RecordBatch.from_pylist([], schema=self.schema)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        for partition in self._view.partitions:
-            if self._bounds.partitions is None or partition.number in self._bounds.partitions:
-                yield from self._partition(partition)
+        """Some are empty: where much is read and nothing of it can match, so that the query can be stopped there."""
+        for view in self._view.partitions:
+            if self._bounds.partitions is None or view.partition.number in self._bounds.partitions:
+                yield from self._partition(view)
 
-    def _partition(self, partition: PartitionView) -> Iterator[pa.RecordBatch]:
-        wanted = self._range(partition)
-        for placed in partition.batches(wanted):
-            chosen = self._in_time(partition, [batch for batch in placed if self._can_match(batch)])
-            if not chosen:
-                continue
-            # Where the partition starts within a batch, what lies before is not to be seen.
-            hidden = max(0, wanted.start - read_header(chosen[0].batch).base_offset)
-            for piece in self._decoded(partition, chosen, self._columns):
-                shown = piece.slice(min(hidden, piece.num_rows))
-                hidden -= piece.num_rows - shown.num_rows
-                if shown.num_rows:
-                    yield self._converted(shown)
+    def _partition(self, view: PartitionView) -> Iterator[pa.RecordBatch]:
+        for wanted in self._wanted(view):
+            for piece in view.pieces(wanted):
+                chosen = self._chosen(view, piece)
+                if not chosen:
+                    yield self._nothing
+                    continue
+                # Where the partition starts within a batch, what lies before is not to be seen.
+                hidden = max(0, wanted.start - read_header(chosen[0].batch).base_offset)
+                for decoded in self._decoded(view, chosen, self._columns):
+                    shown = decoded.slice(min(hidden, decoded.num_rows))
+                    hidden -= decoded.num_rows - shown.num_rows
+                    if shown.num_rows:
+                        yield self._converted(shown)
 
-    def _range(self, partition: PartitionView) -> Range:
-        start, end = partition.bounds
+    def _wanted(self, view: PartitionView) -> Sequence[Range]:
+        within = self._range(view)
+        high = self._bounds.timestamps.high
+        return (within,) if high is None else self._oldest_times.not_after(high, view.partition, within)
+
+    def _range(self, view: PartitionView) -> Range:
+        start, end = view.bounds
         _, offsets, cursors, times = self._bounds
         if offsets.low is not None:
             start = max(start, Offset(offsets.low))
         if offsets.high is not None:
             end = min(end, Offset(offsets.high + 1))
         if times.low is not None and start < end:
-            start = max(start, partition.offset_at_time(times.low))
+            start = max(start, view.offset_at_time(times.low))
         if cursors.low is not None and start < end:
-            start = max(start, partition.offset_at_cursor(cursors.low))
+            start = max(start, view.offset_at_cursor(cursors.low))
         if cursors.high is not None and start < end:
-            end = min(end, partition.offset_at_cursor(cursors.high + 1))
+            end = min(end, view.offset_at_cursor(cursors.high + 1))
         return Range(start, end)
 
-    def _can_match(self, placed: PlacedBatch) -> bool:
-        """By what the head of a batch tells of its times: the newest, and whether it is that of all its records."""
+    def _chosen(self, view: PartitionView, piece: Piece) -> Sequence[PlacedBatch]:
+        """Those that can hold a record of the wanted times."""
         low, high = self._bounds.timestamps
         if low is None and high is None:
-            return True
-        head = read_header(placed.batch)
-        newest = head.max_timestamp
+            return piece.batches
+        heads = [read_header(placed.batch) for placed in piece.batches]
         # A sender may leave the newest time out of the head, and still give its records times.
-        return (low is None or newest >= low or newest < 0) and (
-            high is None or newest <= high or not head.attributes & TIMESTAMP_TYPE_MASK
-        )
+        new_enough = [low is None or head.max_timestamp >= low or head.max_timestamp < 0 for head in heads]
+        old_enough = [True] * len(heads) if high is None else self._old_enough(view, piece, heads, high)
+        return [placed for placed, new, old in zip(piece.batches, new_enough, old_enough, strict=True) if new and old]
 
-    def _in_time(self, partition: PartitionView, placed: Sequence[PlacedBatch]) -> Sequence[PlacedBatch]:
-        """Those that hold a record before the upper bound: of the others only the times are decoded."""
-        high = self._bounds.timestamps.high
-        if high is None or not placed or _BY_TIME.issuperset(self._columns):
-            return placed
-        pieces = [piece.column(0).view(pa.int64()).to_numpy() for piece in self._decoded(partition, placed, _TIME)]
-        ends = np.cumsum([read_header(batch.batch).records for batch in placed])
-        is_early = np.concatenate([[0], np.cumsum(np.concatenate(pieces) <= high)])
-        found = np.diff(is_early[ends], prepend=0)
-        return [batch for batch, early in zip(placed, found, strict=True) if early]
+    def _old_enough(self, view: PartitionView, piece: Piece, heads: Sequence[BatchHeader], high: int) -> Sequence[bool]:
+        """Whether each batch holds a record before the upper bound: of those that go beyond it, the times are looked at."""
+        goes_beyond = [head.max_timestamp > high or head.max_timestamp < 0 for head in heads]
+        doubtful = [placed for placed, beyond in zip(piece.batches, goes_beyond, strict=True) if beyond]
+        oldest = self._oldest(view, doubtful)
+        if len(doubtful) == len(heads):
+            self._oldest_times.learn(view.partition, piece.offsets, min(oldest, default=_NEVER_MS))
+        found = iter(oldest)
+        return [not beyond or next(found) <= high for beyond in goes_beyond]
 
-    def _decoded(
-        self, partition: PartitionView, placed: Sequence[PlacedBatch], columns: Sequence[str]
-    ) -> Iterator[pa.RecordBatch]:
+    def _oldest(self, view: PartitionView, placed: Sequence[PlacedBatch]) -> Sequence[int]:
+        """The oldest time in each batch, leaving out those that are shown as null: no condition holds of these."""
+        heads = [read_header(batch.batch) for batch in placed]
+        oldest = [head.max_timestamp for head in heads]
+        own = [at for at, head in enumerate(heads) if not head.attributes & TIMESTAMP_TYPE_MASK]
+        if own:
+            decoded = self._decoded(view, [placed[at] for at in own], _TIME)
+            times = np.concatenate([piece.column(0).view(pa.int64()).to_numpy() for piece in decoded])
+            starts = np.cumsum([0, *(heads[at].records for at in own[:-1])])
+            found = np.minimum.reduceat(np.where(_are_unknown(times), _NEVER_MS, times), starts)
+            for at, time in zip(own, found.tolist(), strict=True):
+                oldest[at] = time
+        return oldest
+
+    def _decoded(self, view: PartitionView, placed: Sequence[PlacedBatch], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         try:
             yield from decode_batches(
-                placed, columns, partition=partition.number, limits=self._limits, read_fields=self._read_fields
+                placed, columns, partition=view.partition.number, limits=self._limits, read_fields=self._read_fields
             )
         except InvalidRequestError as error:
             first, last = read_header(placed[0].batch), read_header(placed[-1].batch)
             raise CorruptBatchError(
                 f"offsets {first.base_offset} to {last.base_offset + last.records - 1} of {self._view.topic!r}, partition"
-                f" {partition.number}, hold a batch that can't be decoded: {error}. Leave them out by WHERE"
+                f" {view.partition.number}, hold a batch that can't be decoded: {error}. Leave them out by WHERE"
             ) from error
 
     def _converted(self, decoded: pa.RecordBatch) -> pa.RecordBatch:
@@ -143,7 +165,12 @@ def _converted(column: pa.Array, kind: pa.DataType) -> pa.Array:
 def _timestamps(column: pa.Array) -> pa.Array:
     """In microseconds; null where a record has none, or one that no calendar shows."""
     millis = column.view(pa.int64()).to_numpy(zero_copy_only=False)
-    unknown = (millis == NO_TIMESTAMP) | (millis < _EARLIEST_MS) | (millis > _LATEST_MS)
+    unknown = _are_unknown(millis)
     if unknown.any():
         return pa.array(np.where(unknown, 0, millis) * 1000, pa.int64(), mask=unknown).view(pa.timestamp("us"))
     return pa.array(millis * 1000).view(pa.timestamp("us"))
+
+
+def _are_unknown(millis: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    unknown: npt.NDArray[np.bool_] = (millis == NO_TIMESTAMP) | (millis < _EARLIEST_MS) | (millis > _LATEST_MS)
+    return unknown
