@@ -5,7 +5,7 @@ batches that the log holds, each at its place. Payloads that records refer to mu
 behind is a note; what must never be is a finding.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,6 +14,7 @@ import msgspec
 from tailrace.log.checkpoint import Checkpoints
 from tailrace.log.frame import BadFrameError, Entry, Frame, read_effects, read_frame
 from tailrace.log.index import PartitionIndex, SavedIndex
+from tailrace.log.inventory import take_inventory
 from tailrace.log.lock import FolderLock
 from tailrace.log.opening import LOG_FOLDER, STATE_FOLDER
 from tailrace.log.payload_check import PayloadCheck
@@ -130,7 +131,11 @@ class _Check:
     def run(self) -> None:
         usages = {usage.base: usage for usage in self._checkpoints.usages()}
         marks = dict(self._checkpoints.marks())
-        files = list(self._known_files(usages))
+        files, leftovers, faults = take_inventory(self._segments, usages)
+        for path in leftovers:
+            self._report.notes.append(f"{path.name} was left over by the cleaner; the next start removes it")
+        for name, what in faults:
+            self._report.find(name, what)
         self._load_indexes([file for file, usage in files if usage is None or not usage.size])
         for file, usage in files:
             self._segment(file, usage, marks)
@@ -171,24 +176,6 @@ class _Check:
             if partition.topic_id not in self._deleted:
                 self._indexes[partition] = _SavedPlaces(self._saved, index)
         self._report.partitions = len(self._indexes)
-
-    def _known_files(self, usages: dict[Position, SegmentUsage]) -> Iterator[tuple[SegmentFile, SegmentUsage | None]]:
-        found = set()
-        active = max((base for base, usage in usages.items() if not usage.size), default=Position(0))
-        for path, base, generation in self._segments.list_files():
-            usage = usages.get(Position(base))
-            if (usage is not None and usage.generation != generation) or (usage is None and base < active):
-                self._report.notes.append(f"{path.name} was left over by the cleaner; the next start removes it")
-                continue
-            found.add(base)
-            if usage is None and (generation or (not usages and base and len(found) == 1)):
-                self._report.find(path.name, "the state that belongs to it is missing")
-            if usage is not None and usage.size and path.stat().st_size != usage.size:
-                self._report.find(path.name, f"it has {path.stat().st_size} bytes and had {usage.size} when it was closed")
-            yield SegmentFile(path, base, generation), usage
-        for base, usage in usages.items():
-            if base not in found:
-                self._report.find(self._segments.path(base, usage.generation).name, "it is missing")
 
     def _segment(self, file: SegmentFile, usage: SegmentUsage | None, marks: dict[int, int]) -> None:
         self._report.segments += 1

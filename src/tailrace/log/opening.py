@@ -12,6 +12,7 @@ from tailrace.log.checkpoint import Checkpoints
 from tailrace.log.cleaner import Cleaner
 from tailrace.log.frame import BadFrameError, Frame, read_effects
 from tailrace.log.index import IndexReader, SavedIndex
+from tailrace.log.inventory import take_inventory
 from tailrace.log.lock import FolderLock
 from tailrace.log.log import Log
 from tailrace.log.options import LogOptions
@@ -78,7 +79,7 @@ def open_log(
         catalog = Catalog(saved.load(), stamp, index, stats, limits.tail_cache_bytes, options.cursor_stride_bytes)
         segments = SegmentFolder(folder / LOG_FOLDER, limits.open_segments)
         usages = {usage.base: usage for usage in checkpoints.usages()}
-        files = _known_files(segments, usages, stamp)
+        files = _files_to_replay(segments, usages, stamp)
         _sync_files(files)
         recovery = Recovery(files, stamp.position)
         _replay(recovery, usages, catalog, settled, stats)
@@ -113,35 +114,22 @@ def open_log(
     )
 
 
-def _known_files(segments: SegmentFolder, usages: dict[Position, SegmentUsage], stamp: LogEnd) -> list[SegmentFile]:
-    """Check closed segments against the checkpoint, remove what the cleaner left, and say from which files to replay."""
-    replayed: list[SegmentFile] = []
-    found = set()
-    active = max((base for base, usage in usages.items() if not usage.size), default=Position(0))
-    for path, base, generation in segments.list_files():
-        usage = usages.get(Position(base))
-        if usage is not None and usage.generation == generation:
-            found.add(usage.base)
-        elif usage is not None or base < active:
-            path.unlink()
-            continue
-        elif generation:
-            raise CorruptionError(f"{path.name} was rewritten by the cleaner, but the state that belongs to it is missing")
-        if usage is None or not usage.size:
-            replayed.append(SegmentFile(path, base, generation))
-        elif path.stat().st_size != usage.size:
-            raise CorruptionError(
-                f"{path.name} has {path.stat().st_size} bytes and had {usage.size} when it was closed; restore it from a copy"
-            )
-        else:
-            segments.add(Segment(path, usage.base, generation, usage.first_cursor))
-    missing = [segments.path(usage.base, usage.generation).name for usage in usages.values() if usage.base not in found]
-    if missing:
-        raise CorruptionError(f"{', '.join(missing)} missing from the folder; restore from a copy")
-    if stamp.position and not replayed:
+def _files_to_replay(segments: SegmentFolder, usages: dict[Position, SegmentUsage], stamp: LogEnd) -> list[SegmentFile]:
+    """Add closed segments to the folder, remove what the cleaner left, and say from which files to replay."""
+    files, leftovers, faults = take_inventory(segments, usages)
+    if faults:
+        told = "; ".join(f"{name}: {what}" for name, what in faults)
+        raise CorruptionError(f"segments are not as the checkpoint knows them: {told}. Restore the folder from a copy")
+    if stamp.position and all(usage is not None and usage.size for _, usage in files):
         raise CorruptionError(f"the log must go on at position {stamp.position}, but no segment is there")
-    if not stamp.position and replayed and replayed[0].base:
-        raise CorruptionError(f"the log begins with {replayed[0].path.name}, but the state that belongs to it is missing")
+    for path in leftovers:
+        path.unlink()
+    replayed = []
+    for file, usage in files:
+        if usage is None or not usage.size:
+            replayed.append(file)
+        else:
+            segments.add(Segment(file.path, usage.base, file.generation, usage.first_cursor))
     return replayed
 
 
