@@ -7,6 +7,7 @@ besides (its topic deleted, its start moved) wakes its waiters as well, and they
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from tailrace.broker.live_topic import LiveTopic
@@ -80,10 +81,11 @@ class Fetcher:
         """What there is to read, once it is `min_bytes` or `max_wait_ms` have passed. An error of a partition is told at once.
 
         Of the first partition that has records at least one batch is returned, however large; the others share what is left
-        of `max_bytes`.
+        of `max_bytes`, and have nothing if their next batch is larger than what was asked of them, as in Kafka. So a client can
+        take one large batch apart while the next is on its way.
         """
         targets = [self._target(request) for request in wanted]
-        answers = await self._fetch(targets, min_bytes, max_bytes, max_wait_ms, isolation)
+        answers = await self._fetch(targets, min_bytes, max_bytes, max_wait_ms, isolation, oversize_alone=True)
         for target, answer in zip(targets, answers, strict=True):
             if answer.batches and isinstance(target, _Target):
                 _count_batches(target.live, answer.batches)
@@ -240,6 +242,8 @@ class Fetcher:
         max_bytes: int | None,
         max_wait_ms: int,
         isolation: Isolation,
+        *,
+        oversize_alone: bool = False,
     ) -> list[PartitionBatches]:
         if max_wait_ms < 0 or min_bytes < 0 or (max_bytes is not None and max_bytes < 0):
             raise InvalidRequestError(
@@ -248,13 +252,16 @@ class Fetcher:
         limits = self._limits
         budget = limits.fetch_bytes if max_bytes is None else min(max_bytes, limits.fetch_bytes)
         enough = min(min_bytes, budget)
+        terms = _Terms(budget, isolation, oversize_alone)
         now = asyncio.get_running_loop().time
         deadline = now() + min(max_wait_ms, limits.fetch_wait_ms) / 1000
         while True:
             if self._closed:
                 raise StoreClosedError("the broker is closing; read again after the restart")
-            answers, found = await self._read_all(targets, budget, isolation)
+            answers, found = await self._read_all(targets, terms)
             if found >= enough or now() >= deadline or any(answer.error is not None for answer in answers):
+                return answers
+            if found and any(map(partial(_has_left_out, isolation), targets, answers)):
                 return answers
             seen = {
                 target.partition: _Seen(answer.bounds, answer.last_stable_offset)
@@ -264,47 +271,48 @@ class Fetcher:
             await self._wait(seen, enough - found, deadline, isolation)
 
     async def _read_all(
-        self, targets: "Sequence[_Target | PartitionBatches]", budget: int, isolation: Isolation
+        self, targets: "Sequence[_Target | PartitionBatches]", terms: "_Terms"
     ) -> tuple[list[PartitionBatches], int]:
         answers = []
         found = 0
-        ahead = await self._read_ahead(targets, budget, isolation) if len(targets) > 1 else {}
+        ahead = await self._read_ahead(targets, terms) if len(targets) > 1 else {}
         for target in targets:
             if isinstance(target, PartitionBatches):
                 answers.append(target)
                 continue
-            answer = await self._read_one(target, budget, found, isolation, ahead)
+            answer = await self._read_one(target, terms, found, ahead)
             found += sum(map(len, answer.batches))
             answers.append(answer)
         return answers, found
 
     async def _read_ahead(
-        self, targets: "Sequence[_Target | PartitionBatches]", budget: int, isolation: Isolation
-    ) -> Mapping[ReadAt, Fetched]:
+        self, targets: "Sequence[_Target | PartitionBatches]", terms: "_Terms"
+    ) -> Mapping[ReadAt, Fetched | None]:
         wanted = []
         for target in targets:
             if isinstance(target, _Target):
-                _, _, offset, max_bytes = target.request
                 with suppress(TailraceError):
-                    if not isolation or offset < self._look(target.partition).last_stable_offset:
-                        wanted.append(ReadAt(target.partition, offset, min(max_bytes, budget)))
+                    if not terms.isolation or target.request.offset < self._look(target.partition).last_stable_offset:
+                        wanted.append(terms.read_at(target))
         try:
-            return await self._reader.fetch_ahead(wanted, budget)
+            return await self._reader.fetch_ahead(wanted, terms.budget, until_oversize=terms.oversize_alone)
         except OverloadedError:
             return {}  # told for each partition, if it is still so
 
     async def _read_one(
-        self, target: "_Target", budget: int, found: int, isolation: Isolation, ahead: Mapping[ReadAt, Fetched]
+        self, target: "_Target", terms: "_Terms", found: int, ahead: Mapping[ReadAt, Fetched | None]
     ) -> PartitionBatches:
         topic, number, offset, max_bytes = target.request
-        partition = target.partition
-        left = budget - found
+        partition, isolation = target.partition, terms.isolation
+        left = terms.budget - found
+        read_at = terms.read_at(target)
         try:
-            if isolation or (found and left <= 0):
+            fetched = ahead.get(read_at)
+            is_too_late = bool(found) and (left <= 0 or (fetched is None and read_at in ahead))
+            if isolation or is_too_late:
                 bounds, stable = self._look(partition)
-                if (found and left <= 0) or stable <= offset <= bounds.end:
+                if is_too_late or stable <= offset <= bounds.end:
                     return PartitionBatches(topic, number, (), bounds, None, stable)
-            fetched = ahead.get(ReadAt(partition, offset, min(max_bytes, budget)))
             if fetched is None:
                 fetched = await self._reader.fetch(partition, offset, max(0, min(max_bytes, left)))
             batches, bounds, cursors = fetched
@@ -312,7 +320,7 @@ class Fetcher:
             stable = self._stable.of(partition, bounds)
             if isolation and stable < bounds.end:
                 batches = [batch for batch in batches if read_header(batch).base_offset < stable]
-            if found and sum(map(len, batches)) > left:
+            if found and sum(map(len, batches)) > (min(left, max_bytes) if terms.oversize_alone else left):
                 batches = ()
             aborted = self._aborted.between(partition, offset, _end_of(batches[-1])) if isolation and batches else ()
         except TailraceError as error:
@@ -372,6 +380,20 @@ class _Target(NamedTuple):
     partition: Partition
 
 
+class _Terms(NamedTuple):
+    """What holds for all partitions of a fetch."""
+
+    budget: int
+    """Bytes for all of them together."""
+    isolation: Isolation
+    oversize_alone: bool
+    """Whether a batch that is larger than what was asked of its partition has to come before all others."""
+
+    def read_at(self, target: _Target) -> ReadAt:
+        _, _, offset, max_bytes = target.request
+        return ReadAt(target.partition, offset, min(max_bytes, self.budget))
+
+
 class _Seen(NamedTuple):
     """How a partition was when it was read."""
 
@@ -397,6 +419,12 @@ def _count_batches(live: LiveTopic, batches: Sequence[Buffer]) -> None:
     last = read_header(batches[-1])
     live.messages_out += last.base_offset + last.records - first.base_offset
     live.bytes_out += sum(map(len, batches))
+
+
+def _has_left_out(isolation: Isolation, target: _Target | PartitionBatches, answer: PartitionBatches) -> bool:
+    """Whether there is something to read that did not fit into the answer: then there is nothing to wait for."""
+    end = answer.last_stable_offset if isolation else answer.bounds.end
+    return isinstance(target, _Target) and not answer.batches and target.request.offset < end
 
 
 def _committed(answer: PartitionBatches, offset: Offset) -> CommittedBatches:

@@ -45,19 +45,24 @@ class Reader:
             return fetched
         return await self.in_thread(self._fetch, partition, offset, max_bytes)
 
-    async def fetch_ahead(self, wanted: Sequence[ReadAt], max_bytes: int) -> Mapping[ReadAt, Fetched]:
+    async def fetch_ahead(
+        self, wanted: Sequence[ReadAt], max_bytes: int, *, until_oversize: bool
+    ) -> Mapping[ReadAt, Fetched | None]:
         """What of this is on disk, with one trip to a thread for all of it.
 
         What is in memory is left out, and what is beyond the bytes or can't be read: `fetch` has that, or says why not.
+        A batch may be larger than what was asked for. Where the bytes are used up by such, or after the first one with
+        `until_oversize`, the other reads have `None`.
         """
         cold = []
+        left = max_bytes
         for read in wanted:
-            max_bytes -= read.max_bytes
-            if max_bytes < 0:
+            left -= read.max_bytes
+            if left < 0:
                 break
             if not self._is_hot(read):
                 cold.append(read)
-        return await self.in_thread(self._fetch_in_turn, cold) if len(cold) > 1 else {}
+        return await self.in_thread(self._fetch_in_turn, cold, max_bytes, until_oversize) if len(cold) > 1 else {}
 
     async def in_thread(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Do something that may take long in one of the threads."""
@@ -78,11 +83,16 @@ class Reader:
     def _fetch(self, partition: Partition, offset: Offset, max_bytes: int) -> Fetched:
         return self.expansion.fetched(partition, self._store.fetch(partition, offset, max_bytes), max_bytes)
 
-    def _fetch_in_turn(self, reads: Sequence[ReadAt]) -> Mapping[ReadAt, Fetched]:
-        found = {}
+    def _fetch_in_turn(self, reads: Sequence[ReadAt], max_bytes: int, until_oversize: bool) -> Mapping[ReadAt, Fetched | None]:
+        found: dict[ReadAt, Fetched | None] = {}
         for read in reads:
+            if max_bytes <= 0:
+                found[read] = None
+                continue
             with suppress(TailraceError):
-                found[read] = self._fetch(*read)
+                found[read] = fetched = self._fetch(*read)
+                size = sum(map(len, fetched.batches))
+                max_bytes = 0 if until_oversize and size > read.max_bytes else max_bytes - size
         return found
 
     def _is_hot(self, read: ReadAt) -> bool:

@@ -5,6 +5,7 @@ import pytest
 
 from tailrace.broker.broker import Broker
 from tailrace.model.changes import Bounds, Fetched
+from tailrace.model.consume import PartitionOffset
 from tailrace.model.errors import (
     CorruptBatchError,
     InvalidRequestError,
@@ -148,6 +149,54 @@ async def test_max_bytes_is_shared_and_the_first_batch_comes_however_large() -> 
         assert values(await broker.fetch(everything, max_bytes=4 * BATCH_BYTES)) == [[b"0", b"1", b"2"], [b"0"], []]
         assert values(await broker.fetch(everything, max_bytes=4 * BATCH_BYTES - 1)) == [[b"0", b"1", b"2"], [], []]
         assert values(await broker.fetch([at(0, max_bytes=1), at(0, 1)])) == [[b"0"], [b"0", b"1", b"2"]]
+
+
+@on_loop
+@pytest.mark.parametrize("is_on_disk", [False, True])
+async def test_a_batch_that_is_larger_than_its_partition_may_bring_comes_first_or_not_at_all(is_on_disk: bool) -> None:
+    store = GatedStore()
+    async with running_broker(store) as broker:
+        await broker.topics.create("t", 3)
+        for partition in range(3):
+            await append(broker, raw("t", partition, b"a", b"b"))
+        store.cold = is_on_disk
+        less = [at(0, partition, max_bytes=BATCH_BYTES) for partition in range(3)]
+        assert values(await broker.fetch(less)) == [[b"a", b"b"], [], []]
+        assert values(await broker.fetch([at(2), *less[1:]])) == [[], [b"a", b"b"], []]
+
+
+@on_loop
+async def test_batches_that_will_not_fit_into_the_answer_are_not_read_from_disk() -> None:
+    class Watched(GatedStore):
+        def fetch(self, partition: Partition, offset: Offset, max_bytes: int) -> Fetched:
+            read.append(partition.number)
+            return super().fetch(partition, offset, max_bytes)
+
+    read: list[int] = []
+    store = Watched()
+    async with running_broker(store) as broker:
+        await broker.topics.create("t", 4)
+        for partition in range(4):
+            await append(broker, raw("t", partition, b"a", b"b"))
+        store.cold = True
+        await broker.fetch([at(0, partition, max_bytes=BATCH_BYTES) for partition in (2, 0, 3)])
+        assert read == [2]
+        read.clear()
+        starts = [PartitionOffset(partition, Offset(0)) for partition in range(4)]
+        found = await broker.committed_many("t", starts, max_bytes=8 * BATCH_BYTES)
+        assert [len(each.batches) for each in found.values()] == [1] * 4
+        assert read == [0, 1, 2, 3]
+
+
+@on_loop
+async def test_a_fetch_that_has_left_something_out_does_not_wait_for_more() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("t", 2)
+        for partition in range(2):
+            await append(broker, raw("t", partition, b"a", b"b"))
+        wanted = [at(0, partition, max_bytes=BATCH_BYTES) for partition in range(2)]
+        async with asyncio.timeout(LONG_MS / 2_000):
+            assert values(await broker.fetch(wanted, min_bytes=10_000, max_wait_ms=LONG_MS)) == [[b"a", b"b"], []]
 
 
 @on_loop
