@@ -1,38 +1,17 @@
-"""The tour of the README, pasted into a shell line by line."""
+"""What pages tell people to paste into a shell works when it is pasted."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.docs.shell import paste
 from tests.docs.tables import ROOT
-from tests.support.ports import free_port
-
-BLOCK = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-DEFAULT_PORT = "8080"
 
 
 @pytest.mark.timeout(180)
 def test_the_tour_works_when_pasted(tmp_path: Path) -> None:
-    folder, port = tmp_path / "tour", str(free_port())
-    tour = "\n".join(BLOCK.findall((ROOT / "README.md").read_text()))
-    tour = tour.replace("/tmp/tailrace-tour", str(folder)).replace(DEFAULT_PORT, port)
-    tour = tour.replace(".venv/bin/tailrace up", f".venv/bin/tailrace up --http 127.0.0.1:{port} --kafka 127.0.0.1:0")
-    tour = tour.replace(".venv/bin/tailrace", ".venv/bin/python -m tailrace").replace(".venv/bin/python", sys.executable)
-    leaving_nothing_behind = f"trap 'kill $UP 2>/dev/null || true' EXIT\nexport TAILRACE_SERVER=http://127.0.0.1:{port}\n"
-
-    ended = subprocess.run(
-        ["bash", "-c", leaving_nothing_behind + tour],
-        capture_output=True,
-        text=True,
-        timeout=170,
-        cwd=ROOT,
-    )
-
-    said = ended.stdout + ended.stderr
-    assert ended.returncode == 0, said
+    said = paste(ROOT / "README.md", tmp_path, "UP", {"/tmp/tailrace-tour": "tour"}, seconds=170)
     assert "urn:tailrace:error" not in said
     assert "server | Tailrace" in said
     assert '"old":{"id":1,"channel_id":42,"is_visible":true,"body":"hello"}' in said.replace('\\"', '"'), said
@@ -41,3 +20,11 @@ def test_the_tour_works_when_pasted(tmp_path: Path) -> None:
     assert "elsewhere" not in said.partition('"topic_name"')[2]
     assert "router" in said
     assert "all good" in said
+
+
+@pytest.mark.timeout(120)
+def test_a_back_up_is_made_and_restored_as_the_guide_says(tmp_path: Path) -> None:
+    said = paste(ROOT / "docs" / "guides" / "operations.md", tmp_path, "SERVER", seconds=110)
+    assert "all good" in said
+    assert "9.5" in said.partition("all good")[2], said
+    assert (tmp_path / "broken").exists()
