@@ -20,6 +20,7 @@ from tailrace.broker.shared_batch import Fate, SharedBatch
 from tailrace.broker.tail import Audience, Tail
 from tailrace.broker.transactions.aborted import AbortedTransactions
 from tailrace.broker.transactions.stable import StableOffsets
+from tailrace.broker.waiters import Waiters
 from tailrace.model.errors import (
     CursorOutOfRangeError,
     OffsetOutOfRangeError,
@@ -54,7 +55,7 @@ class Subscriptions:
         self._tail = tail
         self._stable = stable
         self._aborted = aborted
-        self._undecided: set[asyncio.Future[None]] = set()
+        self._undecided = Waiters()
         self.reader = reader
         self.limits = limits
         self.scans = asyncio.Semaphore(2 * limits.read_threads)
@@ -89,8 +90,7 @@ class Subscriptions:
 
     def stabilized(self) -> None:
         """A transaction has ended, or its partition is gone."""
-        for future in self._undecided:
-            _wake(future)
+        self._undecided.wake()
 
     def close(self) -> None:
         """Tell all subscribers to come again."""
@@ -135,15 +135,7 @@ class Subscriptions:
 
     async def until_decided(self, deadline: float) -> None:
         """Until some transaction has ended, or until the deadline."""
-        loop = asyncio.get_running_loop()
-        future = loop.create_future()
-        timer = loop.call_at(deadline, _wake, future)
-        self._undecided.add(future)
-        try:
-            await future
-        finally:
-            timer.cancel()
-            self._undecided.discard(future)
+        await self._undecided.wait(deadline)
 
 
 class Subscription:
@@ -283,11 +275,6 @@ def _from_cursor(events: EventBatch, cursor: Cursor) -> EventBatch:
     if events.records[0].cursor >= cursor:
         return events
     return EventBatch(events.topic, events.partition, [record for record in events.records if record.cursor >= cursor])
-
-
-def _wake(future: "asyncio.Future[None]") -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 def _closed() -> StoreClosedError:

@@ -5,7 +5,6 @@ bound, and decoded once for all; whoever waits for them is woken. A subscriber t
 by itself. While nobody subscribes, nothing is watched and nothing is kept.
 """
 
-import asyncio
 from collections import deque
 from collections.abc import Sequence
 
@@ -13,6 +12,7 @@ from tailrace.broker.commit import Committer
 from tailrace.broker.live_topic import LiveTopic
 from tailrace.broker.shared_batch import SharedBatch
 from tailrace.broker.topics import Topics
+from tailrace.broker.waiters import Waiters
 from tailrace.model.changes import Changes, Receipt
 from tailrace.model.ids import Cursor, TopicId
 from tailrace.model.limits import Limits
@@ -84,21 +84,12 @@ class Tail:
     async def wait(self, audience: "Audience", deadline: float) -> Cursor:
         """Until a batch for the audience has come, or until the deadline. Up to the cursor there is nothing for it."""
         waiters = audience.waiters
-        loop = asyncio.get_running_loop()
-        future = loop.create_future()
-        timer = loop.call_at(deadline, _wake, future)
-        waiters.futures.add(future)
-        try:
-            await future
-        finally:
-            timer.cancel()
-            waiters.futures.discard(future)
+        await waiters.wait(deadline)
         return self.end if waiters.matched_at is None else waiters.matched_at
 
     def wake_all(self) -> None:
         for audience in self._audiences.values():
-            for future in audience.waiters.futures:
-                _wake(future)
+            audience.waiters.wake()
 
     def _settled(self, changes: Changes, receipt: Receipt) -> None:
         cursor = receipt.cursor
@@ -157,7 +148,7 @@ class Tail:
 
     def _tell(self, audience: "Audience", cursor: Cursor) -> None:
         waiters = audience.waiters
-        if waiters.futures:
+        if waiters:
             waiters.matched_at = cursor
             self._due.append(waiters)
             audience.waiters = _Waiters()
@@ -166,8 +157,7 @@ class Tail:
         self._is_waking = False
         due, self._due = self._due, []
         for waiters in due:
-            for future in waiters.futures:
-                _wake(future)
+            waiters.wake()
 
 
 class Audience:
@@ -199,16 +189,11 @@ class Audience:
         return known[1]
 
 
-class _Waiters:
+class _Waiters(Waiters):
     """Subscribers who wait for the same thing."""
 
-    __slots__ = ("futures", "matched_at")
+    __slots__ = ("matched_at",)
 
     def __init__(self) -> None:
-        self.futures: set[asyncio.Future[None]] = set()
+        super().__init__()
         self.matched_at: Cursor | None = None
-
-
-def _wake(future: "asyncio.Future[None]") -> None:
-    if not future.done():
-        future.set_result(None)

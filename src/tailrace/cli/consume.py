@@ -9,7 +9,7 @@ from tailrace.cli.display import note
 from tailrace.cli.exits import Exit
 from tailrace.cli.failures import CommandError, UsageError
 from tailrace.cli.formats import MessageFormat
-from tailrace.cli.options import DEFAULT_SERVER, JsonOption, PartitionOption, ServerOption
+from tailrace.cli.options import DEFAULT_SERVER, FormatOption, JsonOption, LimitOption, PartitionOption, ServerOption
 from tailrace.cli.starts import parse_start
 
 if TYPE_CHECKING:
@@ -31,13 +31,10 @@ def consume(
         ),
     ] = None,
     partition: PartitionOption = None,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="Stop after so many.")] = None,
+    limit: LimitOption = None,
     follow: Annotated[bool, typer.Option("--follow", help="At the end, wait for what comes.")] = False,
     ack: Annotated[bool, typer.Option("--ack", help="The group is done with what was printed.")] = False,
-    shape: Annotated[
-        MessageFormat | None,
-        typer.Option("--format", help="value prints nothing else. By default text on a terminal and JSON elsewhere."),
-    ] = None,
+    shape: FormatOption = None,
     as_json: JsonOption = False,
     server: ServerOption = DEFAULT_SERVER,
 ) -> None:

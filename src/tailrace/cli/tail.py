@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tailrace.cli.formats import MessageFormat
-from tailrace.cli.options import DEFAULT_SERVER, JsonOption, ServerOption
+from tailrace.cli.options import DEFAULT_SERVER, FormatOption, JsonOption, LimitOption, ServerOption
 
 
 def tail(
@@ -21,11 +21,8 @@ def tail(
     cursor: Annotated[
         str, typer.Option("--cursor", metavar="CURSOR", help="The first cursor to print: a number, beginning or latest.")
     ] = "latest",
-    limit: Annotated[int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="Stop after so many.")] = None,
-    shape: Annotated[
-        MessageFormat | None,
-        typer.Option("--format", help="value prints nothing else. By default text on a terminal and JSON elsewhere."),
-    ] = None,
+    limit: LimitOption = None,
+    shape: FormatOption = None,
     as_json: JsonOption = False,
     server: ServerOption = DEFAULT_SERVER,
 ) -> None:

@@ -4,29 +4,27 @@ What was marked as processed is committed, and nothing else: after a crash every
 one group share the partitions of the topic; when one goes, the others take over its share from where it has committed.
 """
 
-import logging
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import timedelta
-from typing import Any, Self
+from typing import Any
 
 from tailrace.client._async.attendant import AsyncAttendant
+from tailrace.client._async.closing import AsyncClosing
 from tailrace.client._async.connection import AsyncConnection
 from tailrace.client._async.offsets import AsyncGroupOffsets
 from tailrace.client.config import ConsumerConfig
 from tailrace.client.partition import OwnedPartition
 from tailrace.client.properties import seconds_of
 from tailrace.client.values import CommitResult, ConsumerRecord
-from tailrace.model.errors import ClientClosedError, InvalidRequestError, TailraceError
+from tailrace.model.errors import ClientClosedError, InvalidRequestError
 from tailrace.wire.fetched import decode_fetched
-
-_log = logging.getLogger("tailrace.client")
 
 _LONGEST_WAIT = 1.0
 """Seconds of one fetch; after it a consumer looks whether its group shares out anew."""
 
 
-class AsyncTopicConsumer:
+class AsyncTopicConsumer(AsyncClosing):
     """Reads a topic for a group.
 
     Example:
@@ -46,18 +44,6 @@ class AsyncTopicConsumer:
         self._attendant = AsyncAttendant(self._offsets, self.config)
         self._turn = 0
         self._is_closed = False
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            await self.close()
-        except TailraceError:
-            # The first error is the one to be told.
-            if kind is None:
-                raise
-            _log.exception("a consumer could not be closed cleanly")
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """Records one by one, for ever. Each counts as processed when the next one is asked for."""

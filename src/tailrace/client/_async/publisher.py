@@ -4,14 +4,14 @@ One request is on its way at a time. It has the publisher's name and a number, s
 under the same number, and the server stores it once. What comes meanwhile gathers to the next request.
 """
 
-import logging
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import Any
 from uuid import uuid4
 
 import msgspec
 
+from tailrace.client._async.closing import AsyncClosing
 from tailrace.client._async.concurrency import AsyncOutcome, pause
 from tailrace.client._async.connection import AsyncConnection
 from tailrace.client._async.courier import AsyncCourier
@@ -20,8 +20,6 @@ from tailrace.client.config import PublisherConfig
 from tailrace.client.outbox import Outbox, Parcel, encode_message, encode_publish
 from tailrace.client.values import GivenHeaders, OutgoingMessage, PublishResult
 from tailrace.model.errors import OverloadedError, TailraceError
-
-_log = logging.getLogger("tailrace.client")
 
 _REMEMBERED_FAILURES = 100
 
@@ -60,7 +58,7 @@ class AsyncDelivery:
         self._outcome.set_error(error)
 
 
-class AsyncPublisher:
+class AsyncPublisher(AsyncClosing):
     """Publishes messages to any topics.
 
     Example:
@@ -82,18 +80,6 @@ class AsyncPublisher:
         self._courier: AsyncCourier[Parcel[AsyncDelivery]] = AsyncCourier(self._outbox, self._deliver, "publisher")
         self._failed: deque[AsyncDelivery] = deque(maxlen=_REMEMBERED_FAILURES)
         self._is_closed = False
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            await self.close()
-        except TailraceError:
-            # The first error is the one to be told.
-            if kind is None:
-                raise
-            _log.exception("a publisher could not be closed cleanly")
 
     async def publish(
         self,

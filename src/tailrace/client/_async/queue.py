@@ -9,10 +9,10 @@ from collections import deque
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from itertools import count
-from typing import Self
 from urllib.parse import quote
 from uuid import uuid4
 
+from tailrace.client._async.closing import AsyncClosing
 from tailrace.client._async.connection import AsyncConnection
 from tailrace.client._async.keeper import AsyncKeeper
 from tailrace.client._async.settler import AsyncSettler
@@ -29,7 +29,7 @@ _LONGEST_WAIT = 5.0
 """Seconds of one receive."""
 
 
-class AsyncQueueSubscription:
+class AsyncQueueSubscription(AsyncClosing):
     """Takes events of all topics that match a pattern, shared with the other consumers of the group.
 
     Example:
@@ -53,18 +53,6 @@ class AsyncQueueSubscription:
         """Events for iteration that nobody has seen yet."""
         self._ahead_until = 0.0
         self._is_closed = False
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            await self.close()
-        except TailraceError:
-            # The first error is the one to be told.
-            if kind is None:
-                raise
-            _log.exception("a queue subscription could not be closed cleanly")
 
     async def __aiter__(self) -> AsyncIterator[QueueEvent]:
         """Events one by one, for ever. Each must be acknowledged, or it comes again."""

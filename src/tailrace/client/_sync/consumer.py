@@ -6,29 +6,27 @@ What was marked as processed is committed, and nothing else: after a crash every
 one group share the partitions of the topic; when one goes, the others take over its share from where it has committed.
 """
 
-import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
-from typing import Any, Self
+from typing import Any
 
 from tailrace.client._sync.attendant import Attendant
+from tailrace.client._sync.closing import Closing
 from tailrace.client._sync.connection import Connection
 from tailrace.client._sync.offsets import GroupOffsets
 from tailrace.client.config import ConsumerConfig
 from tailrace.client.partition import OwnedPartition
 from tailrace.client.properties import seconds_of
 from tailrace.client.values import CommitResult, ConsumerRecord
-from tailrace.model.errors import ClientClosedError, InvalidRequestError, TailraceError
+from tailrace.model.errors import ClientClosedError, InvalidRequestError
 from tailrace.wire.fetched import decode_fetched
-
-_log = logging.getLogger("tailrace.client")
 
 _LONGEST_WAIT = 1.0
 """Seconds of one fetch; after it a consumer looks whether its group shares out anew."""
 
 
-class TopicConsumer:
+class TopicConsumer(Closing):
     """Reads a topic for a group.
 
     Example:
@@ -48,18 +46,6 @@ class TopicConsumer:
         self._attendant = Attendant(self._offsets, self.config)
         self._turn = 0
         self._is_closed = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            self.close()
-        except TailraceError:
-            # The first error is the one to be told.
-            if kind is None:
-                raise
-            _log.exception("a consumer could not be closed cleanly")
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Records one by one, for ever. Each counts as processed when the next one is asked for."""

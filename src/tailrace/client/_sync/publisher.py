@@ -6,14 +6,14 @@ One request is on its way at a time. It has the publisher's name and a number, s
 under the same number, and the server stores it once. What comes meanwhile gathers to the next request.
 """
 
-import logging
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import Any
 from uuid import uuid4
 
 import msgspec
 
+from tailrace.client._sync.closing import Closing
 from tailrace.client._sync.concurrency import Outcome, pause
 from tailrace.client._sync.connection import Connection
 from tailrace.client._sync.courier import Courier
@@ -22,8 +22,6 @@ from tailrace.client.config import PublisherConfig
 from tailrace.client.outbox import Outbox, Parcel, encode_message, encode_publish
 from tailrace.client.values import GivenHeaders, OutgoingMessage, PublishResult
 from tailrace.model.errors import OverloadedError, TailraceError
-
-_log = logging.getLogger("tailrace.client")
 
 _REMEMBERED_FAILURES = 100
 
@@ -62,7 +60,7 @@ class Delivery:
         self._outcome.set_error(error)
 
 
-class Publisher:
+class Publisher(Closing):
     """Publishes messages to any topics.
 
     Example:
@@ -84,18 +82,6 @@ class Publisher:
         self._courier: Courier[Parcel[Delivery]] = Courier(self._outbox, self._deliver, "publisher")
         self._failed: deque[Delivery] = deque(maxlen=_REMEMBERED_FAILURES)
         self._is_closed = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            self.close()
-        except TailraceError:
-            # The first error is the one to be told.
-            if kind is None:
-                raise
-            _log.exception("a publisher could not be closed cleanly")
 
     def publish(
         self,

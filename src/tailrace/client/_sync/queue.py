@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Iterator
 from datetime import timedelta
 from itertools import count
-from typing import Self
 from urllib.parse import quote
 from uuid import uuid4
 
+from tailrace.client._sync.closing import Closing
 from tailrace.client._sync.connection import Connection
 from tailrace.client._sync.keeper import Keeper
 from tailrace.client._sync.settler import Settler
@@ -31,7 +31,7 @@ _LONGEST_WAIT = 5.0
 """Seconds of one receive."""
 
 
-class QueueSubscription:
+class QueueSubscription(Closing):
     """Takes events of all topics that match a pattern, shared with the other consumers of the group.
 
     Example:
@@ -55,18 +55,6 @@ class QueueSubscription:
         """Events for iteration that nobody has seen yet."""
         self._ahead_until = 0.0
         self._is_closed = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            self.close()
-        except TailraceError:
-            # The first error is the one to be told.
-            if kind is None:
-                raise
-            _log.exception("a queue subscription could not be closed cleanly")
 
     def __iter__(self) -> Iterator[QueueEvent]:
         """Events one by one, for ever. Each must be acknowledged, or it comes again."""
