@@ -24,7 +24,9 @@ class Codec(IntEnum):
 
 
 _ZSTD_LEVEL = 3
-_FIRST_GUESS = 8
+_GUESS = 4
+"""How many times its size a batch has when decompressed, and how many times more when that was too little. To clear memory
+takes longer than to decompress into it, so much room at once is dear; what fails is at most a third of the work."""
 _SPARE_BYTES = 4096
 
 # Java and Python clients wrap Snappy in a framing of their own: this magic, two versions, then blocks with their lengths.
@@ -69,7 +71,7 @@ def check_codec(codec: int) -> None:
 
 
 def _decompress_bounded(into: Callable[[Buffer, bytearray], int], data: Buffer, max_bytes: int) -> Buffer:
-    size = min(max_bytes, len(data) * _FIRST_GUESS + _SPARE_BYTES)
+    size = min(max_bytes, len(data) * _GUESS + _SPARE_BYTES)
     while True:
         room = bytearray(size)
         try:
@@ -79,7 +81,7 @@ def _decompress_bounded(into: Callable[[Buffer, bytearray], int], data: Buffer, 
                 raise CorruptBatchError(f"the batch can't be decompressed: {error}") from error
             if size == max_bytes:
                 raise _too_large(f"more than {max_bytes}", max_bytes) from error
-            size = max_bytes
+            size = min(max_bytes, size * _GUESS)
         else:
             del room[written:]
             return room
