@@ -1,9 +1,10 @@
-"""Staging: parts are kept until they are removed, replaced when sent again, and gone after a restart."""
+"""Staging: parts are kept until they are removed, replaced when sent again, and after a restart only there if retained."""
 
 import pytest
 
 from tailrace.model.errors import InvalidRequestError
 from tailrace.store.contract import Store
+from tests.contract.conftest import Reopen
 
 
 def test_parts_come_back_as_they_were(store: Store) -> None:
@@ -26,3 +27,22 @@ def test_what_was_removed_is_gone(store: Store) -> None:
     store.staging.remove("never-there")
     with pytest.raises(InvalidRequestError, match="part 0 of stage 'task' is not there"):
         store.staging.read("task", 0)
+
+
+def test_only_what_is_retained_is_there_after_a_restart(store: Store, reopen: Reopen) -> None:
+    for stage in ("wanted", "other"):
+        store.staging.write(stage, 0, stage.encode())
+        store.staging.write(stage, 1, b"more")
+    store.staging.sync(["wanted"])
+    again = reopen().staging
+    again.retain(["wanted"])
+    assert [again.read("wanted", part) for part in (0, 1)] == [b"wanted", b"more"]
+    with pytest.raises(InvalidRequestError, match="part 0 of stage 'other' is not there"):
+        again.read("other", 0)
+
+
+def test_what_is_spared_does_not_age(store: Store) -> None:
+    for stage in ("wanted", "other"):
+        store.staging.write(stage, 0, b"old")
+    store.staging.remove_older_than(-1, ["wanted"])
+    assert store.staging.read("wanted", 0) == b"old"

@@ -175,6 +175,7 @@ class Broker:
         self.subscriptions.close()
         self.groups.close()
         await self.queues.close()
+        await self.pipelines.close()
         await self._committer.close()
         self._reader.close()
         self._payloads.close()

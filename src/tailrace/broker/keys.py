@@ -17,6 +17,7 @@ PRODUCERS = b"producer/"
 TRANSACTIONS = b"transaction/"
 PIPELINES = b"pipeline/"
 MARKS = b"mark/"
+WRITES = b"write/"
 QUEUES = b"queue/"
 SHARES = b"share/"
 _REDRIVEN = b"redriven/"
@@ -140,6 +141,14 @@ def pipeline_of_mark(key: bytes) -> str:
     start = len(MARKS) + _LENGTH.size
     (length,) = _LENGTH.unpack_from(key, len(MARKS))
     return key[start : start + length].decode()
+
+
+def write_key(writer: str) -> bytes:
+    return WRITES + writer.encode()
+
+
+def writer_of(key: bytes) -> str:
+    return key[len(WRITES) :].decode()
 
 
 def publisher_key(name: str) -> bytes:

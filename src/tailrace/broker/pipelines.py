@@ -4,39 +4,27 @@ What a pipeline publishes and the move of its marks are one frame. A chunk whose
 batch that is sent again after a crash, by whatever way, takes effect once.
 """
 
-import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import msgspec
 
 from tailrace.broker import keys
-from tailrace.broker.admission import check_batch_for
-from tailrace.broker.commit import Change, Committer, Proposal
+from tailrace.broker.commit import Change, Committer
 from tailrace.broker.draft import Draft
-from tailrace.broker.intake import Intake, Windows
-from tailrace.broker.placing import Placed, place
+from tailrace.broker.intake import Intake
+from tailrace.broker.marks import put_mark, read_mark, standing
 from tailrace.broker.reader import Reader
+from tailrace.broker.staged_chunks import PublishChunks, Stage, frames_of, staged_chunks, submit_in_turn
+from tailrace.broker.staged_writes import StagedWrites
 from tailrace.broker.writers import Writers
-from tailrace.model.changes import Buffer, Changes, Receipt
+from tailrace.model.changes import Changes
 from tailrace.model.clock import Clock
-from tailrace.model.errors import InvalidRequestError, LimitExceededError, PipelineConflictError, PipelineFencedError
+from tailrace.model.errors import InvalidRequestError, LimitExceededError, PipelineFencedError
 from tailrace.model.limits import Limits
 from tailrace.model.names import check_pipeline_name
 from tailrace.model.pipeline import NO_MARK, Lease, MarkMove, PipelineReport, PipelineStatus, StagedPublish
 from tailrace.store.contract import Staging, Store
-from tailrace.wire.batch import NO_PRODUCER
-from tailrace.wire.staged import Chunk, decode_chunks
-
-_FRAMES_IN_FLIGHT = 3
-
-
-class Stage(NamedTuple):
-    """What one task has staged."""
-
-    name: str
-    parts: int
+from tailrace.wire.staged import decode_chunks
 
 
 class Pipelines:
@@ -51,12 +39,17 @@ class Pipelines:
         self._clock = clock
         self._limits = limits
         self._known: dict[str, _Pipeline] = {}
-        self._writers = Writers(store, committer, clock, limits)
+        self._writes = StagedWrites(store, committer, intake, reader, staging, limits)
+        self._writers = Writers(store, committer, clock, limits, self._writes.is_busy)
 
     def load(self) -> None:
         for key, value in self._store.range(keys.PIPELINES):
             self._known[keys.pipeline_of(key)] = _Pipeline(msgspec.msgpack.decode(value, type=_Stored))
         self._writers.load(self._known)
+        self._writes.load()
+
+    async def close(self) -> None:
+        await self._writes.close()
 
     def __iter__(self) -> Iterator[PipelineStatus]:
         now = self._clock.monotonic()
@@ -75,7 +68,7 @@ class Pipelines:
     def marks(self, name: str) -> dict[str, int]:
         """How far the pipeline has come in each of its sources."""
         prefix = keys.marks_of(name)
-        return {key[len(prefix) :].decode(): int.from_bytes(value, signed=True) for key, value in self._store.range(prefix)}
+        return {key[len(prefix) :].decode(): read_mark(value) for key, value in self._store.range(prefix)}
 
     async def lease(self, name: str, owner: str, *, take_over: bool = False) -> Lease:
         """Become the one that runs the pipeline. Refused while another one does, unless it is taken over."""
@@ -116,34 +109,34 @@ class Pipelines:
                 self._intake.topics.get(staged.topic).partition(staged.partition)
         await self._reader.in_thread(self._staging.write, stage, part, body)
 
-    async def publish(
-        self, name: str, epoch: int | None, stages: Sequence[Stage], moves: Sequence[MarkMove] = (), *, atomic: bool = False
-    ) -> StagedPublish:
-        """Publish the stages, in their order, and move the marks.
-
-        Atomic: all in one frame, with `moves`. Else each chunk with its own moves, in as few frames as their size allows.
-        """
-        pipeline = await self._writer(name) if epoch is None else self._holder(name, epoch)
+    async def publish(self, name: str, epoch: int, stages: Sequence[Stage]) -> StagedPublish:
+        """Publish the stages, in their order: each chunk with its own moves, in as few frames as their size allows."""
+        pipeline = self._holder(name, epoch)
         self._heard_of(pipeline)
-        done: list[StagedPublish] = []
-        in_flight: deque[asyncio.Future[StagedPublish]] = deque()
-        try:
-            async for chunks in self._frames(stages, moves, atomic):
-                in_flight.append(self._committer.submit(_PublishChunks(self._intake, name, pipeline, epoch, chunks)))
-                if len(in_flight) == _FRAMES_IN_FLIGHT:
-                    done.append(await in_flight.popleft())
-            while in_flight:
-                done.append(await in_flight.popleft())
-        finally:
-            # Those behind one that failed fail too; nobody needs to hear it of each.
-            await asyncio.gather(*in_flight, return_exceptions=True)
+        chunks = staged_chunks(self._reader, self._staging, stages)
+
+        def check_right() -> None:
+            _check_epoch(name, pipeline, epoch)
+
+        async def frames() -> AsyncIterator[PublishChunks]:
+            async for frame in frames_of(chunks, self._limits.group_commit_bytes):
+                yield PublishChunks(self._intake, name, frame, check_right=check_right)
+
+        done = await submit_in_turn(self._committer, frames())
         await self.discard(stages)
         pipeline.published_at = self._clock.monotonic()
-        return StagedPublish(*(sum(each) for each in zip(*done, strict=True))) if done else StagedPublish(0, 0, 0)
+        return done
+
+    async def write(self, name: str, stages: Sequence[Stage], move: MarkMove, wait_seconds: float) -> StagedPublish | None:
+        """Publish what a writer without a lease has staged. See `StagedWrites.write`."""
+        if name in self._known:
+            raise InvalidRequestError(f"{name!r} is a pipeline with a lease; only its holder publishes, with the epoch of it")
+        check_pipeline_name(name, self._limits)
+        await self._writers.heard_of(name)
+        return await self._writes.write(name, stages, move, wait_seconds)
 
     async def discard(self, stages: Sequence[Stage]) -> None:
-        for stage in stages:
-            await self._reader.in_thread(self._staging.remove, stage.name)
+        await self._writes.discard(stages)
 
     def report(self, name: str, epoch: int, report: PipelineReport) -> None:
         pipeline = self._holder(name, epoch)
@@ -152,32 +145,8 @@ class Pipelines:
 
     async def clean(self) -> None:
         """Forget stages that nobody published, and writers that have been silent for long."""
-        await self._reader.in_thread(self._staging.remove_older_than, self._limits.staged_seconds)
+        await self._writes.clean()
         await self._writers.forget_silent()
-
-    async def _frames(self, stages: Sequence[Stage], moves: Sequence[MarkMove], atomic: bool) -> AsyncIterator[list[Chunk]]:
-        limit = self._limits.frame_bytes if atomic else self._limits.group_commit_bytes
-        chunks: list[Chunk] = []
-        size = 0
-        for stage in stages:
-            for part in range(stage.parts):
-                body = await self._reader.in_thread(self._staging.read, stage.name, part)
-                for chunk in decode_chunks(body):
-                    if chunks and size + chunk.size > limit:
-                        if atomic:
-                            raise LimitExceededError(
-                                f"the batch has more than {size} bytes, more than fits into one frame (frame_bytes {limit});"
-                                " write smaller batches"
-                            )
-                        yield chunks
-                        chunks, size = [], 0
-                    chunks.append(chunk)
-                    size += chunk.size
-        if atomic:
-            batches = [staged for chunk in chunks for staged in chunk.batches]
-            yield [Chunk(moves, batches)]
-        elif chunks:
-            yield chunks
 
     async def _set_marks(
         self, name: str, epoch: int, starts: Mapping[str, int], applies: Callable[[int, int], bool], gone: Iterable[str] = ()
@@ -196,19 +165,12 @@ class Pipelines:
             for source in gone:
                 draft.put(keys.mark_key(name, source), None)
             for source, at in starts.items():
-                if applies(_standing(draft, name, source), at):
-                    draft.put(keys.mark_key(name, source), _mark(at))
+                if applies(standing(draft, name, source), at):
+                    put_mark(draft, name, source, at)
             return None if draft.is_empty else draft.changes()
 
         await self._committer.submit(Change(decide, lambda _: None))
         return self.marks(name)
-
-    async def _writer(self, name: str) -> "_Pipeline":
-        if name in self._known:
-            raise InvalidRequestError(f"{name!r} is a pipeline with a lease; only its holder publishes, with the epoch of it")
-        check_pipeline_name(name, self._limits)
-        await self._writers.heard_of(name)
-        return _Pipeline(_Stored(0, ""))
 
     def _get_or_make(self, name: str) -> "_Pipeline":
         pipeline = self._known.get(name)
@@ -255,88 +217,8 @@ class _Pipeline:
         self.report = PipelineReport()
 
 
-class _PublishChunks(Proposal[StagedPublish]):
-    __slots__ = ("_chunks", "_epoch", "_intake", "_name", "_pipeline", "_placed", "_skipped", "_windows")
-
-    def __init__(self, intake: Intake, name: str, pipeline: _Pipeline, epoch: int | None, chunks: Sequence[Chunk]) -> None:
-        self._intake = intake
-        self._name = name
-        self._pipeline = pipeline
-        self._epoch = epoch
-        self._chunks = chunks
-        self._placed: list[Placed] = []
-        self._windows: Windows | None = None
-        self._skipped = 0
-
-    @property
-    def held_bytes(self) -> int:
-        return sum(chunk.size for chunk in self._chunks)
-
-    def decide(self) -> Changes | None:
-        if self._epoch is not None:
-            _check_epoch(self._name, self._pipeline, self._epoch)
-        draft = Draft(self._intake.store)
-        windows = self._windows = Windows(self._intake.dedup, draft)
-        self._placed = []
-        self._skipped = 0
-        for chunk in self._chunks:
-            if _has_happened(draft, self._name, chunk.moves):
-                self._skipped += 1
-                continue
-            for staged in chunk.batches:
-                self._placed.append(self._place(draft, windows, staged.topic, staged.partition, staged.batch))
-            for move in chunk.moves:
-                draft.put(keys.mark_key(self._name, move.source), _mark(move.after))
-        windows.close()
-        return None if draft.is_empty else draft.changes()
-
-    def settled(self, receipt: Receipt | None) -> StagedPublish:
-        records = duplicates = 0
-        for placed in self._placed:
-            duplicates += placed.duplicates
-            if placed.append is not None:
-                records += placed.append.records
-                self._intake.arrived(placed.live, placed.append.partition, placed.append.records, len(placed.append.batch))
-        if self._windows is not None:
-            self._windows.count()
-        return StagedPublish(records, duplicates, self._skipped)
-
-    def _place(self, draft: Draft, windows: Windows, topic: str, partition: int, batch: Buffer) -> Placed:
-        intake = self._intake
-        checked = check_batch_for(intake.topics.get(topic), partition, batch, intake.clock.now_ms(), intake.limits)
-        if checked.header.producer_id != NO_PRODUCER:
-            raise InvalidRequestError("staged batches belong to no producer; their marks say how often they count")
-        return place(intake, draft, windows, checked)
-
-
-def _has_happened(draft: Draft, name: str, moves: Sequence[MarkMove]) -> bool:
-    """Whether the pipeline is past all of these moves. Raises where it stands elsewhere than a move begins."""
-    past = 0
-    for source, before, after in moves:
-        at = _standing(draft, name, source)
-        if at >= after:
-            past += 1
-        elif before is not None and at != before:
-            raise PipelineConflictError(
-                f"pipeline {name!r} stands at {at} in {source!r}, and the step goes from {before} to {after}: start again from"
-                " the mark"
-            )
-    if past and past < len(moves):
-        raise PipelineConflictError(f"some steps of a chunk of pipeline {name!r} have been done and others not: {list(moves)}")
-    return bool(moves) and past == len(moves)
-
-
-def _standing(draft: Draft, name: str, source: str) -> int:
-    value = draft.latest(keys.mark_key(name, source))
-    return NO_MARK if value is None else int.from_bytes(value, signed=True)
-
-
 def _check_epoch(name: str, pipeline: _Pipeline, epoch: int) -> None:
     if pipeline.stored.epoch != epoch:
         raise PipelineFencedError(
             f"pipeline {name!r} was taken over: its epoch is {pipeline.stored.epoch}, not {epoch}. This one must stop"
         )
-
-
-def _mark(at: int) -> bytes:
-    return at.to_bytes(8, signed=True)

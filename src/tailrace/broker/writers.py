@@ -5,7 +5,7 @@ that have been silent for long are forgotten, and the longest silent when there 
 """
 
 from collections import OrderedDict
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 
 from tailrace.broker import keys
 from tailrace.broker.commit import Change, Committer
@@ -18,7 +18,11 @@ _AT_ONCE = 1_000
 
 
 class Writers:
-    def __init__(self, store: Store, committer: Committer, clock: Clock, limits: Limits) -> None:
+    def __init__(
+        self, store: Store, committer: Committer, clock: Clock, limits: Limits, is_busy: Callable[[str], bool]
+    ) -> None:
+        """`is_busy` says of whom nothing may be forgotten now, however long it has been silent."""
+        self._is_busy = is_busy
         self._store = store
         self._committer = committer
         self._clock = clock
@@ -42,11 +46,14 @@ class Writers:
         self._heard_at.move_to_end(name)
         if len(self._heard_at) > self._limits.writers:
             # Some more than needed, so that not every new writer costs a commit.
-            await self._forget(list(self._heard_at)[: max(1, self._limits.writers // 100)])
+            await self._forget(self._idle()[: max(1, self._limits.writers // 100)])
 
     async def forget_silent(self) -> None:
         oldest = self._clock.monotonic() - self._limits.writer_seconds
-        await self._forget([name for name, heard_at in self._heard_at.items() if heard_at < oldest])
+        await self._forget([name for name in self._idle() if self._heard_at[name] < oldest])
+
+    def _idle(self) -> list[str]:
+        return [name for name in self._heard_at if not self._is_busy(name)]
 
     async def _forget(self, names: Sequence[str]) -> None:
         for name in names:

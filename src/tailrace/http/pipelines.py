@@ -8,7 +8,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, RawBody
 
 from tailrace.broker.broker import Broker
-from tailrace.broker.pipelines import Stage
+from tailrace.broker.staged_chunks import Stage
 from tailrace.http.description import described
 from tailrace.http.messages import read_body
 from tailrace.model.fetch import Isolation
@@ -19,6 +19,8 @@ from tailrace.model.route import Route
 from tailrace.model.start import AtTime, Edge
 
 _BYTES = "application/octet-stream"
+_WAIT_SECONDS = 20.0
+"""How long a large write is waited for: not so long that its writer takes the server for dead."""
 
 
 class TakeLease(msgspec.Struct, forbid_unknown_fields=True):
@@ -58,19 +60,30 @@ class Source(msgspec.Struct):
     routes: int
 
 
-class PublishStages(msgspec.Struct, forbid_unknown_fields=True):
+class NamedStages(msgspec.Struct, forbid_unknown_fields=True):
     stages: list[tuple[str, int]]
     """Names of stages and how many parts each has, in the order in which they take effect."""
-    epoch: int | None = None
-    """Of the lease; `None` for a writer that has none."""
-    moves: list[tuple[str, int | None, int]] = []
-    atomic: bool = False
+
+
+class PublishStages(NamedStages, forbid_unknown_fields=True):
+    epoch: int
+    """Of the lease."""
+
+
+class WriteStages(NamedStages, forbid_unknown_fields=True):
+    """What a writer without a lease has staged."""
+
+    source: str
+    number: int
+    """Which batch it is. One with this number, or a higher one, that was written before is not written again."""
 
 
 class PublishedStages(msgspec.Struct):
-    records: int
-    duplicates: int
-    skipped: int
+    records: int = 0
+    duplicates: int = 0
+    skipped: int = 0
+    is_done: bool = True
+    """If not, it goes on; ask the same again."""
 
 
 class Report(msgspec.Struct, forbid_unknown_fields=True):
@@ -151,13 +164,18 @@ class PipelineEndpoints(Controller):
     @post("/{name:str}/publish", status_code=200)
     async def publish(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> PublishedStages:
         asked = read_body(body, PublishStages)
-        moves = [MarkMove(*move) for move in asked.moves]
-        done = await broker.pipelines.publish(name, asked.epoch, _stages(asked), moves, atomic=asked.atomic)
-        return PublishedStages(*done)
+        return PublishedStages(*await broker.pipelines.publish(name, asked.epoch, _stages(asked)))
+
+    @post("/{name:str}/write", status_code=200)
+    async def write(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> PublishedStages:
+        asked = read_body(body, WriteStages)
+        move = MarkMove(asked.source, None, asked.number)
+        done = await broker.pipelines.write(name, _stages(asked), move, _WAIT_SECONDS)
+        return PublishedStages(is_done=False) if done is None else PublishedStages(*done)
 
     @post("/{name:str}/discard", status_code=204)
     async def discard(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> None:
-        await broker.pipelines.discard(_stages(read_body(body, PublishStages)))
+        await broker.pipelines.discard(_stages(read_body(body, NamedStages)))
 
     @post("/{name:str}/report", status_code=204)
     async def report(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> None:
@@ -193,5 +211,5 @@ class BatchEndpoints(Controller):
         return Offsets(found, broker.end_cursor())
 
 
-def _stages(asked: PublishStages) -> list[Stage]:
+def _stages(asked: NamedStages) -> list[Stage]:
     return [Stage(name, parts) for name, parts in asked.stages]

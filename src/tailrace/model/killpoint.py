@@ -2,7 +2,8 @@
 
 `TAILRACE_KILLPOINT=name:3` ends the process at once, without any clean-up, when it passes `name` for the third time.
 Unset, which is the rule, a kill point is an empty call. `KILLPOINTS` lists every name of the log, `TABLE_KILLPOINTS` those of
-tables, `ROUTER_KILLPOINTS` those of the router and `PAYLOAD_KILLPOINTS` those of payloads, so that a test can visit them all.
+tables, `ROUTER_KILLPOINTS` those of the router, `LARGE_WRITE_KILLPOINTS` those of writes that span frames and
+`PAYLOAD_KILLPOINTS` those of payloads, so that a test can visit them all.
 """
 
 import os
@@ -43,6 +44,15 @@ ROUTER_KILLPOINTS = (
 )
 """The steps of a batch: begun, staged and not published, published and unknown to Spark."""
 
+LARGE_WRITE_KILLPOINTS = (
+    "large.kept",
+    "large.decided",
+    "large.between",
+    "large.done",
+)
+"""The steps of a write that spans frames: its stages durable, the decision durable, between two frames, all in the log and not
+answered."""
+
 PAYLOAD_KILLPOINTS = (
     "payload.half",
     "payload.written",
@@ -58,7 +68,7 @@ EXIT_CODE = 137
 
 def _armed(setting: str) -> Callable[[str], None]:
     target, _, count = setting.partition(":")
-    known = (*KILLPOINTS, *TABLE_KILLPOINTS, *ROUTER_KILLPOINTS, *PAYLOAD_KILLPOINTS)
+    known = (*KILLPOINTS, *TABLE_KILLPOINTS, *ROUTER_KILLPOINTS, *LARGE_WRITE_KILLPOINTS, *PAYLOAD_KILLPOINTS)
     if target not in known:
         raise ValueError(f"TAILRACE_KILLPOINT names {target!r}, which is none of {', '.join(known)}")
     left = int(count or 1)

@@ -189,6 +189,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Spark jobs and queries that wrote to topics and are remembered; beyond it the longest silent are forgotten early."""
     writer_seconds: int = 30 * 24 * 3600
     """How long a silent one is remembered, and a batch that it repeats found to be there already."""
+    staged_writes: int = 4
+    """Batches of such jobs and queries that are published at the same time; others wait for their turn."""
     pipeline_lease_seconds: int = 10
     """How long a pipeline may be silent before another one may run in its place."""
     staged_bytes: int = 8 * 1024 * MIB

@@ -74,3 +74,6 @@ class StagedPublish(NamedTuple):
     """Records that dedup found to be there already."""
     skipped: int
     """Chunks that had taken effect before."""
+
+    def plus(self, other: "StagedPublish") -> "StagedPublish":
+        return StagedPublish(*(mine + its for mine, its in zip(self, other, strict=True)))

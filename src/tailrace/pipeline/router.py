@@ -158,7 +158,7 @@ class Router:
                 killpoint("route.staged")
                 tasks = [StagedTask(row.stage, row.parts, row.records) for row in rows if row.parts]
                 if tasks:
-                    publish(connection, ROUTER, tasks, epoch=self._tenure.epoch)
+                    publish(connection, ROUTER, tasks, self._tenure.epoch)
                 killpoint("route.published")
         except Exception as error:  # noqa: BLE001  whatever it is, it is told by `run`, which knows what to do
             self._failure = error

@@ -1,7 +1,8 @@
-"""Topics as a Spark sink: each batch takes effect once, whole, whatever Spark has to repeat.
+"""Topics as a Spark sink: each batch takes effect once, all of it or nothing, whatever Spark has to repeat.
 
-Tasks stage record batches at the server, where nobody sees them. The driver's commit publishes those of all tasks in one
-frame, together with the number of the batch; a batch whose number was published before is left out.
+Tasks stage record batches at the server, where nobody sees them. The driver's commit has those of all tasks published, together
+with the number of the batch; a batch whose number was published before is left out. What fits into a frame is seen as one;
+more than that is published by the server in several, and goes on there whatever becomes of the driver.
 """
 
 import time
@@ -14,11 +15,10 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, ShortType, StringType, StructType, TimestampType
 
-from tailrace.model.pipeline import MarkMove
 from tailrace.pipeline.connection import ServerConnection
 from tailrace.pipeline.errors import OptionError
 from tailrace.pipeline.options import SinkOptions
-from tailrace.pipeline.staging import RecordRows, RowEncoder, StagedTask, Stager, publish
+from tailrace.pipeline.staging import RecordRows, RowEncoder, StagedTask, Stager, discard, write
 from tailrace.wire.codecs import Codec
 
 _TEXT = (BinaryType, StringType)
@@ -53,7 +53,7 @@ class TopicWriter(DataSourceArrowWriter):
         return _stage(self.options, self.writer, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        _publish(self.options, messages, MarkMove(_JOB, None, 1))
+        _write(self.options, messages, _JOB, 1)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         _discard(self.options, messages)
@@ -74,10 +74,10 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         return _stage(self.options, f"query-{query}", iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        _publish(self.options, messages, MarkMove(_BATCH, None, batchId))
+        _write(self.options, messages, _BATCH, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        # What was published stays: Spark aborts a batch also when it failed after its commit.
+        # What was published or decided stays: Spark aborts a batch also when it failed after its commit.
         _discard(self.options, messages)
 
 
@@ -128,20 +128,19 @@ def _stage(options: SinkOptions, writer: str, rows: Iterator[pa.RecordBatch]) ->
         stager = Stager(connection, writer, stage)
         for batch in rows:
             if batch.num_rows:
-                stager.add(list(encoder.batches(record_rows(batch, options.topic, int(time.time() * 1000)))), batch.num_rows)
+                stager.add_plain(encoder.batches(record_rows(batch, options.topic, int(time.time() * 1000))), batch.num_rows)
         return Staged(writer, stager.finish())
 
 
-def _publish(options: SinkOptions, messages: list[WriterCommitMessage | None], move: MarkMove) -> None:
+def _write(options: SinkOptions, messages: list[WriterCommitMessage | None], source: str, number: int) -> None:
     staged = [message for message in messages if isinstance(message, Staged)]
     if staged:
         with ServerConnection(options.server, options.patience_seconds) as connection:
-            publish(connection, staged[0].writer, [each.task for each in staged], moves=[move], atomic=True)
+            write(connection, staged[0].writer, [each.task for each in staged], source, number)
 
 
 def _discard(options: SinkOptions, messages: list[WriterCommitMessage | None]) -> None:
     staged = [message for message in messages if isinstance(message, Staged)]
     if staged:
-        question = {"stages": [(each.task.stage, each.task.parts) for each in staged]}
         with ServerConnection(options.server, options.patience_seconds) as connection:
-            connection.ask("POST", f"/api/pipelines/{staged[0].writer}/discard", question)
+            discard(connection, staged[0].writer, [each.task for each in staged])

@@ -1,6 +1,6 @@
 """What one task sends to the server: rows become record batches, batches become chunks, chunks are staged in parts."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from tailrace.wire.arrow_encoding import Encode, RecordColumns, compiled_encode
 from tailrace.wire.staged import Chunk, StagedBatch, encode_chunk
 
 _PART_BYTES = 8 * MIB
+_CHUNK_BYTES = 4 * MIB
 _BATCH_BYTES = MIB - KIB
 _BESIDES_BYTES = KIB
 """More than the head of a batch, or a record's headers and lengths, take beside key and value."""
@@ -146,6 +147,18 @@ class Stager:
         self._size += len(chunk)
         self._records += records
 
+    def add_plain(self, batches: Iterable[StagedBatch], records: int) -> None:
+        """Batches that move no mark, and so may lie in as many chunks as their size asks for."""
+        chunk: list[StagedBatch] = []
+        size = 0
+        for staged in batches:
+            if chunk and size + len(staged.batch) > _CHUNK_BYTES:
+                self.add(chunk, 0)
+                chunk, size = [], 0
+            chunk.append(staged)
+            size += len(staged.batch)
+        self.add(chunk, records)
+
     def finish(self) -> StagedTask:
         if self._chunks:
             self._send()
@@ -163,20 +176,21 @@ def _is_constant(column: pa.Array) -> bool:
     return len(pc.unique(column)) == 1
 
 
-def publish(
-    connection: ServerConnection,
-    pipeline: str,
-    tasks: Sequence[StagedTask],
-    *,
-    epoch: int | None = None,
-    moves: Sequence[MarkMove] = (),
-    atomic: bool = False,
-) -> Mapping[str, int]:
-    question = {
-        "stages": [(task.stage, task.parts) for task in tasks],
-        "epoch": epoch,
-        "moves": [tuple(move) for move in moves],
-        "atomic": atomic,
-    }
-    answer: Mapping[str, int] = connection.ask("POST", f"/api/pipelines/{pipeline}/publish", question)
-    return answer
+def publish(connection: ServerConnection, pipeline: str, tasks: Sequence[StagedTask], epoch: int) -> None:
+    """What tasks of a pipeline have staged, with the moves of their steps."""
+    connection.ask("POST", f"/api/pipelines/{pipeline}/publish", {"stages": _named(tasks), "epoch": epoch})
+
+
+def write(connection: ServerConnection, writer: str, tasks: Sequence[StagedTask], source: str, number: int) -> None:
+    """What tasks of a writer have staged, once for each number. Returns when all of it is in the log."""
+    question = {"stages": _named(tasks), "source": source, "number": number}
+    while not connection.ask("POST", f"/api/pipelines/{writer}/write", question)["is_done"]:
+        pass
+
+
+def discard(connection: ServerConnection, writer: str, tasks: Sequence[StagedTask]) -> None:
+    connection.ask("POST", f"/api/pipelines/{writer}/discard", {"stages": _named(tasks)})
+
+
+def _named(tasks: Sequence[StagedTask]) -> list[tuple[str, int]]:
+    return [(task.stage, task.parts) for task in tasks]

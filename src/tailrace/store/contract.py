@@ -8,7 +8,7 @@ falls back to the settled one.
 All methods may be called from any thread. `submit` never blocks on the disk; reads may.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from tailrace.model.changes import Bounds, Changes, Fetched, Receipt, Scanned
@@ -34,7 +34,10 @@ Done = Callable[[Commit], None]
 
 
 class Staging(Protocol):
-    """A place for batches that are not published yet, lost when the server stops. May be called from any thread."""
+    """A place for batches that are not published yet. May be called from any thread.
+
+    What is there is lost when the server stops, but for stages that were synced and are retained when it is back.
+    """
 
     def write(self, stage: str, part: int, data: bytes) -> None:
         """Keep one part of a stage; the same part again replaces it. Raises `LimitExceededError`, `StorageFullError`."""
@@ -45,8 +48,14 @@ class Staging(Protocol):
     def remove(self, stage: str) -> None:
         """Forget the stage, if there is one."""
 
-    def remove_older_than(self, seconds: float) -> int:
-        """Forget what nobody published for so long; how many stages that were."""
+    def sync(self, stages: Collection[str]) -> None:
+        """Make them durable. Raises `StorageFullError` if that fails; then they are gone, and have to be staged again."""
+
+    def retain(self, stages: Collection[str]) -> None:
+        """Called once, before anything is written: forget what is left from before, all but these."""
+
+    def remove_older_than(self, seconds: float, spared: Collection[str]) -> int:
+        """Forget what nobody published for so long, but for some that are spared; how many stages that were."""
 
 
 class PayloadStore(Protocol):

@@ -1,15 +1,19 @@
 """A folder for batches that are not published yet.
 
-A stage is a name and numbered parts. Nothing here is durable or visible to anybody: what was staged and not published when the
-server stops is gone, and whoever staged it stages it again.
+A stage is a name and numbered parts, visible to nobody. It is not durable: what was staged and not published when the server
+stops is gone, and whoever staged it stages it again. The exception are stages that were synced, because it is decided that they
+will be published: those are retained when the folder is opened again.
 """
 
+import os
 import re
 import shutil
 import threading
 import time
+from collections.abc import Collection
 from pathlib import Path
 
+from tailrace.log.segment import sync_folder
 from tailrace.model.errors import InvalidRequestError, LimitExceededError, StorageFullError
 from tailrace.model.limits import Limits
 
@@ -26,7 +30,6 @@ class StagingFolder:
         self._lock = threading.Lock()
         self._sizes: dict[str, dict[int, int]] = {}
         self._total = 0
-        shutil.rmtree(folder, ignore_errors=True)
 
     @property
     def size(self) -> int:
@@ -57,11 +60,38 @@ class StagingFolder:
             self._total -= sum(self._sizes.pop(stage, {}).values())
         shutil.rmtree(folder, ignore_errors=True)
 
-    def remove_older_than(self, seconds: float) -> int:
+    def sync(self, stages: Collection[str]) -> None:
+        try:
+            for stage in stages:
+                folder = self._path(stage, 0).parent
+                if folder.exists():
+                    for path in folder.iterdir():
+                        _sync(path)
+                    sync_folder(folder)
+            if self._folder.exists():
+                sync_folder(self._folder)
+                sync_folder(self._folder.parent)
+        except OSError as error:
+            # The next sync may say that all is well although pages were lost, so nobody must find them.
+            for stage in stages:
+                self.remove(stage)
+            raise StorageFullError(f"staged batches can't be made durable: {error}") from error
+
+    def retain(self, stages: Collection[str]) -> None:
+        found = list(self._folder.iterdir()) if self._folder.exists() else []
+        for folder in found:
+            if folder.name in stages:
+                parts = [path for path in folder.iterdir() if path.name.isdigit()]
+                self._sizes[folder.name] = {int(path.name): path.stat().st_size for path in parts}
+            else:
+                shutil.rmtree(folder, ignore_errors=True)
+        self._total = sum(size for parts in self._sizes.values() for size in parts.values())
+
+    def remove_older_than(self, seconds: float, spared: Collection[str]) -> int:
         """Remove what nobody published for so long; how many stages that were."""
         oldest = time.time() - seconds
         with self._lock:
-            stages = list(self._sizes)
+            stages = [stage for stage in self._sizes if stage not in spared]
         old = [stage for stage in stages if _written_at(self._folder / stage) < oldest]
         for stage in old:
             self.remove(stage)
@@ -106,8 +136,22 @@ class StagingMemory:
     def remove(self, stage: str) -> None:
         self._parts.pop(stage, None)
 
-    def remove_older_than(self, seconds: float) -> int:
+    def sync(self, stages: Collection[str]) -> None:
+        pass
+
+    def retain(self, stages: Collection[str]) -> None:
+        self._parts = {stage: parts for stage, parts in self._parts.items() if stage in stages}
+
+    def remove_older_than(self, seconds: float, spared: Collection[str]) -> int:
         return 0
+
+
+def _sync(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def _written_at(path: Path) -> float:

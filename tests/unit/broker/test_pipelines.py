@@ -6,10 +6,9 @@ import msgspec
 import pytest
 
 from tailrace.broker.broker import Broker
-from tailrace.broker.pipelines import Stage
+from tailrace.broker.staged_chunks import Stage
 from tailrace.model.errors import (
     InvalidRequestError,
-    LimitExceededError,
     PipelineConflictError,
     PipelineFencedError,
     StorageFullError,
@@ -82,29 +81,6 @@ async def test_a_step_that_begins_elsewhere_than_the_pipeline_stands_is_refused(
             await broker.pipelines.publish("router", epoch, [await staged(broker, "b", chunk(before, after, b"x"))])
         assert await values_in(broker, "out", 0) == [b"0"]
         assert broker.pipelines.marks("router") == {"1/0": 3}
-
-
-@on_loop
-async def test_an_atomic_publish_is_one_frame_and_happens_once() -> None:
-    async with running_broker() as broker:
-        await broker.topics.create("out")
-        for _ in range(2):
-            stages = [await staged(broker, "a", encode_chunk(Chunk([], [StagedBatch("out", 0, batch(b"1"))])))]
-            stages.append(await staged(broker, "b", encode_chunk(Chunk([], [StagedBatch("out", 0, batch(b"2"))]))))
-            done = await broker.pipelines.publish("query-7", None, stages, [MarkMove("batch", None, 0)], atomic=True)
-        assert done == StagedPublish(0, 0, 1)
-        assert await values_in(broker, "out", 0) == [b"1", b"2"]
-
-
-@on_loop
-async def test_an_atomic_publish_that_does_not_fit_into_a_frame_is_refused_whole() -> None:
-    limits = msgspec.structs.replace(DEFAULT_LIMITS, frame_bytes=1_000)
-    async with running_broker(limits=limits) as broker:
-        await broker.topics.create("out")
-        body = b"".join(encode_chunk(Chunk([], [StagedBatch("out", 0, batch(bytes(200)))])) for _ in range(3))
-        with pytest.raises(LimitExceededError, match="frame_bytes"):
-            await broker.pipelines.publish("q", None, [await staged(broker, "a", body)], [], atomic=True)
-        assert await values_in(broker, "out", 0) == []
 
 
 @on_loop
@@ -259,38 +235,4 @@ async def test_nobody_publishes_for_a_pipeline_without_its_epoch() -> None:
     async with running_broker() as broker:
         await routing(broker)
         with pytest.raises(InvalidRequestError, match="only its holder publishes"):
-            await broker.pipelines.publish("router", None, [await staged(broker, "a", chunk(0, 3, b"0"))])
-
-
-async def write_once(broker: Broker, writer: str) -> StagedPublish:
-    stage = await staged(broker, f"stage-{writer}", encode_chunk(Chunk([], [StagedBatch("out", 0, batch(writer.encode()))])))
-    return await broker.pipelines.publish(writer, None, [stage], [MarkMove("job", None, 1)], atomic=True)
-
-
-@on_loop
-async def test_writers_without_a_lease_are_bounded_and_the_longest_silent_forgotten() -> None:
-    limits = msgspec.structs.replace(DEFAULT_LIMITS, writers=3, pipelines=1)
-    async with running_broker(limits=limits) as broker:
-        await broker.topics.create("out")
-        for number in range(5):
-            await write_once(broker, f"job-{number}")
-        assert [bool(broker.pipelines.marks(f"job-{number}")) for number in range(5)] == [False, False, True, True, True]
-        assert (await write_once(broker, "job-4")).skipped == 1
-        assert list(broker.pipelines) == []
-
-
-@on_loop
-async def test_silent_writers_are_forgotten_also_those_from_before_a_restart() -> None:
-    clock = ManualClock()
-    store = MemoryStore(clock)
-    async with running_broker(store, clock) as broker:
-        await broker.topics.create("out")
-        await write_once(broker, "job-1")
-    async with running_broker(store, clock) as broker:
-        await write_once(broker, "job-2")
-        clock.advance((DEFAULT_LIMITS.writer_seconds - 1) * 1000)
-        await write_once(broker, "job-2")
-        clock.advance(2_000)
-        await broker.pipelines.clean()
-        assert broker.pipelines.marks("job-1") == {}
-        assert broker.pipelines.marks("job-2") == {"job": 1}
+            await broker.pipelines.write("router", [], MarkMove("batch", None, 3), 1)
