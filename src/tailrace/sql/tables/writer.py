@@ -17,27 +17,30 @@ SQLite can't commit although the log has, the tables are *behind*: nobody reads 
 import asyncio
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from tailrace.broker.change_log import ChangeBatch, ChangeLog, Committed
 from tailrace.model.clock import Clock
 from tailrace.model.errors import (
     OverloadedError,
     StorageFailedError,
-    StoreClosedError,
     TablesBehindError,
     TailraceError,
 )
-from tailrace.model.ids import Cursor, Offset, TableId
+from tailrace.model.ids import Offset, TableId
 from tailrace.model.killpoint import killpoint
 from tailrace.model.limits import Limits
 from tailrace.model.record import Message
+from tailrace.sql.tables.answers import Answers
 from tailrace.sql.tables.execution import Execution
 from tailrace.sql.tables.failures import failure_of
+from tailrace.sql.tables.job_queue import JobQueue
 from tailrace.sql.tables.jobs import Job, RouteJob, SchemaJob, SnapshotJob, WriteJob
 from tailrace.sql.tables.library import Library
 from tailrace.sql.unknown_columns import with_place
+
+AnyJob = TypeVar("AnyJob", bound=Job)
 
 _log = logging.getLogger(__name__)
 
@@ -66,47 +69,30 @@ class TableWriter:
         self._clock = clock
         self._limits = limits
         self._loop = loop
-        self._waiting: deque[Job] = deque()
-        self._waiting_bytes = 0
+        self._queue = JobQueue(clock, limits, changes.stats)
+        self._answers = Answers(loop)
         self._taken: list[Job] = []
         """The group that is worked on; whatever happens, each of them is answered."""
-        self._changed = threading.Condition()
-        self._closing = False
         self._thread = threading.Thread(target=self._run, name="tailrace-tables", daemon=True)
         self._execution: Execution
         self._opened: asyncio.Future[int] = loop.create_future()
-        self.behind: TailraceError | None = None
-        """Why the tables lack changes that the log has, while they do."""
 
     async def start(self) -> int:
         """Open the file, apply what the log has beyond it, and give the number of changes applied."""
         self._thread.start()
         return await self._opened
 
+    @property
+    def behind(self) -> TailraceError | None:
+        """Why the tables lack changes that the log has, while they do."""
+        return self._queue.refusal
+
     def submit(self, job: Job) -> None:
-        limits = self._limits
-        with self._changed:
-            if self._closing:
-                raise StoreClosedError("the tables are closing and take nothing new")
-            if self.behind is not None:
-                raise self.behind.afresh()
-            if len(self._waiting) >= limits.queued_writes or self._waiting_bytes + job.size > limits.queued_write_bytes:
-                raise OverloadedError(
-                    f"{len(self._waiting)} requests of {self._waiting_bytes} bytes wait to write to tables, as much as"
-                    " queued_writes and queued_write_bytes allow; try again after a pause"
-                )
-            if isinstance(job, WriteJob):
-                job.submitted = self._clock.monotonic()
-            self._waiting.append(job)
-            self._waiting_bytes += job.size
-            self._count_waiting()
-            self._changed.notify()
+        self._queue.put(job)
 
     async def close(self) -> None:
         """Finish what was taken, end the thread, close the file."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify()
+        self._queue.close()
         if self._thread.is_alive():
             await asyncio.to_thread(self._thread.join)
 
@@ -116,20 +102,19 @@ class TableWriter:
             applied = self._execution.bring_up(self._changes)
             self._checkpoint()
         except Exception as error:  # noqa: BLE001  the top of the thread: whoever opens the tables is told
-            self._call(self._opened.set_exception, failure_of(error, self._limits))
+            self._answers.call(self._opened.set_exception, failure_of(error, self._limits))
             return
         self._stats.replayed_changes = applied
-        self._call(self._opened.set_result, applied)
+        self._answers.call(self._opened.set_result, applied)
         try:
             while (job := self._next()) is not None:
                 self._do(job)
             self._execution.close()
         except BaseException as error:  # the thread ends here: nobody may wait for it
             _log.exception("the tables' writer has stopped")
-            with self._changed:
-                self.behind = StorageFailedError(f"writing to tables has stopped because of {error!r}; restart the server")
-                left, self._waiting = list(self._waiting), deque()
-            self._refuse([*self._taken, *left], self.behind)
+            stopped = StorageFailedError(f"writing to tables has stopped because of {error!r}; restart the server")
+            left = self._queue.refuse(stopped)
+            self._answers.refused([*self._taken, *left], stopped)
             raise
 
     def _do(self, job: Job) -> None:
@@ -148,24 +133,17 @@ class TableWriter:
             # Nobody foresaw this, so nobody knows whether the log has the changes.
             failure.__dict__["outcome"] = "unknown"
             if self._catch_up(error, self._taken):
-                self._refuse(self._taken, failure)
+                self._answers.refused(self._taken, failure)
 
     def _next(self) -> Job | None:
         """The next job, once there is one; `None` at the end. A pause is used to make durable what was committed."""
         self._taken = []
         if self._execution.is_due_for_checkpoint:
             self._checkpoint()
-        with self._changed:
-            if not self._waiting and not self._closing:
-                self._changed.wait(_IDLE_SECONDS)
-        if not self._waiting:
+        self._queue.wait(_IDLE_SECONDS)
+        if not self._queue:
             self._checkpoint()
-        with self._changed:
-            while not self._waiting:
-                if self._closing:
-                    return None
-                self._changed.wait()
-            return self._take()
+        return self._note(self._queue.take())
 
     def _checkpoint(self) -> None:
         try:
@@ -175,24 +153,12 @@ class TableWriter:
             _log.warning("the tables could not be made durable: %s; the next attempt comes with the next change", error)
             return
         if durable is not None:
-            self._call(self._changes.applied, durable)
+            self._answers.call(self._changes.applied, durable)
 
-    def _take(self) -> Job:
-        job = self._waiting.popleft()
-        self._waiting_bytes -= job.size
-        self._count_waiting()
-        self._taken.append(job)
+    def _note(self, job: AnyJob | None) -> AnyJob | None:
+        if job is not None:
+            self._taken.append(job)
         return job
-
-    def _count_waiting(self) -> None:
-        self._stats.waiting_writes = len(self._waiting)
-        self._stats.waiting_write_bytes = self._waiting_bytes
-
-    def _next_of_group(self) -> WriteJob | None:
-        with self._changed:
-            if self._waiting and isinstance(self._waiting[0], WriteJob):
-                return self._take()  # type: ignore[return-value]
-        return None
 
     def _run_group(self, first: WriteJob) -> None:
         execution = self._execution
@@ -205,12 +171,12 @@ class TableWriter:
                     execution.run(job)
                     done.append(job)
                 except Exception as error:  # noqa: BLE001  whatever it is, it belongs to this client
-                    self._refuse([job], self._failure_of(job, error))
+                    self._answers.refused([job], self._failure_of(job, error))
                     if not execution.is_open:
                         # SQLite gave up the whole transaction, so the others are run again.
                         done = self._again(done)
             full = len(done) >= _GROUP_JOBS or execution.recorder.size >= self._limits.group_commit_bytes
-            job = None if full else self._next_of_group()
+            job = None if full else self._note(self._queue.take_write())
         if done:
             self._commit(done)
         else:
@@ -228,7 +194,7 @@ class TableWriter:
                     execution.run(job)
                     done.append(job)
                 except Exception as error:  # noqa: BLE001  whatever it is, it belongs to this client
-                    self._refuse([job], self._failure_of(job, error))
+                    self._answers.refused([job], self._failure_of(job, error))
                     if not execution.is_open:
                         left = [*done, *left[number:]]
                         break
@@ -244,7 +210,7 @@ class TableWriter:
         batches = execution.recorder.batches()
         if not batches and not messages:
             execution.roll_back()
-            self._answer(jobs, None)
+            self._answers.written(jobs, None)
             return
         killpoint("change.made")
         try:
@@ -255,12 +221,12 @@ class TableWriter:
             if len(jobs) > 1 and not failure.retriable:
                 self._one_by_one(jobs)
             else:
-                self._refuse(jobs, failure)
+                self._answers.refused(jobs, failure)
             return
         if not self._apply(batches, committed, jobs):
             return
         self._count(jobs, batches)
-        self._answer(jobs, committed)
+        self._answers.written(jobs, committed)
 
     def _count(self, jobs: Sequence[WriteJob], batches: Sequence[ChangeBatch]) -> None:
         stats, now = self._stats, self._clock.monotonic()
@@ -295,9 +261,9 @@ class TableWriter:
         try:
             route = asyncio.run_coroutine_threadsafe(job.log(), self._loop).result()
         except Exception as error:  # noqa: BLE001  whatever the log has against it is for the client
-            self._refuse([job], failure_of(error, self._limits))
+            self._answers.refused([job], failure_of(error, self._limits))
             return
-        self._call(_set_result, job.future, route)
+        self._answers.done(job, route)
 
     def _read_on(self, job: SnapshotJob) -> None:
         execution = self._execution
@@ -312,13 +278,13 @@ class TableWriter:
                 committed = asyncio.run_coroutine_threadsafe(logging_it, self._loop).result()
             except Exception as error:  # noqa: BLE001  whatever it is, the snapshot comes again
                 execution.roll_back()
-                self._refuse([job], failure_of(error, self._limits))
+                self._answers.refused([job], failure_of(error, self._limits))
                 return
             if committed is None:
                 execution.roll_back()
             elif not self._apply(batches, committed, [job]):
                 return
-        self._call(_set_result, job.future, None)
+        self._answers.done(job, None)
 
     def _one_by_one(self, jobs: Sequence[WriteJob]) -> None:
         """What the log refused for good is the fault of one; find it."""
@@ -340,7 +306,7 @@ class TableWriter:
             table = asyncio.run_coroutine_threadsafe(job.log(), self._loop).result()
         except Exception as error:  # noqa: BLE001  whatever SQLite or the log have against it is for the client
             execution.roll_back()
-            self._refuse([job], failure_of(error, self._limits))
+            self._answers.refused([job], failure_of(error, self._limits))
             return
         killpoint("change.logged")
         if job.drops is None:
@@ -353,7 +319,7 @@ class TableWriter:
         except Exception as error:  # noqa: BLE001  whatever keeps SQLite from it, the log has the change
             if not self._catch_up(error, [job]):
                 return
-        self._call(_set_result, job.future, table)
+        self._answers.done(job, table)
 
     def _catch_up(self, error: Exception, jobs: Sequence[Job]) -> bool:
         """Apply what the log has and the tables lack, until that works. False when the clients were told something else."""
@@ -366,60 +332,18 @@ class TableWriter:
                 self._execution.bring_up(self._changes)
             except Exception as again:  # noqa: BLE001  whatever it is, the next attempt may do better
                 self._execution.roll_back()
-                with self._changed:
-                    self.behind = TablesBehindError(
-                        f"the tables lack changes that are in the log and are brought up to it as soon as that works: {again}"
-                    )
-                    waiting, self._waiting = list(self._waiting), deque()
-                    self._waiting_bytes = 0
-                    self._count_waiting()
+                behind = TablesBehindError(
+                    f"the tables lack changes that are in the log and are brought up to it as soon as that works: {again}"
+                )
+                waiting = self._queue.refuse(behind)
                 if not is_told:
-                    self._refuse(jobs, self.behind)
+                    self._answers.refused(jobs, behind)
                     is_told = True
-                self._refuse(waiting, OverloadedError(f"nothing was written: {again}"))
-                with self._changed:
-                    if self._closing:
-                        return False
-                    self._changed.wait(pause)
+                self._answers.refused(waiting, OverloadedError(f"nothing was written: {again}"))
+                if not self._queue.pause(pause):
+                    return False
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
                 continue
-            self.behind = None
+            self._queue.accept()
             _log.warning("the tables have all changes again")
             return not is_told
-
-    def _answer(self, jobs: Sequence[WriteJob], committed: Committed | None) -> None:
-        answers = []
-        for job in jobs:
-            results = job.results
-            if committed is not None:
-                results = [
-                    result if first is None else result._replace(cursor=Cursor(committed.cursor + first))
-                    for result, first in zip(results, job.firsts, strict=True)
-                ]
-            answers.append((job.future, results))
-        self._call(_set_results, answers)
-
-    def _refuse(self, jobs: Sequence[Job], error: TailraceError) -> None:
-        for job in jobs:
-            self._call(_set_exception, job.future, error.afresh())
-
-    def _call(self, callback: Callable[..., None], *args: object) -> None:
-        try:
-            self._loop.call_soon_threadsafe(callback, *args)
-        except RuntimeError:
-            _log.debug("the event loop is closed, and nobody is left who could be told")
-
-
-def _set_results(answers: Sequence[tuple["asyncio.Future[object]", object]]) -> None:
-    for future, result in answers:
-        _set_result(future, result)
-
-
-def _set_result(future: "asyncio.Future[object]", result: object) -> None:
-    if not future.done():
-        future.set_result(result)
-
-
-def _set_exception(future: "asyncio.Future[object]", error: Exception) -> None:
-    if not future.done():
-        future.set_exception(error)

@@ -41,7 +41,7 @@ async def until_in_flight(store: GatedStore, commits: int = 1) -> None:
 
 
 async def until_waiting(sql: TableSql, jobs: int) -> None:
-    await until(lambda: len(sql.tables._writer._waiting) >= jobs)
+    await until(lambda: len(sql.tables._writer._queue) >= jobs)
 
 
 @on_loop
