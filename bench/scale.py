@@ -182,7 +182,7 @@ FULL = Scale(
         changes=2_400_000,
         changes_a_batch=200_000,
         steady_seconds=15,
-        topic_rows=250_000,
+        topic_rows=1_000_000,
         rounds=2,
         flat_bytes=GIB,
     ),

@@ -6,13 +6,14 @@ from uuid import uuid4
 from bench.http.server import HttpServer
 from tailrace.model.record import Record
 from tailrace.pipeline.connection import ServerConnection
-from tailrace.pipeline.staging import Stager, publish
+from tailrace.pipeline.staging import Stager, write
 from tailrace.wire.records import encode_batch
 from tailrace.wire.staged import StagedBatch
 
 _TIMESTAMP = 1_700_000_000_000
 _BATCH_RECORDS = 5_000
-_STAGE_BATCHES = 100
+_STAGE_BATCHES = 50
+"""So many fit into a frame."""
 
 
 class Loaded(NamedTuple):
@@ -28,9 +29,10 @@ def load_topic(server: HttpServer, topic: str, records: int, value_bytes: int) -
     wanted = -(-records // _BATCH_RECORDS)
     server.create_topic(topic)
     with ServerConnection(server.url) as connection:
+        writer = f"loading-{uuid4().hex}"
         for first in range(0, wanted, _STAGE_BATCHES):
-            stager = Stager(connection, "loading", f"loading-{uuid4().hex}")
+            stager = Stager(connection, writer, f"{writer}-{first}")
             for _ in range(min(_STAGE_BATCHES, wanted - first)):
                 stager.add([StagedBatch(topic, 0, batch)], _BATCH_RECORDS)
-            publish(connection, "loading", [stager.finish()])
+            write(connection, writer, [stager.finish()], "batches", first)
     return Loaded(wanted * _BATCH_RECORDS, wanted * sum(map(len, values)))
