@@ -212,7 +212,7 @@ class Statements(Expressions):
     def _alias_column(self) -> None:
         self.name()
         if self._tape.word.kind is Kind.WORD:
-            self._type()
+            self.type_()
 
     def _insert(self) -> None:
         tape = self._tape
