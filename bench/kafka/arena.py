@@ -13,6 +13,7 @@ from bench.kafka.client import ClientProcess
 from bench.kafka.tasks import Answer, Consume, CreateTopic, Load, Produce, Span
 from bench.measure import Samples, take_turns
 from bench.peers.contract import MakePeer, Peer
+from bench.peers.void import VoidPeer
 from bench.scale import KafkaScale
 from tailrace.model.durability import Durability
 
@@ -96,6 +97,16 @@ def duel(ground: Ground, make_ours: MakePeer, make_other: MakePeer, durability: 
         for contender in contenders:
             _warm_up(contender, ground.scale.kafka)
         yield Duel(*contenders)
+
+
+@contextmanager
+def client_alone(ground: Ground, durability: Durability) -> Iterator[Contender | None]:
+    """The clients at a server that does nothing, where what is acknowledged is synced: there the client may be the limit."""
+    if durability != "fsync":
+        yield None
+        return
+    with contending(ground, VoidPeer, durability) as contender:
+        yield contender
 
 
 def pass_through(contender: Contender, load: Load) -> Passed:

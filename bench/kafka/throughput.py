@@ -6,9 +6,10 @@ from functools import partial
 from typing import NamedTuple
 
 from bench.figures import Bar, Figure, Section
-from bench.ground import Ground
-from bench.kafka.arena import Contender, duel, pass_through, samples
-from bench.kafka.tasks import Load
+from bench.ground import Ground, settle_disk
+from bench.kafka.arena import Contender, client_alone, duel, pass_through, said, samples
+from bench.kafka.tasks import Load, Produce, Span
+from bench.measure import take_turns
 from bench.peers.contract import MakePeer
 from tailrace.model.durability import Durability
 
@@ -92,7 +93,8 @@ def run_synced(ground: Ground, ours: MakePeer, other: MakePeer) -> Section:
     return Section(
         title="Beside Kafka: produce and consume, `fsync`",
         text="The same where all that is acknowledged is on the disk: Kafka runs with `log.flush.interval.messages=1`. Reading"
-        " syncs nothing, so it has no bar here.",
+        " syncs nothing, so it has no bar here. In the same rounds the producer sends to a server that takes its requests from"
+        " the socket, looks at nothing and answers at once: that is the ceiling for any server with this client.",
         figures=figures,
         remarks=remarks,
     )
@@ -104,12 +106,16 @@ def _measure(
     scale = ground.scale.kafka
     figures: list[Figure] = []
     remarks: list[str] = []
-    with duel(ground, make_ours, make_other, durability) as both:
+    with duel(ground, make_ours, make_other, durability) as both, client_alone(ground, durability) as alone:
         for case in _CASES if scale.has_every_shape else _FEW_CASES:
             ground.say(f"{durability}: {case.name}")
             records = scale.records(case.record_bytes) // (case.batching.synced_share if durability == "fsync" else 1)
-            ours, others = both.take_turns(partial(_speed, case), records, scale.rounds)
-            figures += _figures(case, durability, both.other.peer.name, ours, others)
+            sides = {"ours": partial(_speed, case, both.ours), "other": partial(_speed, case, both.other)}
+            if alone is not None:
+                sides["alone"] = partial(_speed_of_sending, case, alone)
+            found = take_turns(sides, records, scale.rounds)
+            ours, others = found["ours"], found["other"]
+            figures += _figures(case, durability, both.other.peer.name, ours, others, found.get("alone"))
             remarks.append(f"{case.name}: {_cpu_of(ours)}; {both.other.peer.name} {_cpu_of(others)}.")
     return figures, ["CPU that the server uses for 1 GB in and for 1 GB out, Tailrace first:", *remarks]
 
@@ -126,8 +132,20 @@ def _speed(case: _Case, contender: Contender, records: int) -> _Speed:
     )
 
 
+def _speed_of_sending(case: _Case, contender: Contender, records: int) -> _Speed:
+    """Of a client whose records nobody keeps."""
+    settle_disk()
+    load = contender.new_topic(case.load(records))
+    return _Speed(load.megabytes / said(Span, contender.sender.ask(Produce(load))).seconds, 0.0, 0.0, 0.0)
+
+
 def _figures(
-    case: _Case, durability: Durability, peer: str, ours: Sequence[_Speed], others: Sequence[_Speed]
+    case: _Case,
+    durability: Durability,
+    peer: str,
+    ours: Sequence[_Speed],
+    others: Sequence[_Speed],
+    alone: Sequence[_Speed] | None,
 ) -> Iterator[Figure]:
     is_judged = case.record_bytes in _JUDGED_BYTES
     yield Figure(
@@ -137,6 +155,7 @@ def _figures(
         peer=peer,
         peers=samples(each.produced for each in others),
         bar=_PRODUCE_BARS[durability] if is_judged else None,
+        ceiling=None if alone is None else samples(each.produced for each in alone),
     )
     yield Figure(
         name=f"consume {case.name}",

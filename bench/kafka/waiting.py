@@ -2,13 +2,14 @@
 
 import statistics
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from bench.figures import Bar, Figure, Section
 from bench.ground import Ground, settle_disk
-from bench.kafka.arena import Contender, Duel, check, duel, said, samples
+from bench.kafka.arena import Contender, Duel, check, client_alone, duel, said, samples
 from bench.kafka.tasks import (
     CloseConnections,
     Consume,
@@ -22,6 +23,7 @@ from bench.kafka.tasks import (
     ProduceSteadily,
     Span,
 )
+from bench.measure import take_turns
 from bench.peers.contract import MakePeer
 from tailrace.model.durability import Durability
 
@@ -68,7 +70,7 @@ def run_synced(ground: Ground, ours: MakePeer, other: MakePeer) -> Section:
 def _figures(ground: Ground, make_ours: MakePeer, make_other: MakePeer, durability: Durability) -> list[Figure]:
     scale = ground.scale.kafka
     is_synced = durability == "fsync"
-    with duel(ground, make_ours, make_other, durability) as both:
+    with duel(ground, make_ours, make_other, durability) as both, client_alone(ground, durability) as alone:
         peer = both.other.peer.name
         ground.say(f"{durability}: producer and consumer together")
         rates = both.take_turns(_exchange, scale.records(_RECORD_BYTES), scale.rounds)
@@ -77,10 +79,13 @@ def _figures(ground: Ground, make_ours: MakePeer, make_other: MakePeer, durabili
         ground.say(f"{durability}: one record at a time")
         singles = both.take_turns(_one_by_one, scale.one_by_one, scale.rounds)
         ground.say(f"{durability}: {scale.connections} connections")
-        crowds = _crowds(both, scale.connections, scale.synced_turns if is_synced else scale.turns, scale.rounds)
+        crowds = _crowds(both, alone, scale.connections, scale.synced_turns if is_synced else scale.turns, scale.rounds)
 
-    def figure(name: str, unit: str, sides: tuple[Sequence[float], Sequence[float]], bar: Bar | None = None) -> Figure:
-        return Figure(name=name, ours=samples(sides[0]), unit=unit, peer=peer, peers=samples(sides[1]), bar=bar)
+    def figure(name: str, unit: str, sides: Sequence[Sequence[float]], bar: Bar | None = None) -> Figure:
+        ceiling = samples(sides[2]) if len(sides) > 2 else None
+        return Figure(
+            name=name, ours=samples(sides[0]), unit=unit, peer=peer, peers=samples(sides[1]), bar=bar, ceiling=ceiling
+        )
 
     return [
         figure("together, 1 KB", "MB/s", rates, Bar("at least", 1.0)),
@@ -94,7 +99,7 @@ def _figures(ground: Ground, make_ours: MakePeer, make_other: MakePeer, durabili
             _each(crowds, lambda found: found.records_per_second),
             Bar("at least", 5.0 if is_synced else 1.0),
         ),
-        figure(f"memory with {scale.connections} connections", "MB", _each(crowds, lambda found: found.memory_megabytes)),
+        figure(f"memory with {scale.connections} connections", "MB", _each(crowds[:2], lambda found: found.memory_megabytes)),
     ]
 
 
@@ -123,10 +128,11 @@ def _one_by_one(contender: Contender, records: int) -> float:
     return records / span.seconds
 
 
-def _crowds(both: Duel, connections: int, turns: int, rounds: int) -> tuple[Sequence[_Crowd], Sequence[_Crowd]]:
-    """The connections stay open from round to round, and so does the topic."""
+def _crowds(both: Duel, alone: Contender | None, connections: int, turns: int, rounds: int) -> Sequence[Sequence[_Crowd]]:
+    """Ours, the other's, and those that nobody keeps. The connections stay open from round to round, and so does the topic."""
     empty = Load(topic="crowd", records=0, record_bytes=_RECORD_BYTES, senders=connections)
-    loads = {contender: contender.new_topic(empty) for contender in both}
+    contenders = (*both,) if alone is None else (*both, alone)
+    loads = {contender: contender.new_topic(empty) for contender in contenders}
     for contender, load in loads.items():
         contender.sender.ask(OpenConnections(load))
 
@@ -137,12 +143,13 @@ def _crowds(both: Duel, connections: int, turns: int, rounds: int) -> tuple[Sequ
         loads[contender] = msgspec.structs.replace(sent, records=sent.records + load.records)
         return _Crowd(load.records / span.seconds, contender.memory_megabytes)
 
-    crowds = both.take_turns(send, turns, rounds)
+    crowds = take_turns({str(at): partial(send, each) for at, each in enumerate(contenders)}, turns, rounds)
     for contender, load in loads.items():
         contender.sender.ask(CloseConnections(load))
-        check(contender, load)
-    return crowds
+        if contender is not alone:
+            check(contender, load)
+    return list(crowds.values())
 
 
-def _each(sides: tuple[Sequence[T], Sequence[T]], value: Callable[[T], float]) -> tuple[Sequence[float], Sequence[float]]:
-    return [value(found) for found in sides[0]], [value(found) for found in sides[1]]
+def _each(sides: Sequence[Sequence[T]], value: Callable[[T], float]) -> list[list[float]]:
+    return [[value(found) for found in side] for side in sides]

@@ -10,6 +10,7 @@ from bench.report.text import (
     HOW_TO_READ,
     Judged,
     bar_text,
+    ceilings_text,
     circumstances_text,
     common_machine,
     count_text,
@@ -67,6 +68,9 @@ def _section(result: Result, section: Section, machine: Mapping[str, str] | None
     lines += _table(_FIGURE_HEADS, map(_figure, section.figures))
     for _, alike in groupby(section.curves, key=lambda curve: [curve.grows, *(point.at for point in curve.points)]):
         lines += ["", *_curves(list(alike))]
+    ceilings = ceilings_text(section.figures)
+    if ceilings:
+        lines += ["", *(f"- {ceiling}" for ceiling in ceilings)]
     if section.remarks:
         lines += ["", *(f"- {remark}" for remark in section.remarks)]
     for profile in profiles:

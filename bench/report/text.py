@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from bench.figures import Bar, Figure
-from bench.measure import Samples
+from bench.measure import Samples, ratios
 from bench.results import Circumstances, Result
 
 _SENSES = {"at least": "≥", "at most": "≤", "under": "<"}
@@ -12,7 +12,8 @@ _SENSES = {"at least": "≥", "at most": "≤", "under": "<"}
 HOW_TO_READ = """Each line is the median of several rounds, with the lowest and the highest in brackets. Tailrace and its peer
 do the same work in turn; the ratio is taken within each round. Lines without a bar are for information. After every measurement
 the records are counted and compared with what was acknowledged: a subject in which a record was lost, doubled or out of place
-has failed and shows no figures. A slope is that of a cost on logarithmic axes: 0 stays what it is, 1 grows in proportion."""
+has failed and shows no figures. A ceiling is what the same client reaches at a server that does nothing. A slope is that of a
+cost on logarithmic axes: 0 stays what it is, 1 grows in proportion."""
 
 
 class Judged(NamedTuple):
@@ -35,7 +36,9 @@ class Judged(NamedTuple):
     def reached_text(self) -> str:
         if self.figure.peers is None:
             return with_unit(spread(self.figure.ours), self.figure.unit)
-        return f"{spread(self.reached)} of {self.figure.peer}"
+        ceiling = self.figure.ceiling_ratio
+        above = f"; ceiling {spread(ceiling)}" if ceiling is not None else ""
+        return f"{spread(self.reached)} of {self.figure.peer}{above}"
 
 
 def judged(results: Sequence[Result]) -> list[Judged]:
@@ -109,6 +112,11 @@ def spread(samples: Samples) -> str:
     return f"{number(samples.median)} ({number(samples.lowest)}{between}{number(samples.highest)})"
 
 
+def ceilings_text(figures: Sequence[Figure]) -> list[str]:
+    """For each figure with a ceiling: how high it is, how near we are, and what it says about the bar."""
+    return [_ceiling_text(figure, figure.ceiling) for figure in figures if figure.ceiling is not None]
+
+
 def with_unit(text: str, unit: str) -> str:
     return f"{text} {unit}" if unit else text
 
@@ -117,6 +125,15 @@ def number(value: float) -> str:
     if value == int(value) or abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def _ceiling_text(figure: Figure, ceiling: Samples) -> str:
+    text = f"{figure.name}: ceiling {with_unit(spread(ceiling), figure.unit)}"
+    if figure.ceiling_ratio is not None:
+        text += f", {spread(figure.ceiling_ratio)} of {figure.peer}"
+        if figure.bar is not None and not figure.bar.admits(figure.ceiling_ratio.median):
+            text += ", which is short of the bar"
+    return f"{text}; Tailrace reaches {spread(ratios(figure.ours, ceiling))} of it."
 
 
 def _judged(results: Sequence[Result]) -> Iterator[Judged]:

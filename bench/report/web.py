@@ -14,6 +14,7 @@ from bench.report.text import (
     HOW_TO_READ,
     Judged,
     bar_text,
+    ceilings_text,
     circumstances_text,
     common_machine,
     count_text,
@@ -92,8 +93,9 @@ def _section(
     if section.curves:
         yield f'<figure class="curves">{"".join(map(curve_chart, section.curves))}</figure>'
     yield f"<details><summary>As a table</summary>{_figures_table(section.figures)}</details>"
-    if section.remarks:
-        yield markdown.render("\n".join(f"- {remark}" for remark in section.remarks))
+    for lines in (ceilings_text(section.figures), section.remarks):
+        if lines:
+            yield markdown.render("\n".join(f"- {line}" for line in lines))
     for profile in profiles:
         yield _profile(profile)
     yield "</section>"

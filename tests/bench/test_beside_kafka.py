@@ -9,14 +9,15 @@ import pytest
 from bench.audit import AuditFailure
 from bench.ground import Ground
 from bench.kafka import footprint, throughput, waiting
-from bench.kafka.arena import Contender, check, contending
+from bench.kafka.arena import Contender, check, contending, said
 from bench.kafka.subjects import BesideKafka
-from bench.kafka.tasks import Load, Produce
+from bench.kafka.tasks import Load, Produce, Span
 from bench.peers.contract import PeerFailure
 from bench.peers.greeting import answers_kafka
 from bench.peers.kafka_jars import NotObtainable
 from bench.peers.process import PeerProcess, free_address
 from bench.peers.tailrace import TailracePeer
+from bench.peers.void import VoidPeer
 from bench.subjects import SUBJECTS
 from tests.bench.scale import TINY
 
@@ -35,7 +36,7 @@ def contender(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Contender]:
         yield running
 
 
-@pytest.mark.parametrize("subject", [throughput.run_relaxed, waiting.run_synced, footprint.run])
+@pytest.mark.parametrize("subject", [throughput.run_synced, waiting.run_synced, footprint.run])
 def test_every_subject_gives_figures_and_leaves_nothing_behind(subject: BesideKafka, ground: Ground) -> None:
     section = subject(ground, TailracePeer, TailracePeer)
 
@@ -44,7 +45,15 @@ def test_every_subject_gives_figures_and_leaves_nothing_behind(subject: BesideKa
         assert len(figure.ours.values) == TINY.kafka.rounds
         assert min(figure.ours.values) > 0
         assert figure.peers is None or min(figure.peers.values) > 0
+        assert figure.ceiling is None or min(figure.ceiling.values) > 0
     assert list(ground.root.iterdir()) == []
+
+
+def test_a_client_alone_is_answered_for_every_record(ground: Ground) -> None:
+    with contending(ground, VoidPeer, "fsync") as alone:
+        for batch_bytes in (4_000, 1_000_000):
+            load = Load(topic="nowhere", records=3_000, record_bytes=1_000, partitions=2, settings={"batch.size": batch_bytes})
+            assert said(Span, alone.sender.ask(Produce(alone.new_topic(load)))).seconds > 0
 
 
 def test_a_load_that_came_through_passes(contender: Contender) -> None:
