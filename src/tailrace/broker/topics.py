@@ -1,11 +1,11 @@
-"""The topics: made, grown, altered, deleted and found.
+"""Topics are made, grown, altered and deleted.
 
-Topics live in the store; the registry here is their settled copy, changed only when a commit is durable. Changes are made one
-after another, because each is checked against all topics that there are.
+Changes are made one after another, because each is checked against all topics that there are. The registry learns of one when
+its commit is durable, and of a deletion when it is decided.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 from uuid import UUID, uuid4
 
@@ -15,6 +15,7 @@ from msgspec import UNSET, UnsetType
 from tailrace.broker import keys
 from tailrace.broker.commit import Change, Committer
 from tailrace.broker.live_topic import LiveTopic
+from tailrace.broker.topic_registry import TopicRegistry
 from tailrace.model.changes import Changes, Receipt
 from tailrace.model.clock import Clock
 from tailrace.model.errors import (
@@ -22,11 +23,8 @@ from tailrace.model.errors import (
     LimitExceededError,
     ReservedTopicError,
     TopicExistsError,
-    UnknownTopicError,
-    UnknownTopicIdError,
 )
 from tailrace.model.ids import Partition, TopicId
-from tailrace.model.invariant import invariant
 from tailrace.model.limits import Limits
 from tailrace.model.names import check_topic_name, is_reserved
 from tailrace.model.topic import NO_OPTIONS, Topic, TopicOptions, TopicSettings, check_settings, differences, with_options
@@ -46,9 +44,7 @@ class Along(Protocol):
     def failed(self) -> None: ...
 
 
-class Topics:
-    """The registry of all topics."""
-
+class Topics(TopicRegistry):
     def __init__(
         self,
         store: Store,
@@ -59,57 +55,14 @@ class Topics:
         check_droppable: CheckDroppable = lambda _: None,
         new_uuid: Callable[[], UUID] = uuid4,
     ) -> None:
-        self._store = store
+        super().__init__(store, limits)
         self._committer = committer
         self._clock = clock
-        self._limits = limits
         self._on_gone = on_gone
         self._check_droppable = check_droppable
         self._new_uuid = new_uuid
-        self._by_name: dict[str, LiveTopic] = {}
-        """By name and by alias."""
-        self._by_id: dict[TopicId, LiveTopic] = {}
-        self._by_uuid: dict[UUID, LiveTopic] = {}
         self._one_at_a_time = asyncio.Lock()
         self._turns: set[asyncio.Task[Topic]] = set()
-
-    def load(self) -> None:
-        """Read the topics from the store."""
-        there = set(self._store.partitions())
-        for _, value in self._store.range(keys.TOPICS):
-            topic = msgspec.msgpack.decode(value, type=Topic)
-            live = LiveTopic(topic, self._limits)
-            invariant(there.issuperset(live.partitions), f"the store lacks partitions of topic {topic.name!r}")
-            self._enter(live)
-
-    def __iter__(self) -> Iterator[LiveTopic]:
-        return iter(sorted(self._by_id.values(), key=lambda live: live.topic.name))
-
-    def __len__(self) -> int:
-        return len(self._by_id)
-
-    @property
-    def partition_count(self) -> int:
-        return sum(len(live.partitions) for live in self._by_id.values())
-
-    def get(self, name: str) -> LiveTopic:
-        """By name or alias."""
-        live = self._by_name.get(name)
-        if live is None:
-            raise UnknownTopicError(f"there is no topic or alias {name!r}")
-        return live
-
-    def find(self, name: str) -> LiveTopic | None:
-        return self._by_name.get(name)
-
-    def by_id(self, topic_id: TopicId) -> LiveTopic | None:
-        return self._by_id.get(topic_id)
-
-    def by_uuid(self, uuid: UUID) -> LiveTopic:
-        live = self._by_uuid.get(uuid)
-        if live is None:
-            raise UnknownTopicIdError(f"there is no topic with the id {uuid}")
-        return live
 
     async def create(
         self,
@@ -327,36 +280,12 @@ class Topics:
         await self._committer.submit(Change(decide, settled, failed))
         return topic
 
-    def check_room(self, more: int) -> None:
-        """Whether so many partitions more are allowed."""
-        there = self.partition_count
-        if there + more > self._limits.partitions:
-            raise LimitExceededError(
-                f"there are {there} partitions and {more} more would be over partitions ({self._limits.partitions})"
-            )
-
     def _check_free(self, alias: str) -> None:
         check_topic_name(alias, self._limits)
         holder = self._by_name.get(alias)
         if holder is not None:
             what = "name" if holder.topic.name == alias else "alias"
             raise TopicExistsError(f"{alias!r} is the {what} of topic {holder.topic.name!r}; take another alias")
-
-    def _enter(self, live: LiveTopic) -> None:
-        topic = live.topic
-        self._by_name[topic.name] = live
-        if topic.alias is not None:
-            self._by_name[topic.alias] = live
-        self._by_id[topic.id] = live
-        self._by_uuid[topic.uuid] = live
-
-    def _leave(self, live: LiveTopic) -> None:
-        topic = live.topic
-        self._by_name.pop(topic.name, None)
-        if topic.alias is not None:
-            self._by_name.pop(topic.alias, None)
-        self._by_id.pop(topic.id, None)
-        self._by_uuid.pop(topic.uuid, None)
 
 
 def _check_not_reserved(name: str, alias: str | None = None) -> None:
