@@ -85,7 +85,9 @@ def _told(result: Result) -> str:
 
 
 def _chosen(options: argparse.Namespace) -> list[str]:
-    wanted = options.only or [name for name, subject in SUBJECTS.items() if options.profile or not subject.is_extra]
+    wanted = options.only or [
+        name for name, subject in SUBJECTS.items() if not subject.is_extra or (options.profile and name.startswith("profiles"))
+    ]
     if not options.resume:
         return list(wanted)
     results, commit = ResultFolder(options.results), machine.commit(ROOT)

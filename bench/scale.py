@@ -90,6 +90,8 @@ class SparkScale(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int
     flat_bytes: int
     """Of a topic that is read whole, to see whether memory grows with it."""
+    large_bytes: int
+    """The same for the subject that measures only that, and for changes that are routed."""
 
 
 class Scale(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,6 +187,7 @@ FULL = Scale(
         topic_rows=1_000_000,
         rounds=2,
         flat_bytes=GIB,
+        large_bytes=10 * GIB,
     ),
     nats=NatsScale(rounds=4, records=40_000, synced_records=4_000, one_by_one=300, steady_seconds=1.5),
     growth=GrowthScale(
@@ -246,6 +249,7 @@ QUICK = msgspec.structs.replace(
         topic_rows=150_000,
         rounds=2,
         flat_bytes=256 * MIB,
+        large_bytes=512 * MIB,
     ),
     nats=NatsScale(rounds=2, records=10_000, synced_records=1_000, one_by_one=50, steady_seconds=1),
     growth=GrowthScale(

@@ -22,7 +22,7 @@ from bench.peers.kafka_jars import NotObtainable, kafka_jars
 from bench.peers.tailrace import TailracePeer
 from bench.results import ScaleName
 from bench.sampling import hot_paths
-from bench.spark import routing, topics
+from bench.spark import memory, routing, topics
 from bench.spark.connector_jars import connector_jars
 from bench.sql import querying, writing
 from tailrace.pipeline.errors import PipelineError
@@ -93,6 +93,7 @@ SUBJECTS: Mapping[str, Subject] = {
     "nats-synced": Subject(_alone(nats.run_synced), 20, 65),
     "pipeline": Subject(_on_spark(routing.run), 70, 170),
     "pipeline-topics": Subject(_beside_connector, 90, 150),
+    "pipeline-memory": Subject(_on_spark(memory.run), 60, 420, is_extra=True),
     "growth-topics": Subject(_alone(topic_count.run), 25, 45),
     "growth-partitions": Subject(_alone(partition_count.run), 10, 25),
     "growth-groups": Subject(_alone(groups.run), 8, 12),

@@ -50,6 +50,10 @@ class SparkJob:
         self._process.communicate()
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def cpu_seconds(self) -> float:
         return cpu_seconds_of(self._process.pid)
 

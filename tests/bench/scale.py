@@ -53,6 +53,7 @@ TINY = Scale(
         topic_rows=1_000,
         rounds=1,
         flat_bytes=MIB,
+        large_bytes=MIB,
     ),
     nats=NatsScale(rounds=1, records=200, synced_records=20, one_by_one=3, steady_seconds=0.1),
     growth=GrowthScale(
