@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -20,8 +19,9 @@ from tailrace.store.embedded import EmbeddedStore
 from tests.chaos.payload_writer import LIMITS, SHARED, TOPIC, content_of
 from tests.support.brokers import bounds_of, running_broker, values_in
 from tests.support.child import WriterProcess
+from tests.support.frozen_writers import cut_while_writing
 from tests.support.history import Event, Note
-from tests.support.powercut import cut_power, make_image, mounted, small_disk, why_no_mounts
+from tests.support.powercut import mounted, small_disk, why_no_mounts
 
 MODULE = "tests.chaos.payload_writer"
 STEPS = (*PAYLOAD_KILLPOINTS, "write.half", "answer.before")
@@ -80,23 +80,14 @@ def test_payloads_survive_a_kill_at(name: str, tmp_path: Path) -> None:
 def test_payloads_survive_power_cuts(durability: str, tmp_path: Path, chaos_seed: int) -> None:
     """With `relaxed` the newest records may go; none that comes back has lost its payload."""
     moments = random.Random(chaos_seed)
-    image = make_image(tmp_path / "disk.img")
-    cuts = []
     # Longer than a relaxed store takes to sync, as the pause between two sweeps of a server is.
     pause = "0.3" if durability == "relaxed" else "0"
-    with mounted(image, tmp_path / "disk") as disk:
-        writer = WriterProcess(disk / "data", "--durability", durability, "--pause", pause, module=MODULE)
-        try:
-            writer.wait_for_note("open")
-            for number in range(3):
-                time.sleep(moments.uniform(0.05, 0.7))
-                writer.stop()
-                copy = cut_power(image, tmp_path / f"cut-{number}.img")
-                writer.drain()
-                cuts.append((copy, list(writer.events)))
-                writer.go_on()
-        finally:
-            writer.kill()
+    cuts = cut_while_writing(
+        tmp_path,
+        lambda folder: WriterProcess(folder, "--durability", durability, "--pause", pause, module=MODULE),
+        lambda writer: writer.wait_for_note("open"),
+        [moments.uniform(0.05, 0.7) for _ in range(3)],
+    )
     for copy, events in cuts:
         with mounted(copy, tmp_path / copy.stem) as disk:
             judge(disk / "data", events, may_lose_tail=durability == "relaxed")

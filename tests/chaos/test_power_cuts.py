@@ -2,15 +2,14 @@
 
 import random
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from tailrace.model.killpoint import EXIT_CODE, KILLPOINTS
 from tests.support.child import WriterProcess
-from tests.support.history import Event, History
+from tests.support.frozen_writers import PowerCut, cut_while_writing
+from tests.support.history import History
 from tests.support.inquest import hold_inquest
 from tests.support.judge import Verdict
 from tests.support.powercut import cut_power, make_image, mounted, why_no_mounts
@@ -20,30 +19,14 @@ pytestmark = pytest.mark.skipif(why_no_mounts() is not None, reason=str(why_no_m
 CUTS = 8
 
 
-class PowerCut(NamedTuple):
-    image: Path
-    events: Sequence[Event]
-    """What the writer had said when the power went."""
-
-
-def cut_while_writing(tmp_path: Path, moments: random.Random, *options: str) -> list[PowerCut]:
-    """Freeze one writer several times and keep what its disk holds each time."""
-    image = make_image(tmp_path / "disk.img")
-    cuts = []
-    with mounted(image, tmp_path / "disk") as disk:
-        writer = WriterProcess(disk / "data", *options)
-        try:
-            writer.wait_for_acks(1)
-            for number in range(CUTS):
-                time.sleep(moments.uniform(0.02, 0.4))
-                writer.stop()
-                copy = cut_power(image, tmp_path / f"cut-{number}.img")
-                writer.drain()
-                cuts.append(PowerCut(copy, list(writer.events)))
-                writer.go_on()
-        finally:
-            writer.kill()
-    return cuts
+def cuts_of(tmp_path: Path, seed: int, *options: str) -> list[PowerCut]:
+    moments = random.Random(seed)
+    return cut_while_writing(
+        tmp_path,
+        lambda folder: WriterProcess(folder, *options),
+        lambda writer: writer.wait_for_acks(1),
+        [moments.uniform(0.02, 0.4) for _ in range(CUTS)],
+    )
 
 
 def judge_cut(tmp_path: Path, cut: PowerCut, *, may_lose_tail: bool = False) -> Verdict:
@@ -54,7 +37,7 @@ def judge_cut(tmp_path: Path, cut: PowerCut, *, may_lose_tail: bool = False) -> 
 
 
 def test_acked_records_survive_power_cuts(tmp_path: Path, chaos_seed: int) -> None:
-    for cut in cut_while_writing(tmp_path, random.Random(chaos_seed)):
+    for cut in cuts_of(tmp_path, chaos_seed):
         verdict = judge_cut(tmp_path, cut)
         assert not verdict.violations, f"{cut.image.stem}:\n{verdict}"
 
@@ -74,7 +57,7 @@ def test_acked_records_survive_a_power_cut_at(name: str, tmp_path: Path) -> None
 
 def test_relaxed_durability_loses_only_the_newest_commits_and_those_whole(tmp_path: Path, chaos_seed: int) -> None:
     options = ("--durability", "relaxed", "--segment-bytes", "65536")
-    for cut in cut_while_writing(tmp_path, random.Random(chaos_seed), *options):
+    for cut in cuts_of(tmp_path, chaos_seed, *options):
         verdict = judge_cut(tmp_path, cut, may_lose_tail=True)
         assert not verdict.violations, f"{cut.image.stem}:\n{verdict}"
 

@@ -15,8 +15,9 @@ from tailrace.model.record import Record
 from tailrace.store.embedded import EmbeddedStore
 from tests.chaos.table_writer import TABLES
 from tests.support.child import WriterProcess
+from tests.support.frozen_writers import cut_while_writing
 from tests.support.history import Event, Note
-from tests.support.powercut import cut_power, make_image, mounted, why_no_mounts
+from tests.support.powercut import mounted, why_no_mounts
 from tests.support.tables import TableSql, replayed, running_tables
 
 MODULE = "tests.chaos.table_writer"
@@ -116,21 +117,12 @@ def test_rows_and_events_agree_after_sigkill_again_and_again(tmp_path: Path, cha
 def test_acknowledged_writes_survive_power_cuts(durability: str, tmp_path: Path, chaos_seed: int) -> None:
     """With `relaxed` the newest may go, from rows and events alike."""
     moments = random.Random(chaos_seed)
-    image = make_image(tmp_path / "disk.img")
-    cuts = []
-    with mounted(image, tmp_path / "disk") as disk:
-        writer = WriterProcess(disk / "data", "--seed", str(chaos_seed), "--durability", durability, module=MODULE)
-        try:
-            writer.wait_for_note("open")
-            for number in range(3):
-                time.sleep(moments.uniform(0.05, 0.7))
-                writer.stop()
-                copy = cut_power(image, tmp_path / f"cut-{number}.img")
-                writer.drain()
-                cuts.append((copy, list(writer.events)))
-                writer.go_on()
-        finally:
-            writer.kill()
+    cuts = cut_while_writing(
+        tmp_path,
+        lambda folder: WriterProcess(folder, "--seed", str(chaos_seed), "--durability", durability, module=MODULE),
+        lambda writer: writer.wait_for_note("open"),
+        [moments.uniform(0.05, 0.7) for _ in range(3)],
+    )
     for copy, events in cuts:
         with mounted(copy, tmp_path / copy.stem) as disk:
             judge(disk / "data", events, may_lose_tail=durability == "relaxed")
