@@ -1,6 +1,7 @@
 """Workers on aiokafka, a client written in Python: an event loop of its own in the worker's thread."""
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import Sequence
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -20,23 +21,26 @@ class AioWorker(Worker):
     def __init__(self, name: str, site: Site, seed: int, per_second: float, topics: Sequence[TopicShape]) -> None:
         super().__init__(name, site, seed, per_second)
         self.places = all_places(topics)
-        self.loop = asyncio.new_event_loop()
+        self._loop = asyncio.new_event_loop()
+
+    def step(self) -> None:
+        self._loop.run_until_complete(self._step())
 
     def end(self) -> None:
-        self.loop.close()
+        self._loop.run_until_complete(self._close())
+        self._loop.close()
+
+    @abstractmethod
+    async def _step(self) -> None: ...
+
+    @abstractmethod
+    async def _close(self) -> None: ...
 
 
 class AioSender(AioWorker):
     """Sends one record after the other, with idempotence."""
 
     _producer: AIOKafkaProducer | None = None
-
-    def step(self) -> None:
-        self.loop.run_until_complete(self._step())
-
-    def end(self) -> None:
-        self.loop.run_until_complete(self._close())
-        super().end()
 
     async def _step(self) -> None:
         if self._producer is None and not await self._open():
@@ -81,13 +85,6 @@ class AioReader(AioWorker):
 
     _consumer: AIOKafkaConsumer | None = None
     _sessions = 0
-
-    def step(self) -> None:
-        self.loop.run_until_complete(self._step())
-
-    def end(self) -> None:
-        self.loop.run_until_complete(self._close())
-        super().end()
 
     async def _step(self) -> None:
         if self._consumer is None and not await self._open():

@@ -1,6 +1,6 @@
 """`tailrace topics`: make, look at, change, empty and delete topics."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
 import typer
@@ -9,6 +9,9 @@ from tailrace.cli.display import Heading, confirm, counted, print_json, print_pr
 from tailrace.cli.failures import UsageError
 from tailrace.cli.options import DEFAULT_SERVER, JsonOption, ServerOption, YesOption
 from tailrace.cli.quoting import quoted
+
+if TYPE_CHECKING:
+    from tailrace.cli.server_api import ServerApi
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Name or alias.")]
 SetOption = Annotated[
@@ -146,13 +149,10 @@ def clear(
     from tailrace.cli.server_api import ServerApi
 
     with ServerApi(server) as api:
-        name, records = _content(api.get(_path(topic)), api.pages(f"{_path(topic)}/partitions", "partitions"))
+        name, records = _content(api, topic)
         confirm(f"{counted(records, 'record')} of {name} will be gone.", yes=yes)
         api.sql(f"CLEAR TOPIC {quoted(name)}")
-    if as_json:
-        print_json({"name": name, "cleared": True})
-    else:
-        typer.echo(f"cleared {name}")
+    _tell_done("cleared", name, as_json=as_json)
 
 
 def delete(
@@ -167,22 +167,20 @@ def delete(
     from tailrace.cli.server_api import ServerApi
 
     with ServerApi(server) as api:
-        name, records = _content(api.get(_path(topic)), api.pages(f"{_path(topic)}/partitions", "partitions"))
+        name, records = _content(api, topic)
         confirm(f"{name} will be gone, with {counted(records, 'record')} and the offsets of its groups.", yes=yes)
         api.delete(_path(name))
-    if as_json:
-        print_json({"name": name, "deleted": True})
-    else:
-        typer.echo(f"deleted {name}")
+    _tell_done("deleted", name, as_json=as_json)
 
 
 def _path(topic: str) -> str:
     return f"/api/topics/{quote(topic, safe='')}"
 
 
-def _content(topic: dict[str, Any], partitions: Any) -> tuple[str, int]:
+def _content(api: "ServerApi", topic: str) -> tuple[str, int]:
     """Its real name, and how many records are at stake."""
-    return topic["name"], sum(map(_records, partitions))
+    name = api.get(_path(topic))["name"]
+    return name, sum(map(_records, api.pages(f"{_path(topic)}/partitions", "partitions")))
 
 
 def _records(partition: dict[str, Any]) -> int:
@@ -205,6 +203,13 @@ def _settings(given: list[str] | None) -> dict[str, Any]:
         else:
             raise UsageError(f"--set {text!r}: the value of {name} must be a whole number or null")
     return found
+
+
+def _tell_done(what: str, name: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"name": name, what: True})
+    else:
+        typer.echo(f"{what} {name}")
 
 
 def _tell(topic: dict[str, Any], *, as_json: bool) -> None:
