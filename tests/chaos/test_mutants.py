@@ -1,14 +1,13 @@
 """Deliberately broken stores: each is caught, by the name of the rule that it breaks."""
 
 import os
-import random
 from pathlib import Path
 
 import pytest
 
 from tailrace.model.killpoint import EXIT_CODE
 from tests.chaos.mutants import MUTANTS
-from tests.chaos.test_power_cuts import cut_while_writing, judge_cut
+from tests.chaos.test_power_cuts import cuts_of, judge_cut
 from tests.support import judge as rules
 from tests.support.child import WriterProcess
 from tests.support.folders import frames_of, segment_files
@@ -41,7 +40,7 @@ def test_every_mutant_has_a_rule_that_catches_it() -> None:
 
 @pytest.mark.skipif(why_no_mounts() is not None, reason=str(why_no_mounts()))
 def test_an_ack_before_the_sync_is_caught_by_power_cuts(tmp_path: Path, chaos_seed: int) -> None:
-    cuts = cut_while_writing(tmp_path, random.Random(chaos_seed), "--mutant", "ack-before-sync", "--no-housekeeping")
+    cuts = cuts_of(tmp_path, chaos_seed, "--mutant", "ack-before-sync", "--no-housekeeping")
     broken = {rule for cut in cuts for rule in judge_cut(tmp_path, cut).rules}
     assert broken & CAUGHT_BY["ack-before-sync"], broken
 
