@@ -35,6 +35,8 @@ _log = logging.getLogger(__name__)
 _BATCHES = "_batches"
 """The source in which a large write counts its own batches."""
 _NOTHING = StagedPublish(0, 0, 0)
+_UNSYNCED_SECONDS = 10.0
+"""Longer than a `relaxed` log takes to sync what it has answered."""
 
 
 class DecidedWrite(msgspec.Struct, frozen=True, array_like=True):
@@ -64,6 +66,7 @@ class StagedWrites:
         self._kept: set[str] = set()
         """Stages of writes that are decided or about to be."""
         self._resuming: asyncio.Task[None] | None = None
+        self._removing: set[asyncio.Task[None]] = set()
 
     def load(self) -> None:
         for key, value in self._store.range(keys.WRITES):
@@ -78,6 +81,7 @@ class StagedWrites:
         tasks: list[asyncio.Task[Any]] = [under_way.task for under_way in self._under_way.values()]
         if self._resuming is not None:
             tasks.append(self._resuming)
+        tasks += self._removing
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -199,7 +203,9 @@ class StagedWrites:
         killpoint("large.done")
         del self._decided[name]
         self._kept.difference_update(stage.name for stage in decided.stages)
-        await self._remove(decided.stages)
+        removing = asyncio.create_task(self._remove_later(decided.stages))
+        self._removing.add(removing)
+        removing.add_done_callback(self._removing.discard)
         return done
 
     async def _frames_left(self, name: str, decided: DecidedWrite) -> AsyncIterator[PublishChunks]:
@@ -225,6 +231,11 @@ class StagedWrites:
             if live is not None:
                 found.append(staged._replace(topic=live.topic.name))
         return found
+
+    async def _remove_later(self, stages: Sequence[Stage]) -> None:
+        """A power cut may take the end of a `relaxed` log away and bring the decision back, which needs them then."""
+        await asyncio.sleep(_UNSYNCED_SECONDS)
+        await self._remove(stages)
 
     async def _remove(self, stages: Sequence[Stage]) -> None:
         for stage in stages:

@@ -286,3 +286,18 @@ async def test_a_writer_is_not_forgotten_while_its_large_write_is_not_done() -> 
         interrupted.store.open_gate()
         await until(lambda: marks(broker) == {"batch": 0})
         assert await values_in(broker, "out") == LARGE
+
+
+@on_loop
+async def test_stages_of_a_large_write_are_there_as_long_as_a_power_cut_could_bring_its_decision_back() -> None:
+    store = MemoryStore(ManualClock(), SMALL)
+    async with running_broker(store, limits=SMALL) as broker:
+        await broker.topics.create("out")
+        await write_values(broker, LARGE, 0, stage="large")
+        await write_values(broker, LATER, 1, stage="small")
+        assert store.staging.read("large", 0)
+        with pytest.raises(InvalidRequestError, match="is not there"):
+            store.staging.read("small", 0)
+    async with running_broker(store, limits=SMALL):
+        with pytest.raises(InvalidRequestError, match="is not there"):
+            store.staging.read("large", 0)
