@@ -1,13 +1,21 @@
 """Tables and routes that are changed on a server and in the model alike, and the comparison of what came out."""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.support.api import Api
 from tests.support.routing_model import Change, Message, Route, RoutingModel
-from tests.support.server import ServerProcess
+
+
+class Listening(Protocol):
+    """Where a server listens."""
+
+    @property
+    def url(self) -> str: ...
+    @property
+    def kafka(self) -> str: ...
 
 
 class Stored(NamedTuple):
@@ -21,7 +29,7 @@ class Stored(NamedTuple):
 class RoutedTables:
     """Every table has the primary key `id`; other columns are integers and texts."""
 
-    def __init__(self, server: ServerProcess) -> None:
+    def __init__(self, server: Listening) -> None:
         self.server = server
         self.model = RoutingModel()
         self._rows: dict[str, dict[int, dict[str, Any]]] = {}

@@ -14,41 +14,21 @@ from pyspark.sql import SparkSession
 from tailrace.model.killpoint import ROUTER_KILLPOINTS
 from tailrace.pipeline import router as router_module
 from tailrace.pipeline.errors import PipelineError
+from tests.integration.pipeline.chat import all_routed, create_chat, write
 from tests.integration.pipeline.conftest import Running, RunOnce, router_of
 from tests.support.eventually import eventually
 from tests.support.pipeline import CommandProcess
 from tests.support.routed_tables import RoutedTables
-from tests.support.routing_model import Route
+from tests.support.server import ServerProcess
 
 pytestmark = pytest.mark.timeout(400)
 """Starting a Spark takes ten seconds alone on a machine, and minutes among many."""
 
-TABLE = "chat.messages"
-ALL = ("insert", "update", "delete")
-
 
 @pytest.fixture
 def chat(tables: RoutedTables) -> RoutedTables:
-    tables.create(TABLE, user_id="INT", body="TEXT")
-    tables.api.create_topic("all", 12)
-    tables.api.create_topic("keys")
-    tables.route(Route("all", TABLE, ALL, "full", partition_by=("user_id",)))
-    tables.route(Route("keys", TABLE, ("insert", "delete"), "key", lambda change: change.row["user_id"] != 3), "user_id <> 3")
+    create_chat(tables)
     return tables
-
-
-def write(tables: RoutedTables, first: int, count: int = 30) -> None:
-    ids = range(first, first + count)
-    tables.insert(TABLE, *({"id": id, "user_id": id % 7, "body": f"{id}" * 20} for id in ids))
-    for id in ids[::3]:
-        tables.update(TABLE, id, body=None)
-    for id in ids[::5]:
-        tables.delete(TABLE, id)
-
-
-def all_routed(tables: RoutedTables) -> bool:
-    (status,) = tables.api.ask("/api/pipelines")
-    return status["lag"] == 0  # type: ignore[no-any-return]
 
 
 class FailsInTurn:
@@ -82,7 +62,7 @@ def test_a_batch_that_fails_at_any_point_is_done_again_once(
     chat.check()
 
 
-def test_killed_workers_and_servers_are_pauses(chat: RoutedTables, routing: Running, spark: SparkSession) -> None:
+def test_killed_workers_and_servers_are_pauses(chat: RoutedTables, server: ServerProcess, routing: Running) -> None:
     with routing(most_rows=20, patience_seconds=30.0) as reports:
         write(chat, 0)
         eventually(lambda: chat.count("keys") > 0, "the first messages")
@@ -92,9 +72,9 @@ def test_killed_workers_and_servers_are_pauses(chat: RoutedTables, routing: Runn
             write(chat, 100 * first)
             os.kill(worker, signal.SIGKILL)
         write(chat, 5_000)
-        chat.server.kill()
-        chat.server.flags = (*chat.server.flags, "--http", chat.server.url.removeprefix("http://"))
-        chat.server.start()
+        server.kill()
+        server.flags = (*server.flags, "--http", server.url.removeprefix("http://"))
+        server.start()
         write(chat, 6_000)
         eventually(lambda: all_routed(chat), "all changes routed")
     assert reports
@@ -136,19 +116,19 @@ def test_a_lost_or_old_checkpoint_does_not_matter(chat: RoutedTables, route_once
 
 
 def test_a_second_pipeline_is_refused_and_one_that_takes_over_fences_the_first(
-    chat: RoutedTables, routing: Running, spark: SparkSession
+    chat: RoutedTables, server: ServerProcess, routing: Running, spark: SparkSession
 ) -> None:
     with pytest.raises(PipelineError, match="taken over"), routing() as reports:
         write(chat, 0)
         eventually(lambda: all_routed(chat) and bool(reports), "all changes routed")
         with pytest.raises(PipelineError, match="is run by process") as refused:
-            router_of(spark, chat.server, [], lease_patience_seconds=0.5).run(once=True)
+            router_of(spark, server, [], lease_patience_seconds=0.5).run(once=True)
         assert "\n" not in str(refused.value)
         write(chat, 100)
-        router_of(spark, chat.server, [], take_over=True).run(once=True)
+        router_of(spark, server, [], take_over=True).run(once=True)
         write(chat, 200)
         eventually(lambda: bool(reports) and not first_is_running(chat), "the first to notice")
-    router_of(spark, chat.server, []).run(once=True)
+    router_of(spark, server, []).run(once=True)
     chat.check()
 
 
@@ -211,8 +191,10 @@ FAULTS: list[Callable[[RoutedTables, Path], None]] = [
 
 @pytest.mark.timeout(1_800)
 def test_a_killed_pipeline_loses_nothing_and_repeats_nothing(chat: RoutedTables, tmp_path: Path, all_faults: bool) -> None:
-    """One fault by default, because every pipeline here starts a Spark of its own; all of them with --all-faults."""
-    for number, fault in enumerate(FAULTS if all_faults else [kill_at_random]):
+    """Every pipeline here starts a Spark of its own. By default `tailrace up` is killed at random, in test_up."""
+    if not all_faults:
+        pytest.skip("needs a Spark of its own for every fault: --all-faults")
+    for number, fault in enumerate(FAULTS):
         write(chat, 1_000 * number, 60)
         fault(chat, tmp_path / "logs")
     write(chat, 90_000)

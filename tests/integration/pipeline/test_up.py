@@ -4,13 +4,19 @@ import os
 import re
 import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from tests.integration.pipeline.chat import all_routed, create_chat, write
 from tests.support.api import Api
 from tests.support.eventually import eventually
 from tests.support.pipeline import CommandProcess, session_members
+from tests.support.routed_tables import RoutedTables
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -23,11 +29,16 @@ def up(folder: Path, environment: dict[str, str | None] | None = None) -> Comman
     return CommandProcess(folder / "logs", "up", *flags, environment=environment)
 
 
-def api_of(process: CommandProcess) -> Api:
+class Addresses(NamedTuple):
+    url: str
+    kafka: str
+
+
+def addresses_of(process: CommandProcess) -> Addresses:
     process.await_line("is ready at")
-    found = re.search(r"is ready at (http://\S+),", process.output)
+    found = re.search(r"is ready at (http://\S+), Kafka at (\S+),", process.output)
     assert found
-    return Api(found[1])
+    return Addresses(found[1], found[2])
 
 
 def part(process: CommandProcess, word: str) -> int:
@@ -52,20 +63,40 @@ def _command(pid: int) -> str:
         return ""
 
 
-def test_up_runs_both_starts_the_pipeline_again_and_stops_clean(tmp_path: Path) -> None:
+@contextmanager
+def writing(tables: RoutedTables) -> Iterator[None]:
+    """Somebody writes, one change after the other, until the end of the block."""
+    stop = threading.Event()
+
+    def work() -> None:
+        for first in range(0, 4_000, 100):
+            if stop.is_set():
+                return
+            write(tables, first)
+
+    writer = threading.Thread(target=work)
+    writer.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        writer.join()
+
+
+def test_up_starts_a_killed_pipeline_again_which_loses_and_repeats_nothing_and_stops_clean(tmp_path: Path) -> None:
     with up(tmp_path) as process:
-        api = api_of(process)
-        api.sql("CREATE TABLE chat (id BIGINT PRIMARY KEY)")
-        api.sql("CREATE TOPIC out")
-        api.sql("ALTER TOPIC out ADD SOURCE chat ON INSERT WITH (payload = 'key')")
-        api.sql("INSERT INTO chat VALUES (1)")
+        tables = RoutedTables(addresses_of(process))
+        create_chat(tables)
         process.await_line("pipeline | the pipeline is running")
-        killed = part(process, " pipeline ")
-        for member in session_members(killed):
-            os.kill(member, signal.SIGKILL)
+        with writing(tables):
+            eventually(lambda: tables.count("all") > 100, "some messages")
+            killed = part(process, " pipeline ")
+            for member in session_members(killed):
+                os.kill(member, signal.SIGKILL)
         process.await_line("pipeline | ended with exit code -9; starting it again in 1 s")
-        api.sql("INSERT INTO chat VALUES (2)")
-        eventually(lambda: end_of(api, "out") == 2, "both rows")
+        write(tables, 200_000)
+        eventually(lambda: all_routed(tables), "all changes routed")
+        tables.check()
         server, pipeline = part(process, " serve "), part(process, " pipeline ")
         assert process.terminate(30) == 0
         assert session_members(server) == []
@@ -75,15 +106,9 @@ def test_up_runs_both_starts_the_pipeline_again_and_stops_clean(tmp_path: Path) 
     assert lines[-1].endswith("| stopped") or "server" in lines[-1]
 
 
-def end_of(api: Api, topic: str) -> int:
-    (partition,) = api.ask(f"/api/topics/{topic}/partitions")["partitions"]
-    end: int = partition["end_offset"]
-    return end
-
-
 def test_up_without_java_serves_and_says_how_to_get_it(tmp_path: Path) -> None:
     with up(tmp_path, {"JAVA_HOME": str(tmp_path / "nowhere")}) as process:
-        api = api_of(process)
+        api = Api(addresses_of(process).url)
         process.await_line("pipeline | not started: Java is not installed")
         assert "apt install openjdk" in process.output
         api.sql("CREATE TABLE chat (id BIGINT PRIMARY KEY)")
