@@ -1,7 +1,10 @@
+import tracemalloc
+
 import cramjam
 import pytest
 
 from tailrace.model.errors import CorruptBatchError, MessageTooLargeError, UnsupportedCodecError
+from tailrace.model.limits import MIB
 from tailrace.wire.codecs import Codec, check_codec, compress, decompress
 
 DATA = b"the same words again and again " * 3000
@@ -20,6 +23,18 @@ def test_exactly_the_bound_is_taken_and_one_byte_more_is_not(codec: Codec) -> No
     assert len(decompress(codec, packed, len(DATA))) == len(DATA)
     with pytest.raises(MessageTooLargeError, match=f"decompressed_batch_bytes allows {len(DATA) - 1}"):
         decompress(codec, packed, len(DATA) - 1)
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_the_room_that_is_taken_goes_by_what_comes_out_and_not_by_what_is_allowed(codec: Codec) -> None:
+    data = b"v" * MIB
+    packed = compress(codec, data)
+    tracemalloc.start()
+    try:
+        assert decompress(codec, packed, 64 * MIB) == data
+        assert tracemalloc.get_traced_memory()[1] < 8 * MIB
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
