@@ -1,7 +1,6 @@
 """One server for all tests of the client, each with topics of its own; and a proxy before it."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -18,8 +17,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="module")
 def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    folder: Path = tmp_path_factory.mktemp("client") / "data"
-    with ServerProcess(folder) as running:
+    folder = tmp_path_factory.mktemp("client")
+    config = folder / "tailrace.toml"
+    # Members that are lost, or were never there, hold up their group until their session ends.
+    config.write_text("[broker]\ngroup_min_session_ms = 500\n")
+    with ServerProcess(folder / "data", "--config", str(config)) as running:
         yield running
 
 

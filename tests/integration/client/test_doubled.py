@@ -40,7 +40,9 @@ def test_what_is_consumed_comes_once_and_commits_stay(proxy: FaultyProxy, api: A
     fill(api, topic, 20)
     group = new_group()
     seen: list[int] = []
-    with consumer_of(proxy.url, topic, group, max_poll_records=5, fetch_max_bytes=100, enable_auto_commit=False) as consumer:
+    # A doubled join leaves a member that nobody is, until its session ends.
+    settings = {"max_poll_records": 5, "fetch_max_bytes": 100, "session_timeout": 1_000, "heartbeat_interval": 100}
+    with consumer_of(proxy.url, topic, group, enable_auto_commit=False, **settings) as consumer:
         while len(seen) < 20:
             double(proxy, direction, 1)
             for record in consumer.poll():

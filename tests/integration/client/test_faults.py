@@ -88,7 +88,7 @@ def test_joining_survives_lost_answers_without_a_second_member(proxy: FaultyProx
     proxy.cut_only = lambda request: b"/join" in request or b"/sync" in request
     proxy.cut_answers = 3
     # An id that was given out and never arrived holds up the others until its session would end.
-    with consumer_of(proxy.url, topic, group, session_timeout=6_000, heartbeat_interval=1_000) as consumer:
+    with consumer_of(proxy.url, topic, group, session_timeout=1_000, heartbeat_interval=200) as consumer:
         assert consumer.assignment() == [0]
         assert len(api.ask(f"/api/groups/{group}")["members"]) == 1
 

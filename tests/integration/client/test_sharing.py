@@ -86,7 +86,7 @@ def test_when_a_consumer_dies_its_partitions_go_to_the_other_from_its_last_commi
     @on_loop
     async def scenario() -> None:
         first = AsyncTopicConsumer(url, settings(wide_topic, group))
-        dying = AsyncTopicConsumer(url, settings(wide_topic, group, enable_auto_commit=False))
+        dying = AsyncTopicConsumer(url, settings(wide_topic, group, enable_auto_commit=False, session_timeout=2_000))
         await poll_until([first, dying], lambda: len(owned(first)) == len(owned(dying)) == 2)
         fill(api, wide_topic, 40)
         lost = owned(dying)
