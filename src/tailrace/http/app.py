@@ -5,6 +5,8 @@ from typing import Any
 
 from litestar import Litestar
 from litestar.di import Provide
+from litestar.plugins import PluginProtocol
+from litestar.plugins.core import MsgspecDIPlugin
 from prometheus_client.registry import Collector
 
 from tailrace.broker.broker import Broker
@@ -44,7 +46,7 @@ def create_app(
     registry = registry_of(
         broker.collector(), SqlCollector(broker.changes.stats), ServerCollector(status, unexpected), *collectors
     )
-    return Litestar(
+    return _Application(
         [
             health,
             metrics,
@@ -77,6 +79,14 @@ def create_app(
         openapi_config=None,
         logging_config=None,
     )
+
+
+class _Application(Litestar):
+    """Without what Litestar adds for other kinds of classes than ours: loading it is a fifth of the server's start."""
+
+    @staticmethod
+    def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:
+        return [*plugins, MsgspecDIPlugin()]
 
 
 def _given(value: Any) -> Provide:
