@@ -18,7 +18,7 @@ from bench.spark.router import routing
 from bench.spark.tasks import Found, ReadTopic, Side
 
 _SHARE = 10
-_VALUE_BYTES = 1_000
+_VALUE_BYTES = 400
 _ROWS = 4_000
 _BODY_BYTES = 4_000
 _ROWS_A_STATEMENT = 100
