@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import aiokafka
+import httpx
 import kafka
 import kafka.admin
 import pytest
@@ -33,6 +34,19 @@ from tests.support.server import ServerProcess
 
 SECONDS = 30
 QUIET = {"log_level": 0}
+
+
+@pytest.fixture(scope="module")
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with ServerProcess(tmp_path_factory.mktemp("clients") / "data") as running:
+        yield running
+
+
+@pytest.fixture
+def server(shared_server: ServerProcess) -> Iterator[ServerProcess]:
+    """Without topics: a test's own goes with it, and the next one of its name is another."""
+    yield shared_server
+    httpx.delete(f"{shared_server.url}/api/topics/orders")
 
 
 @pytest.fixture
