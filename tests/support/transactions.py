@@ -1,5 +1,7 @@
 """A transactional producer that speaks to the broker as a client does, and readers in both isolation levels."""
 
+import pytest
+
 from tailrace.broker.broker import Broker
 from tailrace.broker.transactions.committed import committed_batches
 from tailrace.model.changes import Bounds
@@ -13,6 +15,8 @@ from tests.support.batches import TIMESTAMP, values_of
 
 TIMEOUT_MS = 60_000
 TOPIC = "t"
+EITHER = pytest.mark.parametrize("newer", [False, True], ids=["classic", "newer"])
+"""For tests that hold for both kinds of clients."""
 
 
 class Producer:

@@ -12,10 +12,9 @@ from tailrace.store.memory import MemoryStore
 from tests.support.aio import on_loop, turns
 from tests.support.brokers import GatedStore, append, raw, running_broker
 from tests.support.clocks import ManualClock
-from tests.support.transactions import started
+from tests.support.transactions import EITHER, started
 
 LONG_MS = 8 * 24 * 3600 * 1000
-EITHER = pytest.mark.parametrize("newer", [False, True], ids=["classic", "newer"])
 
 
 async def with_records(broker: Broker) -> None:

@@ -1,0 +1,115 @@
+"""Records that nobody could handle: they go to the dead letters, with their story, and are never lost on the way."""
+
+import asyncio
+
+from tailrace.model.ids import Offset
+from tailrace.model.record import Message
+from tailrace.store.memory import MemoryStore
+from tests.support.aio import on_loop, turns, until
+from tests.support.brokers import GatedStore, running_broker
+from tests.support.clocks import ManualClock
+from tests.support.queues import QueueConsumer, publish, values
+
+VISIBILITY_MS = 30_000
+
+
+@on_loop
+async def test_after_max_deliveries_a_record_goes_to_the_dead_letters_with_its_story() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("jobs", 2)
+        await broker.publish([Message("jobs", b"poison", b"k", [("kept", b"yes")], partition=1, message_id="m-1")])
+        consumer = QueueConsumer(broker, max_deliveries=2)
+        for expected in (1, 2):
+            (delivery,) = await consumer.receive()
+            assert delivery.deliveries == expected
+            await consumer.nack(delivery, reason="can't be parsed")
+        assert await consumer.receive() == []
+        (letter,) = (await broker.read("jobs.dead_letters", 0, Offset(0), max_records=10)).records
+        assert (letter.key, letter.value) == (b"k", b"poison")
+        assert dict(letter.headers) == {
+            "kept": b"yes",
+            "message_id": b"m-1",
+            "dead_letter_cause": b"can't be parsed",
+            "dead_letter_group": b"workers",
+            "dead_letter_deliveries": b"2",
+            "origin_topic": b"jobs",
+            "origin_partition": b"1",
+            "origin_offset": b"0",
+            "origin_message_id": b"m-1",
+        }
+
+
+@on_loop
+async def test_a_record_that_times_out_too_often_goes_to_the_dead_letters_by_itself() -> None:
+    clock = ManualClock()
+    async with running_broker(clock=clock) as broker:
+        await broker.topics.create("jobs")
+        await publish(broker, "jobs", b"poison", b"good")
+        consumer = QueueConsumer(broker, max_deliveries=1)
+        await consumer.receive()
+        clock.advance(VISIBILITY_MS)
+        broker.queues.expire_due()
+        await until(lambda: broker.queues.dead_letters.letters == 1)
+        assert values(await consumer.receive(5)) == [b"good"]
+
+
+@on_loop
+async def test_wildcards_leave_dead_letters_alone_and_names_do_not() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("jobs.mail")
+        await publish(broker, "jobs.mail", b"poison")
+        consumer = QueueConsumer(broker, pattern="jobs.>", max_deliveries=1)
+        await consumer.nack(*await consumer.receive())
+        assert await consumer.receive() == []
+        assert values(await QueueConsumer(broker, pattern="jobs.*.dead_letters").receive()) == [b"poison"]
+
+
+@on_loop
+async def test_a_record_that_stops_the_server_each_time_ends_among_the_dead_letters() -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock)
+    for start in range(3):
+        async with running_broker(store, clock) as broker:
+            if start == 0:
+                await broker.topics.create("jobs")
+                await publish(broker, "jobs", b"poison")
+            assert values(await QueueConsumer(broker, max_deliveries=3).receive()) == [b"poison"]
+    async with running_broker(store, clock) as broker:
+        broker.queues.expire_due()
+        await until(lambda: broker.queues.dead_letters.letters == 1)
+        assert await QueueConsumer(broker).receive() == []
+
+
+@on_loop
+async def test_a_letter_that_can_not_be_stored_is_not_handed_out_and_tried_again() -> None:
+    clock = ManualClock()
+    store = GatedStore(clock)
+    async with running_broker(store, clock) as broker:
+        await broker.topics.create("jobs")
+        await broker.topics.create("jobs.dead_letters")
+        await publish(broker, "jobs", b"poison")
+        consumer = QueueConsumer(broker, max_deliveries=1)
+        (held,) = await consumer.receive()
+        await turns()
+        store.close_gate()
+        nack = asyncio.create_task(consumer.nack(held))
+        await until(lambda: bool(store.in_flight))
+        store.fail()
+        await nack
+        store.open_gate()
+        assert await consumer.receive() == []
+        clock.advance(10_000)
+        broker.queues.expire_due()
+        await until(lambda: broker.queues.dead_letters.letters == 1)
+
+
+@on_loop
+async def test_fewer_deliveries_count_at_once_for_what_came_back() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("jobs")
+        await publish(broker, "jobs", b"poison")
+        consumer = QueueConsumer(broker)
+        for _ in range(3):
+            await consumer.nack(*await consumer.receive())
+        assert await consumer.receive(max_deliveries=3) == []
+        await until(lambda: broker.queues.dead_letters.letters == 1)

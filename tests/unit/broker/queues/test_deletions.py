@@ -1,0 +1,88 @@
+"""Records, topics and queues that are taken away under a queue's consumers."""
+
+import asyncio
+
+import pytest
+
+from tailrace.model.errors import LateReceiptError, StorageFullError, UnknownGroupError
+from tailrace.model.ids import Offset
+from tailrace.store.memory import MemoryStore
+from tests.support.aio import on_loop, turns, until
+from tests.support.brokers import GatedStore, running_broker
+from tests.support.clocks import ManualClock
+from tests.support.queues import QueueConsumer, publish, values
+
+VISIBILITY_MS = 30_000
+
+
+@on_loop
+async def test_what_retention_took_away_is_skipped_and_counted() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("jobs")
+        await publish(broker, "jobs", b"a")
+        await publish(broker, "jobs", b"b")
+        consumer = QueueConsumer(broker)
+        await consumer.nack(*await consumer.receive())
+        await broker.retention.delete_before("jobs", 0, Offset(1))
+        assert values(await consumer.receive(5)) == [b"b"]
+        assert broker.queues.taker.missed == 1
+
+
+@on_loop
+async def test_a_deleted_topic_takes_its_share_along() -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock)
+    async with running_broker(store, clock) as broker:
+        await broker.topics.create("jobs")
+        await publish(broker, "jobs", b"a")
+        consumer = QueueConsumer(broker)
+        (held,) = await consumer.receive()
+        await broker.topics.delete("jobs")
+        with pytest.raises(LateReceiptError, match="deleted"):
+            await consumer.ack(held)
+        assert broker.queues.describe("workers").shares == []
+    async with running_broker(store, clock) as broker:
+        assert broker.queues.describe("workers").shares == []
+
+
+@on_loop
+async def test_a_deleted_queue_is_forgotten_for_good() -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock)
+    async with running_broker(store, clock) as broker:
+        await broker.topics.create("jobs")
+        await publish(broker, "jobs", b"a")
+        consumer = QueueConsumer(broker)
+        (held,) = await consumer.receive()
+        await broker.queues.delete("workers")
+        with pytest.raises(UnknownGroupError, match="no queue of the group 'workers'"):
+            await consumer.ack(held)
+    async with running_broker(store, clock) as broker:
+        assert len(broker.queues) == 0
+        (again,) = await QueueConsumer(broker).receive()
+        assert again.deliveries == 1
+
+
+@on_loop
+async def test_a_queue_that_could_not_be_deleted_goes_on_where_it_was() -> None:
+    clock = ManualClock()
+    store = GatedStore(clock)
+    async with running_broker(store, clock) as broker:
+        await broker.topics.create("jobs")
+        await publish(broker, "jobs", b"a", b"b")
+        consumer = QueueConsumer(broker)
+        held = await consumer.receive(2)
+        await turns()
+        store.close_gate()
+        deleting = asyncio.create_task(broker.queues.delete("workers"))
+        await until(lambda: bool(store.in_flight))
+        assert broker.queues.in_flight == 0
+        store.fail()
+        with pytest.raises(StorageFullError):
+            await deleting
+        store.open_gate()
+        assert broker.queues.in_flight == 2
+        assert (await consumer.ack(held[0])).accepted == 1
+        clock.advance(VISIBILITY_MS)
+        broker.queues.expire_due()
+        assert values(await consumer.receive(2)) == [b"b"]
