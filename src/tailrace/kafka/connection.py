@@ -312,7 +312,11 @@ class Connection(asyncio.BufferedProtocol):
         except Exception as error:  # noqa: BLE001  as above
             self._fail(error)
             return
-        if not self._is_about_to_send:
+        if self._is_about_to_send:
+            return
+        if len(self._slots) == 1:
+            self._send_and_go_on()
+        else:
             # Answers that come in the same turn of the loop, as those of one commit do, leave in one write.
             self._is_about_to_send = True
             self._loop.call_soon(self._send_and_go_on)
