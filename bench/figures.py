@@ -33,17 +33,18 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     peers: Samples | None = None
     bar: Bar | None = None
     """Without one the figure is for information."""
-    ceiling: Samples | None = None
-    """What the same client reaches at a server that does nothing, in the same rounds: no server could be faster."""
+    alone: Samples | None = None
+    """What the same client reaches at a server that does nothing, in the same rounds. To compare with, not a bound: it has been
+    slower there than at a server that works."""
 
     @property
     def ratio(self) -> Samples | None:
         return None if self.peers is None else ratios(self.ours, self.peers)
 
     @property
-    def ceiling_ratio(self) -> Samples | None:
-        """What the ratio would be if our server did nothing."""
-        return None if self.ceiling is None or self.peers is None else ratios(self.ceiling, self.peers)
+    def alone_ratio(self) -> Samples | None:
+        """The client alone to the peer."""
+        return None if self.alone is None or self.peers is None else ratios(self.alone, self.peers)
 
     @property
     def is_met(self) -> bool | None:

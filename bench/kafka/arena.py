@@ -106,6 +106,8 @@ def client_alone(ground: Ground, durability: Durability) -> Iterator[Contender |
         yield None
         return
     with contending(ground, VoidPeer, durability) as contender:
+        for _ in range(_WARM_UP_TURNS):
+            contender.sender.ask(Produce(contender.new_topic(_warm_up_load(ground.scale.kafka))))
         yield contender
 
 
@@ -136,7 +138,10 @@ def samples(values: Iterable[float]) -> Samples:
 
 
 def _warm_up(contender: Contender, scale: KafkaScale) -> None:
-    """A JVM is slow until it has compiled what it does often."""
-    load = Load(topic="warm-up", records=scale.records(_WARM_UP_BYTES), record_bytes=_WARM_UP_BYTES)
+    """A JVM is slow until it has compiled what it does often, and clients until they have their memory."""
     for _ in range(_WARM_UP_TURNS):
-        pass_through(contender, load)
+        pass_through(contender, _warm_up_load(scale))
+
+
+def _warm_up_load(scale: KafkaScale) -> Load:
+    return Load(topic="warm-up", records=scale.records(_WARM_UP_BYTES), record_bytes=_WARM_UP_BYTES)

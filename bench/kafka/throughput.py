@@ -94,7 +94,7 @@ def run_synced(ground: Ground, ours: MakePeer, other: MakePeer) -> Section:
         title="Beside Kafka: produce and consume, `fsync`",
         text="The same where all that is acknowledged is on the disk: Kafka runs with `log.flush.interval.messages=1`. Reading"
         " syncs nothing, so it has no bar here. In the same rounds the producer sends to a server that takes its requests from"
-        " the socket, looks at nothing and answers at once: that is the ceiling for any server with this client.",
+        " the socket, looks at nothing and answers at once: the client alone.",
         figures=figures,
         remarks=remarks,
     )
@@ -155,7 +155,7 @@ def _figures(
         peer=peer,
         peers=samples(each.produced for each in others),
         bar=_PRODUCE_BARS[durability] if is_judged else None,
-        ceiling=None if alone is None else samples(each.produced for each in alone),
+        alone=None if alone is None else samples(each.produced for each in alone),
     )
     yield Figure(
         name=f"consume {case.name}",

@@ -82,10 +82,8 @@ def _figures(ground: Ground, make_ours: MakePeer, make_other: MakePeer, durabili
         crowds = _crowds(both, alone, scale.connections, scale.synced_turns if is_synced else scale.turns, scale.rounds)
 
     def figure(name: str, unit: str, sides: Sequence[Sequence[float]], bar: Bar | None = None) -> Figure:
-        ceiling = samples(sides[2]) if len(sides) > 2 else None
-        return Figure(
-            name=name, ours=samples(sides[0]), unit=unit, peer=peer, peers=samples(sides[1]), bar=bar, ceiling=ceiling
-        )
+        client = samples(sides[2]) if len(sides) > 2 else None
+        return Figure(name=name, ours=samples(sides[0]), unit=unit, peer=peer, peers=samples(sides[1]), bar=bar, alone=client)
 
     return [
         figure("together, 1 KB", "MB/s", rates, Bar("at least", 1.0)),

@@ -1,4 +1,4 @@
-"""No server at all, as far as a client can tell: see `void_server`. What a client reaches here is its ceiling."""
+"""No server at all, as far as a client can tell: see `void_server`. What a client reaches here it reaches by itself."""
 
 import sys
 from pathlib import Path

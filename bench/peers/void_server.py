@@ -1,4 +1,4 @@
-"""A Kafka server that keeps nothing, as a program: no server can be faster with the same client.
+"""A Kafka server that keeps nothing, as a program, to see what a client does by itself.
 
 It takes producers' requests from the socket without looking at the records. On Linux they are not even copied out of the kernel
 (`MSG_TRUNC`). Every request is answered at once, with offset 0. Nothing can be read from it.

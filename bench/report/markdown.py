@@ -10,8 +10,8 @@ from bench.report.text import (
     HOW_TO_READ,
     Judged,
     bar_text,
-    ceilings_text,
     circumstances_text,
+    clients_alone_text,
     common_machine,
     count_text,
     facts_text,
@@ -68,9 +68,9 @@ def _section(result: Result, section: Section, machine: Mapping[str, str] | None
     lines += _table(_FIGURE_HEADS, map(_figure, section.figures))
     for _, alike in groupby(section.curves, key=lambda curve: [curve.grows, *(point.at for point in curve.points)]):
         lines += ["", *_curves(list(alike))]
-    ceilings = ceilings_text(section.figures)
-    if ceilings:
-        lines += ["", *(f"- {ceiling}" for ceiling in ceilings)]
+    alone = clients_alone_text(section.figures)
+    if alone:
+        lines += ["", *(f"- {line}" for line in alone)]
     if section.remarks:
         lines += ["", *(f"- {remark}" for remark in section.remarks)]
     for profile in profiles:

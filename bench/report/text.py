@@ -12,8 +12,8 @@ _SENSES = {"at least": "≥", "at most": "≤", "under": "<"}
 HOW_TO_READ = """Each line is the median of several rounds, with the lowest and the highest in brackets. Tailrace and its peer
 do the same work in turn; the ratio is taken within each round. Lines without a bar are for information. After every measurement
 the records are counted and compared with what was acknowledged: a subject in which a record was lost, doubled or out of place
-has failed and shows no figures. A ceiling is what the same client reaches at a server that does nothing. A slope is that of a
-cost on logarithmic axes: 0 stays what it is, 1 grows in proportion."""
+has failed and shows no figures. The client alone is the same client at a server that does nothing; that is to compare with,
+and no bound. A slope is that of a cost on logarithmic axes: 0 stays what it is, 1 grows in proportion."""
 
 
 class Judged(NamedTuple):
@@ -36,9 +36,9 @@ class Judged(NamedTuple):
     def reached_text(self) -> str:
         if self.figure.peers is None:
             return with_unit(spread(self.figure.ours), self.figure.unit)
-        ceiling = self.figure.ceiling_ratio
-        above = f"; ceiling {spread(ceiling)}" if ceiling is not None else ""
-        return f"{spread(self.reached)} of {self.figure.peer}{above}"
+        alone = self.figure.alone_ratio
+        beside = f"; the client alone {spread(alone)}" if alone is not None else ""
+        return f"{spread(self.reached)} of {self.figure.peer}{beside}"
 
 
 def judged(results: Sequence[Result]) -> list[Judged]:
@@ -112,9 +112,9 @@ def spread(samples: Samples) -> str:
     return f"{number(samples.median)} ({number(samples.lowest)}{between}{number(samples.highest)})"
 
 
-def ceilings_text(figures: Sequence[Figure]) -> list[str]:
-    """For each figure with a ceiling: how high it is, how near we are, and what it says about the bar."""
-    return [_ceiling_text(figure, figure.ceiling) for figure in figures if figure.ceiling is not None]
+def clients_alone_text(figures: Sequence[Figure]) -> list[str]:
+    """For each figure that has it: what the client alone reaches, beside the peer, the bar and us."""
+    return [_client_alone_text(figure, figure.alone) for figure in figures if figure.alone is not None]
 
 
 def with_unit(text: str, unit: str) -> str:
@@ -127,13 +127,13 @@ def number(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
-def _ceiling_text(figure: Figure, ceiling: Samples) -> str:
-    text = f"{figure.name}: ceiling {with_unit(spread(ceiling), figure.unit)}"
-    if figure.ceiling_ratio is not None:
-        text += f", {spread(figure.ceiling_ratio)} of {figure.peer}"
-        if figure.bar is not None and not figure.bar.admits(figure.ceiling_ratio.median):
+def _client_alone_text(figure: Figure, alone: Samples) -> str:
+    text = f"{figure.name}: the client alone {with_unit(spread(alone), figure.unit)}"
+    if figure.alone_ratio is not None:
+        text += f", {spread(figure.alone_ratio)} of {figure.peer}"
+        if figure.bar is not None and not figure.bar.admits(figure.alone_ratio.median):
             text += ", which is short of the bar"
-    return f"{text}; Tailrace reaches {spread(ratios(figure.ours, ceiling))} of it."
+    return f"{text}; Tailrace reaches {spread(ratios(figure.ours, alone))} of it."
 
 
 def _judged(results: Sequence[Result]) -> Iterator[Judged]:

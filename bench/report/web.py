@@ -14,8 +14,8 @@ from bench.report.text import (
     HOW_TO_READ,
     Judged,
     bar_text,
-    ceilings_text,
     circumstances_text,
+    clients_alone_text,
     common_machine,
     count_text,
     facts_text,
@@ -93,7 +93,7 @@ def _section(
     if section.curves:
         yield f'<figure class="curves">{"".join(map(curve_chart, section.curves))}</figure>'
     yield f"<details><summary>As a table</summary>{_figures_table(section.figures)}</details>"
-    for lines in (ceilings_text(section.figures), section.remarks):
+    for lines in (clients_alone_text(section.figures), section.remarks):
         if lines:
             yield markdown.render("\n".join(f"- {line}" for line in lines))
     for profile in profiles:

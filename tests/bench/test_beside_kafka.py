@@ -45,7 +45,7 @@ def test_every_subject_gives_figures_and_leaves_nothing_behind(subject: BesideKa
         assert len(figure.ours.values) == TINY.kafka.rounds
         assert min(figure.ours.values) > 0
         assert figure.peers is None or min(figure.peers.values) > 0
-        assert figure.ceiling is None or min(figure.ceiling.values) > 0
+        assert figure.alone is None or min(figure.alone.values) > 0
     assert list(ground.root.iterdir()) == []
 
 

@@ -205,12 +205,12 @@ def test_the_machine_is_described_without_its_name_and_paths(tmp_path: Path) -> 
     assert "/" not in text
 
 
-@pytest.mark.parametrize(("ceiling", "said"), [(200, ", which is short of the bar"), (600, "")])
-def test_a_ceiling_is_told_with_what_it_says_about_the_bar(ceiling: float, said: str) -> None:
-    under = msgspec.structs.replace(figure(150, Bar("at least", 5), peer=100), ceiling=Samples((ceiling,)))
+@pytest.mark.parametrize(("alone", "said"), [(200, ", which is short of the bar"), (600, "")])
+def test_the_client_alone_is_told_with_what_it_says_about_the_bar(alone: float, said: str) -> None:
+    under = msgspec.structs.replace(figure(150, Bar("at least", 5), peer=100), alone=Samples((alone,)))
     page = markdown_page([result("near", under)], [], NOTES, "page.html")
-    times, share = f"{ceiling / 100:.0f} ({ceiling / 100:.0f}-{ceiling / 100:.0f})", f"{150 / ceiling:.2f}"
+    times, share = f"{alone / 100:.0f} ({alone / 100:.0f}-{alone / 100:.0f})", f"{150 / alone:.2f}"
 
-    assert f"- it: ceiling {ceiling} ({ceiling}-{ceiling}) MB/s, {times} of other{said}; Tailrace reaches {share}" in page
-    assert f"1.50 (1.50-1.50) of other; ceiling {times} |" in page
+    assert f"- it: the client alone {alone} ({alone}-{alone}) MB/s, {times} of other{said}; Tailrace reaches {share}" in page
+    assert f"1.50 (1.50-1.50) of other; the client alone {times} |" in page
     assert "which is short of the bar" in web_page([result("near", under)], [], NOTES) or not said
