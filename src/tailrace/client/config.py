@@ -121,7 +121,7 @@ class ConsumerConfig(RetryConfig, frozen=True, kw_only=True):
     500
     >>> ConsumerConfig(topic="orders", group_id="billing", max_poll_records=0)
     Traceback (most recent call last):
-    tailrace.model.errors.ConfigurationError: max_poll_records is 0; allowed is a whole number, 1 to 1000000
+    tailrace.model.errors.base.ConfigurationError: max_poll_records is 0; allowed is a whole number, 1 to 1000000
     """
 
     topic: str

@@ -1,4 +1,4 @@
-"""The staging folder: bounded, and empty after a restart."""
+"""The staging folder: bounded, and after a restart empty but for what will be published."""
 
 import os
 from pathlib import Path
@@ -25,22 +25,28 @@ def test_bytes_over_the_limit_are_refused_until_there_is_room(tmp_path: Path) ->
     staging.write("c", 0, bytes(50))
 
 
-def test_a_restart_empties_the_folder(tmp_path: Path) -> None:
-    StagingFolder(tmp_path / "staging", SMALL).write("a", 0, b"left over")
-    again = StagingFolder(tmp_path / "staging", SMALL)
-    assert again.size == 0
-    with pytest.raises(InvalidRequestError):
-        again.read("a", 0)
-
-
-def test_only_old_stages_are_forgotten(tmp_path: Path) -> None:
+def test_after_a_restart_only_what_will_be_published_is_left(tmp_path: Path) -> None:
     staging = StagingFolder(tmp_path / "staging", SMALL)
-    staging.write("old", 0, b"1")
-    staging.write("new", 0, b"2")
-    os.utime(tmp_path / "staging" / "old", (0, 0))
-    assert staging.remove_older_than(3600) == 1
-    assert staging.read("new", 0) == b"2"
-    assert staging.size == 1
+    staging.write("left", 0, b"left over")
+    staging.write("decided", 3, b"kept")
+    staging.sync(["decided"])
+    again = StagingFolder(tmp_path / "staging", SMALL)
+    again.retain(["decided"])
+    assert again.size == len(b"kept")
+    assert again.read("decided", 3) == b"kept"
+    with pytest.raises(InvalidRequestError):
+        again.read("left", 0)
+
+
+def test_only_old_stages_that_nobody_will_publish_are_forgotten(tmp_path: Path) -> None:
+    staging = StagingFolder(tmp_path / "staging", SMALL)
+    for name in ("old", "decided", "new"):
+        staging.write(name, 0, name.encode())
+    for name in ("old", "decided"):
+        os.utime(tmp_path / "staging" / name, (0, 0))
+    assert staging.remove_older_than(3600, spared=["decided"]) == 1
+    assert (staging.read("decided", 0), staging.read("new", 0)) == (b"decided", b"new")
+    assert staging.size == len(b"decidednew")
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "a" * 101, "a\x00"])
