@@ -56,11 +56,17 @@ def test_an_ack_before_the_sync_is_caught_by_power_cuts(tmp_path: Path, chaos_se
     ],
 )
 def test_a_broken_writer_is_caught_at_a_kill_point(tmp_path: Path, mutant: str, killpoint: str) -> None:
-    writer = WriterProcess(tmp_path / "data", "--mutant", mutant, environment={"TAILRACE_KILLPOINT": killpoint})
-    assert writer.wait() == EXIT_CODE, writer.errors
-    history = History()
-    history.extend(writer.events)
-    assert_caught(mutant, hold_inquest(tmp_path / "data", history))
+    """Whether one kill shows the fault depends on which thread was quicker; one of three does."""
+    for attempt in range(3):
+        folder = tmp_path / f"data-{attempt}"
+        writer = WriterProcess(folder, "--mutant", mutant, environment={"TAILRACE_KILLPOINT": killpoint})
+        assert writer.wait() == EXIT_CODE, writer.errors
+        history = History()
+        history.extend(writer.events)
+        verdict = hold_inquest(folder, history)
+        if verdict.rules & CAUGHT_BY[mutant]:
+            return
+    assert_caught(mutant, verdict)
 
 
 @pytest.mark.parametrize(
