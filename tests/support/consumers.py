@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 60.0
 _ROOT = Path(__file__).resolve().parent.parent.parent
 
 
