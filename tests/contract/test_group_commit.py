@@ -7,7 +7,7 @@ from queue import SimpleQueue
 import pytest
 
 from tailrace.model.changes import Changes
-from tailrace.model.clock import HybridClock, SystemClock
+from tailrace.model.clock import HybridClock
 from tailrace.model.errors import (
     OverloadedError,
     SequencingError,
@@ -23,6 +23,7 @@ from tailrace.store.contract import Commit
 from tailrace.store.group_commit import GroupCommit
 from tailrace.store.sequencer import PendingCommit, Sequencer
 from tests.support.batches import append
+from tests.support.clocks import ManualClock
 
 A0 = Partition(TopicId(1), 0)
 WAIT_SECONDS = 10.0
@@ -34,6 +35,8 @@ class ObedientBackend:
 
     def __init__(self) -> None:
         self.groups: list[list[PendingCommit]] = []
+        self.threads: list[threading.Thread] = []
+        self.is_quick = False
         self.reached = threading.Semaphore(0)
         self._fates: SimpleQueue[Exception | None] = SimpleQueue()
         self._ends = {A0: Offset(0)}
@@ -46,8 +49,12 @@ class ObedientBackend:
     def fail(self, error: Exception) -> None:
         self._fates.put(error)
 
+    def persists_at_once(self, commit: PendingCommit) -> bool:
+        return self.is_quick
+
     def persist(self, group: Sequence[PendingCommit]) -> None:
         self.groups.append(list(group))
+        self.threads.append(threading.current_thread())
         self.reached.release()
         fate = self._fates.get(timeout=WAIT_SECONDS)
         if fate is not None:
@@ -69,9 +76,9 @@ class Bench:
         self.backend = ObedientBackend()
         self.stats = StoreStats()
         self.failures: list[TailraceError] = []
-        clock = SystemClock()
-        sequencer = Sequencer(HybridClock(clock), limits, {A0: Offset(0)}, Cursor(0))
-        self.commits = GroupCommit(self.backend, sequencer, limits, clock, self.stats, self.failures.append, 1 << 20)
+        self.clock = ManualClock()
+        sequencer = Sequencer(HybridClock(self.clock), limits, {A0: Offset(0)}, Cursor(0))
+        self.commits = GroupCommit(self.backend, sequencer, limits, self.clock, self.stats, self.failures.append, 1 << 20)
         self.answers: list[Commit] = []
         self.answered = threading.Semaphore(0)
         self.commits.start()
@@ -170,6 +177,81 @@ def test_a_failure_elsewhere_stops_the_writer(bench: Bench) -> None:
         bench.submit()
     assert len(bench.failures) == 1
     bench.commits.close()
+
+
+@pytest.fixture
+def quick(bench: Bench) -> Bench:
+    """A backend that does not wait for the disk, and nobody has come for a while."""
+    bench.backend.is_quick = True
+    bench.clock.advance(1)
+    return bench
+
+
+def test_a_commit_that_comes_alone_is_answered_before_submit_returns_if_that_needs_no_disk(quick: Bench) -> None:
+    quick.backend.let_pass()
+    commit = quick.submit()
+    assert quick.answers == [commit]
+    assert quick.backend.threads == [threading.current_thread()]
+    assert (quick.stats.pending_commits, quick.stats.pending_bytes, quick.stats.commits) == (0, 0, 1)
+    quick.commits.close()
+
+
+def test_a_commit_that_follows_at_once_is_left_to_the_writer(quick: Bench) -> None:
+    quick.backend.let_pass(2)
+    quick.submit()
+    quick.submit()
+    quick.wait_for_answers(2)
+    assert quick.backend.threads[0] is threading.current_thread()
+    assert quick.backend.threads[1] is not threading.current_thread()
+    quick.commits.close()
+
+
+def test_who_comes_while_another_persists_its_own_commit_is_persisted_after_it(quick: Bench) -> None:
+    first = threading.Thread(target=quick.submit)
+    first.start()
+    quick.wait_for_group()
+    quick.clock.advance(1)
+    later = quick.submit()
+    quick.backend.let_pass(2)
+    first.join(WAIT_SECONDS)
+    quick.wait_for_answers(2)
+    assert quick.backend.threads[0] is first
+    assert quick.answers[1] is later
+    assert list(later.receipt.offsets) == [1]
+    quick.commits.close()
+
+
+def test_a_full_disk_that_a_caller_meets_itself_fails_its_commit_only(quick: Bench) -> None:
+    quick.backend.fail(StorageFullError("no room"))
+    assert isinstance(quick.submit().error, StorageFullError)
+    quick.backend.let_pass()
+    quick.clock.advance(1)
+    assert list(quick.submit().receipt.offsets) == [0]
+    assert quick.failures == []
+    quick.commits.close()
+
+
+def test_any_other_failure_that_a_caller_meets_itself_is_final_and_may_close_the_store(quick: Bench) -> None:
+    quick.backend.fail(OSError(5, "Input/output error"))
+    assert isinstance(quick.submit().error, StorageFailedError)
+    assert [type(failure) for failure in quick.failures] == [StorageFailedError]
+    with pytest.raises(StorageFailedError):
+        quick.submit()
+    quick.commits.close()
+
+
+def test_close_waits_for_a_caller_that_persists_its_own_commit(quick: Bench) -> None:
+    submitting = threading.Thread(target=quick.submit)
+    submitting.start()
+    quick.wait_for_group()
+    closing = threading.Thread(target=quick.commits.close)
+    closing.start()
+    _until_refused(quick)
+    assert closing.is_alive()
+    quick.backend.let_pass()
+    closing.join(WAIT_SECONDS)
+    assert not closing.is_alive()
+    assert [commit.error for commit in quick.answers] == [None]
 
 
 def test_what_waits_is_bounded_in_number(bench: Bench) -> None:

@@ -7,6 +7,7 @@ number. Everything here runs on the event loop but `Proposal.done`, which the st
 
 import asyncio
 import logging
+import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -114,6 +115,7 @@ class Committer:
     def start(self) -> None:
         """Answer on the event loop that is running now."""
         self._loop = asyncio.get_running_loop()
+        self._thread_id = threading.get_ident()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -149,12 +151,13 @@ class Committer:
         self._watcher = watcher
 
     def wake(self, proposal: Proposal[Any]) -> None:
-        """Called by the store's thread. One wake-up of the loop answers all commits that are done by then."""
+        """Called by the store's thread, or by `submit`. One wake-up of the loop answers all commits that are done by then."""
         self._done.append(proposal)
         if not self._waking:
             self._waking = True
+            is_here = threading.get_ident() == self._thread_id
             try:
-                self._loop.call_soon_threadsafe(self._answer)
+                (self._loop.call_soon if is_here else self._loop.call_soon_threadsafe)(self._answer)
             except RuntimeError:
                 # The loop is closed: nobody is left who could be told, and the store's thread must go on.
                 self._waking = False

@@ -91,10 +91,10 @@ class GroupFrames:
 
     def _frame(self, commit: Committed) -> list[Buffer]:
         """A commit of any kind, at `position`."""
-        creates, drops, trims, appends, drop_prefixes, _ = commit.changes
+        appends = commit.changes.appends
         effects, effect_count = effect_bytes(commit.changes)
         self.has_state |= effect_count > 0
-        self.is_structural |= bool(creates or drops or trims or drop_prefixes)
+        self.is_structural |= commit.changes.is_structural
         cursor: int = commit.cursor
         start = at = self.position + head_size(len(appends), len(effects))
         entries = []

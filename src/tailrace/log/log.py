@@ -95,6 +95,10 @@ class Log:
         for thread in self._threads:
             thread.start()
 
+    def writes_at_once(self, commit: Committed) -> bool:
+        """Whether writing it takes no more than a copy: nothing to sync, no segment to begin, no checkpoint to wait for."""
+        return self._relaxed and not commit.changes.is_structural and not self._writer.is_full and not self._unsaved(_LAG)
+
     def write(self, group: Sequence[Committed]) -> None:
         """Append the group, make it as durable as the setting says, and show it to readers."""
         self._await_checkpoint()
@@ -120,6 +124,12 @@ class Log:
         """Say in the log that it is durable up to here, so that later damage can't be mistaken for a torn write."""
         with self._write_lock:
             self._seal()
+
+    def _seal_if_synced(self) -> None:
+        """With `relaxed` durability: what was written since the sync has its own one soon, and nobody waits for it here."""
+        with self._write_lock:
+            if self._writer.synced == self._writer.position:
+                self._seal()
 
     def _seal(self) -> None:
         writer = self._writer
@@ -310,6 +320,7 @@ class Log:
                 return
             try:
                 self._sync()
+                self._seal_if_synced()
             except BaseException as error:  # noqa: BLE001  the top of the thread: a failed sync ends the store
                 self._on_failure(error)
                 return

@@ -42,6 +42,11 @@ class Changes(NamedTuple):
     puts: Sequence[tuple[bytes, bytes | None]] = ()
     """State key and its new value; `None` deletes the key."""
 
+    @property
+    def is_structural(self) -> bool:
+        """Whether it does more than add: to what there is of topics, records or whole ranges of keys."""
+        return bool(self.creates or self.drops or self.trims or self.drop_prefixes)
+
 
 class Receipt(NamedTuple):
     """Proof of a commit: it is as durable as the store's setting promises."""

@@ -30,7 +30,8 @@ class Commit(Protocol):
 
 
 Done = Callable[[Commit], None]
-"""Called once for each commit, in commit order, from a thread of the store. Must be quick and must not raise."""
+"""Called once for each commit, in commit order, from a thread of the store or from `submit` itself. Must be quick and must not
+raise."""
 
 
 class Staging(Protocol):

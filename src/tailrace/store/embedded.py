@@ -15,7 +15,7 @@ from tailrace.model.clock import Clock, HybridClock, SystemClock
 from tailrace.model.durability import Durability
 from tailrace.model.errors import StorageFailedError, StorageFullError, StoreClosedError, TailraceError, UnknownPartitionError
 from tailrace.model.ids import Cursor, Offset, Partition
-from tailrace.model.limits import DEFAULT_LIMITS, MIB, Limits
+from tailrace.model.limits import DEFAULT_LIMITS, KIB, MIB, Limits
 from tailrace.model.stats import StoreStats
 from tailrace.store.contract import PayloadStore, Staging
 from tailrace.store.group_commit import GroupCommit
@@ -24,6 +24,7 @@ from tailrace.store.sequencer import Done, PendingCommit, Sequencer
 from tailrace.store.staging import StagingFolder
 
 _ROOM_CHECK_SECONDS = 0.1
+_COPIED_AT_ONCE_BYTES = 64 * KIB
 
 
 class EmbeddedStore:
@@ -154,6 +155,9 @@ class EmbeddedStore:
     def clean(self) -> None:
         """Run the cleaner now instead of when it is due."""
         self._log.clean()
+
+    def persists_at_once(self, commit: PendingCommit) -> bool:
+        return commit.size <= _COPIED_AT_ONCE_BYTES and self._log.writes_at_once(commit)
 
     def persist(self, group: Sequence[PendingCommit]) -> None:
         self._log.write(group)

@@ -1,8 +1,9 @@
 """Many commits, one sync: the single writer thread in front of every durable backend.
 
 Commits that arrive while a group is made durable form the next group. The thread hands each group to the backend, and
-answers its commits when the backend returns. A full disk fails everything in flight and the store goes on; any other
-failure is final, because nobody can know what is on the disk then.
+answers its commits when the backend returns. A commit that comes alone, to a backend that does not wait for the disk, is handed
+over by its caller instead: waking the thread would take longer. A full disk fails everything in flight and the store goes on;
+any other failure is final, because nobody can know what is on the disk then.
 """
 
 import threading
@@ -29,10 +30,15 @@ from tailrace.store.sequencer import Done, PendingCommit, Sequencer
 IDLE_SECONDS = 0.05
 
 _MAX_GROUP = 4096
+_ALONE_SECONDS = 0.0001
+"""Commits that follow each other faster than this are better off in a group."""
 
 
 class Backend(Protocol):
-    """What makes groups durable. Called by the writer thread only."""
+    """What makes groups durable. One call at a time."""
+
+    def persists_at_once(self, commit: PendingCommit) -> bool:
+        """Whether it may be persisted by a caller that must not wait for the disk."""
 
     def persist(self, group: Sequence[PendingCommit]) -> None:
         """Make the group durable and visible to readers. `StorageFullError` means that nothing of it is there."""
@@ -65,6 +71,8 @@ class GroupCommit:
         self._stats = stats
         self._on_failure = on_failure
         self._lock = threading.Lock()
+        self._persisting = threading.Lock()
+        self._last_at = 0.0
         self._queue: SimpleQueue[PendingCommit | None] = SimpleQueue()
         self._refusal: TailraceError | None = None
         self._is_told = False
@@ -84,10 +92,17 @@ class GroupCommit:
                     " pending_commits and pending_bytes allow; try again shortly"
                 )
             commit = self._sequencer.admit(changes, done)
-            commit.submitted_at = self._clock.monotonic()
+            commit.submitted_at = now = self._clock.monotonic()
+            is_alone = not stats.pending_commits and now - self._last_at >= _ALONE_SECONDS
+            self._last_at = now
             stats.pending_commits += 1
             stats.pending_bytes += commit.size
-            self._queue.put(commit)
+            # Taken under the lock: whoever is sequenced after this commit finds it pending and is persisted after it.
+            is_mine = is_alone and self._backend.persists_at_once(commit) and self._persisting.acquire(blocking=False)
+            if not is_mine:
+                self._queue.put(commit)
+        if is_mine:
+            self._attempt(partial(self._persist, [commit], commit.size), is_my_turn=True)
         return commit
 
     def commit(self, changes: Changes) -> Receipt:
@@ -129,6 +144,8 @@ class GroupCommit:
         self._queue.put(None)
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
+        with self._persisting:  # a caller may be in the middle of its own
+            pass
 
     def _run(self) -> None:
         idle_told = True
@@ -185,10 +202,15 @@ class GroupCommit:
             commit.done(commit)
         killpoint("answer.after")
 
-    def _attempt(self, step: Callable[[], None]) -> bool:
+    def _attempt(self, step: Callable[[], None], *, is_my_turn: bool = False) -> bool:
+        if not is_my_turn:
+            self._persisting.acquire()
         try:
-            step()
-        except BaseException as error:  # noqa: BLE001  the top of the writer thread: whatever it is, the store stops
+            try:
+                step()
+            finally:
+                self._persisting.release()
+        except BaseException as error:  # noqa: BLE001  whatever it is, and whoever's thread this is, the store stops
             self.abort(error)
             return False
         return True

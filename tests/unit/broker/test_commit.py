@@ -1,5 +1,6 @@
 import asyncio
 import gc
+import threading
 import weakref
 
 import pytest
@@ -72,7 +73,9 @@ async def test_many_commits_are_answered_in_order_by_one_wake_up(monkeypatch: py
         return wake(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(committer.loop, "call_soon_threadsafe", counted)
-    store.settle()
+    settling = threading.Thread(target=store.settle)
+    settling.start()
+    settling.join()
     await asyncio.gather(*answers)
     assert held == [b"%03d" % number for number in range(100)]
     assert wake_ups == 1

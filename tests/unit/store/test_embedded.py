@@ -1,0 +1,59 @@
+"""The embedded store where it does more than the contract asks for."""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tailrace.model.changes import Changes
+from tailrace.model.ids import Partition, TopicId
+from tailrace.store.embedded import EmbeddedStore
+from tests.support.batches import append
+from tests.support.folders import wait_until_sealed
+
+A0 = Partition(TopicId(1), 0)
+
+
+@pytest.fixture
+def relaxed(tmp_path: Path) -> Iterator[EmbeddedStore]:
+    store = EmbeddedStore.open(tmp_path / "data", durability="relaxed")
+    store.commit(Changes(creates=[(A0.topic_id, 1)]))
+    yield store
+    store.close()
+
+
+def answering_thread(store: EmbeddedStore, changes: Changes) -> threading.Thread:
+    answered: list[threading.Thread] = []
+    done = threading.Event()
+
+    def answer(_: object) -> None:
+        answered.append(threading.current_thread())
+        done.set()
+
+    time.sleep(0.001)  # so that it comes alone
+    store.submit(changes, answer)
+    assert done.wait(10.0)
+    return answered[0]
+
+
+def test_with_relaxed_a_small_commit_that_comes_alone_is_written_by_its_caller(relaxed: EmbeddedStore) -> None:
+    assert answering_thread(relaxed, Changes(appends=[append(A0, b"small")])) is threading.current_thread()
+    assert answering_thread(relaxed, Changes(puts=[(b"key", b"value")])) is threading.current_thread()
+    assert relaxed.get(b"key") == b"value"
+
+
+def test_what_may_wait_for_the_disk_is_left_to_the_writer(relaxed: EmbeddedStore, tmp_path: Path) -> None:
+    large = Changes(appends=[append(A0, b"x" * 100_000)])
+    assert answering_thread(relaxed, large) is not threading.current_thread()
+    assert answering_thread(relaxed, Changes(creates=[(TopicId(2), 1)])) is not threading.current_thread()
+    with_sync = EmbeddedStore.open(tmp_path / "other")
+    assert answering_thread(with_sync, Changes(puts=[(b"key", b"value")])) is not threading.current_thread()
+    with_sync.close()
+
+
+def test_with_relaxed_the_log_is_sealed_soon_although_the_writer_thread_slept(relaxed: EmbeddedStore, tmp_path: Path) -> None:
+    before = wait_until_sealed(tmp_path / "data")
+    answering_thread(relaxed, Changes(appends=[append(A0, b"small")]))
+    assert wait_until_sealed(tmp_path / "data").position > before.position
