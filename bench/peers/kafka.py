@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.peers.contract import PeerFailure
 from bench.peers.greeting import answers_kafka
 from bench.peers.kafka_jars import KAFKA
-from bench.peers.process import PeerProcess, free_address
+from bench.peers.process import ServerPeer, free_address
 from tailrace.model.address import Address
 from tailrace.model.durability import Durability
 
@@ -27,30 +27,19 @@ _JVM = (
 _CLUSTER = "YmVuY2htYXJrLWNsdXN0ZQ"
 
 
-class KafkaPeer:
+class KafkaPeer(ServerPeer):
     def __init__(self, jars: Path, folder: Path, durability: Durability) -> None:
-        self.name = f"Kafka {KAFKA}" + (", flush per message" if durability == "fsync" else "")
+        name = f"Kafka {KAFKA}" + (", flush per message" if durability == "fsync" else "")
         self._java = ["java", *_HEAP, *_JVM, "-cp", f"{jars}/*"]
-        self._address = free_address()
+        address = free_address()
         self._settings = folder / "server.properties"
-        self._settings.write_text(_settings(self._address, folder / "data", durability))
-        self._process = PeerProcess([*self._java, "kafka.Kafka", str(self._settings)], folder / "said")
+        self._settings.write_text(_settings(address, folder / "data", durability))
+        super().__init__(name, address, [*self._java, "kafka.Kafka", str(self._settings)], folder, answers_kafka)
 
     def start(self) -> float:
         """Formatting the folder, which is done once in its life, does not count."""
         self._format()
-        return self._process.start(lambda: answers_kafka(self._address))
-
-    def stop(self) -> None:
-        self._process.stop()
-
-    @property
-    def address(self) -> Address:
-        return self._address
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+        return super().start()
 
     def _format(self) -> None:
         command = [*self._java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(self._settings)]

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from bench.peers.kafka_jars import NotObtainable
-from bench.peers.process import PeerProcess, free_address
+from bench.peers.process import ServerPeer, free_address
 from tailrace.model.address import Address
 from tailrace.model.durability import Durability
 
@@ -20,28 +20,14 @@ _MOST_GREETING_BYTES = 1 << 16
 _PATIENCE_SECONDS = 5.0
 
 
-class NatsPeer:
+class NatsPeer(ServerPeer):
     def __init__(self, folder: Path, durability: Durability) -> None:
         program = nats_server()
-        self.name = f"NATS {_version(program)}" + (", synced" if durability == "fsync" else "")
-        self._address = free_address()
+        name = f"NATS {_version(program)}" + (", synced" if durability == "fsync" else "")
+        address = free_address()
         settings = folder / "server.conf"
-        settings.write_text(_settings(self._address, folder / "data", durability))
-        self._process = PeerProcess([str(program), "--config", str(settings)], folder / "said")
-
-    def start(self) -> float:
-        return self._process.start(lambda: _has_streams(self._address))
-
-    def stop(self) -> None:
-        self._process.stop()
-
-    @property
-    def address(self) -> Address:
-        return self._address
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+        settings.write_text(_settings(address, folder / "data", durability))
+        super().__init__(name, address, [str(program), "--config", str(settings)], folder, _has_streams)
 
 
 def nats_server() -> Path:

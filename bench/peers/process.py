@@ -1,4 +1,4 @@
-"""A server's process: started, awaited and killed."""
+"""A server's process: started, awaited and killed; and what all peers that are one process have in common."""
 
 import subprocess
 import time
@@ -50,6 +50,28 @@ class PeerProcess:
 
     def _last_words(self) -> str:
         return self._said.read_text(errors="replace")[-_LAST_WORDS:].strip() or "it said nothing"
+
+
+class ServerPeer:
+    """A peer that is one process at an address of its own. What it is called and how it is started is its own affair."""
+
+    def __init__(
+        self, name: str, address: Address, command: Sequence[str], folder: Path, answers: Callable[[Address], bool]
+    ) -> None:
+        self.name = name
+        self.address = address
+        self._process = PeerProcess(command, folder / "said")
+        self._answers = answers
+
+    def start(self) -> float:
+        return self._process.start(lambda: self._answers(self.address))
+
+    def stop(self) -> None:
+        self._process.stop()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
 
 def free_address() -> Address:

@@ -1,7 +1,6 @@
 """Opening a data folder: find the last checkpoint, check the segments against it, replay what came after."""
 
 import logging
-import os
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from tailrace.log.log import Log
 from tailrace.log.options import LogOptions
 from tailrace.log.reader import LogReader
 from tailrace.log.recovery import Recovery, SegmentFile
-from tailrace.log.segment import Segment, SegmentFolder, sync_folder
+from tailrace.log.segment import Segment, SegmentFolder, sync_file, sync_folder
 from tailrace.log.settled import SettledState
 from tailrace.log.state import StateDb
 from tailrace.log.usage import SegmentUsage
@@ -136,11 +135,7 @@ def _files_to_replay(segments: SegmentFolder, usages: dict[Position, SegmentUsag
 def _sync_files(files: Sequence[SegmentFile]) -> None:
     """A killed process may have left the tail in the page cache only; nothing may be built on it before it is durable."""
     for file in files:
-        fd = os.open(file.path, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        sync_file(file.path)
     if files:
         sync_folder(files[0].path.parent)
 

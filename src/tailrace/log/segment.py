@@ -178,9 +178,18 @@ def read_header(path: Path, data: bytes, base: int, generation: int) -> Segment:
     return Segment(path, Position(base), generation, Cursor(first_cursor))
 
 
+def sync_file(path: Path) -> None:
+    """Make its bytes durable, whoever wrote them."""
+    _sync(path, os.O_RDONLY)
+
+
 def sync_folder(folder: Path) -> None:
     """Make created, renamed and removed names durable."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    _sync(folder, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def _sync(path: Path, flags: int) -> None:
+    fd = os.open(path, flags)
     try:
         os.fsync(fd)
     finally:

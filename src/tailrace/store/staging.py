@@ -5,7 +5,6 @@ stops is gone, and whoever staged it stages it again. The exception are stages t
 will be published: those are retained when the folder is opened again.
 """
 
-import os
 import re
 import shutil
 import threading
@@ -13,7 +12,7 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-from tailrace.log.segment import sync_folder
+from tailrace.log.segment import sync_file, sync_folder
 from tailrace.model.errors import InvalidRequestError, LimitExceededError, StorageFullError
 from tailrace.model.limits import Limits
 
@@ -66,7 +65,7 @@ class StagingFolder:
                 folder = self._path(stage, 0).parent
                 if folder.exists():
                     for path in folder.iterdir():
-                        _sync(path)
+                        sync_file(path)
                     sync_folder(folder)
             if self._folder.exists():
                 sync_folder(self._folder)
@@ -144,14 +143,6 @@ class StagingMemory:
 
     def remove_older_than(self, seconds: float, spared: Collection[str]) -> int:
         return 0
-
-
-def _sync(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
 
 
 def _written_at(path: Path) -> float:

@@ -1,7 +1,8 @@
 """What writers without a lease publish: once, all or nothing, in one frame or in many."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
@@ -70,6 +71,17 @@ class Interrupted:
             self.store.fail()
             with pytest.raises(StorageFullError):
                 await writing
+
+    @asynccontextmanager
+    async def failing_again(self) -> AsyncIterator[Broker]:
+        """The next broker, when its first attempt to go on has failed as well."""
+        self.store.close_gate()
+        async with running_broker(self.store, limits=SMALL) as broker:
+            await until(lambda: bool(self.store.in_flight))
+            self.store.fail()
+            self.store.open_gate()
+            await until(lambda: not broker.pipelines._writes._under_way)
+            yield broker
 
 
 @on_loop
@@ -162,12 +174,7 @@ async def test_a_large_write_that_found_no_room_goes_on_when_its_writer_asks_aga
 async def test_what_could_not_be_finished_is_tried_again_without_its_writer() -> None:
     interrupted = Interrupted(3)
     await interrupted.play()
-    interrupted.store.close_gate()
-    async with running_broker(interrupted.store, limits=SMALL) as broker:
-        await until(lambda: bool(interrupted.store.in_flight))
-        interrupted.store.fail()
-        interrupted.store.open_gate()
-        await until(lambda: not broker.pipelines._writes._under_way)
+    async with interrupted.failing_again() as broker:
         await broker.pipelines.clean()
         assert await values_in(broker, "out") == LARGE
 
@@ -218,12 +225,7 @@ async def test_a_bad_batch_refuses_a_large_write_whole() -> None:
 async def test_a_topic_that_is_dropped_under_a_large_write_takes_its_part_with_it() -> None:
     interrupted = Interrupted(4)
     await interrupted.play()
-    interrupted.store.close_gate()
-    async with running_broker(interrupted.store, limits=SMALL) as broker:
-        await until(lambda: bool(interrupted.store.in_flight))
-        interrupted.store.fail()
-        interrupted.store.open_gate()
-        await until(lambda: not broker.pipelines._writes._under_way)
+    async with interrupted.failing_again() as broker:
         await broker.topics.delete("out")
         await broker.topics.create("out")
         assert await write_values(broker, LATER, 1) == StagedPublish(1, 0, 0)

@@ -116,16 +116,15 @@ class TopicRelation:
     def _old_enough(self, view: PartitionView, piece: Piece, heads: Sequence[BatchHeader], high: int) -> Sequence[bool]:
         """Whether each batch holds a record before the upper bound: of those that go beyond it, the times are looked at."""
         goes_beyond = [head.max_timestamp > high or head.max_timestamp < 0 for head in heads]
-        doubtful = [placed for placed, beyond in zip(piece.batches, goes_beyond, strict=True) if beyond]
-        oldest = self._oldest(view, doubtful)
+        doubtful = [at for at, beyond in enumerate(goes_beyond) if beyond]
+        oldest = self._oldest(view, [piece.batches[at] for at in doubtful], [heads[at] for at in doubtful])
         if len(doubtful) == len(heads):
             self._oldest_times.learn(view.partition, piece.offsets, min(oldest, default=_NEVER_MS))
         found = iter(oldest)
         return [not beyond or next(found) <= high for beyond in goes_beyond]
 
-    def _oldest(self, view: PartitionView, placed: Sequence[PlacedBatch]) -> Sequence[int]:
+    def _oldest(self, view: PartitionView, placed: Sequence[PlacedBatch], heads: Sequence[BatchHeader]) -> Sequence[int]:
         """The oldest time in each batch, leaving out those that are shown as null: no condition holds of these."""
-        heads = [read_header(batch.batch) for batch in placed]
         oldest = [head.max_timestamp for head in heads]
         own = [at for at, head in enumerate(heads) if not head.attributes & TIMESTAMP_TYPE_MASK]
         if own:
