@@ -13,6 +13,7 @@ from tailrace.broker.append import Appender
 from tailrace.broker.bundle import Answer
 from tailrace.broker.change_log import ChangeLog
 from tailrace.broker.commit import Committer
+from tailrace.broker.committed_reader import CommittedReader
 from tailrace.broker.consume import Consumers
 from tailrace.broker.dedup import Dedup
 from tailrace.broker.expansion import Expansion
@@ -50,6 +51,7 @@ from tailrace.broker.transactions.aborted import AbortedTransactions
 from tailrace.broker.transactions.pending import PendingOffsets
 from tailrace.broker.transactions.stable import StableOffsets
 from tailrace.broker.transactions.transactions import Transactions
+from tailrace.broker.waiting_fetches import WaitingFetches
 from tailrace.model.clock import Clock
 from tailrace.model.consume import PartitionOffset
 from tailrace.model.fetch import CommittedBatches, Isolation, PartitionBatches, PartitionFetch, PartitionRecords
@@ -76,7 +78,9 @@ class Broker:
         self.topics = Topics(store, self._committer, clock, limits, self._partition_gone, self._check_droppable)
         stable = StableOffsets()
         aborted = AbortedTransactions(store)
-        self._fetcher = Fetcher(store, self._reader, self.topics, stable, aborted, limits)
+        self._waiting_fetches = WaitingFetches(stable, limits)
+        self._fetcher = Fetcher(store, self._reader, self.topics, stable, aborted, self._waiting_fetches, limits)
+        self._committed = CommittedReader(self._fetcher, self._reader, self.topics, limits)
         self._scanner = Scanner(store, self._expansion, stable, aborted)
         self.producers = Producers(store, self._committer, clock, limits)
         group_names = GroupNames(limits)
@@ -84,7 +88,7 @@ class Broker:
         self.offsets = Offsets(store, self._committer, self.topics, group_names, pending, clock, limits)
         self.groups = GroupCoordinator(store, self._committer, self.offsets, group_names, clock, limits, settings)
         self.positions = Positions(store, self._reader, self.topics, stable, limits)
-        self.consumers = Consumers(self.topics, self.positions, self.offsets, self.groups, self._fetcher, limits)
+        self.consumers = Consumers(self.topics, self.positions, self.offsets, self.groups, self._committed, limits)
         self.subscriptions = Subscriptions(
             store, self._reader, Tail(store, self._committer, self.topics, limits), stable, aborted, limits
         )
@@ -108,8 +112,8 @@ class Broker:
         self._snowflakes = Snowflakes(clock, settings.node)
         joiner = self._transactions.joiner
         intake = Intake(store, self.topics, self.producers, self._dedup, joiner, clock, limits, self._arrived)
-        self.queues = Queues(store, self._committer, self.topics, self._fetcher, intake, clock, limits)
-        self.redrives = Redrives(intake, self._committer, self._fetcher)
+        self.queues = Queues(store, self._committer, self.topics, self._committed, intake, clock, limits)
+        self.redrives = Redrives(intake, self._committer, self._committed)
         self._appender = Appender(intake, self._committer)
         self._publishers = Publishers(store, self._committer, clock, limits)
         self._payloads = Payloads(store.payloads, self._references, limits)
@@ -133,7 +137,7 @@ class Broker:
             self._references,
             self._floor,
             clock,
-            self._fetcher.disturbed,
+            self._waiting_fetches.disturbed,
         )
         self._jobs = Jobs(
             (
@@ -209,8 +213,8 @@ class Broker:
     async def committed_many(
         self, topic: str, starts: Sequence[PartitionOffset], *, max_bytes: int | None = None, max_wait_ms: int = 0
     ) -> dict[int, CommittedBatches]:
-        """Batches for a reader that decodes them itself. See `Fetcher.committed_many`."""
-        return await self._fetcher.committed_many(topic, starts, max_bytes=max_bytes, max_wait_ms=max_wait_ms)
+        """Batches for a reader that decodes them itself. See `CommittedReader.batches_of_many`."""
+        return await self._committed.batches_of_many(topic, starts, max_bytes=max_bytes, max_wait_ms=max_wait_ms)
 
     async def await_growth(self, ends: Mapping[str, Sequence[int]], max_wait_ms: int) -> None:
         """See `Fetcher.await_growth`."""
@@ -226,8 +230,8 @@ class Broker:
         max_bytes: int | None = None,
         max_wait_ms: int = 0,
     ) -> PartitionRecords:
-        """Decoded records. See `Fetcher.read`."""
-        return await self._fetcher.read(
+        """Decoded records. See `CommittedReader.read`."""
+        return await self._committed.read(
             topic, partition, offset, max_records=max_records, max_bytes=max_bytes, max_wait_ms=max_wait_ms
         )
 
@@ -246,7 +250,7 @@ class Broker:
                 self._store,
                 self.topics,
                 self._committer,
-                self._fetcher,
+                self._waiting_fetches,
                 self.subscriptions,
                 self._reader,
                 self.offsets,
@@ -278,16 +282,16 @@ class Broker:
         self.routes.check_droppable(topic_id)
 
     def _arrived(self, partition: Partition, size: int) -> None:
-        self._fetcher.arrived(partition, size)
+        self._waiting_fetches.arrived(partition, size)
         self.queues.arrived(partition)
 
     def _stabilized(self, partition: Partition, size: int) -> None:
-        self._fetcher.stabilized(partition, size)
+        self._waiting_fetches.stabilized(partition, size)
         self.queues.arrived(partition)
         self.subscriptions.stabilized()
 
     def _partition_gone(self, partition: Partition) -> None:
-        self._fetcher.disturbed(partition)
+        self._waiting_fetches.disturbed(partition)
         self.producers.forget_partition(partition)
         self._transactions.forget_partition(partition)
         self.queues.forget_partition(partition)

@@ -12,7 +12,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 
-from tailrace.broker.fetch import Fetcher
+from tailrace.broker.committed_reader import CommittedReader
 from tailrace.broker.groups.coordinator import GroupCoordinator
 from tailrace.broker.live_topic import LiveTopic
 from tailrace.broker.offsets import Offsets
@@ -44,14 +44,14 @@ class Consumers:
         positions: Positions,
         offsets: Offsets,
         groups: GroupCoordinator,
-        fetcher: Fetcher,
+        reader: CommittedReader,
         limits: Limits,
     ) -> None:
         self._topics = topics
         self._positions = positions
         self._offsets = offsets
         self._groups = groups
-        self._fetcher = fetcher
+        self._reader = reader
         self._limits = limits
         self._turn = 0
 
@@ -63,7 +63,7 @@ class Consumers:
         deadline = now() + request.wait_ms / 1000
         wait_ms = request.wait_ms
         while True:
-            read = await self._fetcher.read_many(
+            read = await self._reader.read_many(
                 live.topic.name, self._in_turn(starts), max_records=request.limit, max_wait_ms=wait_ms
             )
             found = _merge(live, sorted(read.items()), request.limit)

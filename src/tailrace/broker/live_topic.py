@@ -1,10 +1,14 @@
 """A topic in service: what it is, and what has passed through it since the start."""
 
+from collections.abc import Sequence
+
+from tailrace.model.changes import Buffer
 from tailrace.model.errors import UnknownPartitionError
 from tailrace.model.ids import Partition
 from tailrace.model.limits import Limits
 from tailrace.model.names import is_reserved
 from tailrace.model.topic import Topic
+from tailrace.wire.batch import read_header
 
 
 class LiveTopic:
@@ -49,3 +53,10 @@ class LiveTopic:
                 f"topic {self.topic.name!r} has partitions 0 to {len(self.partitions) - 1}, and no partition {number}"
             )
         return self.partitions[number]
+
+    def count_out(self, batches: Sequence[Buffer]) -> None:
+        """These, of one partition and in their order, were handed to a reader."""
+        first = read_header(batches[0])
+        last = read_header(batches[-1])
+        self.messages_out += last.base_offset + last.records - first.base_offset
+        self.bytes_out += sum(map(len, batches))

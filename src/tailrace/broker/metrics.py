@@ -14,7 +14,6 @@ from prometheus_client.registry import Collector
 from tailrace.broker.commit import Committer
 from tailrace.broker.dedup import Dedup
 from tailrace.broker.expansion import Expansion
-from tailrace.broker.fetch import Fetcher
 from tailrace.broker.groups.coordinator import GroupCoordinator
 from tailrace.broker.jobs import Jobs
 from tailrace.broker.live_topic import LiveTopic
@@ -27,6 +26,7 @@ from tailrace.broker.snapshots import Snapshots
 from tailrace.broker.subscriptions import Subscriptions
 from tailrace.broker.topics import Topics
 from tailrace.broker.transactions.transactions import Transactions
+from tailrace.broker.waiting_fetches import WaitingFetches
 from tailrace.model.pipeline import PipelineStatus
 from tailrace.model.stats import Histogram, StoreStats
 from tailrace.store.contract import Store
@@ -38,7 +38,7 @@ class Sources(NamedTuple):
     store: Store
     topics: Topics
     committer: Committer
-    fetcher: Fetcher
+    waiting_fetches: WaitingFetches
     subscriptions: Subscriptions
     reader: Reader
     offsets: Offsets
@@ -151,7 +151,7 @@ NUMBERS = (
     Counted("group_rebalances", "Rebalances of all groups.", lambda sources: sources.groups.rebalances),
     Counted("groups_expired", "Groups forgotten after long silence.", lambda sources: sources.groups.expired),
     _now("end_cursor", "The cursor that the next record of the log will get.", lambda sources: sources.store.end_cursor()),
-    _now("fetch_waiters", "Fetches that wait for records.", lambda sources: sources.fetcher.waiters),
+    _now("fetch_waiters", "Fetches that wait for records.", lambda sources: len(sources.waiting_fetches)),
     _now("subscribers", "Subscribers to patterns.", lambda sources: sources.subscriptions.subscribers),
     Counted("subscribers_cut", "Subscribers cut off because they were too slow.", lambda sources: sources.subscriptions.cut),
     Counted("subscription_messages", "Messages handed to subscribers.", lambda sources: sources.subscriptions.delivered),

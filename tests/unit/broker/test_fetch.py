@@ -3,53 +3,21 @@ import threading
 
 import pytest
 
-from tailrace.broker.broker import Broker
 from tailrace.model.changes import Bounds, Fetched
 from tailrace.model.consume import PartitionOffset
 from tailrace.model.errors import (
-    CorruptBatchError,
     InvalidRequestError,
-    LimitExceededError,
     OffsetOutOfRangeError,
     OverloadedError,
-    StoreClosedError,
     UnknownPartitionError,
     UnknownTopicError,
 )
-from tailrace.model.fetch import PartitionBatches, PartitionFetch
+from tailrace.model.fetch import PartitionBatches
 from tailrace.model.ids import Offset, Partition
 from tailrace.model.limits import Limits
-from tailrace.model.record import Message, RawBatch, Record
-from tailrace.store.memory import MemoryStore
-from tailrace.wire.codecs import Codec
-from tailrace.wire.records import encode_batch
-from tests.support.aio import on_loop, turns, until
-from tests.support.batches import values_of
-from tests.support.brokers import CountingStore, GatedStore, append, options, raw, running_broker
-from tests.support.clocks import ManualClock
-from tests.unit.wire.test_records import body_of
-
-NOW = ManualClock().now_ms()
-BATCH_BYTES = len(raw("t", 0, b"0").batch)
-LONG_MS = 20_000
-
-
-def at(offset: int, partition: int = 0, topic: str = "t", max_bytes: int = 1_000_000) -> PartitionFetch:
-    return PartitionFetch(topic, partition, Offset(offset), max_bytes)
-
-
-def values(answers: list[PartitionBatches]) -> list[list[bytes]]:
-    for answer in answers:
-        assert answer.error is None
-    return [values_of(answer.batches) for answer in answers]
-
-
-def waiting(broker: Broker, *wanted: PartitionFetch, min_bytes: int = 1) -> "asyncio.Task[list[PartitionBatches]]":
-    return asyncio.create_task(broker.fetch(wanted, min_bytes=min_bytes, max_wait_ms=LONG_MS))
-
-
-async def settled_in(broker: Broker, waiters: int = 1) -> None:
-    await until(lambda: broker._fetcher.waiters == waiters)
+from tests.support.aio import on_loop, until
+from tests.support.brokers import GatedStore, append, raw, running_broker
+from tests.support.fetches import BATCH_BYTES, LONG_MS, at, values
 
 
 @on_loop
@@ -69,71 +37,6 @@ async def test_without_patience_an_empty_answer_comes_at_once() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
         assert await broker.fetch([at(0)]) == [PartitionBatches("t", 0, [], Bounds(0, 0), None, Offset(0), (), [])]
-
-
-@on_loop
-async def test_a_waiting_fetch_is_answered_by_the_commit_it_waits_for() -> None:
-    store = CountingStore()
-    async with running_broker(store) as broker:
-        await broker.topics.create("t", 2)
-        fetching = waiting(broker, at(0), at(0, 1))
-        await settled_in(broker)
-        await append(broker, raw("t", 1, b"v"))
-        assert values(await fetching) == [[], [b"v"]]
-        assert store.fetches == 4
-        assert broker._fetcher.waiters == 0
-
-
-@on_loop
-async def test_a_waiting_fetch_reads_nothing_until_it_is_woken() -> None:
-    store = CountingStore()
-    async with running_broker(store) as broker:
-        await broker.topics.create("t")
-        await broker.topics.create("other")
-        fetching = waiting(broker, at(0))
-        await settled_in(broker)
-        await append(broker, raw("other", 0, b"x"))
-        await turns()
-        assert store.fetches == 1
-        await broker.publish([Message("t", b"v")])
-        await fetching
-        assert store.fetches == 2
-
-
-@on_loop
-async def test_a_fetch_waits_until_min_bytes_have_come() -> None:
-    store = CountingStore()
-    async with running_broker(store) as broker:
-        await broker.topics.create("t", 2)
-        await append(broker, raw("t", 0, b"0"))
-        fetching = waiting(broker, at(0), at(0, 1), min_bytes=3 * BATCH_BYTES)
-        await settled_in(broker)
-        await append(broker, raw("t", 1, b"1"))
-        await turns()
-        assert not fetching.done()
-        assert store.fetches == 2
-        await append(broker, raw("t", 0, b"2"))
-        assert values(await fetching) == [[b"0", b"2"], [b"1"]]
-
-
-@on_loop
-async def test_when_time_is_up_what_is_there_is_returned() -> None:
-    async with running_broker() as broker:
-        await broker.topics.create("t")
-        await append(broker, raw("t", 0, b"0"))
-        began = asyncio.get_running_loop().time()
-        answers = await broker.fetch([at(0)], min_bytes=10_000, max_wait_ms=30)
-        assert values(answers) == [[b"0"]]
-        assert asyncio.get_running_loop().time() - began >= 0.03
-        assert broker._fetcher.waiters == 0
-        assert broker._fetcher._waiting == {}
-
-
-@on_loop
-async def test_the_wait_is_bounded_by_the_server() -> None:
-    async with running_broker(limits=Limits(fetch_wait_ms=20)) as broker:
-        await broker.topics.create("t")
-        assert values(await broker.fetch([at(0)], max_wait_ms=10**9)) == [[]]
 
 
 @on_loop
@@ -189,17 +92,6 @@ async def test_batches_that_will_not_fit_into_the_answer_are_not_read_from_disk(
 
 
 @on_loop
-async def test_a_fetch_that_has_left_something_out_does_not_wait_for_more() -> None:
-    async with running_broker() as broker:
-        await broker.topics.create("t", 2)
-        for partition in range(2):
-            await append(broker, raw("t", partition, b"a", b"b"))
-        wanted = [at(0, partition, max_bytes=BATCH_BYTES) for partition in range(2)]
-        async with asyncio.timeout(LONG_MS / 2_000):
-            assert values(await broker.fetch(wanted, min_bytes=10_000, max_wait_ms=LONG_MS)) == [[b"a", b"b"], []]
-
-
-@on_loop
 async def test_one_fetch_is_bounded_by_the_server() -> None:
     async with running_broker(limits=Limits(fetch_bytes=2 * BATCH_BYTES)) as broker:
         await broker.topics.create("t")
@@ -230,128 +122,6 @@ async def test_negative_bounds_are_refused(bounds: dict[str, int]) -> None:
         await broker.topics.create("t")
         with pytest.raises(InvalidRequestError, match="can't be below 0"):
             await broker.fetch([at(0)], **bounds)
-
-
-@on_loop
-async def test_deleting_a_topic_wakes_its_readers_with_the_error() -> None:
-    async with running_broker() as broker:
-        await broker.topics.create("t", 2)
-        await broker.topics.create("other")
-        fetching = waiting(broker, at(0, 1), at(0, 0, "other"))
-        await settled_in(broker)
-        await broker.topics.delete("t")
-        answers = await fetching
-        assert isinstance(answers[0].error, UnknownTopicError)
-        assert answers[1].error is None
-
-
-@on_loop
-async def test_a_new_topic_of_the_same_name_is_not_taken_for_the_old_one() -> None:
-    async with running_broker() as broker:
-        await broker.topics.create("t")
-        fetching = waiting(broker, at(0))
-        await settled_in(broker)
-        deleting = asyncio.ensure_future(broker.topics.delete("t"))
-        making = asyncio.ensure_future(broker.topics.create("t"))
-        await asyncio.gather(deleting, making)
-        await append(broker, raw("t", 0, b"of the new topic"))
-        (answer,) = await fetching
-        assert isinstance(answer.error, UnknownTopicError)
-
-
-@on_loop
-async def test_a_reader_that_retention_overtakes_while_it_waits_is_told() -> None:
-    clock = ManualClock()
-    async with running_broker(clock=clock) as broker:
-        await broker.topics.create("t", options=options(retention_seconds=60))
-        await append(broker, raw("t", 0, b"0", b"1"))
-        fetching = waiting(broker, at(0), min_bytes=10_000)
-        at_the_end = waiting(broker, at(2))
-        await settled_in(broker, 2)
-        clock.advance(61_000)
-        await broker.retention.run_once()
-        (answer,) = await fetching
-        assert isinstance(answer.error, OffsetOutOfRangeError)
-        assert (answer.error.start, answer.error.end) == (2, 2)
-        await append(broker, raw("t", 0, b"2", timestamp=clock.now_ms()))
-        assert values(await at_the_end) == [[b"2"]]
-
-
-@on_loop
-async def test_a_cancelled_fetch_leaves_nothing_behind() -> None:
-    async with running_broker() as broker:
-        await broker.topics.create("t", 50)
-        fetches = [waiting(broker, *(at(0, number) for number in range(50))) for _ in range(20)]
-        await settled_in(broker, 20)
-        for fetching in fetches:
-            fetching.cancel()
-        await asyncio.gather(*fetches, return_exceptions=True)
-        assert broker._fetcher.waiters == 0
-        assert broker._fetcher._waiting == {}
-
-
-@on_loop
-async def test_the_number_of_waiters_is_bounded() -> None:
-    async with running_broker(limits=Limits(fetch_waiters=2)) as broker:
-        await broker.topics.create("t")
-        fetches = [waiting(broker, at(0)) for _ in range(2)]
-        await settled_in(broker, 2)
-        with pytest.raises(OverloadedError, match="fetch_waiters"):
-            await broker.fetch([at(0)], max_wait_ms=LONG_MS)
-        await append(broker, raw("t", 0, b"v"))
-        assert [values(await fetching) for fetching in fetches] == [[[b"v"]], [[b"v"]]]
-
-
-@on_loop
-async def test_closing_the_broker_wakes_all_who_wait() -> None:
-    async with running_broker() as broker:
-        await broker.topics.create("t")
-        fetching = waiting(broker, at(0))
-        await settled_in(broker)
-        await broker.close()
-        with pytest.raises(StoreClosedError):
-            await fetching
-        with pytest.raises(StoreClosedError):
-            await broker.fetch([at(0)])
-
-
-@on_loop
-async def test_records_in_flight_are_not_seen() -> None:
-    store = GatedStore()
-    async with running_broker(store) as broker:
-        await broker.topics.create("t")
-        store.close_gate()
-        appending = broker.append([raw("t", 0, b"v")])
-        fetching = waiting(broker, at(0))
-        await settled_in(broker)
-        assert not fetching.done()
-        store.open_gate()
-        await appending
-        assert values(await fetching) == [[b"v"]]
-
-
-@on_loop
-async def test_a_commit_between_the_reading_and_the_waiting_is_not_missed() -> None:
-    class Sneaky(MemoryStore):
-        """Commits a record right after it has been read."""
-
-        sneak = False
-
-        def fetch(self, partition: Partition, offset: Offset, max_bytes: int) -> Fetched:
-            found = super().fetch(partition, offset, max_bytes)
-            if self.sneak:
-                self.sneak = False
-                batch = raw("t", 0, b"sneaked in").batch
-                from tailrace.model.changes import Append, Changes
-
-                self.commit(Changes(appends=(Append(partition, batch, 1, NOW),)))
-            return found
-
-    store = Sneaky()
-    async with running_broker(store) as broker:
-        await broker.topics.create("t")
-        store.sneak = True
-        assert values(await broker.fetch([at(0)], max_wait_ms=LONG_MS)) == [[b"sneaked in"]]
 
 
 @on_loop
@@ -442,109 +212,3 @@ async def test_what_went_out_is_counted_by_topic() -> None:
         assert (live.messages_out, live.bytes_out) == (3, sum(len(batch) for batch in answers[0].batches))
         await broker.read("t", 0, 1, max_records=10)
         assert live.messages_out == 5
-
-
-@on_loop
-async def test_decoded_records_begin_at_the_offset_and_end_at_the_limit() -> None:
-    async with running_broker() as broker:
-        await broker.topics.create("t")
-        for start in range(0, 12, 4):
-            await append(broker, raw("t", 0, *(b"%d" % number for number in range(start, start + 4))))
-        read = await broker.read("t", 0, 2, max_records=5)
-        assert [record.value for record in read.records] == [b"2", b"3", b"4", b"5", b"6"]
-        assert [record.offset for record in read.records] == [2, 3, 4, 5, 6]
-        assert (read.next_offset, read.bounds) == (7, (0, 12))
-        rest = await broker.read("t", 0, 7, max_records=100)
-        assert [record.offset for record in rest.records] == [7, 8, 9, 10, 11]
-        nothing = await broker.read("t", 0, 12, max_records=1)
-        assert (nothing.records, nothing.next_offset) == ([], 12)
-
-
-@on_loop
-async def test_decoded_records_know_their_place_in_the_whole_log() -> None:
-    async with running_broker() as broker:
-        await broker.topics.create("t")
-        await broker.topics.create("u")
-        await append(broker, raw("t", 0, b"a", b"b"))
-        await append(broker, raw("u", 0, b"between"))
-        await append(broker, raw("t", 0, b"c", b"d"))
-        read = await broker.read("t", 0, Offset(1), max_records=10)
-        assert [(record.value, record.cursor) for record in read.records] == [(b"b", 1), (b"c", 3), (b"d", 4)]
-
-
-@on_loop
-async def test_a_decoded_read_waits_too() -> None:
-    async with running_broker() as broker:
-        await broker.topics.create("t")
-        reading = asyncio.create_task(broker.read("t", 0, 0, max_records=10, max_wait_ms=LONG_MS))
-        await settled_in(broker)
-        await broker.publish([Message("t", b"v")])
-        assert [record.value for record in (await reading).records] == [b"v"]
-
-
-@on_loop
-async def test_large_batches_are_decoded_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tailrace.broker import fetch as module
-
-    threads: list[str] = []
-    decode = module.decode_batch
-
-    def watched(*args: object, **part: object) -> object:
-        threads.append(threading.current_thread().name)
-        return decode(*args, **part)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(module, "decode_batch", watched)
-    async with running_broker() as broker:
-        await broker.topics.create("t")
-        await append(broker, raw("t", 0, b"small"))
-        await append(broker, raw("t", 0, bytes(100_000)))
-        assert len((await broker.read("t", 0, 0, max_records=10)).records) == 2
-        assert [name.startswith("tailrace-reader") for name in threads] == [False, True]
-
-
-@on_loop
-async def test_a_batch_that_cannot_be_decoded_is_named_with_the_way_around_it() -> None:
-    async with running_broker() as broker:
-        await broker.topics.create("t")
-        await append(broker, raw("t", 0, b"good"))
-        await append(broker, RawBatch("t", 0, body_of(0x0C, 0, 0, 2, 1, 1, 0)))
-        await append(broker, raw("t", 0, b"good again"))
-        read = await broker.read("t", 0, 0, max_records=10)
-        assert [record.value for record in read.records] == [b"good"]
-        with pytest.raises(CorruptBatchError, match=r"offsets 1 to 1 of 't', partition 0.* Go on at 2"):
-            await broker.read("t", 0, read.next_offset, max_records=10)
-        assert [record.value for record in (await broker.read("t", 0, 2, max_records=10)).records] == [b"good again"]
-
-
-@pytest.mark.parametrize("max_records", [0, -1, 10_001])
-@on_loop
-async def test_records_of_one_read_are_limited(max_records: int) -> None:
-    async with running_broker() as broker:
-        await broker.topics.create("t")
-        with pytest.raises(LimitExceededError, match="read_records"):
-            await broker.read("t", 0, 0, max_records=max_records)
-
-
-@on_loop
-async def test_no_thread_to_decode_in_is_overload_and_not_corruption() -> None:
-    async with running_broker(limits=Limits(queued_reads=1)) as broker:
-        await broker.topics.create("t")
-        await append(broker, raw("t", 0, bytes(100_000)))
-        released = threading.Event()
-        busy = asyncio.create_task(broker._reader.in_thread(released.wait, 20))
-        await until(lambda: broker._reader.queued == 1)
-        with pytest.raises(OverloadedError, match="queued_reads"):
-            await broker.read("t", 0, 0, max_records=1)
-        released.set()
-        await busy
-
-
-@on_loop
-async def test_a_bomb_in_a_topic_is_named_with_the_way_around_it() -> None:
-    async with running_broker(limits=Limits(decompressed_batch_bytes=1_000)) as broker:
-        await broker.topics.create("t")
-        bomb = encode_batch([Record(None, bytes(10_000), (), NOW)], codec=Codec.GZIP)
-        await append(broker, RawBatch("t", 0, bomb))
-        with pytest.raises(CorruptBatchError, match=r"decompressed_batch_bytes.* Go on at 1"):
-            await broker.read("t", 0, 0, max_records=1)
-        assert await broker.positions.at_time("t", 0, NOW) == (0, NOW)

@@ -166,7 +166,7 @@ async def test_a_fetch_that_waits_for_many_bytes_is_woken_by_a_payload() -> None
         waiting = asyncio.ensure_future(
             broker.fetch([PartitionFetch("t", 0, Offset(0), 10**9)], min_bytes=INLINE, max_wait_ms=25_000)
         )
-        await until(lambda: broker._fetcher.waiters == 1)
+        await until(lambda: len(broker._waiting_fetches) == 1)
         await broker.publish([Message("t", A)])
         (answer,) = await asyncio.wait_for(waiting, 5)
         assert sum(map(len, answer.batches)) > INLINE

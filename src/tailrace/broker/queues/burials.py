@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from tailrace.broker.fetch import Fetcher
+from tailrace.broker.committed_reader import CommittedReader
 from tailrace.broker.queues.dead_letters import DeadLetters, letter_of
 from tailrace.broker.queues.share import Share
 from tailrace.broker.topics import Topics
@@ -27,14 +27,14 @@ _BYTES_AT_ONCE = 4 * MIB
 class Burials:
     def __init__(
         self,
-        fetcher: Fetcher,
+        committed: CommittedReader,
         topics: Topics,
         dead_letters: DeadLetters,
         on_gone: Callable[[int], None],
         on_failed: Callable[[Share, list[Offset]], None],
     ) -> None:
         """`on_gone` counts records that were gone before they could be read."""
-        self._fetcher = fetcher
+        self._committed = committed
         self._topics = topics
         self._dead_letters = dead_letters
         self._on_gone = on_gone
@@ -98,7 +98,7 @@ class Burials:
     async def _read(self, topic: str, partition: int, offset: Offset) -> Record | None:
         """`None` if retention was faster."""
         try:
-            read = await self._fetcher.read(topic, partition, offset, max_records=1)
+            read = await self._committed.read(topic, partition, offset, max_records=1)
         except OffsetOutOfRangeError:
             return None
         found = read.records[0] if read.records else None

@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Callable, Iterable, Sequence
 
 from tailrace.broker.commit import Committer
-from tailrace.broker.fetch import Fetcher
+from tailrace.broker.committed_reader import CommittedReader
 from tailrace.broker.groups.deadlines import Deadlines
 from tailrace.broker.intake import Intake
 from tailrace.broker.queues.burials import Burials
@@ -49,7 +49,7 @@ class Queues:
         store: Store,
         committer: Committer,
         topics: Topics,
-        fetcher: Fetcher,
+        committed: CommittedReader,
         intake: Intake,
         clock: Clock,
         limits: Limits,
@@ -63,8 +63,8 @@ class Queues:
         self._open = Tally()
         self.dead_letters = DeadLetters(intake)
         fates = Fates(first_token(), limits.queue_receipts)
-        self.taker = Taker(store, fetcher, topics, limits, self._open, fates)
-        self._burials = Burials(fetcher, topics, self.dead_letters, self._missed, self._not_buried)
+        self.taker = Taker(store, committed, topics, limits, self._open, fates)
+        self._burials = Burials(committed, topics, self.dead_letters, self._missed, self._not_buried)
         self._registry = QueueRegistry(
             store, committer, topics, clock, limits, self._open, Changed(self._enter, self._leave, self._bury_all_exhausted)
         )

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from tailrace.broker import keys
 from tailrace.broker.admission import reserved
 from tailrace.broker.commit import Committer, Proposal
+from tailrace.broker.committed_reader import CommittedReader
 from tailrace.broker.draft import Draft
-from tailrace.broker.fetch import Fetcher
 from tailrace.broker.intake import Intake
 from tailrace.broker.live_topic import LiveTopic
 from tailrace.broker.queues.dead_letters import dead_letters_of, encoded
@@ -43,10 +43,10 @@ class Redriven(NamedTuple):
 
 
 class Redrives:
-    def __init__(self, intake: Intake, committer: Committer, fetcher: Fetcher) -> None:
+    def __init__(self, intake: Intake, committer: Committer, committed: CommittedReader) -> None:
         self._intake = intake
         self._committer = committer
-        self._fetcher = fetcher
+        self._committed = committed
         self.put_back = 0
 
     def letters_of(self, topic: str) -> LiveTopic:
@@ -106,7 +106,7 @@ class Redrives:
         if offset in self._done(partition):
             return None
         try:
-            read = await self._fetcher.read(letters.topic.name, partition.number, offset, max_records=1)
+            read = await self._committed.read(letters.topic.name, partition.number, offset, max_records=1)
         except OffsetOutOfRangeError:
             return None
         return next((record for record in read.records if record.offset == offset), None)

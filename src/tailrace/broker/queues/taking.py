@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from tailrace.broker.fetch import Fetcher
+from tailrace.broker.committed_reader import CommittedReader
 from tailrace.broker.queues.fates import Fates
 from tailrace.broker.queues.read_ahead import RECORDS_AHEAD
 from tailrace.broker.queues.receipts import write_receipt
@@ -45,10 +45,10 @@ class Terms(NamedTuple):
 
 class Taker:
     def __init__(
-        self, store: Store, fetcher: Fetcher, topics: Topics, limits: Limits, open_records: Tally, fates: Fates
+        self, store: Store, committed: CommittedReader, topics: Topics, limits: Limits, open_records: Tally, fates: Fates
     ) -> None:
         self._store = store
-        self._fetcher = fetcher
+        self._committed = committed
         self._topics = topics
         self._limits = limits
         self._open_records = open_records
@@ -156,13 +156,13 @@ class Taker:
     async def _read(self, share: Share, name: str, offset: Offset, most: int) -> PartitionRecords | None:
         number = share.partition.number
         try:
-            return await self._fetcher.read(
+            return await self._committed.read(
                 name, number, offset, max_records=min(most, self._limits.read_records), max_bytes=_READ_BYTES
             )
         except OffsetOutOfRangeError:
             return None
         except CorruptBatchError as error:
-            raw = await self._fetcher.committed(name, number, offset, max_bytes=1)
+            raw = await self._committed.batches(name, number, offset, max_bytes=1)
             head = read_header(raw.batches[0])
             return self._skip(share, offset, Offset(head.base_offset + head.records), error)
         except LostPayloadError as error:

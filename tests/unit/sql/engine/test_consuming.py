@@ -110,7 +110,7 @@ async def test_wait_ends_with_the_first_record() -> None:
     async with running_sql() as sql:
         await sql.run("CREATE TOPIC a PARTITIONS 2")
         waiting = asyncio.ensure_future(values(sql, "CONSUME FROM a WAIT '20s'"))
-        await until(lambda: sql.broker._fetcher.waiters == 1)
+        await until(lambda: len(sql.broker._waiting_fetches) == 1)
         await insert(sql, "x", partition=1)
         assert await waiting == ["x"]
 
@@ -120,9 +120,9 @@ async def test_a_cancelled_wait_leaves_nothing_behind() -> None:
     async with running_sql() as sql:
         await sql.run("CREATE TOPIC a")
         waiting = asyncio.ensure_future(sql.run("CONSUME FROM a WAIT '20s'"))
-        await until(lambda: sql.broker._fetcher.waiters == 1)
+        await until(lambda: len(sql.broker._waiting_fetches) == 1)
         waiting.cancel()
-        await until(lambda: sql.broker._fetcher.waiters == 0)
+        await until(lambda: len(sql.broker._waiting_fetches) == 0)
 
 
 @on_loop
