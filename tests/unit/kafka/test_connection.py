@@ -1,150 +1,21 @@
-"""Connections over real sockets, with handlers that do as the test says: framing, order, bounds, hostile clients."""
+"""Connections over real sockets: framing, the order of answers, requests that fail, clients that go, stopping."""
 
 import asyncio
 import logging
-import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from struct import Struct
 
 import pytest
 
-from tailrace.kafka.dispatch import Body, Call, Dispatcher, Later, Route
-from tailrace.kafka.listener import KafkaListener
+from tailrace.kafka.dispatch import Call, Dispatcher, Route
 from tailrace.kafka.traffic import Traffic
 from tailrace.model.errors import OverloadedError
 from tailrace.model.limits import Limits
-from tailrace.wire.messages import delete_groups, heartbeat, list_groups, produce
-from tailrace.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from tailrace.wire.messages import delete_groups, heartbeat, produce
+from tailrace.wire.messages.delete_groups import DeleteGroupsRequest
 from tailrace.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from tailrace.wire.messages.list_groups import ListGroupsRequest
-from tailrace.wire.messages.produce import ProduceRequest, ProduceResponse
+from tailrace.wire.messages.produce import ProduceRequest
 from tests.support.aio import on_loop, until
+from tests.support.connections import BEAT, SIZE, beats, lists, sends, served
 from tests.support.kafka import frame, read_response, sized
-
-SIZE = Struct(">i")
-BEAT = sized(frame(heartbeat.API, 4, HeartbeatRequest()))
-SEND = sized(frame(produce.API, 9, ProduceRequest(acks=-1)))
-
-
-class Handlers:
-    """Heartbeats are answered at once, produces when the test says so, lists of groups after `gate`."""
-
-    def __init__(self) -> None:
-        self.waiting: list[asyncio.Future[None]] = []
-        self.gate = asyncio.Event()
-        self.beats = 0
-        self.cancelled = 0
-        self.answer_bytes = 0
-
-    def routes(self) -> list[Route]:
-        return [
-            Route(heartbeat.API, self.beat),
-            Route(produce.API, self.produce, overlaps=True),
-            Route(list_groups.API, self.wait),
-            Route(delete_groups.API, self.fail),
-        ]
-
-    def beat(self, call: Call, request: HeartbeatRequest) -> HeartbeatResponse:
-        self.beats += 1
-        return HeartbeatResponse()
-
-    def produce(self, call: Call, request: ProduceRequest) -> Later:
-        done = asyncio.get_running_loop().create_future()
-        self.waiting.append(done)
-        return Later(done, lambda _: ProduceResponse() if request.acks else None)
-
-    async def wait(self, call: Call, request: ListGroupsRequest) -> Body:
-        try:
-            await self.gate.wait()
-        except asyncio.CancelledError:
-            self.cancelled += 1
-            raise
-        return Body([bytes(self.answer_bytes)])
-
-    async def fail(self, call: Call, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
-        if request.groups_names:
-            raise OverloadedError("not now")
-        raise ZeroDivisionError("a defect")
-
-
-class Side:
-    """The client's side of a connection."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-
-    async def send(self, data: bytes) -> None:
-        self.writer.write(data)
-        await self.writer.drain()
-
-    async def receive(self) -> bytes:
-        (size,) = SIZE.unpack(await self.reader.readexactly(SIZE.size))
-        return await self.reader.readexactly(size)
-
-    async def correlation_id(self) -> int:
-        (number,) = SIZE.unpack_from(await self.receive())
-        return int(number)
-
-    async def is_closed(self) -> bool:
-        try:
-            return await self.reader.read(1) == b""
-        except ConnectionResetError:
-            return True
-
-
-class Served:
-    def __init__(self, handlers: Handlers, traffic: Traffic, listener: KafkaListener, port: int) -> None:
-        self.handlers = handlers
-        self.traffic = traffic
-        self.listener = listener
-        self._port = port
-        self._sides: list[Side] = []
-
-    async def connect(self) -> Side:
-        side = Side(*await asyncio.open_connection("127.0.0.1", self._port))
-        self._sides.append(side)
-        return side
-
-    def close(self) -> None:
-        for side in self._sides:
-            side.writer.close()
-
-
-@asynccontextmanager
-async def served(**limits: int) -> AsyncIterator[Served]:
-    bounds = Limits(**limits)
-    handlers = Handlers()
-    traffic = Traffic()
-    with socket.create_server(("127.0.0.1", 0)) as bound:
-        listener = KafkaListener(Dispatcher(handlers.routes(), traffic, bounds), bound, traffic, bounds, 0.5)
-        await listener.start()
-        held = Served(handlers, traffic, listener, bound.getsockname()[1])
-        try:
-            yield held
-        finally:
-            held.close()
-            await listener.stop()
-            await until(lambda: traffic.open == 0)
-            assert traffic.held_bytes == 0
-
-
-def numbered(make: Callable[[int], bytearray], count: int) -> bytes:
-    return b"".join(sized(make(number)) for number in range(count))
-
-
-def beats(count: int) -> bytes:
-    return numbered(lambda number: frame(heartbeat.API, 4, HeartbeatRequest(), number), count)
-
-
-def sends(count: int, records: int = 0) -> bytes:
-    topics = (produce.TopicProduceData(partition_data=(produce.PartitionProduceData(records=bytes(records)),)),)
-    return numbered(lambda number: frame(produce.API, 9, ProduceRequest(acks=-1, topic_data=topics), number), count)
-
-
-def lists(count: int) -> bytes:
-    return numbered(lambda number: frame(list_groups.API, 4, ListGroupsRequest(), number), count)
 
 
 @pytest.mark.parametrize("piece", [1, 3, 7, 1000])
@@ -214,54 +85,6 @@ async def test_a_produce_without_acknowledgement_leaves_no_gap_in_the_answers() 
 
 
 @on_loop
-async def test_only_so_many_requests_of_a_connection_are_taken_at_a_time() -> None:
-    async with served(pipelined_requests=3) as server:
-        side = await server.connect()
-        await side.send(sends(10))
-        for answered in range(10):
-            expected = min(10, answered + 3)
-            await until(lambda: len(server.handlers.waiting) == expected)  # noqa: B023
-            await asyncio.sleep(0.005)
-            assert len(server.handlers.waiting) == expected
-            server.handlers.waiting[answered].set_result(None)
-            assert await side.correlation_id() == answered
-
-
-@on_loop
-async def test_only_so_many_bytes_of_all_connections_are_held() -> None:
-    async with served(held_request_bytes=500_000) as server:
-        sides = [await server.connect() for _ in range(5)]
-        for side in sides:
-            await side.send(sends(1, records=200_000))
-        await until(lambda: len(server.handlers.waiting) == 2)
-        await asyncio.sleep(0.02)
-        assert len(server.handlers.waiting) == 2
-        assert server.traffic.held_bytes <= 500_000
-        for served_so_far in range(5):
-            await until(lambda: len(server.handlers.waiting) > served_so_far)  # noqa: B023
-            server.handlers.waiting[served_so_far].set_result(None)
-        for side in sides:
-            assert await side.correlation_id() == 0
-
-
-@on_loop
-async def test_small_requests_are_taken_while_much_is_held_but_only_a_few_of_each_connection() -> None:
-    async with served(held_request_bytes=100_000, pipelined_requests=64) as server:
-        large, small = await server.connect(), await server.connect()
-        await large.send(sends(1, records=95_000))
-        await until(lambda: len(server.handlers.waiting) == 1)
-        await small.send(sends(30, records=10_000))
-        await until(lambda: len(server.handlers.waiting) == 1 + 8)
-        await asyncio.sleep(0.02)
-        assert len(server.handlers.waiting) == 1 + 8
-        server.handlers.waiting[0].set_result(None)
-        for answered in range(30):
-            await until(lambda: len(server.handlers.waiting) > 1 + answered)  # noqa: B023
-            server.handlers.waiting[1 + answered].set_result(None)
-            assert await small.correlation_id() == answered
-
-
-@on_loop
 async def test_a_request_of_many_megabytes_arrives_whole() -> None:
     async with served() as server:
         side = await server.connect()
@@ -271,41 +94,6 @@ async def test_a_request_of_many_megabytes_arrives_whole() -> None:
         for done in server.handlers.waiting:
             done.set_result(None)
         assert [await side.correlation_id() for _ in range(2)] == [0, 1]
-
-
-@on_loop
-async def test_memory_is_given_to_bytes_that_came_not_to_those_that_were_announced() -> None:
-    async with served() as server:
-        sides = [await server.connect() for _ in range(20)]
-        for side in sides:
-            await side.send(SIZE.pack(16_000_000) + bytes(100))
-        await until(lambda: server.traffic.bytes_in == 20 * 104)
-        assert server.traffic.held_bytes < 20 * 100_000
-
-
-@on_loop
-async def test_small_requests_pass_while_large_ones_hold_all_the_memory_there_is() -> None:
-    async with served(held_request_bytes=500_000) as server:
-        large, small = await server.connect(), await server.connect()
-        await large.send(sends(1, records=499_000))
-        await until(lambda: len(server.handlers.waiting) == 1)
-        await small.send(BEAT)
-        assert await small.correlation_id() == 7
-        server.handlers.waiting[0].set_result(None)
-
-
-@on_loop
-async def test_half_requests_are_given_up_sooner_when_memory_is_short() -> None:
-    async with served(held_request_bytes=100_000, request_seconds=600) as server:
-        side = await server.connect()
-        await side.send(SIZE.pack(90_000) + bytes(60_000))
-        await until(lambda: server.traffic.held_bytes == 90_000)
-        (connection,) = server.listener._connections
-        now = asyncio.get_running_loop().time()
-        connection.inspect(now + 4)
-        assert server.traffic.closed == {}
-        connection.inspect(now + 6)
-        assert server.traffic.closed == {"half_frame": 1}
 
 
 @pytest.mark.parametrize(
@@ -353,20 +141,17 @@ async def test_a_request_that_fails_says_so_where_its_answer_can_and_closes_the_
         assert server.traffic.handler_faults == 1
 
 
-@on_loop
-async def test_a_failing_handler_is_answered_with_the_code_of_its_error() -> None:
-    class Failing(Handlers):
-        def beat(self, call: Call, request: HeartbeatRequest) -> HeartbeatResponse:
-            raise OverloadedError("not now") if request.group_id else ZeroDivisionError("a defect")
+def test_a_failing_handler_is_answered_with_the_code_of_its_error() -> None:
+    def fail(call: Call, request: HeartbeatRequest) -> HeartbeatResponse:
+        raise OverloadedError("not now") if request.group_id else ZeroDivisionError("a defect")
 
-    async with served() as server:
-        server.handlers.beat = Failing().beat  # type: ignore[method-assign]
-        dispatcher = Dispatcher([Route(heartbeat.API, Failing().beat)], server.traffic, Limits())
-        for group, code in (("g", OverloadedError.kafka_code), ("", -1)):
-            reply = dispatcher.dispatch(frame(heartbeat.API, 4, HeartbeatRequest(group_id=group)), None)  # type: ignore[arg-type]
-            assert isinstance(reply, tuple)
-            assert read_response(heartbeat.API, 4, b"".join(reply)[4:])[1].error_code == code
-        assert server.traffic.handler_faults == 1
+    traffic = Traffic()
+    dispatcher = Dispatcher([Route(heartbeat.API, fail)], traffic, Limits())
+    for group, code in (("g", OverloadedError.kafka_code), ("", -1)):
+        reply = dispatcher.dispatch(frame(heartbeat.API, 4, HeartbeatRequest(group_id=group)), None)  # type: ignore[arg-type]
+        assert isinstance(reply, tuple)
+        assert read_response(heartbeat.API, 4, b"".join(reply)[4:])[1].error_code == code
+    assert traffic.handler_faults == 1
 
 
 @on_loop
@@ -403,91 +188,6 @@ async def test_a_produce_of_a_lost_client_goes_on() -> None:
 
 
 @on_loop
-async def test_a_half_request_is_given_up_after_a_while() -> None:
-    async with served(request_seconds=1) as server:
-        side = await server.connect()
-        await side.send(SIZE.pack(1000) + bytes(10))
-        assert await side.is_closed()
-        assert server.traffic.closed == {"half_frame": 1}
-
-
-@on_loop
-@pytest.mark.parametrize("begin", [b"", b"\0\0"])
-async def test_a_connection_that_never_begins_with_a_request_is_closed_after_a_while(begin: bytes) -> None:
-    async with served(request_seconds=1) as server:
-        side, good = await server.connect(), await server.connect()
-        await side.send(begin)
-        await good.send(BEAT)
-        assert await good.correlation_id() == 7
-        assert await side.is_closed()
-        assert server.traffic.closed == {"no_request": 1}
-        await good.send(BEAT)
-        assert await good.correlation_id() == 7
-
-
-@on_loop
-async def test_an_address_that_connects_again_and_again_is_turned_away() -> None:
-    async with served(connections_per_address=5, new_connections_per_second=1) as server:
-        for _ in range(5):
-            side = await server.connect()
-            await side.send(BEAT)
-            await side.receive()
-            side.writer.close()
-            await until(lambda: server.traffic.open == 0)
-        late = await server.connect()
-        assert await late.is_closed()
-        assert server.traffic.closed == {"new_connections_per_second": 1}
-
-
-@on_loop
-async def test_a_silent_connection_is_closed_after_a_while() -> None:
-    async with served(idle_connection_seconds=1) as server:
-        side = await server.connect()
-        assert await side.is_closed()
-        assert server.traffic.closed == {"idle": 1}
-
-
-@on_loop
-async def test_a_client_that_does_not_take_its_answers_gets_no_more_and_is_closed() -> None:
-    async with served(unsent_bytes=100_000, unsent_seconds=1) as server:
-        server.handlers.answer_bytes = 1_000_000
-        server.handlers.gate.set()
-        side = await server.connect()
-        side.writer.transport.pause_reading()  # type: ignore[attr-defined]
-        await side.send(lists(200))
-        await until(lambda: server.traffic.closed == {"slow_reader": 1})
-        # What the kernel's buffers took, and one answer more.
-        assert server.traffic.bytes_out < 20_000_000
-
-
-@on_loop
-async def test_more_connections_than_allowed_are_closed_at_once() -> None:
-    async with served(connections=3) as server:
-        held = [await server.connect() for _ in range(3)]
-        await until(lambda: server.traffic.open == 3)
-        late = await server.connect()
-        assert await late.is_closed()
-        assert server.traffic.closed == {"connections": 1}
-        held[0].writer.close()
-        await until(lambda: server.traffic.open == 2)
-        again = await server.connect()
-        await again.send(BEAT)
-        assert await again.correlation_id() == 7
-
-
-@on_loop
-async def test_one_address_can_not_take_all_connections() -> None:
-    async with served(connections_per_address=2) as server:
-        held = [await server.connect() for _ in range(2)]
-        await until(lambda: server.traffic.open == 2)
-        late = await server.connect()
-        assert await late.is_closed()
-        assert server.traffic.closed == {"connections_per_address": 1}
-        await held[0].send(BEAT)
-        assert await held[0].correlation_id() == 7
-
-
-@on_loop
 async def test_a_stop_answers_what_is_in_flight_and_closes_the_rest() -> None:
     async with served() as server:
         idle, busy = await server.connect(), await server.connect()
@@ -509,15 +209,3 @@ async def test_a_stop_does_not_wait_for_ever() -> None:
         await until(lambda: server.traffic.requests["ListGroups"] == 1)
         await server.listener.stop()
         assert await side.is_closed()
-
-
-@on_loop
-async def test_log_lines_about_bad_clients_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
-    async with served() as server:
-        with caplog.at_level(logging.WARNING):
-            for _ in range(60):
-                side = await server.connect()
-                await side.send(SIZE.pack(-1))
-                assert await side.is_closed()
-        assert server.traffic.closed["frame_size"] == 60
-        assert len(caplog.records) < 60

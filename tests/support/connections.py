@@ -1,0 +1,144 @@
+"""Connections over real sockets to a listener of Kafka's protocol whose handlers do as the test says."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from struct import Struct
+
+from tailrace.kafka.dispatch import Body, Call, Dispatcher, Later, Route
+from tailrace.kafka.listener import KafkaListener
+from tailrace.kafka.traffic import Traffic
+from tailrace.model.errors import OverloadedError
+from tailrace.model.limits import Limits
+from tailrace.wire.messages import delete_groups, heartbeat, list_groups, produce
+from tailrace.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from tailrace.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tailrace.wire.messages.list_groups import ListGroupsRequest
+from tailrace.wire.messages.produce import ProduceRequest, ProduceResponse
+from tests.support.aio import until
+from tests.support.kafka import frame, sized
+
+SIZE = Struct(">i")
+BEAT = sized(frame(heartbeat.API, 4, HeartbeatRequest()))
+"""A request that is answered at once, with correlation id 7."""
+
+
+@asynccontextmanager
+async def served(**limits: int) -> AsyncIterator["Served"]:
+    bounds = Limits(**limits)
+    handlers = Handlers()
+    traffic = Traffic()
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        listener = KafkaListener(Dispatcher(handlers.routes(), traffic, bounds), bound, traffic, bounds, 0.5)
+        await listener.start()
+        held = Served(handlers, traffic, listener, bound.getsockname()[1])
+        try:
+            yield held
+        finally:
+            held.close()
+            await listener.stop()
+            await until(lambda: traffic.open == 0)
+            assert traffic.held_bytes == 0
+
+
+class Served:
+    def __init__(self, handlers: "Handlers", traffic: Traffic, listener: KafkaListener, port: int) -> None:
+        self.handlers = handlers
+        self.traffic = traffic
+        self.listener = listener
+        self._port = port
+        self._sides: list[Side] = []
+
+    async def connect(self) -> "Side":
+        side = Side(*await asyncio.open_connection("127.0.0.1", self._port))
+        self._sides.append(side)
+        return side
+
+    def close(self) -> None:
+        for side in self._sides:
+            side.writer.close()
+
+
+class Side:
+    """The client's side of a connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def send(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def receive(self) -> bytes:
+        (size,) = SIZE.unpack(await self.reader.readexactly(SIZE.size))
+        return await self.reader.readexactly(size)
+
+    async def correlation_id(self) -> int:
+        (number,) = SIZE.unpack_from(await self.receive())
+        return int(number)
+
+    async def is_closed(self) -> bool:
+        try:
+            return await self.reader.read(1) == b""
+        except ConnectionResetError:
+            return True
+
+
+class Handlers:
+    """Heartbeats are answered at once, produces when the test says so, lists of groups after `gate`."""
+
+    def __init__(self) -> None:
+        self.waiting: list[asyncio.Future[None]] = []
+        self.gate = asyncio.Event()
+        self.beats = 0
+        self.cancelled = 0
+        self.answer_bytes = 0
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(heartbeat.API, self.beat),
+            Route(produce.API, self.produce, overlaps=True),
+            Route(list_groups.API, self.wait),
+            Route(delete_groups.API, self.fail),
+        ]
+
+    def beat(self, call: Call, request: HeartbeatRequest) -> HeartbeatResponse:
+        self.beats += 1
+        return HeartbeatResponse()
+
+    def produce(self, call: Call, request: ProduceRequest) -> Later:
+        done = asyncio.get_running_loop().create_future()
+        self.waiting.append(done)
+        return Later(done, lambda _: ProduceResponse() if request.acks else None)
+
+    async def wait(self, call: Call, request: ListGroupsRequest) -> Body:
+        try:
+            await self.gate.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        return Body([bytes(self.answer_bytes)])
+
+    async def fail(self, call: Call, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+        if request.groups_names:
+            raise OverloadedError("not now")
+        raise ZeroDivisionError("a defect")
+
+
+def beats(count: int) -> bytes:
+    return numbered(lambda number: frame(heartbeat.API, 4, HeartbeatRequest(), number), count)
+
+
+def sends(count: int, records: int = 0) -> bytes:
+    topics = (produce.TopicProduceData(partition_data=(produce.PartitionProduceData(records=bytes(records)),)),)
+    return numbered(lambda number: frame(produce.API, 9, ProduceRequest(acks=-1, topic_data=topics), number), count)
+
+
+def lists(count: int) -> bytes:
+    return numbered(lambda number: frame(list_groups.API, 4, ListGroupsRequest(), number), count)
+
+
+def numbered(make: Callable[[int], bytearray], count: int) -> bytes:
+    return b"".join(sized(make(number)) for number in range(count))
