@@ -63,10 +63,8 @@ KINDS = {
     "bool": "Boolean",
     "int8": "Int8",
     "int16": "Int16",
-    "uint16": "Uint16",
     "int32": "Int32",
     "int64": "Int64",
-    "float64": "Float64",
     "uuid": "Uuid",
     "string": "String",
     "bytes": "Bytes",
@@ -76,7 +74,7 @@ KINDS = {
     "timedelta_i64": "Int64",
     "datetime_i64": "Int64",
 }
-ZEROS = {"Boolean": "False", "String": '""', "Bytes": 'b""', "Records": 'b""', "Uuid": "NO_UUID", "Float64": "0.0"}
+ZEROS = {"Boolean": "False", "String": '""', "Bytes": 'b""', "Records": 'b""', "Uuid": "NO_UUID"}
 
 
 @dataclasses.dataclass

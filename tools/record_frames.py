@@ -19,7 +19,9 @@ from struct import Struct
 from tailrace.model.errors import MalformedMessageError
 from tailrace.wire.batch import HEADER_BYTES, read_header
 from tailrace.wire.codecs import Codec as Compression
-from tailrace.wire.message import Api, Codec, Source, skip_tags
+from tailrace.wire.message import Api
+from tailrace.wire.message_codec import Codec
+from tailrace.wire.message_fields import Source, skip_tags
 from tailrace.wire.messages.produce import ProduceRequest
 from tools.generate_messages import APIS
 

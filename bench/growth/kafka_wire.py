@@ -9,7 +9,9 @@ from struct import Struct
 
 from tailrace.model.address import Address
 from tailrace.model.changes import Buffer
-from tailrace.wire.message import Codec, Message, Source
+from tailrace.wire.message import Message
+from tailrace.wire.message_codec import Codec
+from tailrace.wire.message_fields import Source
 from tailrace.wire.messages import fetch, produce
 from tailrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tailrace.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData

@@ -8,7 +8,8 @@ import socket
 from struct import Struct
 
 from tailrace.model.address import Address
-from tailrace.wire.message import Codec, Source
+from tailrace.wire.message_codec import Codec
+from tailrace.wire.message_fields import Source
 from tailrace.wire.messages import metadata
 from tailrace.wire.messages.metadata import MetadataRequest, MetadataResponse
 

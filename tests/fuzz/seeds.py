@@ -7,7 +7,7 @@ from uuid import UUID
 
 from tailrace.model.record import Record
 from tailrace.wire.codecs import Codec as Compression
-from tailrace.wire.message import Api, Kind, Message, _describe, _Field
+from tailrace.wire.message import Api, Field, Kind, Message, describe
 from tailrace.wire.records import encode_batch
 from tests.fuzz.corpus import captured
 from tests.support.kafka import frame
@@ -40,7 +40,7 @@ class Seeds:
         return bytes(frame(api, version, self.message(api.request, version)))
 
     def message(self, shape: type[Message], version: int) -> Message:
-        fields = [field for field in _describe(shape) if field.since <= version <= field.until]
+        fields = [field for field in describe(shape) if field.since <= version <= field.until]
         return shape(**{field.name: self._value(field, version) for field in fields})
 
     def batch(self) -> bytearray:
@@ -57,22 +57,20 @@ class Seeds:
     def _time(self) -> int:
         return 1_700_000_000_000 + self._random.randint(0, 100_000)
 
-    def _value(self, field: _Field, version: int) -> Any:
+    def _value(self, field: Field, version: int) -> Any:
         if version >= field.nullable_since and self._random.random() < 0.2:
             return None
         if field.is_array:
             return tuple(self._one(field, version) for _ in range(self._random.randint(0, 2)))
         return self._one(field, version)
 
-    def _one(self, field: _Field, version: int) -> Any:
+    def _one(self, field: Field, version: int) -> Any:
         random = self._random
         kind = field.kind
         if not isinstance(kind, Kind):
             return self.message(kind, version)
         if kind is Kind.BOOLEAN:
             return random.random() < 0.5
-        if kind is Kind.FLOAT64:
-            return random.uniform(-1e9, 1e9)
         if kind is Kind.UUID:
             return UUID(int=random.choice((0, 1, random.getrandbits(128))))
         if kind is Kind.STRING:
@@ -81,8 +79,6 @@ class Seeds:
             return random.randbytes(random.randint(0, 40))
         if kind is Kind.RECORDS:
             return bytes(self.batch())
-        if kind is Kind.UINT16:
-            return random.getrandbits(16)
         bits = _BITS[kind]
         number = random.choice((*_INTEGERS, random.getrandbits(bits) - (1 << bits - 1)))
         return number if -(1 << bits - 1) <= number < 1 << bits - 1 else -1

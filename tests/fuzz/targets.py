@@ -22,7 +22,8 @@ from tailrace.wire.batch import CHECKED_FROM, HEADER_BYTES, check_batch
 from tailrace.wire.codecs import Codec as Compression
 from tailrace.wire.codecs import compress, decompress
 from tailrace.wire.control import decode_marker
-from tailrace.wire.message import Codec, Source
+from tailrace.wire.message_codec import Codec
+from tailrace.wire.message_fields import Source
 from tailrace.wire.messages.api_versions import API as API_VERSIONS
 from tailrace.wire.messages.api_versions import ApiVersionsRequest
 from tailrace.wire.records import decode_batch, encode_batch, first_record_at

@@ -13,7 +13,9 @@ from tailrace.kafka.dispatch import Pending
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.wire.batch import check_batch
 from tailrace.wire.codecs import Codec as Compression
-from tailrace.wire.message import Api, Codec, Message, Source, skip_tags
+from tailrace.wire.message import Api, Message
+from tailrace.wire.message_codec import Codec
+from tailrace.wire.message_fields import Source, skip_tags
 from tailrace.wire.messages.produce import ProduceRequest
 from tailrace.wire.records import decode_batch
 from tests.fuzz.corpus import Captured, captured

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.wire.fetch_response import FetchedPartition, FetchedTopic, write_fetch_response
-from tailrace.wire.message import Codec
+from tailrace.wire.message_codec import Codec
 from tailrace.wire.messages import fetch
 from tailrace.wire.messages.fetch import AbortedTransaction, FetchableTopicResponse, FetchResponse, PartitionData
 

@@ -15,7 +15,9 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from tailrace.model.errors import MalformedMessageError
-from tailrace.wire.message import Api, Codec, Kind, Message, Source, _describe, _Field
+from tailrace.wire.message import Api, Field, Kind, Message, describe
+from tailrace.wire.message_codec import Codec
+from tailrace.wire.message_fields import Source
 from tools.generate_messages import APIS, TARGET, module_text, top_class
 
 CODEC = Codec()
@@ -25,10 +27,8 @@ PRIMITIVES: dict[Kind, st.SearchStrategy[Any]] = {
     Kind.BOOLEAN: st.booleans(),
     Kind.INT8: st.integers(-128, 127),
     Kind.INT16: st.integers(-(2**15), 2**15 - 1),
-    Kind.UINT16: st.integers(0, 2**16 - 1),
     Kind.INT32: st.integers(-(2**31), 2**31 - 1),
     Kind.INT64: st.integers(-(2**63), 2**63 - 1),
-    Kind.FLOAT64: st.floats(allow_nan=False),
     Kind.UUID: st.uuids() | st.just(UUID(int=0)),
     Kind.STRING: st.text(max_size=200),
     Kind.BYTES: st.binary(max_size=200),
@@ -50,11 +50,11 @@ EVERY_VERSION = [
 
 
 def messages(shape: type[Message], version: int) -> st.SearchStrategy[Message]:
-    fields = [field for field in _describe(shape) if field.since <= version <= field.until]
+    fields = [field for field in describe(shape) if field.since <= version <= field.until]
     return st.builds(shape, **{field.name: values(field, version) for field in fields})
 
 
-def values(field: _Field, version: int) -> st.SearchStrategy[Any]:
+def values(field: Field, version: int) -> st.SearchStrategy[Any]:
     if not isinstance(field.kind, Kind):
         one = messages(field.kind, version)
     elif field.name.endswith("error_code"):

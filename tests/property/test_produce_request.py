@@ -4,7 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.model.errors import MalformedMessageError
-from tailrace.wire.message import NO_UUID, Codec, Message, Source
+from tailrace.wire.message import NO_UUID, Message
+from tailrace.wire.message_codec import Codec
+from tailrace.wire.message_fields import Source
 from tailrace.wire.messages import produce
 from tailrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tailrace.wire.produce_request import read_lone_batch

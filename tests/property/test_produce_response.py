@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.wire.message import Codec
+from tailrace.wire.message_codec import Codec
 from tailrace.wire.messages import produce
 from tailrace.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from tailrace.wire.produce_response import ProducedPartition, ProducedTopic, write_produce_response

@@ -16,7 +16,9 @@ from tailrace.kafka.traffic import Traffic
 from tailrace.model.address import Address
 from tailrace.model.clock import Clock
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
-from tailrace.wire.message import Api, Codec, Message, Source
+from tailrace.wire.message import Api, Message
+from tailrace.wire.message_codec import Codec
+from tailrace.wire.message_fields import Source
 from tests.support.brokers import running_broker
 from tests.support.clocks import ManualClock
 

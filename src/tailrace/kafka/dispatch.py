@@ -35,7 +35,9 @@ from tailrace.kafka.traffic import Traffic
 from tailrace.model.changes import Buffer
 from tailrace.model.errors import MalformedMessageError, TailraceError, UnanswerableRequestError
 from tailrace.model.limits import Limits
-from tailrace.wire.message import Api, Codec, Message, Source, skip_tags, versions_with
+from tailrace.wire.message import Api, Message, versions_with
+from tailrace.wire.message_codec import Codec
+from tailrace.wire.message_fields import Source, skip_tags
 from tailrace.wire.messages import api_versions
 from tailrace.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from tailrace.wire.messages.produce import ProduceRequest

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tailrace.model.changes import Buffer
-from tailrace.wire.message import NO_UUID, write_unsigned_varint
+from tailrace.wire.message import NO_UUID
+from tailrace.wire.message_fields import write_unsigned_varint
 
 SESSIONS_SINCE = 7
 _LOG_START_SINCE = 5

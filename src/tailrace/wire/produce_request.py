@@ -7,7 +7,8 @@ It gives what `Codec` gives for the same bytes. Where anything is not as expecte
 from struct import Struct
 from uuid import UUID
 
-from tailrace.wire.message import NO_UUID, Source, read_unsigned_varint
+from tailrace.wire.message import NO_UUID
+from tailrace.wire.message_fields import Source, read_unsigned_varint
 from tailrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 _FLEXIBLE_SINCE = 9

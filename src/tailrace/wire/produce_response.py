@@ -9,7 +9,7 @@ from struct import Struct
 from typing import NamedTuple
 from uuid import UUID
 
-from tailrace.wire.message import write_unsigned_varint
+from tailrace.wire.message_fields import write_unsigned_varint
 
 _LOG_START_SINCE = 5
 _MESSAGES_SINCE = 8
