@@ -118,7 +118,7 @@ def decode_batch(
     record of the batch, where it is known.
     """
     header = read_header(batch)
-    data = _records_of(batch, header, limits)
+    data = record_bytes(batch, header, limits)
     stop = header.records if most is None else min(header.records, first + most)
     try:
         found, end = _decode_records(data, header, first, stop, cursor)
@@ -134,12 +134,12 @@ def first_record_at(batch: Buffer, timestamp_ms: int, limits: Limits, *, first: 
     header = read_header(batch)
     if header.attributes & TIMESTAMP_TYPE_MASK:
         return TimedRecord(first, header.max_timestamp) if header.max_timestamp >= timestamp_ms else None
-    data = _records_of(batch, header, limits)
+    data = record_bytes(batch, header, limits)
     try:
         at = _skip_records(data, 0, first)
         for index in range(first, header.records):
-            length, at = _decode_varint(data, at)
-            delta, _ = _decode_varint(data, at + 1)
+            length, at = decode_varint(data, at)
+            delta, _ = decode_varint(data, at + 1)
             if header.base_timestamp + delta >= timestamp_ms:
                 return TimedRecord(index, header.base_timestamp + delta)
             at = _next_record(data, at, length, index)
@@ -148,7 +148,7 @@ def first_record_at(batch: Buffer, timestamp_ms: int, limits: Limits, *, first: 
     return None
 
 
-def _records_of(batch: Buffer, header: BatchHeader, limits: Limits) -> bytes:
+def record_bytes(batch: Buffer, header: BatchHeader, limits: Limits) -> bytes:
     """The bytes after the head, without their compression, as far as they can hold what the head counts."""
     records = header.records
     if records > limits.batch_records:
@@ -257,7 +257,7 @@ def _decode_records(data: bytes, header: BatchHeader, first: int, stop: int, cur
 
 def _skip_records(data: bytes, at: int, count: int) -> int:
     for index in range(count):
-        length, at = _decode_varint(data, at)
+        length, at = decode_varint(data, at)
         at = _next_record(data, at, length, index)
     return at
 
@@ -334,7 +334,7 @@ def encode_varint(number: int) -> bytes:
     return bytes(encoded)
 
 
-def _decode_varint(data: bytes, at: int) -> tuple[int, int]:
+def decode_varint(data: bytes, at: int) -> tuple[int, int]:
     number = data[at]
     at += 1
     if number < 0x80:

@@ -1,0 +1,80 @@
+"""How old the records of a batch are at most, found without decoding them.
+
+The head of a batch tells its newest time and the time that all others count from, and not the oldest: a record may lie before
+that base. So the records are walked over by their lengths, and of each the sign of its time is looked at, which is the lowest
+bit of one byte. Only where one lies before the base are the times themselves read.
+"""
+
+from collections.abc import Iterator
+
+from tailrace.model.changes import Buffer
+from tailrace.model.errors import CorruptBatchError
+from tailrace.model.limits import Limits
+from tailrace.model.record import NO_TIMESTAMP
+from tailrace.wire.batch import TIMESTAMP_TYPE_MASK, BatchHeader, read_header
+from tailrace.wire.records import decode_varint, record_bytes
+
+NEVER_MS = (1 << 63) - 1
+"""The oldest time where no record has a time."""
+
+_LONG_AGO_MS = -(1 << 63)
+
+
+def oldest_time(batch: Buffer, limits: Limits) -> int:
+    """No record of the batch has a time before this one. Its head and its checksum are known to be right.
+
+    Raises `CorruptBatchError` or `LimitExceededError` where the records can't be walked over.
+    """
+    header = read_header(batch)
+    if header.attributes & TIMESTAMP_TYPE_MASK:
+        return NEVER_MS if header.max_timestamp == NO_TIMESTAMP else header.max_timestamp
+    data = record_bytes(batch, header, limits)
+    try:
+        if header.base_timestamp != NO_TIMESTAMP and not _goes_back(data, header.records):
+            return header.base_timestamp
+        return min((time for time in _times(data, header) if time != NO_TIMESTAMP), default=NEVER_MS)
+    except IndexError:
+        raise CorruptBatchError("the batch's last record is cut off") from None
+
+
+def _goes_back(data: bytes, records: int) -> bool:
+    """Whether a record has a time before the base. In a record come its length, a byte of attributes, its time, and more.
+
+    This is all that is done for most records of a server, and so it does one thing quickly: to walk over lengths of one or
+    two bytes.
+    """
+    at = 0
+    for _ in range(records):
+        length = data[at]
+        if length < 0x80:
+            if data[at + 2] & 1:
+                return True
+            at += (length >> 1) + 1
+            continue
+        more = data[at + 1]
+        if more < 0x80:
+            if data[at + 3] & 1:
+                return True
+            at += (more << 6) + (length >> 1 & 0x3F) + 2
+            continue
+        length, at = decode_varint(data, at)
+        if length < 0 or data[at + 1] & 1:
+            return True
+        at += length
+    if at != len(data):
+        raise CorruptBatchError(f"the records of the batch end at byte {at} of {len(data)}")
+    return False
+
+
+def _times(data: bytes, header: BatchHeader) -> Iterator[int]:
+    at = 0
+    for index in range(header.records):
+        length, at = decode_varint(data, at)
+        delta, _ = decode_varint(data, at + 1)
+        time = header.base_timestamp + delta
+        if length < 0 or not _LONG_AGO_MS <= time <= NEVER_MS:
+            raise CorruptBatchError(f"record {index} of the batch has {length} bytes and the time {time}, which can't be")
+        yield time
+        at += length
+    if at != len(data):
+        raise CorruptBatchError(f"the records of the batch end at byte {at} of {len(data)}")
