@@ -100,6 +100,17 @@ def test_size_is_the_same_after_trims_and_reopening(store: Store, revisit: Calla
     assert revisit().size(A0) == sum(sizes[1:])
 
 
+def test_size_can_be_counted_from_any_offset(store: Store, revisit: Callable[[], Store]) -> None:
+    sizes = _write_sizes(store, *range(50, 550, 23))
+    store = revisit()
+    for offset in range(2 * len(sizes) + 1):
+        assert store.size(A0, Offset(offset)) == sum(sizes[offset // 2 :])
+    store.commit(Changes(trims=[(A0, Offset(5))]))
+    assert [store.size(A0, Offset(offset)) for offset in (0, 4, 5, 6)] == [sum(sizes[2:])] * 3 + [sum(sizes[3:])]
+    with pytest.raises(UnknownPartitionError):
+        store.size(Partition(A, 9), Offset(0))
+
+
 def test_the_batches_that_fit_are_found_from_the_end(store: Store, revisit: Callable[[], Store]) -> None:
     sizes = _write_sizes(store, 10, 200, 3_000, 40, 7)
     store = revisit()

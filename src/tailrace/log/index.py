@@ -206,6 +206,12 @@ class IndexReader:
         # One chunk at most, unless the batch that first reached the timestamp is gone: then the search goes on.
         return next((place for place in self.walk(index, offset) if place.max_timestamp >= timestamp), None)
 
+    def size_from(self, index: PartitionIndex, offset: int) -> int:
+        """Bytes of the batches at or above the start, from the one that holds the offset on."""
+        end_bytes = index.end_bytes
+        held = next(self.walk(index, max(offset, index.start)), None)
+        return max(0, end_bytes - held.bytes_before) if held else 0
+
     def for_size(self, index: PartitionIndex, keep_bytes: int) -> int:
         """Base offset of the first batch such that it and all after it are at most `keep_bytes`."""
         least = max(index.end_bytes - keep_bytes, index.start_bytes)

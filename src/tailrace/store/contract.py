@@ -119,8 +119,8 @@ class Store(Protocol):
     def partitions(self) -> Sequence[Partition]:
         """All settled partitions."""
 
-    def size(self, partition: Partition) -> int:
-        """Bytes of the batches between start and end."""
+    def size(self, partition: Partition, start: Offset | None = None) -> int:
+        """Bytes of the batches between start and end, or of those from the one that holds the given offset on."""
 
     def batch_for_time(self, partition: Partition, timestamp_ms: int) -> Offset | None:
         """Base offset of the first batch that holds a record with this timestamp or a later one. Indexed, not a scan."""

@@ -109,8 +109,9 @@ class EmbeddedStore:
     def partitions(self) -> Sequence[Partition]:
         return sorted(self._catalog.partitions.copy())
 
-    def size(self, partition: Partition) -> int:
-        return self._partition(partition).size()
+    def size(self, partition: Partition, start: Offset | None = None) -> int:
+        index = self._partition(partition)
+        return index.size() if start is None else self._index.size_from(index, start)
 
     def batch_for_time(self, partition: Partition, timestamp_ms: int) -> Offset | None:
         place = self._index.for_time(self._partition(partition), timestamp_ms)

@@ -111,9 +111,10 @@ class MemoryStore:
         with self._lock:
             return sorted(self._streams)
 
-    def size(self, partition: Partition) -> int:
+    def size(self, partition: Partition, start: Offset | None = None) -> int:
         with self._lock:
-            return sum(len(held.batch) for held in self._stream(partition).batches)
+            stream = self._stream(partition)
+            return sum(len(held.batch) for held in stream.batches[0 if start is None else stream.first_holding(start) :])
 
     def batch_for_time(self, partition: Partition, timestamp_ms: int) -> Offset | None:
         with self._lock:
