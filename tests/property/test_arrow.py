@@ -15,13 +15,14 @@ from tailrace.model.ids import Cursor
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.record import Headers, Record
 from tailrace.wire.arrow import COLUMNS, HEADER_LIST, ReadFields, decode_batches
-from tailrace.wire.arrow_encoding import RecordColumns, compiled_encode, encode_plain
+from tailrace.wire.arrow_encoding import RecordColumns, compiled_encode
 from tailrace.wire.batch import CHECKED_FROM, HEADER_BYTES, check_batch, placed
 from tailrace.wire.batch_stream import PlacedBatch
 from tailrace.wire.codecs import Codec
 from tailrace.wire.compiled_fields import compiled_fields
 from tailrace.wire.plain_fields import plain_fields
 from tailrace.wire.records import decode_batch, encode_batch
+from tests.support.plain_encoding import encode_plain
 
 COMPILED = compiled_fields()
 ENCODE = compiled_encode()

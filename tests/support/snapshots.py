@@ -33,7 +33,8 @@ def events_for(route: Route, records: Sequence[Record]) -> list[dict[str, Any]]:
         headers = dict(record.headers)
         only, skipped = headers.get("only_route"), (headers.get("skip_routes") or b"").decode()
         is_for_it = only is None or int(only) == route.id
-        if route.covers(record.cursor) and is_for_it and f",{route.id}," not in skipped:
+        is_in_force = route.since < record.cursor and (route.until is None or record.cursor < route.until)
+        if is_in_force and is_for_it and f",{route.id}," not in skipped:
             found.append(json.loads(record.value or b""))
     return found
 

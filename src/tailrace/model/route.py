@@ -59,10 +59,6 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     until: Cursor | None = None
     """In force for changes before this cursor; `None` while it is."""
 
-    def covers(self, cursor: Cursor) -> bool:
-        """Whether it is in force for a change at this cursor."""
-        return self.since < cursor and (self.until is None or cursor < self.until)
-
 
 class RouteRecord(msgspec.Struct, frozen=True):
     """The value of a record of the topic of routes, as JSON. When it is in force is said by its place, not by its text."""

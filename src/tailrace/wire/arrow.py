@@ -20,7 +20,6 @@ import pyarrow as pa
 from tailrace.model.changes import Buffer
 from tailrace.model.errors import CorruptBatchError, LimitExceededError
 from tailrace.model.limits import MIB, Limits
-from tailrace.model.record import MESSAGE_ID_HEADER
 from tailrace.wire.batch import HEADER_BYTES, BatchHeader, read_header
 from tailrace.wire.batch_stream import PlacedBatch
 from tailrace.wire.codecs import decompress
@@ -48,9 +47,6 @@ COLUMNS: Mapping[str, pa.DataType] = {
 
 HEAD_COLUMNS = frozenset(("partition", "offset", "cursor"))
 """Those that need no look at the records."""
-
-HEADER_COLUMNS = frozenset(("source_table", "op", "payload_mode", MESSAGE_ID_HEADER))
-"""Those that show the first header of their name. So does any other name that is not among the columns."""
 
 _LEAST_RECORD_BYTES = 7
 _CHUNK_BYTES = 8 * MIB

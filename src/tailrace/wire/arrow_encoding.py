@@ -5,7 +5,7 @@ and at least one; what is too large for its topic is for the broker to refuse. W
 before. Small writes are better off with `wire/records.py`, which needs nothing loaded.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -16,10 +16,8 @@ from crc32c import crc32c
 
 from tailrace.model.changes import Buffer
 from tailrace.model.limits import MIB
-from tailrace.model.record import Record
 from tailrace.wire.batch import CHECKED_FROM, HEADER_BYTES, LENGTH_FROM, MAGIC, NO_PRODUCER
 from tailrace.wire.codecs import Codec, compress
-from tailrace.wire.records import encode_batch, encode_varint
 
 Longs = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -50,7 +48,6 @@ class EncodedBatch(NamedTuple):
 
 
 Encode = Callable[..., Iterator[EncodedBatch]]
-"""`encode_plain`, or what `compiled_encode` returns. Both give the same bytes."""
 
 
 def compiled_encode() -> Encode:
@@ -91,24 +88,6 @@ def compiled_encode() -> Encode:
             yield _batch(whole, codec, times[first:stop])
 
     return encode
-
-
-def encode_plain(
-    columns: RecordColumns, *, codec: int = Codec.NONE, most_bytes: int = MIB, most_records: int = 50_000
-) -> Iterator[EncodedBatch]:
-    """The same, one Python object at a time."""
-    batch: list[Record] = []
-    filled = 0
-    for record in _records(columns):
-        size = _encoded_size(record, len(batch), record.timestamp - batch[0].timestamp if batch else 0)
-        if batch and (filled + size > most_bytes or len(batch) >= most_records):
-            yield _plain_batch(batch, codec)
-            batch, filled = [], 0
-            size = _encoded_size(record, 0, 0)
-        batch.append(record)
-        filled += size
-    if batch:
-        yield _plain_batch(batch, codec)
 
 
 class _Spans(NamedTuple):
@@ -168,30 +147,3 @@ def _batch(whole: bytearray, codec: int, times: Longs) -> EncodedBatch:
     checksum = crc32c(memoryview(whole)[CHECKED_FROM:])
     whole[:CHECKED_FROM] = _UNCHECKED_HEAD.pack(0, len(whole) - LENGTH_FROM, -1, MAGIC, checksum)
     return EncodedBatch(whole, len(times), newest)
-
-
-def _plain_batch(records: Sequence[Record], codec: int) -> EncodedBatch:
-    return EncodedBatch(encode_batch(records, codec=codec), len(records), max(record.timestamp for record in records))
-
-
-def _encoded_size(record: Record, number: int, timestamp_delta: int) -> int:
-    """Bytes that a record takes as the one of that number in its batch, so much later than the first."""
-    body = 1 + len(encode_varint(timestamp_delta)) + len(encode_varint(number)) + len(encode_varint(len(record.headers)))
-    body += _field_size(record.key) + _field_size(record.value)
-    body += sum(_field_size(name.encode()) + _field_size(value) for name, value in record.headers)
-    return len(encode_varint(body)) + body
-
-
-def _field_size(field: bytes | None) -> int:
-    return 1 if field is None else len(encode_varint(len(field))) + len(field)
-
-
-def _records(columns: RecordColumns) -> Iterator[Record]:
-    times = _times(columns).tolist()
-    keys, values = (
-        [None] * len(times) if column is None else column.cast(pa.large_binary()).to_pylist()
-        for column in (columns.keys, columns.values)
-    )
-    headers = [()] * len(times) if columns.headers is None else columns.headers.to_pylist()
-    for time, key, value, pairs in zip(times, keys, values, headers, strict=True):
-        yield Record(key, value, [tuple(pair.values()) for pair in pairs or ()], time)

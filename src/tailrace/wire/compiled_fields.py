@@ -18,7 +18,6 @@ from tailrace.wire.decoding_kernels import DecodingKernels, load_decoding_kernel
 from tailrace.wire.plain_fields import plain_fields
 
 Bytes = npt.NDArray[np.uint8]
-Flags = npt.NDArray[np.bool_]
 
 _MOST_BYTES = (1 << 31) - 1
 

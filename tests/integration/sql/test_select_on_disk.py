@@ -11,9 +11,10 @@ from tailrace.model.changes import Append, Changes
 from tailrace.model.ids import Partition
 from tailrace.model.limits import KIB, MIB, Limits
 from tailrace.store.embedded import EmbeddedStore
-from tailrace.wire.arrow_encoding import RecordColumns, encode_plain
+from tailrace.wire.arrow_encoding import RecordColumns
 from tailrace.wire.codecs import Codec
 from tests.support.aio import on_loop
+from tests.support.plain_encoding import encode_plain
 from tests.support.queries import Asker, asking
 
 RECORDS = 24_000
