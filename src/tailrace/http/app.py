@@ -5,18 +5,17 @@ from typing import Any
 
 from litestar import Litestar
 from litestar.di import Provide
-from litestar.plugins import PluginProtocol
-from litestar.plugins.core import MsgspecDIPlugin
 from prometheus_client.registry import Collector
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.sql_metrics import SqlCollector
+from tailrace.http.application import Application
 from tailrace.http.engine import Engine, NoEngine
 from tailrace.http.fetching import fetch
 from tailrace.http.frames import Frames
 from tailrace.http.groups import GroupEndpoints
 from tailrace.http.guards import FirstLook
-from tailrace.http.health import ServerStatus, health
+from tailrace.http.health import health
 from tailrace.http.members import MemberEndpoints
 from tailrace.http.metrics import ServerCollector, metrics, registry_of
 from tailrace.http.openapi import openapi
@@ -25,6 +24,7 @@ from tailrace.http.problems import UnexpectedErrors, exception_handlers
 from tailrace.http.queues import QueueEndpoints
 from tailrace.http.routes import RouteEndpoints
 from tailrace.http.sql import sql
+from tailrace.http.status import ServerStatus
 from tailrace.http.subscribe import subscribe, subscribe_by_websocket
 from tailrace.http.tables import tables
 from tailrace.http.topics import TopicEndpoints
@@ -46,7 +46,7 @@ def create_app(
     registry = registry_of(
         broker.collector(), SqlCollector(broker.changes.stats), ServerCollector(status, unexpected), *collectors
     )
-    return _Application(
+    return Application(
         [
             health,
             metrics,
@@ -79,14 +79,6 @@ def create_app(
         openapi_config=None,
         logging_config=None,
     )
-
-
-class _Application(Litestar):
-    """Without what Litestar adds for other kinds of classes than ours: loading it is a fifth of the server's start."""
-
-    @staticmethod
-    def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:
-        return [*plugins, MsgspecDIPlugin()]
 
 
 def _given(value: Any) -> Provide:

@@ -9,7 +9,7 @@ import pytest
 
 from tailrace.broker.broker import Broker
 from tailrace.http.app import create_app
-from tailrace.http.health import ServerStatus
+from tailrace.http.status import ServerStatus
 from tailrace.model.clock import SystemClock
 from tailrace.model.errors import StorageFailedError, TailraceError
 from tailrace.model.limits import DEFAULT_LIMITS
@@ -83,10 +83,3 @@ def test_a_server_on_the_loopback_answers_to_its_own_names_only(host: str, statu
             assert (await client.get("/api/topics", headers={"host": host})).status_code == status
 
     run()
-
-
-@on_loop
-async def test_nothing_is_loaded_for_classes_that_are_not_ours() -> None:
-    app = create_app(Broker(MemoryStore(), CLOCK), ServerStatus("fsync", CLOCK, lambda: None), DEFAULT_LIMITS)
-
-    assert not [plugin for plugin in app.plugins if "pydantic" in type(plugin).__module__]
