@@ -1,8 +1,14 @@
-"""What a child tells the one that asked it: a line of JSON on stdout."""
+"""What a child tells the one that asked it: a line of JSON on stdout. It may always say that it failed."""
 
 import sys
 
 import msgspec
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    """A record was lost, doubled, changed or out of order; or the work could not be done."""
+
+    why: str
 
 
 def say(answer: msgspec.Struct) -> None:

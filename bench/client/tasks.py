@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from bench.kafka.tasks import Failed
+from bench.answers import Failed
 
 
 class Publish(msgspec.Struct, frozen=True, tag=True, kw_only=True):

@@ -1,54 +1,29 @@
 """A program that uses the SDK, in a process of its own. It does what it is asked on stdin, one task after another."""
 
 import gc
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from itertools import islice
-from pathlib import Path
 from uuid import uuid4
 
 import msgspec
 
-from bench.answers import say
+from bench.answers import Failed, say
 from bench.audit import AuditFailure
 from bench.client.tasks import Acknowledge, Answer, AnyTask, Consume, Follow, Publish, Worked
 from bench.http.server import HttpServer
-from bench.kafka.tasks import Failed
+from bench.worker_process import WorkerProcess
 from tailrace.client import Client, TailraceError
 
-_ROOT = Path(__file__).resolve().parents[2]
 _PATIENCE_SECONDS = 30.0
 
 
-class SdkProcess:
-    """This module as a child: gone when it is closed."""
+class SdkProcess(WorkerProcess[AnyTask, Worked]):
+    """This module as a child."""
 
     def __init__(self, server: HttpServer) -> None:
-        self._server = server.name
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.client.worker", server.url], cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-
-    def __enter__(self) -> "SdkProcess":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.communicate()
-
-    def ask(self, task: AnyTask) -> Worked:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(msgspec.json.encode(task) + b"\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        if not line:
-            raise AuditFailure(f"{self._server}: a client ended with code {self._process.wait()} in the middle of its work")
-        answer: Answer = msgspec.json.decode(line, type=Answer)
-        if isinstance(answer, Failed):
-            raise AuditFailure(f"{self._server}: {answer.why}")
-        return answer
+        super().__init__(server.name, "bench.client.worker", server.url, answers=Worked)
 
 
 class _Numbered(msgspec.Struct):

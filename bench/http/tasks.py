@@ -4,7 +4,8 @@ from typing import Literal
 
 import msgspec
 
-from bench.kafka.tasks import Delays, Done, Failed, Span
+from bench.answers import Failed
+from bench.kafka.tasks import Delays, Done, Span
 
 Form = Literal["parameters", "text"]
 """How the values of an INSERT are sent: beside the statement, or written in it."""

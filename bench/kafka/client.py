@@ -1,20 +1,17 @@
-"""A Kafka client in a process of its own, so that it shares no lock with anybody. It speaks in lines of JSON.
+"""A Kafka client in a process of its own.
 
 As a program, it does what it is asked on stdin, one task after another, at the server whose address is its one argument.
 """
 
 import gc
-import subprocess
 import sys
 import time
-from pathlib import Path
 
 import msgspec
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from bench.answers import say
-from bench.audit import AuditFailure
+from bench.answers import Failed, say
 from bench.kafka.consuming import Receiver, end_offsets
 from bench.kafka.numbered import BadDelivery
 from bench.kafka.producing import ANSWER_SECONDS, Sender
@@ -26,7 +23,6 @@ from bench.kafka.tasks import (
     ConsumeSteadily,
     CreateTopic,
     Done,
-    Failed,
     OpenConnections,
     Produce,
     ProduceEverywhere,
@@ -35,44 +31,14 @@ from bench.kafka.tasks import (
     Task,
 )
 from bench.peers.contract import Peer
+from bench.worker_process import WorkerProcess
 
-_ROOT = Path(__file__).resolve().parents[2]
 
-
-class ClientProcess:
-    """This module as a child: gone when it is closed."""
+class ClientProcess(WorkerProcess[Task, Answer]):
+    """This module as a child."""
 
     def __init__(self, peer: Peer) -> None:
-        self._peer = peer.name
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.kafka.client", str(peer.address)],
-            cwd=_ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-
-    def begin(self, task: Task) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(msgspec.json.encode(task) + b"\n")
-        self._process.stdin.flush()
-
-    def hear(self) -> Answer:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise AuditFailure(f"{self._peer}: a client ended with code {self._process.wait()} in the middle of its work")
-        answer: Answer = msgspec.json.decode(line, type=Answer)
-        if isinstance(answer, Failed):
-            raise AuditFailure(f"{self._peer}: {answer.why}")
-        return answer
-
-    def ask(self, task: Task) -> Answer:
-        self.begin(task)
-        return self.hear()
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.communicate()
+        super().__init__(peer.name, "bench.kafka.client", str(peer.address), answers=Answer)
 
 
 class _Client:

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from bench.answers import Failed
+
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
     """Numbered records for a topic. Those of a sender are numbered from 0; the sender of a whole partition has its number."""
@@ -99,12 +101,6 @@ class Delays(msgspec.Struct, frozen=True, tag=True):
     """Seconds between a record's leaving and its coming, of each."""
 
     seconds: Sequence[float]
-
-
-class Failed(msgspec.Struct, frozen=True, tag=True):
-    """A record was lost, doubled, changed or out of order; or the work could not be done."""
-
-    why: str
 
 
 Answer = Done | Span | Delays | Failed

@@ -6,18 +6,15 @@ checked when it has stopped.
 
 import asyncio
 import gc
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Literal, Protocol
 
 import msgspec
 import uvloop
 
-from bench.answers import say
-from bench.audit import AuditFailure
+from bench.answers import Failed, say
 from bench.kafka.numbered import BadDelivery, Lane, Ledger, Numbering
 from bench.kafka.tasks import (
     Answer,
@@ -27,7 +24,6 @@ from bench.kafka.tasks import (
     CreateTopic,
     Delays,
     Done,
-    Failed,
     Load,
     Produce,
     ProduceOneByOne,
@@ -37,10 +33,10 @@ from bench.kafka.tasks import (
 )
 from bench.nats.nats_speaker import NatsSpeaker
 from bench.nats.sdk_speaker import SdkSpeaker
+from bench.worker_process import WorkerProcess
 
 Kind = Literal["nats-py", "sdk"]
 
-_ROOT = Path(__file__).resolve().parents[2]
 _TASK_SECONDS = 120.0
 
 
@@ -78,33 +74,11 @@ Read = tuple[bytes, float, float]
 _SPEAKERS: Mapping[Kind, Callable[[str], Speaker]] = {"nats-py": NatsSpeaker, "sdk": SdkSpeaker}
 
 
-class SpeakerProcess:
-    """This module as a child: gone when it is closed."""
+class SpeakerProcess(WorkerProcess[Task, Answer]):
+    """This module as a child."""
 
     def __init__(self, kind: Kind, url: str) -> None:
-        self._kind = kind
-        command = [sys.executable, "-m", "bench.nats.client", kind, url]
-        self._process = subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-    def ask(self, task: Task) -> Answer:
-        assert self._process.stdin is not None
-        self._process.stdin.write(msgspec.json.encode(task) + b"\n")
-        self._process.stdin.flush()
-        return self.hear()
-
-    def hear(self) -> Answer:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise AuditFailure(f"{self._kind}: a client ended with code {self._process.wait()} in the middle of its work")
-        answer: Answer = msgspec.json.decode(line, type=Answer)
-        if isinstance(answer, Failed):
-            raise AuditFailure(f"{self._kind}: {answer.why}")
-        return answer
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.communicate()
+        super().__init__(kind, "bench.nats.client", kind, url, answers=Answer)
 
 
 class _Client:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from bench.kafka.tasks import Failed
+from bench.answers import Failed
 
 
 class Side(msgspec.Struct, frozen=True):
