@@ -1,30 +1,34 @@
-"""Bounds of time find the same records in any order of times, whatever earlier queries have left to know about them."""
+"""Bounds of time find the same records in any order of times, whatever earlier queries and the survey know about them."""
 
 import asyncio
+from contextlib import AsyncExitStack
+from random import Random
 from typing import NamedTuple
 
+import msgspec
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tailrace.broker.oldest_times import OldestTimes
 from tailrace.broker.scan import TopicView
 from tailrace.model.changes import Append, Changes
-from tailrace.model.ids import Partition
+from tailrace.model.ids import Offset, Partition
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.record import NO_TIMESTAMP, Record
 from tailrace.sql.select.bounds import Bounds, Span
-from tailrace.sql.select.oldest_times import OldestTimes
 from tailrace.sql.select.topics import TopicRelation
 from tailrace.store.memory import MemoryStore
 from tailrace.wire.codecs import Codec
 from tailrace.wire.plain_fields import plain_fields
 from tailrace.wire.records import encode_batch
-from tests.support.brokers import running_broker
+from tests.support.brokers import NEVER, running_broker
 
-FILLING = b"v" * 40_000
-"""So that not all batches are read at once."""
+FILLING = Random(7).randbytes(40_000)
+"""So that not all batches are read at once, and two records are a run for the survey, compressed or not."""
 
 START_MS = 1_700_000_000_000
+AT_ONCE = msgspec.structs.replace(NEVER, survey_percent=100)
 
 
 class Sent(NamedTuple):
@@ -38,6 +42,10 @@ class Asked(NamedTuple):
     offsets: Span
     more: Sent | None
     """Is appended before."""
+    trimmed: int
+    """So many records more are taken away before."""
+    is_surveyed: bool
+    is_restarted: bool
 
 
 a_time = st.integers(0, 20).map(START_MS.__add__)
@@ -46,10 +54,12 @@ offsets = st.tuples(st.none() | st.integers(0, 30), st.none() | st.integers(0, 3
 sent = st.builds(
     Sent,
     st.lists(a_time | st.just(NO_TIMESTAMP), min_size=1, max_size=3),
-    st.sampled_from([Codec.NONE, Codec.LZ4]),
+    st.sampled_from(list(Codec)),
     st.booleans(),
 )
-asked = st.builds(Asked, a_span, st.just(Span()) | offsets, st.none() | sent)
+asked = st.builds(
+    Asked, a_span, st.just(Span()) | offsets, st.none() | sent, st.just(0) | st.integers(0, 5), st.booleans(), st.booleans()
+)
 
 
 @settings(max_examples=40, deadline=None)
@@ -59,32 +69,42 @@ def test_queries_by_time_find_just_the_records_of_that_time(first: list[Sent], q
         store = MemoryStore()
         async with running_broker(store) as broker:
             topic = await broker.topics.create("t")
-            kept: list[int] = []
+        kept: list[int] = []
+        start = 0
 
-            def append(batch: Sent) -> None:
-                newest = max(batch.times)
-                data = encode_batch(
-                    [Record(None, FILLING, (), time) for time in batch.times],
-                    codec=batch.codec,
-                    append_time=newest if batch.is_append_time else None,
-                )
-                store.commit(Changes(appends=(Append(Partition(topic.id, 0), data, len(batch.times), newest),)))
-                kept.extend([newest] * len(batch.times) if batch.is_append_time else batch.times)
+        def append(batch: Sent) -> None:
+            newest = max(batch.times)
+            data = encode_batch(
+                [Record(None, FILLING, (), time) for time in batch.times],
+                codec=batch.codec,
+                append_time=newest if batch.is_append_time else None,
+            )
+            store.commit(Changes(appends=(Append(Partition(topic.id, 0), data, len(batch.times), newest),)))
+            kept.extend([newest] * len(batch.times) if batch.is_append_time else batch.times)
 
-            for batch in first:
-                append(batch)
-            known = OldestTimes(100)
+        for batch in first:
+            append(batch)
+        async with AsyncExitStack() as running:
+            broker = await running.enter_async_context(running_broker(store, settings=AT_ONCE))
             for query in queries:
+                if query.is_restarted:
+                    await running.aclose()
+                    broker = await running.enter_async_context(running_broker(store, settings=AT_ONCE))
                 if query.more is not None:
                     append(query.more)
+                start = min(start + query.trimmed, len(kept))
+                await broker.retention.delete_before("t", 0, Offset(start))
+                if query.is_surveyed:
+                    await broker.survey.run_once()
                 expected = [
                     offset
-                    for offset, time in enumerate(kept)
+                    for offset, time in enumerate(kept[start:], start)
                     if time != NO_TIMESTAMP and is_within(time, query.times) and is_within(offset, query.offsets)
                 ]
                 bounds = Bounds(offsets=query.offsets, timestamps=query.times)
-                assert found(broker.view("t"), bounds, OldestTimes(100)) == expected
-                assert found(broker.view("t"), bounds, known) == expected
+                assert found(broker.view("t"), bounds, OldestTimes(MemoryStore(), 100)) == expected
+                assert found(broker.view("t"), bounds, OldestTimes(store, 100)) == expected
+                assert found(broker.view("t"), bounds, broker.oldest_times) == expected
 
     asyncio.run(check())
 

@@ -25,6 +25,7 @@ from tailrace.broker.intake import Intake
 from tailrace.broker.jobs import Job, Jobs
 from tailrace.broker.metrics import BrokerCollector, Sources
 from tailrace.broker.offsets import Offsets
+from tailrace.broker.oldest_times import OldestTimes
 from tailrace.broker.payload_references import PayloadReferences
 from tailrace.broker.payload_sweep import PayloadSweep
 from tailrace.broker.payloads import Payloads
@@ -44,6 +45,7 @@ from tailrace.broker.settings import DEFAULT_BROKER_SETTINGS, BrokerSettings
 from tailrace.broker.snapshots import Snapshots
 from tailrace.broker.snowflake import Snowflakes
 from tailrace.broker.subscriptions import Subscriptions
+from tailrace.broker.survey import Survey
 from tailrace.broker.tables import TableDefinitions
 from tailrace.broker.tail import Tail
 from tailrace.broker.topics import Topics
@@ -139,6 +141,12 @@ class Broker:
             clock,
             self._waiting_fetches.disturbed,
         )
+        self.oldest_times = OldestTimes(store, limits.known_time_runs)
+        percent = settings.survey_percent
+        self.survey = Survey(
+            store, self._committer, self.topics, self._reader, self.oldest_times, limits, percent=max(1, percent)
+        )
+        surveying = (Job("survey", settings.survey_interval_seconds, self.survey.run_once),) if percent else ()
         self._jobs = Jobs(
             (
                 Job("retention", settings.retention_interval_seconds, self.retention.run_once),
@@ -150,6 +158,7 @@ class Broker:
                 Job("groups", settings.group_interval_seconds, self.groups.expire),
                 Job("payloads", settings.payload_interval_seconds, self.payload_sweep.run_once),
                 Job("staging", settings.staging_interval_seconds, self.pipelines.clean),
+                *surveying,
             )
         )
 
@@ -264,6 +273,7 @@ class Broker:
                 self.queues,
                 self._payloads,
                 self._expansion,
+                self.survey,
             )
         )
 

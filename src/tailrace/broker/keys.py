@@ -28,6 +28,7 @@ _PENDING_OFFSETS = b"pending_offsets/"
 OPEN_TRANSACTIONS = b"open/"
 _ABORTED = b"aborted/"
 _DEDUP = b"dedup/"
+_TIMES = b"times/"
 
 IDENTITY = b"identity"
 LAST_TOPIC_ID = b"counter/topic"
@@ -260,6 +261,24 @@ def payload_uses(digest: bytes) -> bytes:
 
 def payload_use_key(digest: bytes, partition: Partition, offset: Offset) -> bytes:
     return payload_uses(digest) + _PLACE.pack(*partition, offset)
+
+
+def times_of_topic(topic_id: TopicId) -> bytes:
+    return _TIMES + _ID.pack(topic_id)
+
+
+def times_of_partition(partition: Partition) -> bytes:
+    return _TIMES + _PARTITION.pack(*partition)
+
+
+def times_key(partition: Partition, first: Offset) -> bytes:
+    """By the first offset that they tell of."""
+    return times_of_partition(partition) + _OFFSET.pack(first)
+
+
+def first_offset_of_times(key: bytes) -> Offset:
+    (first,) = _OFFSET.unpack_from(key, len(_TIMES) + _PARTITION.size)
+    return Offset(first)
 
 
 def dedup_of_topic(topic_id: TopicId) -> bytes:

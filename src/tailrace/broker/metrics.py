@@ -24,6 +24,7 @@ from tailrace.broker.queues.queues import Queues
 from tailrace.broker.reader import Reader
 from tailrace.broker.snapshots import Snapshots
 from tailrace.broker.subscriptions import Subscriptions
+from tailrace.broker.survey import Survey
 from tailrace.broker.topics import Topics
 from tailrace.broker.transactions.transactions import Transactions
 from tailrace.broker.waiting_fetches import WaitingFetches
@@ -52,6 +53,7 @@ class Sources(NamedTuple):
     queues: Queues
     payloads: Payloads
     expansion: Expansion
+    survey: Survey
 
 
 class Counted(NamedTuple):
@@ -195,6 +197,11 @@ NUMBERS = (
         "pending_payload_bytes",
         "Bytes of large values that wait to be written.",
         lambda sources: sources.payloads.pending_bytes,
+    ),
+    _now(
+        "unsurveyed_bytes",
+        "Bytes of records whose times the survey has yet to look at.",
+        lambda sources: sources.survey.unsurveyed_bytes,
     ),
     _now("queued_reads", "Reads that wait for the disk.", lambda sources: sources.reader.queued),
     _now("waiting_publishes", "Publishes that wait for room.", lambda sources: sources.committer.waiting),

@@ -26,6 +26,10 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Between two runs that forget batches which were staged and never published."""
     payload_interval_seconds: int = 60
     """Between two looks for payloads that nobody refers to."""
+    survey_interval_seconds: int = 10
+    """Between two looks for records whose times nobody has looked at yet."""
+    survey_percent: int = 5
+    """How much of one core these looks may take; 0 turns them off, and queries look for themselves."""
     node: int = 0
     """Part of every message id, 0 to 1023. Servers whose ids must not meet need different ones."""
 

@@ -20,6 +20,9 @@ from tailrace.model.durability import Durability
 from tailrace.model.errors import ConfigurationError
 from tailrace.model.limits import Limits
 
+_MAY_BE_ZERO = {"node": MAX_NODE, "survey_percent": 100}
+"""Settings of the broker, with the most that each may be."""
+
 
 class ServerSection(msgspec.Struct, frozen=True, kw_only=True):
     """`[server]`: the same names as the flags of `tailrace serve`, which win over it."""
@@ -125,8 +128,9 @@ def _refuse_out_of_range(configuration: Configuration) -> None:
     sections = {"limits": configuration.limits, "broker": configuration.broker, "kafka": configuration.kafka}
     for section, values in sections.items():
         for name, value in msgspec.structs.asdict(values).items():
-            if not isinstance(value, bool) and value < 1 and name != "node":
+            if not isinstance(value, bool) and value < 1 and name not in _MAY_BE_ZERO:
                 raise ConfigurationError(f"{section}.{name} is {value}; it must be at least 1")
-    node = configuration.broker.node
-    if not 0 <= node <= MAX_NODE:
-        raise ConfigurationError(f"broker.node is {node}; it must be from 0 to {MAX_NODE}")
+    for name, most in _MAY_BE_ZERO.items():
+        value = getattr(configuration.broker, name)
+        if not 0 <= value <= most:
+            raise ConfigurationError(f"broker.{name} is {value}; it must be from 0 to {most}")

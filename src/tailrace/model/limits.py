@@ -222,7 +222,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     queued_queries: int = 1_000
     """Queries that wait for one of these threads."""
     known_time_runs: int = 100_000
-    """Runs of batches, of all topics, whose oldest time is remembered for queries with an upper bound of time."""
+    """Runs of batches, of all topics, whose oldest time a query has found before the survey did."""
     statement_bytes: int = 128 * KIB
     """Bytes of the SQL text of one request. The rows of an INSERT of plain values are not counted."""
     statements: int = 1_000

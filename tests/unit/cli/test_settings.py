@@ -54,6 +54,7 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> N
         ("[server]\nport = 5", "unknown key server.port; Known here: advertise, allow_remote, data, durability, http, kafka"),
         ("[limits]\npayload_bytes = 0", "limits.payload_bytes is 0; it must be at least 1"),
         ("[broker]\nretention_interval_seconds = 0", "broker.retention_interval_seconds is 0; it must be at least 1"),
+        ("[broker]\nsurvey_percent = 101", "broker.survey_percent is 101; it must be from 0 to 100"),
         ("[broker]\nnode = 1024", "broker.node is 1024; it must be from 0 to 1023"),
         ('[limits]\npayload_bytes = "big"', "Expected `int`, got `str` - at `$.limits.payload_bytes`"),
         ('[server]\ndurability = "always"', "Invalid enum value 'always' - at `$.server.durability`"),

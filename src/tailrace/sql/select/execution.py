@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from sqlglot import exp
 
 from tailrace.broker.broker import Broker
+from tailrace.broker.oldest_times import OldestTimes
 from tailrace.broker.scan import TopicView
 from tailrace.model.errors import SqlError, TailraceError
 from tailrace.model.limits import Limits
@@ -17,7 +18,6 @@ from tailrace.sql.result import Result
 from tailrace.sql.select.bounds import bounds, question
 from tailrace.sql.select.decoding import FieldReader
 from tailrace.sql.select.literals import with_constants
-from tailrace.sql.select.oldest_times import OldestTimes
 from tailrace.sql.select.relations import Relation
 from tailrace.sql.select.sources import Named, Source, resolve
 from tailrace.sql.select.system import NAMESPACE, SYSTEM_TABLES, SystemRelation
@@ -40,7 +40,6 @@ class Preparation:
         self._workers = workers or Workers(limits)
         self._owns_workers = workers is None
         self.read_fields = FieldReader()
-        self._oldest_times = OldestTimes(limits.known_time_runs)
 
     async def prepare(self, query: Query, params: Parameters) -> "Execution":
         """Look up all that the query names. Topics are seen as they are now."""
@@ -63,7 +62,7 @@ class Preparation:
                     self._tables, source.named.table, source.columns, source.where, self._limits
                 )
         return Execution(
-            query, tree, sources, relations, views, self._limits, self._workers, self.read_fields, self._oldest_times
+            query, tree, sources, relations, views, self._limits, self._workers, self.read_fields, self._broker.oldest_times
         )
 
     def close(self) -> None:

@@ -6,16 +6,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tailrace.broker.oldest_times import OldestTimes
 from tailrace.broker.scan import PartitionView, Piece, Range, TopicView
 from tailrace.model.errors import CorruptBatchError, InvalidRequestError
 from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
 from tailrace.model.record import NO_TIMESTAMP
 from tailrace.sql.select.bounds import Bounds
-from tailrace.sql.select.oldest_times import OldestTimes
 from tailrace.wire.arrow import ReadFields, decode_batches
 from tailrace.wire.batch import TIMESTAMP_TYPE_MASK, BatchHeader, read_header
 from tailrace.wire.batch_stream import PlacedBatch
+from tailrace.wire.oldest_time import NEVER_MS
 
 TOPIC_COLUMNS: Mapping[str, pa.DataType] = {
     "partition": pa.int32(),
@@ -36,7 +37,6 @@ HIDDEN_COLUMNS: Mapping[str, pa.DataType] = {"key_bytes": pa.binary(), "value_by
 """What a query gets when it names them."""
 
 _TIME = ("timestamp",)
-_NEVER_MS = (1 << 63) - 1
 _EARLIEST_MS = -62_135_596_800_000
 _LATEST_MS = 253_402_300_799_999
 
@@ -119,7 +119,7 @@ class TopicRelation:
         doubtful = [at for at, beyond in enumerate(goes_beyond) if beyond]
         oldest = self._oldest(view, [piece.batches[at] for at in doubtful], [heads[at] for at in doubtful])
         if len(doubtful) == len(heads):
-            self._oldest_times.learn(view.partition, piece.offsets, min(oldest, default=_NEVER_MS))
+            self._oldest_times.learn(view.partition, piece.offsets, min(oldest, default=NEVER_MS))
         found = iter(oldest)
         return [not beyond or next(found) <= high for beyond in goes_beyond]
 
@@ -131,7 +131,7 @@ class TopicRelation:
             decoded = self._decoded(view, [placed[at] for at in own], _TIME)
             times = np.concatenate([piece.column(0).view(pa.int64()).to_numpy() for piece in decoded])
             starts = np.cumsum([0, *(heads[at].records for at in own[:-1])])
-            found = np.minimum.reduceat(np.where(_are_unknown(times), _NEVER_MS, times), starts)
+            found = np.minimum.reduceat(np.where(_are_unknown(times), NEVER_MS, times), starts)
             for at, time in zip(own, found.tolist(), strict=True):
                 oldest[at] = time
         return oldest

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
+from tailrace.broker.oldest_times import OldestTimes
 from tailrace.model.changes import Append, Changes
 from tailrace.model.ids import Partition
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.record import Record
 from tailrace.model.topic import TopicOptions
 from tailrace.sql.select.bounds import Bounds, Span
-from tailrace.sql.select.oldest_times import OldestTimes
 from tailrace.sql.select.topics import TopicRelation
 from tailrace.wire.arrow import Chunk
 from tailrace.wire.plain_fields import plain_fields
@@ -162,7 +162,7 @@ async def test_of_batches_that_are_too_late_only_the_times_are_decoded() -> None
                 return getattr(self._fields, name)
 
         early = Bounds(timestamps=Span(None, START_MS + 2 * BATCH_MS + 5))
-        known = OldestTimes(DEFAULT_LIMITS.known_time_runs)
+        known = OldestTimes(store, DEFAULT_LIMITS.known_time_runs)
         relation = TopicRelation(sql.broker.view("t"), ["value"], early, DEFAULT_LIMITS, Watched, known)  # type: ignore[arg-type]
         shown = sum(batch.num_rows for batch in relation.batches())
         assert shown == 2 * 3 * RECORDS
