@@ -1,8 +1,8 @@
 """One Tailrace process: opens the folder, serves it, and ends cleanly.
 
 Listeners call the broker, the broker calls the store; this is the only place that knows all three. The addresses are taken
-first, because that is what fails most often; then the folder is opened in a thread while the HTTP framework is loaded,
-because each takes a good part of the start.
+first, because that is what fails most often; then the folder is opened in a thread while the Kafka surface is loaded. What
+is not needed by everyone, HTTP and SQL, is loaded when somebody asks for it.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable
 from ipaddress import ip_address
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.settings import BrokerSettings
@@ -25,6 +25,9 @@ from tailrace.model.durability import Durability
 from tailrace.model.errors import ConfigurationError, TailraceError
 from tailrace.model.limits import Limits
 from tailrace.store.embedded import EmbeddedStore
+
+if TYPE_CHECKING:
+    from tailrace.http.listener import HttpListener
 
 _FINISH_REQUESTS_SECONDS = 4
 _BACKLOG = 1024
@@ -83,8 +86,7 @@ class Server:
             loop.add_signal_handler(number, self._stop)
         with _bind(self._http, "--http") as http, _bind(self._kafka, "--kafka") as kafka:
             opening = loop.run_in_executor(None, self._open_store, loop)
-            # Loaded here and not above, because that takes as long as opening the folder and the two overlap.
-            import tailrace.http.app
+            # Loaded here and not above, because it takes as long as opening the folder and the two overlap.
             import tailrace.kafka.apis  # noqa: F401
 
             opened = await opening
@@ -96,9 +98,8 @@ class Server:
         return self._failure
 
     async def _serve(self, opened: "_Opened", http: socket.socket, kafka: socket.socket) -> None:
-        from tailrace.http.app import create_app
-        from tailrace.http.health import ServerStatus
-        from tailrace.http.listener import HttpListener
+        from tailrace.http.on_demand import HttpOnDemand
+        from tailrace.http.status import ServerStatus
         from tailrace.kafka.apis import create_dispatcher
         from tailrace.kafka.cluster import Cluster
         from tailrace.kafka.listener import KafkaListener
@@ -120,10 +121,17 @@ class Server:
         cluster = Cluster(broker.cluster_id, self._advertise or kafka_address)
         traffic = Traffic()
         dispatcher = create_dispatcher(broker, cluster, self._kafka_settings, traffic, self._clock, limits)
-        on_loopback = ip_address(http.getsockname()[0]).is_loopback
-        app = create_app(broker, status, limits, [KafkaCollector(traffic)], engine=sql, on_loopback=on_loopback)
+
+        def serve_http() -> "HttpListener":
+            from tailrace.http.app import create_app
+            from tailrace.http.listener import HttpListener
+
+            on_loopback = ip_address(http.getsockname()[0]).is_loopback
+            app = create_app(broker, status, limits, [KafkaCollector(traffic)], engine=sql, on_loopback=on_loopback)
+            return HttpListener(app, http, limits, _FINISH_REQUESTS_SECONDS)
+
         listeners = (
-            HttpListener(app, http, limits, _FINISH_REQUESTS_SECONDS),
+            HttpOnDemand(http, serve_http, self._fail),
             KafkaListener(dispatcher, kafka, traffic, limits, _FINISH_REQUESTS_SECONDS),
         )
         try:

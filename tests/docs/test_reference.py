@@ -12,14 +12,13 @@ from litestar import Litestar
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.settings import BrokerSettings
+from tailrace.cli.commands import build_app
 from tailrace.cli.exits import Exit
-from tailrace.cli.main import build_app
 from tailrace.cli.settings import Configuration, ServerSection
 from tailrace.http.app import create_app
 from tailrace.http.consuming import Ack, Consume, StartPosition, StartTime
 from tailrace.http.fetching import FetchBatches
 from tailrace.http.groups import ResetOffsets
-from tailrace.http.health import ServerStatus
 from tailrace.http.members import (
     Begin,
     CommitOffsets,
@@ -36,6 +35,7 @@ from tailrace.http.openapi import document
 from tailrace.http.queues import AckReceipts, ExtendReceipts, NackReceipts, Receive
 from tailrace.http.routes import AddRoute
 from tailrace.http.sql import Sql
+from tailrace.http.status import ServerStatus
 from tailrace.http.topics import ChangeTopic, CreateTopic
 from tailrace.kafka.configs import show_configs
 from tailrace.kafka.dispatch import Route

@@ -62,6 +62,14 @@ def test_nothing_listens_beyond_loopback(server: ServerProcess) -> None:
     assert [held.laddr.ip for held in sockets if held.status == psutil.CONN_LISTEN] == ["127.0.0.1"] * 2
 
 
+def test_a_server_keeps_no_library_that_only_its_command_line_needs(server: ServerProcess) -> None:
+    process = psutil.Process(server.pid)
+    libraries = [mapped.path for mapped in process.memory_maps()]
+    assert any("rocksdict" in path for path in libraries)
+    assert not any("pydantic" in path for path in libraries)
+    assert process.cmdline() == server.command
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_signal_ends_it_in_time_and_everything_is_there_again(server: ServerProcess, number: signal.Signals) -> None:
     create(server.url, "orders")

@@ -1,80 +1,39 @@
-"""The `tailrace` command: which commands there are, and how errors reach the user."""
+"""The `tailrace` command, and how errors reach the user."""
 
 import sys
-from typing import Annotated
 
-import typer
-
-from tailrace import __version__
-from tailrace.cli.consume import consume
-from tailrace.cli.dump import dump
 from tailrace.cli.exits import Exit
 from tailrace.cli.failures import CommandError
-from tailrace.cli.fsck import fsck
-from tailrace.cli.groups import groups_app
-from tailrace.cli.pipeline import pipeline
-from tailrace.cli.publish import publish
-from tailrace.cli.routes import routes_app
-from tailrace.cli.serve import serve
-from tailrace.cli.sql.command import sql
-from tailrace.cli.tail import tail
-from tailrace.cli.topics import topics_app
-from tailrace.cli.up import up
+from tailrace.cli.hand_over import handed_over
 from tailrace.model.errors import StorageFailedError, TailraceError
-
-_RUN = "Run it"
-_USE = "Use it: these talk to a running server"
-_LOOK = "Look at its folder"
-
-
-def build_app() -> typer.Typer:
-    app = typer.Typer(
-        name="tailrace",
-        help="Durable topics fed by table changes: one process, one folder.",
-        no_args_is_help=True,
-        add_completion=False,
-        rich_markup_mode="rich",
-        pretty_exceptions_enable=False,
-    )
-    app.callback()(_root)
-    app.command("up", rich_help_panel=_RUN)(up)
-    app.command("serve", rich_help_panel=_RUN)(serve)
-    app.command("pipeline", rich_help_panel=_RUN)(pipeline)
-    app.command("sql", rich_help_panel=_USE)(sql)
-    app.command("publish", rich_help_panel=_USE)(publish)
-    app.command("consume", rich_help_panel=_USE)(consume)
-    app.command("tail", rich_help_panel=_USE)(tail)
-    app.add_typer(topics_app(), name="topics", rich_help_panel=_USE)
-    app.add_typer(groups_app(), name="groups", rich_help_panel=_USE)
-    app.add_typer(routes_app(), name="routes", rich_help_panel=_USE)
-    app.command("fsck", rich_help_panel=_LOOK)(fsck)
-    app.command("dump", rich_help_panel=_LOOK)(dump)
-    return app
 
 
 def main() -> None:
     try:
-        build_app()()
+        _run()
     except CommandError as error:
-        typer.echo(f"tailrace: {error}", err=True)
-        sys.exit(error.exit_code)
+        _end(error.exit_code, error)
     except TailraceError as error:
-        typer.echo(f"tailrace: {error}", err=True)
-        sys.exit(Exit.STORAGE_FAILED if isinstance(error, StorageFailedError) else Exit.REFUSED)
+        _end(Exit.STORAGE_FAILED if isinstance(error, StorageFailedError) else Exit.REFUSED, error)
     except OSError as error:
-        typer.echo(f"tailrace: {error.filename or 'the operating system says'}: {error.strerror}", err=True)
-        sys.exit(Exit.REFUSED)
+        _end(Exit.REFUSED, f"{error.filename or 'the operating system says'}: {error.strerror}")
+    except KeyboardInterrupt:
+        sys.exit(Exit.INTERRUPTED)
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"tailrace {__version__}")
-        raise typer.Exit
+def _run() -> None:
+    flags = handed_over()
+    if flags is None:
+        # Not above: a server that was handed over has no use for a command line.
+        from tailrace.cli.commands import build_app
+
+        build_app()()
+    else:
+        from tailrace.cli.serving import serve
+
+        serve(flags)
 
 
-def _root(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", callback=_show_version, is_eager=True)
-    ] = False,
-) -> None:
-    pass
+def _end(code: Exit, why: object) -> None:
+    sys.stderr.write(f"tailrace: {why}\n")
+    sys.exit(code)

@@ -1,23 +1,12 @@
 """`tailrace serve`: run a server on a folder."""
 
-import os
-import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from tailrace import __version__
-from tailrace.cli.exits import Exit
-from tailrace.model.clock import SystemClock
+from tailrace.cli.hand_over import Flags, hand_over
 from tailrace.model.durability import Durability
-
-if TYPE_CHECKING:
-    from tailrace.cli.settings import Settings
-    from tailrace.server import Ready
-
-STOP_SECONDS = 9.0
-"""How long a stop may take before the process is ended by force."""
 
 
 def serve(
@@ -63,57 +52,18 @@ def serve(
 
       tailrace serve --data /var/lib/tailrace --http 127.0.0.1:9000 --config tailrace.toml
     """
-    from tailrace.cli.settings import Configuration, read_configuration, settle
-
-    settings = settle(
-        read_configuration(config) if config else Configuration(),
-        data=data,
-        http=http,
-        kafka=kafka,
-        advertise=advertise,
-        durability=durability,
-        allow_remote=allow_remote,
-    )
-    _run(settings)
-
-
-def _run(settings: "Settings") -> None:
-    # Only this command needs the whole server; the others, and --help, start without it.
-    import uvloop
-
-    from tailrace.server import Server
-
-    def announce(ready: "Ready") -> None:
-        replayed = f" with {ready.replayed_bytes:,} bytes read again" if ready.replayed_bytes else ""
-        typer.echo(
-            f"Tailrace {__version__} is ready at http://{ready.http}, Kafka at {ready.kafka}, data in {settings.data},"
-            f" durability {settings.durability}, opened in {ready.open_seconds:.2f} s{replayed}"
+    hand_over(
+        Flags(
+            data=_text(data),
+            http=http,
+            kafka=kafka,
+            advertise=advertise,
+            durability=durability,
+            config=_text(config),
+            allow_remote=allow_remote,
         )
-
-    server = Server(
-        folder=settings.data,
-        http=settings.http,
-        kafka=settings.kafka,
-        advertise=settings.advertise,
-        durability=settings.durability,
-        broker=settings.broker,
-        kafka_settings=settings.kafka_settings,
-        limits=settings.limits,
-        clock=SystemClock(),
-        on_ready=announce,
-        on_stop=_end_by_force_later,
     )
-    failure = uvloop.run(server.run())
-    if failure is not None:
-        typer.echo(f"tailrace: {failure}", err=True)
-        raise typer.Exit(Exit.STORAGE_FAILED)
 
 
-def _end_by_force_later() -> None:
-    def end() -> None:
-        typer.echo(f"tailrace: not finished {STOP_SECONDS:g} s after the stop; ended. What was acknowledged is safe", err=True)
-        os._exit(Exit.STOP_TIMED_OUT)
-
-    timer = threading.Timer(STOP_SECONDS, end)
-    timer.daemon = True
-    timer.start()
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)

@@ -10,8 +10,8 @@ from prometheus_client.registry import Collector
 
 from tailrace import __version__
 from tailrace.http.description import described
-from tailrace.http.health import ServerStatus
 from tailrace.http.problems import UnexpectedErrors
+from tailrace.http.status import ServerStatus
 
 _TEXT_FORMAT = "text/plain; version=0.0.4"
 

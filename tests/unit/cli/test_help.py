@@ -6,7 +6,7 @@ import sys
 import pytest
 import typer
 
-from tailrace.cli.main import build_app
+from tailrace.cli.commands import build_app
 
 COMMANDS = {
     " ".join((name, *below)): command
@@ -38,7 +38,7 @@ def test_every_command_shows_an_example_of_itself(command: str) -> None:
 
 
 def test_help_loads_nothing_that_it_does_not_need() -> None:
-    code = "import sys; from tailrace.cli.main import build_app; build_app(); print(*sys.modules)"
+    code = "import sys; from tailrace.cli.commands import build_app; build_app(); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "tailrace.cli.topics" in loaded
     assert [name for name in HEAVY if name in loaded] == []

@@ -1,0 +1,70 @@
+"""The server's life as whoever runs it sees it: one line when it takes requests, one if it fails, and an exit code."""
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+import uvloop
+
+from tailrace import __version__
+from tailrace.cli.exits import Exit
+from tailrace.cli.hand_over import Flags
+from tailrace.cli.settings import Configuration, Settings, read_configuration, settle
+from tailrace.model.clock import SystemClock
+from tailrace.server import Ready, Server
+
+STOP_SECONDS = 9.0
+"""How long a stop may take before the process is ended by force."""
+
+
+def serve(flags: Flags) -> None:
+    _run(
+        settle(
+            read_configuration(Path(flags.config)) if flags.config else Configuration(),
+            data=Path(flags.data) if flags.data else None,
+            http=flags.http,
+            kafka=flags.kafka,
+            advertise=flags.advertise,
+            durability=flags.durability,
+            allow_remote=flags.allow_remote,
+        )
+    )
+
+
+def _run(settings: Settings) -> None:
+    def announce(ready: Ready) -> None:
+        replayed = f" with {ready.replayed_bytes:,} bytes read again" if ready.replayed_bytes else ""
+        sys.stdout.write(
+            f"Tailrace {__version__} is ready at http://{ready.http}, Kafka at {ready.kafka}, data in {settings.data},"
+            f" durability {settings.durability}, opened in {ready.open_seconds:.2f} s{replayed}\n"
+        )
+        sys.stdout.flush()
+
+    server = Server(
+        folder=settings.data,
+        http=settings.http,
+        kafka=settings.kafka,
+        advertise=settings.advertise,
+        durability=settings.durability,
+        broker=settings.broker,
+        kafka_settings=settings.kafka_settings,
+        limits=settings.limits,
+        clock=SystemClock(),
+        on_ready=announce,
+        on_stop=_end_by_force_later,
+    )
+    failure = uvloop.run(server.run())
+    if failure is not None:
+        raise failure
+
+
+def _end_by_force_later() -> None:
+    def end() -> None:
+        sys.stderr.write(f"tailrace: not finished {STOP_SECONDS:g} s after the stop; ended. What was acknowledged is safe\n")
+        sys.stderr.flush()
+        os._exit(Exit.STOP_TIMED_OUT)
+
+    timer = threading.Timer(STOP_SECONDS, end)
+    timer.daemon = True
+    timer.start()

@@ -1,0 +1,77 @@
+"""HTTP is loaded with its first connection, once, and not before."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+
+import httpx
+import pytest
+
+from tailrace.broker.broker import Broker
+from tailrace.http.app import create_app
+from tailrace.http.listener import HttpListener
+from tailrace.http.on_demand import HttpOnDemand
+from tailrace.http.status import ServerStatus
+from tailrace.model.errors import ConfigurationError
+from tailrace.model.limits import DEFAULT_LIMITS
+from tailrace.store.memory import MemoryStore
+from tests.support.clocks import ManualClock
+
+pytestmark = pytest.mark.anyio
+
+
+def fail_the_test(error: ConfigurationError) -> None:
+    raise AssertionError(error)
+
+
+def listener(bound: socket.socket) -> HttpListener:
+    clock = ManualClock()
+    app = create_app(Broker(MemoryStore(), clock), ServerStatus("fsync", clock, lambda: None), DEFAULT_LIMITS)
+    return HttpListener(app, bound, DEFAULT_LIMITS, 1)
+
+
+def test_to_import_the_server_loads_no_framework() -> None:
+    listeners = "tailrace.server, tailrace.kafka.apis, tailrace.http.on_demand, tailrace.http.status"
+    code = f"import sys, {listeners}; sys.exit('litestar' in sys.modules or 'uvicorn' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+async def test_the_first_requests_are_answered_by_one_listener() -> None:
+    made: list[HttpListener] = []
+
+    def make() -> HttpListener:
+        made.append(listener(bound))
+        return made[-1]
+
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        http = HttpOnDemand(bound, make, fail_the_test)
+        await http.start()
+        assert not http.is_loaded
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{bound.getsockname()[1]}") as client:
+            answers = await asyncio.gather(*(client.get("/health") for _ in range(5)))
+        assert [answer.status_code for answer in answers] == [200] * 5
+        assert len(made) == 1
+        await http.stop()
+
+
+async def test_a_stop_needs_nobody_to_have_come() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        http = HttpOnDemand(bound, lambda: listener(bound), fail_the_test)
+        await http.start()
+        await http.stop()
+        assert not http.is_loaded
+
+
+async def test_what_keeps_it_from_loading_is_told() -> None:
+    told: asyncio.Future[ConfigurationError] = asyncio.get_running_loop().create_future()
+
+    def make() -> HttpListener:
+        raise ImportError("no module named 'half'")
+
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        http = HttpOnDemand(bound, make, told.set_result)
+        await http.start()
+        with socket.create_connection(bound.getsockname()):
+            assert "no module named 'half'" in str(await asyncio.wait_for(told, 10))
+        await http.stop()
