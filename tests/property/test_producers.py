@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tailrace.model.errors import OutOfOrderSequenceError, ProducerFencedError, StorageFullError
 from tailrace.model.record import Appended
 from tests.support.aio import turns
-from tests.support.brokers import GatedStore, raw, running_broker, values_in
+from tests.support.brokers import GatedStore, placed, raw, running_broker, values_in
 
 PRODUCERS = 2
 
@@ -110,7 +110,7 @@ async def play(steps: list[tuple[str, int, int]]) -> None:
                 _, sequence, count, offset = known[number % len(known)]
                 future = await deliver(producer, epoch, sequence, durable.log[offset : offset + count])
                 (outcome,) = future.result()
-                assert outcome == Appended(offset, None, -1, count)
+                assert outcome == placed(offset, None, duplicates=count)
         elif step == "skip":
             sequence = latest.next_sequence(producer) + number
             if latest.batches[producer] and latest.batches[producer][-1][0] == epoch:

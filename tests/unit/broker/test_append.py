@@ -19,13 +19,13 @@ from tailrace.model.errors import (
 )
 from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
-from tailrace.model.record import Appended, RawBatch, Record
+from tailrace.model.record import RawBatch, Record
 from tailrace.store.memory import MemoryStore
 from tailrace.wire.batch import CHECKED_FROM, read_header
 from tailrace.wire.codecs import Codec
 from tailrace.wire.records import encode_batch
 from tests.support.aio import on_loop, turns
-from tests.support.brokers import GatedStore, append, bounds_of, options, raw, running_broker, values_in
+from tests.support.brokers import GatedStore, append, bounds_of, options, placed, raw, running_broker, values_in
 from tests.support.clocks import ManualClock
 from tests.unit.wire.test_records import resealed
 
@@ -50,9 +50,9 @@ def claiming_records(count: int) -> bytearray:
 async def test_a_batch_gets_the_next_offsets_and_a_place_in_the_whole_log() -> None:
     async with running_broker() as broker:
         await broker.topics.create("a", 2)
-        assert await append(broker, raw("a", 0, b"1", b"2")) == Appended(0, 0, -1, 0)
-        assert await append(broker, raw("a", 1, b"3")) == Appended(0, 2, -1, 0)
-        assert await append(broker, raw("a", 0, b"4")) == Appended(2, 3, -1, 0)
+        assert await append(broker, raw("a", 0, b"1", b"2")) == placed(0, 0)
+        assert await append(broker, raw("a", 1, b"3")) == placed(0, 2)
+        assert await append(broker, raw("a", 0, b"4")) == placed(2, 3)
         assert await values_in(broker, "a", 0) == [b"1", b"2", b"4"]
         assert broker.end_cursor() == 4
 
@@ -65,7 +65,7 @@ async def test_batches_are_stored_as_they_came_but_for_their_offset() -> None:
         await append(broker, raw("t", 0, b"first"))
         sent = bytes(encode_batch([Record(b"k", b"v", [("h", b"x")], NOW)], codec=Codec.ZSTD))
         await append(broker, RawBatch("t", 0, sent))
-        stored = bytes(store.fetch(broker.topics.get("t").partition(0), 1, 1000).batches[0])
+        stored = bytes(store.fetch(broker.topics.get("t").partition(0), Offset(1), 1000).batches[0])
         assert stored[16:] == sent[16:]
         assert read_header(stored).base_offset == 1
 
@@ -115,7 +115,7 @@ async def test_in_a_shared_commit_each_batch_is_judged_for_itself() -> None:
             broker.append([raw("t", 0, b"bad", producer_id=99, producer_epoch=0, base_sequence=0)]),
             broker.append([raw("nowhere", 0, b"?")]),
         )
-        assert good == [Appended(0, 0, -1, 0)]
+        assert good == [placed(0, 0)]
         assert isinstance(bad[0], TailraceError)
         assert isinstance(unknown[0], UnknownTopicError)
 
@@ -131,11 +131,11 @@ async def test_batches_of_one_request_share_a_commit_and_are_judged_each_for_its
             [raw("a", 0, b"1"), raw("a", 7, b"x"), raw("b", 0, b"2", b"3"), RawBatch("a", 1, b"junk"), raw("a", 0, b"4")]
         )
         assert store.stats().commits == commits + 1
-        assert outcomes[0] == Appended(0, 0, -1, 0)
+        assert outcomes[0] == placed(0, 0)
         assert isinstance(outcomes[1], UnknownPartitionError)
-        assert outcomes[2] == Appended(0, 1, -1, 0)
+        assert outcomes[2] == placed(0, 1)
         assert isinstance(outcomes[3], CorruptBatchError)
-        assert outcomes[4] == Appended(1, 3, -1, 0)
+        assert outcomes[4] == placed(1, 3)
         assert await values_in(broker, "a", 0) == [b"1", b"4"]
 
 
@@ -230,8 +230,8 @@ async def test_a_topic_can_stamp_records_with_the_time_of_their_append() -> None
         await broker.topics.create("t", options=options(timestamps="append"))
         clock.advance(5_000)
         appended = await append(broker, raw("t", 0, b"1", b"2", timestamp=NOW - 77))
-        assert appended == Appended(0, 0, NOW + 5_000, 0)
-        read = await broker.read("t", 0, 0, max_records=10)
+        assert appended == placed(0, 0, append_time=NOW + 5_000)
+        read = await broker.read("t", 0, Offset(0), max_records=10)
         assert [record.timestamp for record in read.records] == [NOW + 5_000] * 2
 
 
@@ -257,7 +257,7 @@ async def test_no_answer_comes_before_the_batch_is_durable() -> None:
         assert not appending.done()
         assert broker.topics.get("t").messages_in == 0
         store.settle()
-        assert await appending == [Appended(0, 0, -1, 0)]
+        assert await appending == [placed(0, 0)]
 
 
 @on_loop

@@ -9,11 +9,12 @@ from tailrace.broker.broker import Broker
 from tailrace.model.clock import SystemClock
 from tailrace.model.errors import StoreClosedError
 from tailrace.model.fetch import PartitionFetch
-from tailrace.model.offset import OffsetCommit
+from tailrace.model.ids import Offset
 from tailrace.model.record import Message
 from tailrace.store.embedded import EmbeddedStore
 from tests.support.aio import on_loop, turns
 from tests.support.brokers import GatedStore, append, options, raw, running_broker, values_in
+from tests.support.offsets import up_to
 
 
 @on_loop
@@ -26,7 +27,7 @@ async def test_everything_is_there_again_after_a_restart_on_disk(tmp_path: Path)
         fields = {"producer_id": producer, "producer_epoch": 0}
         await append(broker, raw("t", 0, b"a", b"b", timestamp=clock.now_ms(), base_sequence=0, **fields))
         await broker.publish([Message("t", b"c", message_id="m", partition=1)])
-        await broker.offsets.commit("g", [OffsetCommit("t", 0, 2)])
+        await broker.offsets.commit("g", [up_to("t", 0, 2)])
     store.close()
     store = EmbeddedStore.open(tmp_path, clock=clock)
     async with running_broker(store, clock) as broker:
@@ -59,7 +60,7 @@ async def test_concurrent_callers_on_disk_get_each_their_own_offset(tmp_path: Pa
 
         places = [place for found in await asyncio.gather(*(caller(number) for number in range(32))) for place in found]
         assert sorted(places) == [(partition, offset) for partition in range(4) for offset in range(160)]
-        answers = await broker.fetch([PartitionFetch("t", partition, 0, 10**6) for partition in range(4)])
+        answers = await broker.fetch([PartitionFetch("t", partition, Offset(0), 10**6) for partition in range(4)])
         assert [answer.bounds.end for answer in answers] == [160] * 4
     store.close()
 

@@ -6,13 +6,14 @@ from tailrace.broker import keys
 from tailrace.broker.broker import Broker
 from tailrace.broker.dedup import fingerprint_of_content, fingerprint_of_id
 from tailrace.model.errors import CorruptBatchError, StorageFullError
+from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
-from tailrace.model.record import MESSAGE_ID_HEADER, Appended, Message, Published, RawBatch, Record
+from tailrace.model.record import MESSAGE_ID_HEADER, Message, Published, RawBatch, Record
 from tailrace.store.memory import MemoryStore
 from tailrace.wire.codecs import Codec
 from tailrace.wire.records import encode_batch
 from tests.support.aio import on_loop, turns
-from tests.support.brokers import GatedStore, append, options, raw, running_broker, values_in
+from tests.support.brokers import GatedStore, append, options, placed, raw, running_broker, values_in
 from tests.support.clocks import ManualClock
 from tests.unit.wire.test_records import body_of
 
@@ -276,8 +277,8 @@ async def test_cleaning_a_topic_that_was_deleted_leaves_nothing_behind() -> None
 async def test_in_raw_batches_only_the_duplicate_records_are_dropped() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t", options=BY_ID)
-        assert await append(broker, named("a", "b")) == Appended(0, 0, -1, 0)
-        assert await append(broker, named("b", "c", "a", "d", "c")) == Appended(2, 2, -1, 3)
+        assert await append(broker, named("a", "b")) == placed(0, 0)
+        assert await append(broker, named("b", "c", "a", "d", "c")) == placed(2, 2, duplicates=3)
         assert await values_in(broker, "t") == [b"a", b"b", b"c", b"d"]
         assert broker.topics.get("t").dedup_hits == 3
 
@@ -289,7 +290,7 @@ async def test_a_raw_batch_of_nothing_but_duplicates_is_answered_with_the_first_
         await broker.topics.create("t", options=BY_ID)
         await append(broker, named("a", "b", "c"))
         commits = store.stats().commits
-        assert await append(broker, named("b", "c")) == Appended(1, None, -1, 2)
+        assert await append(broker, named("b", "c")) == placed(1, None, duplicates=2)
         assert store.stats().commits == commits
 
 
@@ -302,7 +303,7 @@ async def test_raw_batches_keep_their_compression(codec: Codec) -> None:
         await append(broker, named("a", codec=codec))
         await append(broker, named("a", "b", codec=codec))
         assert await values_in(broker, "t") == [b"a", b"b"]
-        batches = store.fetch(broker.topics.get("t").partition(0), 0, 10_000).batches
+        batches = store.fetch(broker.topics.get("t").partition(0), Offset(0), 10_000).batches
         assert [batch[22] & 7 for batch in batches] == [codec, codec]
 
 
@@ -339,10 +340,10 @@ async def test_sequences_go_on_over_batches_that_were_duplicates() -> None:
         producer = await broker.producers.allocate()
         fields = {"producer_id": producer, "producer_epoch": 0}
         await append(broker, named("a", "b", base_sequence=0, **fields))
-        assert await append(broker, named("a", "b", base_sequence=2, **fields)) == Appended(0, None, -1, 2)
-        assert await append(broker, named("b", "c", base_sequence=4, **fields)) == Appended(2, 2, -1, 1)
-        assert await append(broker, named("b", "c", base_sequence=4, **fields)) == Appended(2, None, -1, 2)
-        assert await append(broker, named("d", base_sequence=6, **fields)) == Appended(3, 3, -1, 0)
+        assert await append(broker, named("a", "b", base_sequence=2, **fields)) == placed(0, None, duplicates=2)
+        assert await append(broker, named("b", "c", base_sequence=4, **fields)) == placed(2, 2, duplicates=1)
+        assert await append(broker, named("b", "c", base_sequence=4, **fields)) == placed(2, None, duplicates=2)
+        assert await append(broker, named("d", base_sequence=6, **fields)) == placed(3, 3)
         assert await values_in(broker, "t") == [b"a", b"b", b"c", b"d"]
 
 
@@ -367,8 +368,8 @@ async def test_raw_duplicates_in_flight_wait_for_their_first() -> None:
         await turns()
         assert not again.done()
         store.open_gate()
-        assert await first == [Appended(0, 0, -1, 0)]
-        assert await again == [Appended(1, 1, -1, 1)]
+        assert await first == [placed(0, 0)]
+        assert await again == [placed(1, 1, duplicates=1)]
         assert remembered(store, broker) == (2, 2, 2)
 
 

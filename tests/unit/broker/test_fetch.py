@@ -210,5 +210,5 @@ async def test_what_went_out_is_counted_by_topic() -> None:
         answers = await broker.fetch([at(1, 0, "tee")])
         live = broker.topics.get("t")
         assert (live.messages_out, live.bytes_out) == (3, sum(len(batch) for batch in answers[0].batches))
-        await broker.read("t", 0, 1, max_records=10)
+        await broker.read("t", 0, Offset(1), max_records=10)
         assert live.messages_out == 5

@@ -2,12 +2,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from tailrace.broker.broker import Broker
 from tailrace.model.fetch import PartitionFetch
-from tailrace.model.offset import OffsetCommit
+from tailrace.model.ids import Offset
 from tailrace.model.record import Message
 from tailrace.store.memory import MemoryStore
 from tests.support.aio import on_loop
 from tests.support.brokers import append, options, raw, running_broker
 from tests.support.clocks import ManualClock
+from tests.support.offsets import up_to
 
 
 def scrape(broker: Broker) -> dict[str, float]:
@@ -24,7 +25,7 @@ async def test_traffic_is_shown_by_topic() -> None:
         await broker.topics.create("app.t")
         batch = raw("app.t", 0, b"a", b"b")
         await append(broker, batch)
-        await broker.fetch([PartitionFetch("app.t", 0, 0, 1000)])
+        await broker.fetch([PartitionFetch("app.t", 0, Offset(0), 1000)])
         shown = scrape(broker)
         assert shown['tailrace_messages_in_total{topic="app.t"}'] == 2
         assert shown['tailrace_bytes_in_total{topic="app.t"}'] == len(batch.batch)
@@ -39,7 +40,7 @@ async def test_lag_duplicates_and_retention_are_shown() -> None:
         await broker.topics.create("t", options=options(dedup="id", retention_seconds=60))
         await broker.publish([Message("t", b"", message_id="a"), Message("t", b"", message_id="a")])
         await broker.publish([Message("t", b"", message_id="b")])
-        await broker.offsets.commit("g", [OffsetCommit("t", 0, 1)])
+        await broker.offsets.commit("g", [up_to("t", 0, 1)])
         clock.advance(3_600_000)
         await broker.retention.run_once()
         await broker._dedup.clean()

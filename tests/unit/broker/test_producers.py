@@ -13,10 +13,10 @@ from tailrace.model.errors import (
 )
 from tailrace.model.ids import ProducerId
 from tailrace.model.limits import Limits
-from tailrace.model.record import Appended, RawBatch
+from tailrace.model.record import RawBatch
 from tailrace.store.memory import MemoryStore
 from tests.support.aio import on_loop, turns
-from tests.support.brokers import GatedStore, append, raw, running_broker, values_in
+from tests.support.brokers import GatedStore, append, placed, raw, running_broker, values_in
 from tests.support.clocks import ManualClock
 
 LAST_SEQUENCE = (1 << 31) - 1
@@ -47,10 +47,10 @@ async def test_producer_ids_are_given_out_once_also_over_restarts() -> None:
 async def test_a_batch_sent_again_is_stored_once_and_answered_with_its_first_offset() -> None:
     async with running_broker() as broker:
         producer = await made(broker)
-        assert await append(broker, sent(producer, 0, b"a", b"b")) == Appended(0, 0, -1, 0)
-        assert await append(broker, sent(producer, 2, b"c")) == Appended(2, 2, -1, 0)
-        assert await append(broker, sent(producer, 0, b"a", b"b")) == Appended(0, None, -1, 2)
-        assert await append(broker, sent(producer, 2, b"c")) == Appended(2, None, -1, 1)
+        assert await append(broker, sent(producer, 0, b"a", b"b")) == placed(0, 0)
+        assert await append(broker, sent(producer, 2, b"c")) == placed(2, 2)
+        assert await append(broker, sent(producer, 0, b"a", b"b")) == placed(0, None, duplicates=2)
+        assert await append(broker, sent(producer, 2, b"c")) == placed(2, None, duplicates=1)
         assert broker.producers.duplicates == 3
         assert broker.topics.get("t").dedup_hits == 0
         assert await values_in(broker, "t") == [b"a", b"b", b"c"]
@@ -165,7 +165,7 @@ async def test_batches_in_flight_see_each_other() -> None:
         assert len(store.in_flight) == 2
         assert isinstance((await gap)[0], OutOfOrderSequenceError)
         store.settle()
-        assert [(await future)[0] for future in (first, second)] == [Appended(0, 0, -1, 0), Appended(1, 1, -1, 0)]
+        assert [(await future)[0] for future in (first, second)] == [placed(0, 0), placed(1, 1)]
 
 
 @on_loop
@@ -173,7 +173,7 @@ async def test_the_same_batch_twice_in_one_turn_is_stored_once() -> None:
     async with running_broker() as broker:
         producer = await made(broker)
         first, second = await asyncio.gather(*(broker.append([sent(producer, 0, b"a")]) for _ in range(2)))
-        assert (first, second) == ([Appended(0, 0, -1, 0)], [Appended(0, None, -1, 1)])
+        assert (first, second) == ([placed(0, 0)], [placed(0, None, duplicates=1)])
         assert await values_in(broker, "t") == [b"a"]
 
 
@@ -182,7 +182,7 @@ async def test_the_same_batch_twice_in_one_request_is_stored_once() -> None:
     async with running_broker() as broker:
         producer = await made(broker)
         outcomes = await broker.append([sent(producer, 0, b"a"), sent(producer, 0, b"a"), sent(producer, 1, b"b")])
-        assert outcomes == [Appended(0, 0, -1, 0), Appended(0, None, -1, 1), Appended(1, 1, -1, 0)]
+        assert outcomes == [placed(0, 0), placed(0, None, duplicates=1), placed(1, 1)]
         assert await values_in(broker, "t") == [b"a", b"b"]
 
 
@@ -199,7 +199,7 @@ async def test_a_duplicate_is_not_acknowledged_before_its_first_is_durable() -> 
         await turns()
         assert not again.done()
         store.settle(1)
-        assert await again == [Appended(0, None, -1, 1)]
+        assert await again == [placed(0, None, duplicates=1)]
         assert not other.done()
         store.settle()
         await asyncio.gather(first, other)
@@ -220,11 +220,11 @@ async def test_what_was_stored_is_said_so_also_when_others_that_came_with_it_are
         await turns()
         store.fail()
         store.open_gate()
-        assert await again == [Appended(0, None, -1, 1)]
+        assert await again == [placed(0, None, duplicates=1)]
         with pytest.raises(StorageFullError):
             await other
         first, second = await in_one_request
-        assert first == Appended(0, None, -1, 1)
+        assert first == placed(0, None, duplicates=1)
         assert isinstance(second, StorageFullError)
         assert await values_in(broker, "t") == [b"a"]
 
@@ -243,7 +243,7 @@ async def test_a_duplicate_of_a_batch_that_failed_is_stored() -> None:
         store.open_gate()
         with pytest.raises(StorageFullError):
             await first
-        assert await again == [Appended(0, 0, -1, 0)]
+        assert await again == [placed(0, 0)]
         assert await values_in(broker, "t") == [b"a"]
 
 
@@ -262,7 +262,7 @@ async def test_a_request_that_mixes_a_duplicate_in_flight_with_new_batches_waits
         store.open_gate()
         with pytest.raises(StorageFullError):
             await first
-        assert await mixed == [Appended(0, 0, -1, 0), Appended(0, 1, -1, 0)]
+        assert await mixed == [placed(0, 0), placed(0, 1)]
 
 
 @on_loop
@@ -272,7 +272,7 @@ async def test_sequences_survive_a_restart() -> None:
         producer = await made(broker)
         await append(broker, sent(producer, 0, b"a"))
     async with running_broker(store) as broker:
-        assert await append(broker, sent(producer, 0, b"a")) == Appended(0, None, -1, 1)
+        assert await append(broker, sent(producer, 0, b"a")) == placed(0, None, duplicates=1)
         with pytest.raises(OutOfOrderSequenceError):
             await append(broker, sent(producer, 5, b"x"))
         assert (await append(broker, sent(producer, 1, b"b"))).base_offset == 1

@@ -13,6 +13,7 @@ from tailrace.model.errors import (
     UnknownPartitionError,
     UnknownTopicError,
 )
+from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
 from tailrace.model.record import MESSAGE_ID_HEADER, Message
 from tailrace.store.memory import MemoryStore
@@ -94,7 +95,7 @@ async def test_a_message_is_read_back_as_it_was_with_its_id_as_a_header() -> Non
     async with running_broker() as broker:
         await broker.topics.create("t")
         (published,) = await broker.publish([Message("t", None, b"k", [("h", b"x"), ("n", None)], timestamp=NOW - 5)])
-        (record,) = (await broker.read("t", 0, 0, max_records=1)).records
+        (record,) = (await broker.read("t", 0, Offset(0), max_records=1)).records
         assert (record.key, record.value, record.timestamp, record.offset) == (b"k", None, NOW - 5, 0)
         assert record.headers == [("h", b"x"), ("n", None), (MESSAGE_ID_HEADER, published.message_id.encode())]
 
@@ -104,7 +105,7 @@ async def test_a_message_without_a_time_gets_the_brokers() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
         await broker.publish([Message("t", b"v")])
-        (record,) = (await broker.read("t", 0, 0, max_records=1)).records
+        (record,) = (await broker.read("t", 0, Offset(0), max_records=1)).records
         assert record.timestamp == NOW
 
 
@@ -222,7 +223,7 @@ async def test_a_publish_larger_than_a_batch_becomes_several_batches_in_one_comm
         published = await broker.publish([Message("t", value) for value in values])
         assert store.stats().commits == commits + 1
         assert [(each.offset, each.cursor) for each in published] == [(number, number) for number in range(30)]
-        batches = store.fetch(broker.topics.get("t").partition(0), 0, 10**8).batches
+        batches = store.fetch(broker.topics.get("t").partition(0), Offset(0), 10**8).batches
         assert 3 <= len(batches) <= 5
         assert all(len(batch) <= broker.topics.get("t").max_batch_bytes for batch in batches)
         assert await values_in(broker, "t") == values
@@ -234,7 +235,7 @@ async def test_a_batch_has_at_most_batch_records() -> None:
     async with running_broker(store, limits=Limits(batch_records=3)) as broker:
         await broker.topics.create("t")
         await broker.publish([GOOD] * 8)
-        assert len(store.fetch(broker.topics.get("t").partition(0), 0, 10**8).batches) == 3
+        assert len(store.fetch(broker.topics.get("t").partition(0), Offset(0), 10**8).batches) == 3
 
 
 @on_loop
@@ -242,7 +243,7 @@ async def test_a_topic_can_stamp_messages_with_the_time_of_their_append() -> Non
     async with running_broker() as broker:
         await broker.topics.create("t", options=options(timestamps="append"))
         await broker.publish([Message("t", b"v", timestamp=5)])
-        (record,) = (await broker.read("t", 0, 0, max_records=1)).records
+        (record,) = (await broker.read("t", 0, Offset(0), max_records=1)).records
         assert record.timestamp == NOW
 
 

@@ -7,6 +7,7 @@ from tailrace.broker.broker import Broker
 from tailrace.broker.settings import BrokerSettings
 from tailrace.model.errors import OffsetOutOfRangeError, ReservedTopicError
 from tailrace.model.fetch import PartitionFetch
+from tailrace.model.ids import Offset
 from tests.support.aio import on_loop, turns, until
 from tests.support.brokers import GatedStore, append, bounds_of, options, raw, running_broker, values_in
 from tests.support.clocks import ManualClock
@@ -109,9 +110,9 @@ async def test_a_reader_below_the_start_is_told_and_never_jumps() -> None:
         await hourly(broker, 4)
         await broker.retention.run_once()
         with pytest.raises(OffsetOutOfRangeError) as refused:
-            await broker.read("t", 0, 1, max_records=1)
+            await broker.read("t", 0, Offset(1), max_records=1)
         assert (refused.value.start, refused.value.end) == (2, 4)
-        (answer,) = await broker.fetch([PartitionFetch("t", 0, 1, 1000)])
+        (answer,) = await broker.fetch([PartitionFetch("t", 0, Offset(1), 1000)])
         assert isinstance(answer.error, OffsetOutOfRangeError)
 
 

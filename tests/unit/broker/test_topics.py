@@ -16,13 +16,13 @@ from tailrace.model.errors import (
 )
 from tailrace.model.ids import Partition, TopicId
 from tailrace.model.limits import Limits
-from tailrace.model.offset import OffsetCommit
 from tailrace.model.record import Message
 from tailrace.model.topic import TopicSettings
 from tailrace.store.memory import MemoryStore
 from tests.support.aio import on_loop, turns
 from tests.support.brokers import GatedStore, append, bounds_of, options, raw, running_broker, values_in
 from tests.support.clocks import ManualClock
+from tests.support.offsets import up_to
 
 
 @on_loop
@@ -197,7 +197,7 @@ async def test_a_deleted_topic_is_gone_with_all_that_belongs_to_it() -> None:
         for name in ("t", "other"):
             await broker.publish([Message(name, b"v", message_id="m")])
             await append(broker, raw(name, 0, b"w", producer_id=producer, producer_epoch=0, base_sequence=0))
-            await broker.offsets.commit("g", [OffsetCommit(name, 0, 1)])
+            await broker.offsets.commit("g", [up_to(name, 0, 1)])
         await broker.topics.delete("tee")
         assert broker.topics.find("t") is broker.topics.find("tee") is None
         assert [partition.topic_id for partition in store.partitions()] == [broker.topics.get("other").topic.id]
@@ -211,7 +211,7 @@ async def test_a_topic_made_again_is_a_new_one_and_nothing_old_leaks_in() -> Non
     async with running_broker() as broker:
         old = await broker.topics.create("t")
         await append(broker, raw("t", 0, b"old"))
-        await broker.offsets.commit("g", [OffsetCommit("t", 0, 1)])
+        await broker.offsets.commit("g", [up_to("t", 0, 1)])
         await broker.topics.delete("t")
         new = await broker.topics.create("t")
         assert new.id > old.id
@@ -320,7 +320,7 @@ async def test_nothing_is_written_for_a_topic_whose_deletion_is_in_flight() -> N
         deleting = asyncio.ensure_future(broker.topics.delete("t"))
         await turns()
         with pytest.raises(UnknownTopicError):
-            await broker.offsets.commit("g", [OffsetCommit("t", 0, 0)])
+            await broker.offsets.commit("g", [up_to("t", 0, 0)])
         with pytest.raises(UnknownTopicError):
             await broker.publish([Message("t", b"v")])
         store.open_gate()

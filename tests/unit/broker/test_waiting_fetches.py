@@ -221,7 +221,7 @@ async def test_a_commit_between_the_reading_and_the_waiting_is_not_missed() -> N
 async def test_a_decoded_read_waits_too() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
-        reading = asyncio.create_task(broker.read("t", 0, 0, max_records=10, max_wait_ms=LONG_MS))
+        reading = asyncio.create_task(broker.read("t", 0, Offset(0), max_records=10, max_wait_ms=LONG_MS))
         await settled_in(broker)
         await broker.publish([Message("t", b"v")])
         assert [record.value for record in (await reading).records] == [b"v"]

@@ -26,12 +26,12 @@ from tailrace.model.errors import (
 )
 from tailrace.model.group import GroupListing, GroupRecord, Joined, MemberIdentity
 from tailrace.model.limits import Limits
-from tailrace.model.offset import OffsetCommit
 from tailrace.store.memory import MemoryStore
 from tests.support.aio import on_loop, turns
 from tests.support.brokers import GatedStore, append, raw, running_broker
 from tests.support.clocks import ManualClock
 from tests.support.groups import DELAY_MS, SESSION_MS, joining, subscription, syncing
+from tests.support.offsets import up_to
 
 WEEK_MS = 7 * 24 * 3600 * 1000
 
@@ -90,7 +90,7 @@ async def test_a_group_goes_on_after_a_restart() -> None:
         first, second = await stable(broker, clock, None, "b")
     async with running_broker(store, clock) as broker:
         broker.groups.heartbeat("g", identity(first))
-        assert await broker.groups.commit("g", identity(second, "b"), [OffsetCommit("t", 0, 1)]) == [None]
+        assert await broker.groups.commit("g", identity(second, "b"), [up_to("t", 0, 1)]) == [None]
         assert broker.groups.describe("g").generation == 1
         clock.advance(SESSION_MS)
         broker.groups.run_due()
@@ -142,7 +142,7 @@ async def test_a_commit_that_waited_for_room_is_refused_if_its_member_was_fenced
         (member,) = await stable(broker, clock, None)
         store.close_gate()
         store.room = 0
-        commit = asyncio.ensure_future(broker.groups.commit("g", identity(member), [OffsetCommit("t", 0, 2)]))
+        commit = asyncio.ensure_future(broker.groups.commit("g", identity(member), [up_to("t", 0, 2)]))
         await turns()
         assert not commit.done()
         broker.groups.leave("g", [(member.member_id, None)])
@@ -160,16 +160,16 @@ async def test_members_may_go_back_and_others_may_not_commit() -> None:
         await append(broker, raw("t", 0, b"1", b"2"))
         (member,) = await stable(broker, clock, None)
         for offset in (2, 1):
-            await broker.groups.commit("g", identity(member), [OffsetCommit("t", 0, offset, 7, "note")])
+            await broker.groups.commit("g", identity(member), [up_to("t", 0, offset, 7, "note")])
         committed = broker.offsets.committed("g", "t", 0)
         assert committed is not None
         assert (committed.offset, committed.leader_epoch, committed.metadata) == (1, 7, "note")
         with pytest.raises(UnknownMemberError):
-            await broker.groups.commit("g", MemberIdentity(), [OffsetCommit("t", 0, 2)])
+            await broker.groups.commit("g", MemberIdentity(), [up_to("t", 0, 2)])
         with pytest.raises(IllegalGenerationError):
-            await broker.groups.commit("g", MemberIdentity(member.member_id, 0), [OffsetCommit("t", 0, 2)])
+            await broker.groups.commit("g", MemberIdentity(member.member_id, 0), [up_to("t", 0, 2)])
         with pytest.raises(IllegalGenerationError):
-            await broker.groups.commit("unknown", identity(member), [OffsetCommit("t", 0, 2)])
+            await broker.groups.commit("unknown", identity(member), [up_to("t", 0, 2)])
 
 
 @on_loop
@@ -178,19 +178,19 @@ async def test_an_offset_below_zero_forgets_what_was_committed() -> None:
         await broker.topics.create("t", 2)
         await append(broker, raw("t", 0, b"1", b"2"))
         nobody = MemberIdentity()
-        await broker.groups.commit("g", nobody, [OffsetCommit("t", 0, 2), OffsetCommit("t", 1, 0)])
-        assert await broker.groups.commit("g", nobody, [OffsetCommit("t", 0, -2)]) == [None]
+        await broker.groups.commit("g", nobody, [up_to("t", 0, 2), up_to("t", 1, 0)])
+        assert await broker.groups.commit("g", nobody, [up_to("t", 0, -2)]) == [None]
         assert broker.offsets.committed("g", "t", 0) is None
         assert [committed.partition for committed in broker.offsets.committed_by("g")] == [1]
         with pytest.raises(OffsetOutOfRangeError):
-            await broker.offsets.commit("g", [OffsetCommit("t", 0, -2)], reset=True)
+            await broker.offsets.commit("g", [up_to("t", 0, -2)], reset=True)
 
 
 @on_loop
 async def test_what_can_be_committed_is_and_the_rest_is_refused_one_by_one() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t", 1)
-        commits = [OffsetCommit("t", 0, 0), OffsetCommit("gone", 0, 0), OffsetCommit("t", 0, 0, -1, "x" * 4097)]
+        commits = [up_to("t", 0, 0), up_to("gone", 0, 0), up_to("t", 0, 0, -1, "x" * 4097)]
         outcomes = await broker.groups.commit("g", MemberIdentity(), commits)
         assert [type(outcome) for outcome in outcomes] == [type(None), UnknownTopicError, OffsetMetadataTooLargeError]
         assert len(broker.offsets.committed_by("g")) == 1
@@ -204,7 +204,7 @@ async def test_a_group_with_members_can_not_be_deleted() -> None:
     async with running_broker(store, clock) as broker:
         await broker.topics.create("t", 1)
         (member,) = await stable(broker, clock, None)
-        await broker.groups.commit("g", identity(member), [OffsetCommit("t", 0, 0)])
+        await broker.groups.commit("g", identity(member), [up_to("t", 0, 0)])
         with pytest.raises(GroupNotEmptyError):
             await broker.groups.delete("g")
         assert broker.groups.leave("g", [(member.member_id, None)]) == [None]
@@ -244,7 +244,7 @@ async def test_offsets_of_a_topic_that_is_read_can_not_be_deleted() -> None:
     async with running_broker(clock=clock) as broker:
         await broker.topics.create("t", 2)
         await broker.topics.create("u", 1)
-        both = [OffsetCommit("t", 0, 0), OffsetCommit("t", 1, 0), OffsetCommit("u", 0, 0)]
+        both = [up_to("t", 0, 0), up_to("t", 1, 0), up_to("u", 0, 0)]
         await broker.groups.commit("g", MemberIdentity(), both)
         (member,) = await stable(broker, clock, None)
         with pytest.raises(GroupSubscribedError):
@@ -263,7 +263,7 @@ async def test_a_silent_group_is_forgotten_and_a_busy_one_is_not() -> None:
     async with running_broker(clock=clock) as broker:
         await broker.topics.create("t", 1)
         for group in ("left", "simple", "busy"):
-            await broker.groups.commit(group, MemberIdentity(), [OffsetCommit("t", 0, 0)])
+            await broker.groups.commit(group, MemberIdentity(), [up_to("t", 0, 0)])
         clock.advance(WEEK_MS - SESSION_MS)
         (busy,) = await stable(broker, clock, None, group="busy")
         (left,) = await stable(broker, clock, None, group="left")
@@ -286,11 +286,11 @@ async def test_a_group_that_commits_while_it_is_deleted_is_not_forgotten() -> No
     store = GatedStore(clock)
     async with running_broker(store, clock) as broker:
         await broker.topics.create("t", 1)
-        await broker.groups.commit("g", MemberIdentity(), [OffsetCommit("t", 0, 0)])
+        await broker.groups.commit("g", MemberIdentity(), [up_to("t", 0, 0)])
         store.close_gate()
         deletion = asyncio.ensure_future(broker.groups.delete("g"))
         await turns()
-        commit = asyncio.ensure_future(broker.groups.commit("g", MemberIdentity(), [OffsetCommit("t", 0, 0)]))
+        commit = asyncio.ensure_future(broker.groups.commit("g", MemberIdentity(), [up_to("t", 0, 0)]))
         await turns()
         store.open_gate()
         await asyncio.gather(deletion, commit)
@@ -304,7 +304,7 @@ async def test_the_last_commit_of_a_group_is_known_after_a_restart() -> None:
     store = MemoryStore(clock)
     async with running_broker(store, clock) as broker:
         await broker.topics.create("t", 1)
-        await broker.groups.commit("g", MemberIdentity(), [OffsetCommit("t", 0, 0)])
+        await broker.groups.commit("g", MemberIdentity(), [up_to("t", 0, 0)])
     async with running_broker(store, clock) as broker:
         clock.advance(WEEK_MS - 1)
         assert await broker.groups.expire() == 0
@@ -330,11 +330,11 @@ async def test_groups_are_counted_whether_they_join_or_commit() -> None:
     async with running_broker(clock=clock, limits=Limits(groups=2)) as broker:
         await broker.topics.create("t", 1)
         await stable(broker, clock, None, group="a")
-        await broker.groups.commit("b", MemberIdentity(), [OffsetCommit("t", 0, 0)])
+        await broker.groups.commit("b", MemberIdentity(), [up_to("t", 0, 0)])
         with pytest.raises(LimitExceededError, match="groups"):
             await broker.groups.join(joining(group="c"))
         with pytest.raises(LimitExceededError, match="groups"):
-            await broker.groups.commit("c", MemberIdentity(), [OffsetCommit("t", 0, 0)])
+            await broker.groups.commit("c", MemberIdentity(), [up_to("t", 0, 0)])
         assert [each.name for each in broker.groups.all()] == ["a", "b"]
 
 
