@@ -6,9 +6,8 @@ maximum of the partition's timestamps and the running sum of its bytes; both ris
 and by size are binary searches even when timestamps are out of order.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from operator import itemgetter
 from struct import Struct
 
 from rocksdict import WriteBatch
@@ -25,8 +24,6 @@ _TIME_BIAS = 1 << 63
 NO_TIMESTAMP = -_TIME_BIAS
 _FORGET_AT_LEAST = 16
 """With many partitions each has few places, and to copy their lists for one of them costs more than to keep it."""
-
-_base_offset = itemgetter(0)
 
 
 class Recent:
@@ -121,11 +118,18 @@ class SavedIndex:
 
     def chunks(self, partition: Partition, offset: int) -> Iterator[list[Place]]:
         """Saved places in order, chunk by chunk, beginning with the chunk that holds `offset`."""
+        return (list(unpack_places(packed)) for packed in self._packed_chunks(partition, offset))
+
+    def places(self, partition: Partition, offset: int) -> Iterator[Place]:
+        """Saved places in order, beginning with the batch that holds `offset`, each unpacked when it is asked for."""
+        for packed in self._packed_chunks(partition, offset):
+            yield from unpack_places(packed, offset)
+
+    def _packed_chunks(self, partition: Partition, offset: int) -> Iterator[bytes]:
         prefix = CHUNK + _prefix(partition)
         held = self._state.at_or_before(prefix, prefix + _U64.pack(offset))
         start = held[0][len(prefix) :] if held else b""
-        for _, value in self._state.items(prefix, start):
-            yield list(unpack_places(value))
+        return (packed for _, packed in self._state.items(prefix, start))
 
     def chunk_for_time(self, partition: Partition, timestamp: int) -> int | None:
         """First offset of the first chunk that ends with this running timestamp or a later one."""
@@ -181,12 +185,10 @@ class IndexReader:
         recent = index.recent.places
         stop = base_of(recent[0]) if recent else index.end
         if offset < stop:
-            for places in self._saved.chunks(index.partition, offset):
-                if places[0].base_offset >= stop:
+            for place in self._saved.places(index.partition, offset):
+                if place.base_offset >= stop:
                     break
-                for place in places[max(0, bisect_right(places, offset, key=_base_offset) - 1) :]:
-                    if place.base_offset < stop:
-                        yield place
+                yield place
         yield from map(unpack_place, recent[holding(recent, offset) :])
 
     def for_time(self, index: PartitionIndex, timestamp: int) -> Place | None:

@@ -43,9 +43,11 @@ def unpack_place(packed: bytes) -> Place:
     return Place._make(_PLACE.unpack(packed))
 
 
-def unpack_places(packed: bytes) -> Iterator[Place]:
-    """Of many packed places, joined."""
-    return map(Place._make, _PLACE.iter_unpack(packed))
+def unpack_places(packed: bytes, offset: int = 0) -> Iterator[Place]:
+    """Of many packed places, joined, those from the one that holds the offset on; all if they are above it."""
+    size = _PLACE.size
+    above = bisect_right(range(0, len(packed), size), offset, key=lambda at: _BASE.unpack_from(packed, at)[0])
+    return map(Place._make, _PLACE.iter_unpack(memoryview(packed)[max(0, above - 1) * size :]))
 
 
 def base_of(packed: bytes) -> int:

@@ -36,7 +36,11 @@ def test_a_time_before_1970_is_read_as_it_was() -> None:
 
 
 def test_joined_places_come_apart_again() -> None:
-    assert [place.base_offset for place in unpack_places(b"".join(map(at, BASES)))] == list(BASES)
+    packed = b"".join(map(at, BASES))
+    assert [place.base_offset for place in unpack_places(packed)] == list(BASES)
+    for offset in (0, 254, 255, 256, 257, 65_535, 65_536, 2**40):
+        held = [number for number, base in enumerate(BASES) if base <= offset]
+        assert [place.base_offset for place in unpack_places(packed, offset)] == list(BASES[max(held, default=0) :])
 
 
 @pytest.mark.parametrize(
