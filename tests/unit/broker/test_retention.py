@@ -124,6 +124,7 @@ async def test_a_topic_deleted_while_it_is_looked_at_is_left_alone() -> None:
         await hourly(broker, 4)
         store.close_gate()
         deleting = asyncio.ensure_future(broker.topics.delete("t"))
+        await until(lambda: bool(store.in_flight))
         trimming = asyncio.ensure_future(broker.retention.run_once())
         await turns(50)
         store.open_gate()
