@@ -1,9 +1,10 @@
 """A background job: looks at all records once and saves how old they are at most, so that queries need not.
 
-It works in slices of a millisecond or so, in a thread, and rests after each, so that it takes no more than its share of one
-core. What readers find in memory it finds there too, and what it reads from disk stays in no cache of ours. A partition is
-surveyed in runs: a 64th part of it, at least 64 KiB and at most 4 MiB. What is less than a run, at its end, waits until there
-is more; a query reads that much beside what it wants. What a query has learned is not looked at again.
+It works in slices of a millisecond or less, in a thread, and rests after each, so that it takes no more than its share of one
+core and nobody waits long for the interpreter's lock. What readers find in memory it finds there too, and what it reads from
+disk stays in no cache of ours. A partition is surveyed in runs: a 64th part of it, at least 64 KiB and at most 4 MiB. What is
+less than a run, at its end, waits until there is more; a query reads that much beside what it wants. What a query has
+learned is not looked at again.
 
 A run with a batch that can't be decoded counts as older than anything: queries read it, and say what is wrong with it.
 """
@@ -43,7 +44,9 @@ T = TypeVar("T")
 _LEAST_RUN_BYTES = 64 * KIB
 _MOST_RUN_BYTES = 4 * MIB
 _RUNS_IN_PARTITION = 64
-_SLICE_BYTES = 512 * KIB
+_SLICE_RECORDS = 2_000
+_LEAST_SLICE_BYTES = 64 * KIB
+_MOST_SLICE_BYTES = MIB
 _TURN_RUNS = 16
 """After so many it is the turn of the next partition."""
 _SAVED_AT_ONCE = 64
@@ -57,6 +60,7 @@ class _Place(NamedTuple):
     offset: Offset
     rest_bytes: int
     run_bytes: int
+    slice_bytes: int
 
     @property
     def is_due(self) -> bool:
@@ -137,15 +141,23 @@ class Survey:
     def _place(self, partition: Partition) -> _Place:
         bounds = self._store.bounds(partition)
         offset = self._notes.end(partition, bounds)
-        run_bytes = min(max(self._store.size(partition) // _RUNS_IN_PARTITION, _LEAST_RUN_BYTES), _MOST_RUN_BYTES)
-        return _Place(bounds, offset, self._store.size(partition, offset), run_bytes)
+        rest_bytes = self._store.size(partition, offset)
+        run_bytes = self._store.size(partition) // _RUNS_IN_PARTITION
+        slice_bytes = rest_bytes * _SLICE_RECORDS // max(1, bounds.end - offset)
+        return _Place(
+            bounds,
+            offset,
+            rest_bytes,
+            min(max(run_bytes, _LEAST_RUN_BYTES), _MOST_RUN_BYTES),
+            min(max(slice_bytes, _LEAST_SLICE_BYTES), _MOST_SLICE_BYTES),
+        )
 
     async def _survey_run(self, partition: Partition, place: _Place) -> _Place:
         """Note one run, and go on behind it."""
         run: Run | None = None
         offset, size = place.offset, 0
-        while size < place.run_bytes:
-            max_bytes = min(place.run_bytes - size, _SLICE_BYTES)
+        while size < place.run_bytes and offset < place.bounds.end:
+            max_bytes = min(place.run_bytes - size, place.slice_bytes)
             part, part_bytes = await self._slice(self._look, partition, offset, max_bytes)
             run = part if run is None else Run(run.start, part.end, min(run.oldest_ms, part.oldest_ms))
             offset, size = part.end, size + part_bytes

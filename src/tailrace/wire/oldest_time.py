@@ -6,6 +6,7 @@ bit of one byte. Only where one lies before the base are the times themselves re
 """
 
 from collections.abc import Iterator
+from itertools import repeat
 
 from tailrace.model.changes import Buffer
 from tailrace.model.errors import CorruptBatchError
@@ -18,6 +19,8 @@ NEVER_MS = (1 << 63) - 1
 """The oldest time where no record has a time."""
 
 _LONG_AGO_MS = -(1 << 63)
+_LOW_BITS = [(byte >> 1 & 0x3F) + 2 for byte in range(0x100)]
+"""By the first of two bytes of a length: what it adds to the way to the next record, the two bytes themselves included."""
 
 
 def oldest_time(batch: Buffer, limits: Limits) -> int:
@@ -40,30 +43,29 @@ def oldest_time(batch: Buffer, limits: Limits) -> int:
 def _goes_back(data: bytes, records: int) -> bool:
     """Whether a record has a time before the base. In a record come its length, a byte of attributes, its time, and more.
 
-    This is all that is done for most records of a server, and so it does one thing quickly: to walk over lengths of one or
-    two bytes.
+    This is all that is done for most records of a server, so it does the usual quickly: lengths of one or two bytes.
     """
-    at = 0
-    for _ in range(records):
+    low_bits = _LOW_BITS
+    at = signs = 0
+    for _ in repeat(None, records):
         length = data[at]
         if length < 0x80:
-            if data[at + 2] & 1:
-                return True
+            signs |= data[at + 2]
             at += (length >> 1) + 1
             continue
         more = data[at + 1]
         if more < 0x80:
-            if data[at + 3] & 1:
-                return True
-            at += (more << 6) + (length >> 1 & 0x3F) + 2
+            signs |= data[at + 3]
+            at += (more << 6) + low_bits[length]
             continue
         length, at = decode_varint(data, at)
-        if length < 0 or data[at + 1] & 1:
-            return True
+        if length < 0:
+            raise CorruptBatchError(f"a record of the batch says it has {length} bytes")
+        signs |= data[at + 1]
         at += length
     if at != len(data):
         raise CorruptBatchError(f"the records of the batch end at byte {at} of {len(data)}")
-    return False
+    return bool(signs & 1)
 
 
 def _times(data: bytes, header: BatchHeader) -> Iterator[int]:
