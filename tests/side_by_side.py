@@ -44,4 +44,4 @@ class SideBySide:
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: object) -> LoadScopeScheduling | None:
         config.option.loadscopereorder = False
-        return Units(config, log)  # type: ignore[arg-type]
+        return Units(config, log)

@@ -9,7 +9,7 @@ import time
 
 import msgspec
 from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.answers import Failed, say
 from bench.kafka.consuming import Receiver, end_offsets

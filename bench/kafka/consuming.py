@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from bench.kafka.numbered import BadDelivery, Ledger, Numbering
 from bench.kafka.producing import ANSWER_SECONDS, sent_by
@@ -96,7 +96,7 @@ class Receiver:
 
 def end_offsets(admin: AdminClient, places: Sequence[TopicPartition]) -> dict[int, int]:
     """By partition."""
-    asked = admin.list_offsets({place: OffsetSpec.latest() for place in places})  # type: ignore[no-untyped-call]
+    asked = admin.list_offsets({place: OffsetSpec.latest() for place in places})
     return {place.partition: answer.result(ANSWER_SECONDS).offset for place, answer in asked.items()}
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.audit import AuditFailure
 from bench.kafka.consuming import end_offsets

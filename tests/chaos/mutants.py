@@ -38,7 +38,7 @@ def ack_before_write() -> None:
         done(commit)
         return commit
 
-    GroupCommit.submit = hasty  # type: ignore[method-assign]
+    GroupCommit.submit = hasty  # type: ignore[method-assign, assignment]
 
 
 def state_ahead_of_log() -> None:
@@ -90,7 +90,7 @@ def reused_offset() -> None:
             self.partitions[partition].end = base
             show(self, [batch])
 
-    Sequencer.admit = forgetful  # type: ignore[method-assign]
+    Sequencer.admit = forgetful  # type: ignore[method-assign, assignment]
     Catalog.append = trusting  # type: ignore[method-assign]
 
 
@@ -105,7 +105,7 @@ def reused_cursor() -> None:
             self._cursor = Cursor(self._cursor - 1)
         return commit
 
-    Sequencer.admit = forgetful  # type: ignore[method-assign]
+    Sequencer.admit = forgetful  # type: ignore[method-assign, assignment]
 
 
 def torn_commit_accepted() -> None:
@@ -118,7 +118,7 @@ def torn_commit_accepted() -> None:
             padded = memoryview(bytes(data[at:]) + bytes(1 << 20))
             return read_frame(padded, 0, position, check_batches=False)
 
-    recovery.read_frame = generous
+    recovery.read_frame = generous  # type: ignore[attr-defined]
 
 
 def recovery_cuts_too_much() -> None:
@@ -138,7 +138,7 @@ def state_not_replayed() -> None:
     def without_puts(effects: bytes, count: int) -> Changes:
         return read_effects(effects, count)._replace(puts=[], drop_prefixes=[])
 
-    opening.read_effects = without_puts
+    opening.read_effects = without_puts  # type: ignore[attr-defined]
 
 
 def corruption_cut_off() -> None:

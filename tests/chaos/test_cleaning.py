@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -177,9 +178,9 @@ class Traffic:
         self.reads = 0
 
     def run(self, seconds: float) -> None:
-        jobs = [lambda number=number: self._write(number) for number in range(self.PARTITIONS)]
-        jobs += [self._trim, self._store.clean, self._make_and_drop, self._scan]
-        jobs += [lambda number=number: self._fetch(number) for number in range(2)]
+        jobs: list[Callable[[], None]] = [self._trim, self._store.clean, self._make_and_drop, self._scan]
+        jobs += [partial(self._write, number) for number in range(self.PARTITIONS)]
+        jobs += [partial(self._fetch, number) for number in range(2)]
         threads = [threading.Thread(target=self._repeat, args=(job,)) for job in jobs]
         for thread in threads:
             thread.start()

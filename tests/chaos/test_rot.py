@@ -4,6 +4,7 @@ import os
 import random
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,7 @@ def test_a_flipped_bit_anywhere_in_the_log_is_reported(sound: SoundFolder, chaos
         (path,) = choice.choices(segments, sizes)
         at = choice.randrange(path.stat().st_size)
         bit = choice.randrange(8)
-        folder = sound.spoiled(lambda folder, path=path, at=at, bit=bit: _flip(folder / "log" / path.name, at, bit))
+        folder = sound.spoiled(partial(_flip_in, path.relative_to(sound.path), at, bit))
         where = f"bit {bit} of byte {at} of {path.name}"
         error = _error_or_truth(folder, sound.truth, where)
         findings = check(folder).findings
@@ -91,7 +92,7 @@ def test_a_flipped_bit_in_the_state_is_reported_or_harmless(sound: SoundFolder, 
         path = choice.choice(files)
         at = choice.randrange(path.stat().st_size)
         bit = choice.randrange(8)
-        folder = sound.spoiled(lambda folder, path=path, at=at, bit=bit: _flip(folder / "state" / path.name, at, bit))
+        folder = sound.spoiled(partial(_flip_in, path.relative_to(sound.path), at, bit))
         _error_or_truth(folder, sound.truth, f"bit {bit} of byte {at} of {path.name}")
         shutil.rmtree(folder)
 
@@ -227,6 +228,10 @@ def _error_or_truth(folder: Path, truth: Observed, where: str) -> TailraceError 
         return error
     assert seen == truth, f"{where}: other records than were written, and no error"
     return None
+
+
+def _flip_in(path: Path, at: int, bit: int, folder: Path) -> None:
+    _flip(folder / path, at, bit)
 
 
 def _flip(path: Path, at: int, bit: int) -> None:

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,7 @@ def torn(tmp_path: Path) -> TornFolder:
 
 def test_the_last_frame_cut_at_every_byte_leaves_all_before_it(torn: TornFolder) -> None:
     for size in range(torn.frame.position, torn.frame.position + torn.frame.size):
-        folder = torn.spoiled(lambda path, size=size: os.truncate(path, size))
+        folder = torn.spoiled(partial(os.truncate, length=size))
         assert _opened(folder) == torn.before, f"cut at byte {size - torn.frame.position}"
         shutil.rmtree(folder)
 
@@ -70,7 +71,7 @@ def test_the_last_frame_with_its_end_never_written_leaves_all_before_it(torn: To
     """A file may have its new length and, for a part of it, zeros."""
     first, size = torn.frame.position, torn.frame.size
     for written in range(0, size - 8, 7):
-        folder = torn.spoiled(lambda path, written=written: _overwrite(path, first + written, bytes(size - written), cut=True))
+        folder = torn.spoiled(partial(_overwrite, at=first + written, data=bytes(size - written), cut=True))
         assert _opened(folder) == torn.before, f"{written} of {size} bytes were written"
         shutil.rmtree(folder)
 
@@ -78,7 +79,7 @@ def test_the_last_frame_with_its_end_never_written_leaves_all_before_it(torn: To
 def test_the_last_frame_with_a_hole_leaves_all_before_it(torn: TornFolder) -> None:
     first, size = torn.frame.position, torn.frame.size
     for hole in range(0, size - 8, 11):
-        folder = torn.spoiled(lambda path, hole=hole: _overwrite(path, first + hole, b"\xa5" * 8, cut=False, end=first + size))
+        folder = torn.spoiled(partial(_overwrite, at=first + hole, data=b"\xa5" * 8, cut=False, end=first + size))
         assert _opened(folder) == torn.before, f"hole at byte {hole}"
         shutil.rmtree(folder)
 

@@ -1,7 +1,7 @@
 """One server and one process a client for the whole run; `pytest tests/compat --everything` plays all and writes the grid."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -130,7 +130,9 @@ def grid(everything: bool, volume: int) -> Iterator[Grid]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     played = getattr(item, "callspec", None) and item.callspec.params  # type: ignore[attr-defined]
     if call.when == "call" and played and "scenario" in played:

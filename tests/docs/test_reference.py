@@ -9,6 +9,7 @@ import msgspec
 import pytest
 import typer.main
 from litestar import Litestar
+from litestar.di import Provide
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.settings import BrokerSettings
@@ -123,7 +124,9 @@ def test_every_field_of_a_body_is_documented() -> None:
 
 
 def test_every_metric_is_documented_with_its_type(app: Litestar) -> None:
-    registry = app.dependencies["registry"].dependency()
+    given = app.dependencies["registry"]
+    assert isinstance(given, Provide)
+    registry = given.dependency()
     shown = {
         f"{family.name}_total" if family.type == "counter" else family.name: family.type
         for family in registry.collect()

@@ -75,7 +75,7 @@ async def message_target(random: Random, seeds: Seeds) -> AsyncGenerator[Try, No
             codec.write(message, version, flexible, again)
             invariant(codec.read(shape, version, flexible, Source(bytes(again))) == message, "a message reads back differently")
 
-        yield Try(bytes(mutated(random, whole, seeds.frames)), read)
+        yield Try(bytes(mutated(random, bytes(whole), seeds.frames)), read)
 
 
 async def batch_target(random: Random, seeds: Seeds) -> AsyncGenerator[Try, None]:
@@ -123,7 +123,7 @@ async def request_target(random: Random, seeds: Seeds) -> AsyncGenerator[Try, No
 
             for _ in range(_RESTART_EVERY):
                 whole = random.choice((seeds.request(), random.choice(seeds.frames)))
-                yield Try(whole if random.random() < 0.2 else bytes(mutated(random, whole, seeds.frames)), ask)
+                yield Try(whole if random.random() < 0.2 else bytes(mutated(random, bytes(whole), seeds.frames)), ask)
 
 
 async def connection_target(random: Random, seeds: Seeds) -> AsyncGenerator[Try, None]:
@@ -135,7 +135,7 @@ async def connection_target(random: Random, seeds: Seeds) -> AsyncGenerator[Try,
                 for _ in range(random.randint(1, 5)):
                     whole = random.choice((seeds.request(), random.choice(seeds.frames), random.randbytes(40)))
                     if random.random() < 0.6:
-                        whole = bytes(mutated(random, whole, seeds.frames))
+                        whole = bytes(mutated(random, bytes(whole), seeds.frames))
                     parts.append(sized(whole) if random.random() < 0.8 else whole)
                 yield Try(b"".join(parts), listening.trouble)
 

@@ -164,7 +164,9 @@ def test_one_batch_may_have_a_hundred_thousand_tiny_records(server: ServerProces
     assert producer.flush(SECONDS) == 0
     assert read_all(server, "orders", len(values)) == values
     with RawClient(server.kafka) as raw:
-        request = FetchRequest(topics=[FetchTopic(topic="orders", partitions=[FetchPartition(partition_max_bytes=4_000_000)])])
+        request = FetchRequest(
+            topics=(FetchTopic(topic="orders", partitions=(FetchPartition(partition_max_bytes=4_000_000),)),)
+        )
         answer = raw.ask(fetch.API, request, 12)
     assert read_header(answer.responses[0].partitions[0].records).records > 50_000
 

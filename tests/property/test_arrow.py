@@ -134,8 +134,10 @@ def _as_object(headers: Headers) -> dict[str, object]:
 
 
 def _shown(field: bytes | None) -> str | None:
+    if field is None:
+        return None
     try:
-        return None if field is None else field.decode()
+        return field.decode()
     except UnicodeDecodeError:
         return "\\x" + field.hex()
 

@@ -20,8 +20,9 @@ names = st.integers(0, 7)
 publish = st.tuples(st.just("publish"), st.lists(names, min_size=1, max_size=5))
 batch = st.tuples(st.just("append"), st.lists(names, min_size=1, max_size=5))
 wait = st.tuples(st.just("wait"), st.lists(st.integers(1, 12_000), min_size=1, max_size=1))
-clean = st.tuples(st.just("clean"), st.just([]))
-restart = st.tuples(st.just("restart"), st.just([]))
+nothing: st.SearchStrategy[list[int]] = st.just([])
+clean = st.tuples(st.just("clean"), nothing)
+restart = st.tuples(st.just("restart"), nothing)
 steps = st.lists(st.one_of(publish, publish, batch, batch, wait, clean, restart), max_size=30)
 
 
@@ -64,14 +65,14 @@ async def play(script: list[tuple[str, list[int]]], by: Dedup, limits: Limits) -
                     written.append(b"%d" % number)
         elif step == "append":
             records = [Record(None, b"%d" % number, [(MESSAGE_ID_HEADER, b"%d" % number)], now) for number in numbers]
-            answer = await append(broker, RawBatch("t", 0, encode_batch(records)))
+            appended = await append(broker, RawBatch("t", 0, encode_batch(records)))
             if exact:
                 fresh = []
                 for number in numbers:
                     if number not in fresh and (number not in seen or seen[number][0] <= now):
                         fresh.append(number)
-                assert answer.duplicates == len(numbers) - len(fresh)
-                assert answer.base_offset == (len(written) if fresh else seen[numbers[0]][1])
+                assert appended.duplicates == len(numbers) - len(fresh)
+                assert appended.base_offset == (len(written) if fresh else seen[numbers[0]][1])
                 for number in fresh:
                     seen[number] = now + WINDOW_SECONDS * 1000, len(written)
                     written.append(b"%d" % number)

@@ -55,6 +55,7 @@ def messages(shape: type[Message], version: int) -> st.SearchStrategy[Message]:
 
 
 def values(field: Field, version: int) -> st.SearchStrategy[Any]:
+    one: st.SearchStrategy[Any]
     if not isinstance(field.kind, Kind):
         one = messages(field.kind, version)
     elif field.name.endswith("error_code"):

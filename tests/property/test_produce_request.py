@@ -1,5 +1,7 @@
 """The short way to read a produce request gives the very request that the long way gives, or leaves it to the long way."""
 
+from uuid import UUID
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -63,7 +65,7 @@ def test_both_ways_read_the_same_whatever_comes(
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(9, produce.API.highest), st.text(max_size=30), st.uuids(), st.binary(max_size=300))
-def test_one_batch_for_one_partition_takes_the_short_way(version: int, name: str, topic_id: object, records: bytes) -> None:
+def test_one_batch_for_one_partition_takes_the_short_way(version: int, name: str, topic_id: UUID, records: bytes) -> None:
     topic = TopicProduceData(
         name="" if version >= IDS_SINCE else name,
         topic_id=topic_id if version >= IDS_SINCE else NO_UUID,

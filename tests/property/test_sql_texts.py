@@ -50,12 +50,13 @@ def test_a_text_is_parsed_or_refused_with_a_place_in_it(text: str) -> None:
     except SqlError as error:
         found = PLACE.fullmatch(str(error))
         assert found is not None, str(error)
-        assert (error.line, error.column) == (int(found[1]), int(found[2]))
+        line, column = int(found[1]), int(found[2])
+        assert (error.line, error.column) == (line, column)
         lines = LINES.split(text)
-        assert 1 <= error.line <= len(lines)
-        assert 1 <= error.column <= len(lines[error.line - 1]) + 1
+        assert 1 <= line <= len(lines)
+        assert 1 <= column <= len(lines[line - 1]) + 1
     else:
         for statement in statements:
             assert statement.text in text
-            line = LINES.split(text)[statement.line - 1]
-            assert line[statement.column - 1 :].startswith(LINES.split(statement.text)[0])
+            begins = LINES.split(text)[statement.line - 1]
+            assert begins[statement.column - 1 :].startswith(LINES.split(statement.text)[0])

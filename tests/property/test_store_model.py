@@ -188,6 +188,7 @@ class EmbeddedMachine(StoreMachine):
     """The same on disk: with pieces so small that segments roll, checkpoints come due and the cleaner finds work."""
 
     durability: ClassVar[Durability] = "fsync"
+    store: EmbeddedStore
 
     def __init__(self) -> None:
         super().__init__()

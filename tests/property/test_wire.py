@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.model.errors import TailraceError
+from tailrace.model.ids import Offset
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.record import Record
 from tailrace.wire.batch import CHECKED_FROM, HEADER_BYTES, check_batch
@@ -33,7 +34,7 @@ def test_records_round_trip(sent: list[Record], codec: Codec) -> None:
     batch = encode_batch(sent, codec=codec)
     check_batch(batch)
     found = decode_batch(batch, DEFAULT_LIMITS)
-    assert [record._replace(headers=list(record.headers), offset=-1) for record in found] == sent
+    assert [record._replace(headers=list(record.headers), offset=Offset(-1)) for record in found] == sent
 
 
 @given(st.lists(records, min_size=1, max_size=5))

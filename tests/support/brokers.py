@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.settings import BrokerSettings
@@ -121,7 +122,7 @@ class CountingStore(MemoryStore):
         return super().fetch(partition, offset, max_bytes)
 
 
-def raw(topic: str, partition: int, *values: bytes, timestamp: int | None = None, **producer: int) -> RawBatch:
+def raw(topic: str, partition: int, *values: bytes, timestamp: int | None = None, **producer: Any) -> RawBatch:
     """A batch of these values, with the fields of a producer if they are given."""
     at = ManualClock().now_ms() if timestamp is None else timestamp
     return RawBatch(topic, partition, encode_batch([Record(None, value, (), at) for value in values], **producer))

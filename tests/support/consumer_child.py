@@ -91,7 +91,7 @@ def _kafka_python(told: dict[str, Any], emit: Emit, commands: Commands) -> None:
     from kafka import ConsumerRebalanceListener, KafkaConsumer
     from kafka.errors import KafkaError
 
-    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    class Listener(ConsumerRebalanceListener):
         def on_partitions_assigned(self, partitions: Iterable[Any]) -> None:
             emit("assigned", sorted(each.partition for each in partitions))
 

@@ -89,7 +89,7 @@ class GroupUnderTest:
     def sync(self, joined: Joined, instance: str | None = None, **shares: bytes) -> int:
         ticket = next(self._tickets)
         try:
-            self.do(self.group.sync(syncing(joined, instance=instance, **shares), ticket))
+            self.do(self.group.sync(syncing(joined, instance=instance, **shares), ticket))  # type: ignore[arg-type]
         except TailraceError as error:
             self._answer(ticket, error)
         return ticket

@@ -182,7 +182,7 @@ class Writer:
                 return f"({self._random.choice((' AND ', ' OR ')).join(parts)})"
             case 2 | 3:
                 kind = self._random.choice(tuple(_CONSTANTS))
-                signs = ("=", "<>", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")
+                signs: tuple[str, ...] = ("=", "<>", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")
                 if kind not in ("boolean", "uuid"):
                     signs += ("<", ">", "<=", ">=")
                 return f"({self.value(kind, depth)} {self._random.choice(signs)} {self.value(kind, depth)})"

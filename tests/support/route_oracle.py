@@ -246,7 +246,7 @@ def _read_decimal(text: str, type_: ColumnType) -> Decimal:
     scale = type_.scale or 0
     whole = max(1, type_.precision - scale)
     _require(rf"[+-]?[0-9]{{1,{whole}}}(\.[0-9]{{1,{max(1, scale)}}})?", text)
-    return _narrow(Decimal(text), type_)  # type: ignore[no-any-return]
+    return _narrow(Decimal(text), type_)
 
 
 def _read_date(text: str, _: ColumnType) -> date:

@@ -6,6 +6,7 @@ from tailrace.model.changes import Bounds
 from tailrace.model.ids import Offset, Partition, TopicId
 from tailrace.store.memory import MemoryStore
 from tests.support import judge as rules
+from tests.support.batches import StoredRecord
 from tests.support.history import Ack, Attempt, CommitId, Failure, History, decode_event, encode_event, last_key, to_changes
 from tests.support.judge import judge, judge_acks
 from tests.support.observed import Observed, SeenBatch, observe
@@ -282,13 +283,15 @@ def test_two_answers_with_the_same_place_are_named_whatever_the_store_holds() ->
 
 def test_events_travel_as_lines() -> None:
     story = Story()
-    for event in (*story.history.attempts.values(), *story.history.acks.values(), Failure(CommitId(1, 1, 1), "failed", "x")):
+    events: list[Attempt | Ack | Failure] = [*story.history.attempts.values(), *story.history.acks.values()]
+    events.append(Failure(CommitId(1, 1, 1), "failed", "x"))
+    for event in events:
         line = encode_event(event)
         assert line.endswith(b"\n") and line.count(b"\n") == 1
         assert encode_event(decode_event(line)) == line
 
 
-def _records_of(*tokens: str) -> Sequence[object]:
+def _records_of(*tokens: str) -> Sequence[StoredRecord]:
     store = MemoryStore()
     scratch = TopicId(SCRATCH)
     store.commit(to_changes(Attempt(CommitId(0, 0, 0), creates=[(scratch, 1)], appends=[(scratch, 0, tokens)])))

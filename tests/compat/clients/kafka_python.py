@@ -295,5 +295,5 @@ def _raise_first(results: Iterable[Any]) -> None:
     for result in results:
         named = ERROR_NAME.match(result) if isinstance(result, str) else None
         kind = getattr(errors, named[1]) if named else result
-        if isinstance(kind, type) and issubclass(kind, KafkaError) and kind.errno != 0:
+        if isinstance(kind, type) and issubclass(kind, KafkaError) and kind.errno != 0:  # type: ignore[attr-defined]
             raise kind(result)

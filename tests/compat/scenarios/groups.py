@@ -54,7 +54,12 @@ def two_members(stage: Stage) -> None:
             stage.fill("x", partition=partition)
         eventually(lambda: shared() and len(read) == PARTITIONS, seconds=20)
     other.leave()
-    eventually(lambda: len(read.extend(one.poll(count=1, seconds=0.2)) or one.owned()) == PARTITIONS, seconds=20)
+
+    def has_all() -> bool:
+        read.extend(one.poll(count=1, seconds=0.2))
+        return len(one.owned()) == PARTITIONS
+
+    eventually(has_all, seconds=20)
     one.leave()
 
 

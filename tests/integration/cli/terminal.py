@@ -23,7 +23,7 @@ class Terminal:
             timeout=None,
         )
         # The prompt asks the terminal where the cursor is.
-        self._screen.write_process_input = self._process.send
+        self._screen.write_process_input = self._process.send  # type: ignore[method-assign]
 
     def __enter__(self) -> "Terminal":
         return self

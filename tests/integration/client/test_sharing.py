@@ -132,7 +132,12 @@ def test_partitions_that_are_added_later_are_read(url: str, api: Api, topic: str
         api.ask(f"/api/topics/{topic}", {"partitions": 3}, method="PATCH")
         api.ask("/api/topics/publish", {"messages": [{"topic": topic, "value": 7, "partition_id": 2}]})
         found: list[Any] = []
-        eventually(lambda: bool(found.extend(consumer.poll()) or found), "the record of the new partition")
+
+        def has_come() -> bool:
+            found.extend(consumer.poll())
+            return bool(found)
+
+        eventually(has_come, "the record of the new partition")
         assert [(record.partition_id, record.value) for record in found] == [(2, 7)]
 
 

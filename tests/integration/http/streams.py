@@ -60,7 +60,7 @@ Stream = SseStream | SocketStream
 
 
 @contextmanager
-def sse(url: str, pattern: str, headers: dict[str, str] | None = None, **fields: object) -> Iterator[SseStream]:
+def sse(url: str, pattern: str, headers: dict[str, str] | None = None, **fields: Any) -> Iterator[SseStream]:
     with httpx.stream(
         "GET", f"{url}/api/subscribe", params={"pattern": pattern, **fields}, headers=headers, timeout=SECONDS
     ) as response:
@@ -77,6 +77,6 @@ def socket(url: str, pattern: str, **fields: object) -> Iterator[SocketStream]:
 
 
 @contextmanager
-def subscribed(protocol: str, url: str, pattern: str, **fields: object) -> Iterator[Stream]:
+def subscribed(protocol: str, url: str, pattern: str, **fields: Any) -> Iterator[Stream]:
     with (sse if protocol == "sse" else socket)(url, pattern, **fields) as stream:
         yield stream

@@ -148,7 +148,7 @@ def test_a_kill_between_receive_and_ack_loses_no_record_and_no_ack(killable: Ser
         while (got := ask(client, "workers/receive", pattern="jobs", max=50))["messages"]:
             done += values(got)
             ask(client, "workers/ack", receipts=receipts(got))
-    assert sorted(done, key=int) == list(range(RECORDS))  # type: ignore[call-overload]
+    assert sorted(done, key=int) == list(range(RECORDS))  # type: ignore[arg-type]
 
 
 def test_a_record_that_kills_the_server_each_time_ends_among_the_dead_letters(killable: ServerProcess) -> None:

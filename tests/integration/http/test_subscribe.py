@@ -13,6 +13,7 @@ import httpx
 import pytest
 from websockets.exceptions import ConnectionClosedError, InvalidStatus
 from websockets.sync.client import connect
+from websockets.typing import Origin
 
 from tests.integration.http.streams import SECONDS, SocketStream, sse, subscribed
 from tests.integration.topics import create, metric, publish
@@ -198,10 +199,10 @@ def test_a_subscription_that_makes_no_sense_is_refused_before_it_begins(url: str
 
 def test_pages_of_other_sites_get_no_websocket(url: str) -> None:
     address = f"{url.replace('http', 'ws', 1)}/api/subscribe?pattern=a"
-    with pytest.raises(InvalidStatus) as refused, connect(address, origin="https://elsewhere.example"):  # type: ignore[arg-type]
+    with pytest.raises(InvalidStatus) as refused, connect(address, origin=Origin("https://elsewhere.example")):
         pass
     assert refused.value.response.status_code == 403
-    with connect(address, origin=url):  # type: ignore[arg-type]
+    with connect(address, origin=Origin(url)):
         pass
 
 

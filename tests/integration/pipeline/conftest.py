@@ -69,7 +69,7 @@ def router_of(
 def route_once(spark: SparkSession, server: ServerProcess) -> RunOnce:
     """Routes what is there; what it reported."""
 
-    def run(**settings: object) -> list[PipelineReport]:
+    def run(**settings: Any) -> list[PipelineReport]:
         reports: list[PipelineReport] = []
         router_of(spark, server, reports, **settings).run(once=True)
         return reports
@@ -82,7 +82,7 @@ def routing(spark: SparkSession, server: ServerProcess) -> Running:
     """`with routing() as reports:` routes beside the test, and fails if the router does."""
 
     @contextmanager
-    def run(**settings: object) -> Iterator[list[PipelineReport]]:
+    def run(**settings: Any) -> Iterator[list[PipelineReport]]:
         reports: list[PipelineReport] = []
         failures: list[BaseException] = []
         router = router_of(spark, server, reports, **settings)

@@ -44,7 +44,7 @@ def test_each_route_of_many_says_what_it_alone_would_say(spark: SparkSession) ->
     old, new = (slots.tables[TABLE][image]["n"] for image in ("old", "new"))
 
     def row(op: str, n: int, *, table: int = TABLE, only: int | None = None, skip: str | None = None) -> tuple[object, ...]:
-        cells = [None, None]
+        cells: list[int | None] = [None, None]
         cells[old if op == "delete" else new] = n
         return (table, OPERATIONS.index(op), 50, only, skip, None, *cells)
 

@@ -13,7 +13,7 @@ from tailrace.model.ids import Offset
 from tailrace.model.record import Message
 from tailrace.store.embedded import EmbeddedStore
 from tests.support.aio import on_loop, turns
-from tests.support.brokers import GatedStore, append, options, raw, running_broker, values_in
+from tests.support.brokers import GatedStore, append, options, placed, raw, running_broker, values_in
 from tests.support.offsets import up_to
 
 
@@ -52,7 +52,7 @@ async def test_concurrent_callers_on_disk_get_each_their_own_offset(tmp_path: Pa
         await broker.topics.create("t", 4)
 
         async def caller(number: int) -> list[tuple[int, int]]:
-            places = []
+            places: list[tuple[int, int]] = []
             for _ in range(20):
                 appended = await append(broker, raw("t", number % 4, b"%d" % number, timestamp=clock.now_ms()))
                 places.append((number % 4, appended.base_offset))
@@ -82,7 +82,7 @@ async def test_closing_finishes_what_is_in_flight_and_takes_nothing_new() -> Non
         assert not closing.done()
         store.open_gate()
         await closing
-        assert (await appending)[0].base_offset == 0
+        assert await appending == [placed(0, 0)]
 
 
 @on_loop

@@ -26,6 +26,7 @@ def put(key: bytes, value: bytes = b"1", held: list[bytes] | None = None) -> Cha
 
 class Sized(Change[bytes]):
     __slots__ = ("size",)
+    size: int
 
     @property
     def held_bytes(self) -> int:

@@ -1,5 +1,6 @@
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
 from tailrace.model.record import RawBatch, Record
 from tailrace.wire.codecs import Codec
-from tailrace.wire.records import encode_batch
+from tailrace.wire.records import decode_batch, encode_batch
 from tests.support.aio import on_loop, until
 from tests.support.brokers import append, raw, running_broker
 from tests.support.clocks import ManualClock
@@ -51,16 +52,13 @@ async def test_decoded_records_know_their_place_in_the_whole_log() -> None:
 
 @on_loop
 async def test_large_batches_are_decoded_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tailrace.broker import committed_reader as module
-
     threads: list[str] = []
-    decode = module.decode_batch
 
-    def watched(*args: object, **part: object) -> object:
+    def watched(*args: Any, **part: Any) -> list[Record]:
         threads.append(threading.current_thread().name)
-        return decode(*args, **part)  # type: ignore[arg-type]
+        return decode_batch(*args, **part)
 
-    monkeypatch.setattr(module, "decode_batch", watched)
+    monkeypatch.setattr("tailrace.broker.committed_reader.decode_batch", watched)
     async with running_broker() as broker:
         await broker.topics.create("t")
         await append(broker, raw("t", 0, b"small"))

@@ -1,4 +1,5 @@
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ BY_ID = options(dedup="id")
 BY_CONTENT = options(dedup="content")
 
 
-def named(*names: str, codec: Codec = Codec.NONE, **producer: int) -> RawBatch:
+def named(*names: str, codec: Codec = Codec.NONE, **producer: Any) -> RawBatch:
     """A batch for `t` whose records have these ids; the empty name is none."""
     records = [Record(None, name.encode(), [(MESSAGE_ID_HEADER, name.encode())] if name else (), NOW) for name in names]
     return RawBatch("t", 0, encode_batch(records, codec=codec, **producer))
@@ -338,7 +339,7 @@ async def test_sequences_go_on_over_batches_that_were_duplicates() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t", options=BY_ID)
         producer = await broker.producers.allocate()
-        fields = {"producer_id": producer, "producer_epoch": 0}
+        fields: dict[str, Any] = {"producer_id": producer, "producer_epoch": 0}
         await append(broker, named("a", "b", base_sequence=0, **fields))
         assert await append(broker, named("a", "b", base_sequence=2, **fields)) == placed(0, None, duplicates=2)
         assert await append(broker, named("b", "c", base_sequence=4, **fields)) == placed(2, 2, duplicates=1)

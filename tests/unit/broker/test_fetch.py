@@ -1,5 +1,7 @@
 import asyncio
 import threading
+from concurrent.futures import Future
+from typing import Any
 
 import pytest
 
@@ -36,7 +38,9 @@ async def test_what_is_there_is_returned_at_once() -> None:
 async def test_without_patience_an_empty_answer_comes_at_once() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
-        assert await broker.fetch([at(0)]) == [PartitionBatches("t", 0, [], Bounds(0, 0), None, Offset(0), (), [])]
+        assert await broker.fetch([at(0)]) == [
+            PartitionBatches("t", 0, [], Bounds(Offset(0), Offset(0)), None, Offset(0), (), [])
+        ]
 
 
 @on_loop
@@ -117,7 +121,7 @@ async def test_errors_are_told_at_once_and_for_their_partition_only() -> None:
 
 @pytest.mark.parametrize("bounds", [{"min_bytes": -1}, {"max_bytes": -1}, {"max_wait_ms": -1}])
 @on_loop
-async def test_negative_bounds_are_refused(bounds: dict[str, int]) -> None:
+async def test_negative_bounds_are_refused(bounds: dict[str, Any]) -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
         with pytest.raises(InvalidRequestError, match="can't be below 0"):
@@ -156,7 +160,12 @@ async def test_partitions_on_disk_are_read_with_one_trip_to_a_thread(monkeypatch
         threads = broker._reader._threads
         trips: list[object] = []
         submit = threads.submit
-        monkeypatch.setattr(threads, "submit", lambda *call: trips.append(call) or submit(*call))
+
+        def counted(*call: Any) -> Future[Any]:
+            trips.append(call)
+            return submit(*call)
+
+        monkeypatch.setattr(threads, "submit", counted)
         assert values(await broker.fetch([at(0, partition) for partition in (2, 0, 3)])) == [[b"2"], [b"0"], [b"3"]]
         assert len(trips) == 1
 

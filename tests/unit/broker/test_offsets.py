@@ -14,6 +14,7 @@ from tailrace.model.errors import (
     UnknownPartitionError,
     UnknownTopicError,
 )
+from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
 from tailrace.model.offset import CommittedOffset, Lag
 from tailrace.store.memory import MemoryStore
@@ -37,7 +38,7 @@ async def test_an_offset_is_committed_with_all_that_belongs_to_it() -> None:
         await fill(broker)
         assert broker.offsets.committed("g", "t", 1) is None
         await broker.offsets.commit("g", [up_to("t", 1, 7, leader_epoch=3, metadata="näher")])
-        assert broker.offsets.committed("g", "t", 1) == CommittedOffset("t", 1, 7, 3, "näher", NOW)
+        assert broker.offsets.committed("g", "t", 1) == CommittedOffset("t", 1, Offset(7), 3, "näher", NOW)
         assert broker.offsets.committed("g", "t", 0) is None
         assert broker.offsets.committed("other", "t", 1) is None
 
@@ -108,7 +109,7 @@ async def test_the_end_itself_can_be_committed() -> None:
     async with running_broker() as broker:
         await fill(broker)
         await broker.offsets.commit("g", [up_to("t", 0, 10)])
-        assert broker.offsets.lag("g") == [Lag("t", 0, 10, 10, 0)]
+        assert broker.offsets.lag("g") == [Lag("t", 0, Offset(10), Offset(10), 0)]
 
 
 @on_loop
@@ -196,7 +197,7 @@ async def test_an_offset_below_the_start_has_no_lag_beyond_the_records_that_were
         await broker.offsets.commit("g", [up_to("t", 0, 2)])
         await broker.topics.alter("t", options(retention_max_bytes=1))
         await broker.retention.run_once()
-        assert broker.offsets.lag("g") == [Lag("t", 0, 2, 10, 8)]
+        assert broker.offsets.lag("g") == [Lag("t", 0, Offset(2), Offset(10), 8)]
 
 
 @on_loop

@@ -21,7 +21,7 @@ def a_run(start: int, end: int, oldest_ms: int) -> Run:
 
 
 def left(known: LearnedTimes, time: int, start: int = 0, end: int = 100) -> list[tuple[int, int]]:
-    return [tuple(part) for part in known.not_after(time, span(start, end))]
+    return [(part.start, part.end) for part in known.not_after(time, span(start, end))]
 
 
 def of_runs(*runs: tuple[int, int, int], most: int = 100) -> LearnedTimes:

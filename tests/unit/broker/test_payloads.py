@@ -19,7 +19,7 @@ from tailrace.model.errors import (
     UnknownPartitionError,
 )
 from tailrace.model.fetch import PartitionFetch
-from tailrace.model.ids import Offset
+from tailrace.model.ids import Cursor, Offset
 from tailrace.model.limits import DEFAULT_LIMITS, KIB
 from tailrace.model.pattern import parse_pattern
 from tailrace.model.payload import reference_to
@@ -107,7 +107,7 @@ async def test_every_reader_gets_the_value_and_all_else_as_it_was_published() ->
         for batches in (answer.batches, many[0].batches, scanned):
             assert [record for batch in batches for record in decode_batch(batch, DEFAULT_LIMITS)] == [wanted]
 
-        placed = wanted._replace(cursor=1)
+        placed = wanted._replace(cursor=Cursor(1))
         assert (await broker.read("t", 0, Offset(1), max_records=5)).records == [placed]
         for each in (subscription, late):
             found: list[Record] = []

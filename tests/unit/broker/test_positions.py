@@ -3,6 +3,7 @@ import pytest
 from tailrace.broker.broker import Broker
 from tailrace.model.changes import Changes
 from tailrace.model.errors import OffsetOutOfRangeError, UnknownPartitionError, UnknownTopicError
+from tailrace.model.ids import Offset
 from tailrace.model.record import RawBatch, Record
 from tailrace.model.start import AtOffset, AtTime, Edge
 from tailrace.store.memory import MemoryStore
@@ -89,7 +90,7 @@ async def test_records_below_a_start_in_the_middle_of_a_batch_are_not_found() ->
     async with running_broker(store) as broker:
         await broker.topics.create("t")
         await timed(broker, 10, 20, 0, 5)
-        store.commit(Changes(trims=((broker.topics.get("t").partition(0), 2),)))
+        store.commit(Changes(trims=((broker.topics.get("t").partition(0), Offset(2)),)))
         assert await broker.positions.at_time("t", 0, NOW + 3) == (3, NOW + 5)
 
 

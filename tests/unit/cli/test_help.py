@@ -11,7 +11,7 @@ from tailrace.cli.commands import build_app
 COMMANDS = {
     " ".join((name, *below)): command
     for name, top in typer.main.get_command(build_app()).commands.items()  # type: ignore[attr-defined]
-    for below, command in ([((one,), each) for one, each in getattr(top, "commands", {}).items()] or [((), top)])
+    for below, command in ([((one,), each) for one, each in getattr(top, "commands", {}).items()] or [((), top)])  # type: ignore[list-item]
 }
 HEAVY = (
     "aiohttp",

@@ -35,7 +35,7 @@ class Table:
         elif params[-1] in self.ids:
             self.changes += 1
             if statement.startswith("DELETE"):
-                self.ids.remove(params[-1])  # type: ignore[arg-type]
+                self.ids.remove(params[-1])
 
 
 @pytest.mark.parametrize("does_it", [True, False])

@@ -16,7 +16,7 @@ def request_of(gone: asyncio.Event) -> Request:  # type: ignore[type-arg]
         await gone.wait()
         return {"type": "http.disconnect"}
 
-    return Request({"type": "http", "headers": [], "state": {}}, receive=receive)  # type: ignore[arg-type, typeddict-item]
+    return Request({"type": "http", "headers": [], "state": {}}, receive=receive)  # type: ignore[arg-type]
 
 
 @on_loop

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -112,7 +113,7 @@ def test_news_are_records_errors_and_moved_bounds() -> None:
     begun = held.begin(request(0), by_id=False)
     assert begun.session is not None
 
-    def is_news(**changed: int | list[bytes]) -> bool:
+    def is_news(**changed: Any) -> bool:
         answer = FetchedPartition(0, 0, 5, 5, 0, [])._replace(**changed)
         return bool(list(begun.session.keep_news([(begun.wanted[0], answer)]))) if begun.session else False
 

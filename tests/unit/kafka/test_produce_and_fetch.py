@@ -1,6 +1,7 @@
 """Records in and records out, over the handlers: bytes pass through, and each partition is judged for itself."""
 
 import asyncio
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -21,7 +22,7 @@ PRODUCE_VERSIONS = range(produce.API.lowest, produce.API.highest + 1)
 FETCH_VERSIONS = range(fetch.API.lowest, fetch.API.highest + 1)
 
 
-def batch(*values: bytes, **producer: int) -> bytes:
+def batch(*values: bytes, **producer: Any) -> bytes:
     return bytes(encode_batch([Record(None, value, (), ManualClock().now_ms()) for value in values], **producer))
 
 
@@ -41,7 +42,7 @@ def only(response: ProduceResponse | None) -> produce.PartitionProduceResponse:
     return response.responses[0].partition_responses[0]
 
 
-async def read(asker: Asker, version: int = 12, offset: int = 0, **fields: int) -> FetchResponse:
+async def read(asker: Asker, version: int = 12, offset: int = 0, **fields: Any) -> FetchResponse:
     topic = asker.broker.topics.get("orders").topic
     wanted = FetchTopic(
         topic="orders", topic_id=topic.uuid, partitions=(FetchPartition(fetch_offset=offset, partition_max_bytes=1 << 20),)

@@ -1,5 +1,6 @@
 """Routed changes become the records that `wire/routing.py` says, in the order of the changes, step by step."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.model.ids import Cursor, RouteId
+from tailrace.model.ids import Cursor, Offset, RouteId
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.pipeline import MarkMove
 from tailrace.model.record import Record
@@ -42,8 +43,8 @@ class Topics(ServerConnection):
         self.made: list[str] = []
         self._most = max_batch_bytes
 
-    def offsets(self, topics: object = (), *_: object, **__: object) -> Ends:  # type: ignore[override]
-        (topic,) = topics  # type: ignore[misc]
+    def offsets(self, topics: Sequence[str] = (), *_: object, **__: object) -> Ends:  # type: ignore[override]
+        (topic,) = topics
         if topic.endswith(SUFFIX):
             if topic not in self.made:
                 raise RefusedError(f"no topic {topic!r}", 404, "unknown-topic")
@@ -116,7 +117,7 @@ def staged(
     for step in steps.of(pieces):
         records: dict[tuple[str, int], list[Record]] = {}
         for topic, partition, batch in step.batches:
-            decoded = [record._replace(offset=-1) for record in decode_batch(batch, DEFAULT_LIMITS)]
+            decoded = [record._replace(offset=Offset(-1)) for record in decode_batch(batch, DEFAULT_LIMITS)]
             records.setdefault((topic, partition), []).extend(decoded)
         found.append((step.move, records))
     return found
@@ -154,10 +155,10 @@ def test_steps_hold_what_the_routes_make_of_their_changes(
     steps = RoutedSteps(encoder, DeadLetters(topics), ROUTES, most_rows=most_rows)
     at = 0
     for move, records in staged(steps, given, size):
-        assert (move.source, move.before) == ("5/0", at)
-        at = move.after
-        assert plain(records) == plain(expected([change for step in given[move.before : at] for change in step]))
-        assert at == move.before + 1 or sum(map(len, records.values())) <= most_rows
+        before, at = at, move.after
+        assert (move.source, move.before) == ("5/0", before)
+        assert plain(records) == plain(expected([change for step in given[before:at] for change in step]))
+        assert at == before + 1 or sum(map(len, records.values())) <= most_rows
     assert steps.changes == at == len(routes)
 
 

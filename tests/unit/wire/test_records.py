@@ -4,6 +4,7 @@ import pytest
 from crc32c import crc32c
 
 from tailrace.model.errors import CorruptBatchError, LimitExceededError, MessageTooLargeError
+from tailrace.model.ids import Offset
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.record import Record
 from tailrace.wire.batch import CHECKED_FROM, HEADER_BYTES, check_batch, placed, read_header
@@ -59,7 +60,10 @@ def test_an_independent_decoder_reads_our_batches() -> None:
 
 def test_our_decoder_reads_batches_of_an_independent_encoder() -> None:
     batch = batches.encode_batch([(NOW, b"a"), (NOW + 300, b"b")])
-    assert decode_batch(batch, DEFAULT_LIMITS) == [Record(None, b"a", (), NOW, 0), Record(None, b"b", (), NOW + 300, 1)]
+    assert decode_batch(batch, DEFAULT_LIMITS) == [
+        Record(None, b"a", (), NOW, Offset(0)),
+        Record(None, b"b", (), NOW + 300, Offset(1)),
+    ]
 
 
 def test_the_head_says_what_the_records_are() -> None:

@@ -63,7 +63,7 @@ async def test_a_receive_that_is_cancelled_while_it_reads_keeps_nothing() -> Non
         await asyncio.gather(reading, return_exceptions=True)
         store.cold = False
         again = await consumer.receive(2)
-        assert sorted((each.record.value, each.deliveries) for each in again) == [(b"a", 2), (b"b", 2)]  # type: ignore[type-var]
+        assert sorted((each.record.value, each.deliveries) for each in again) == [(b"a", 2), (b"b", 2)]
 
 
 @on_loop

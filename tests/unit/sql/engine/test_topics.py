@@ -199,7 +199,7 @@ async def test_topics_and_tables_are_described() -> None:
             "CREATE TOPIC a.b PARTITIONS 2 WITH (alias = 'c'); INSERT INTO c (value) VALUES ('x');"
             "CREATE TABLE t (x TEXT[] NOT NULL, id INTEGER PRIMARY KEY, d DECIMAL(5, 2) DEFAULT 1.5)"
         )
-        told = dict(await sql.rows("DESCRIBE TOPIC c"))  # type: ignore[arg-type]
+        told: dict[object, object] = dict(await sql.rows("DESCRIBE TOPIC c"))  # type: ignore[arg-type]
         assert {what: told[what] for what in ("name", "alias", "partitions", "records", "dedup")} == {
             "name": "a.b",
             "alias": "c",

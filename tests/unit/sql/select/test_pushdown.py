@@ -6,7 +6,7 @@ import pytest
 
 from tailrace.broker.oldest_times import OldestTimes
 from tailrace.model.changes import Append, Changes
-from tailrace.model.ids import Partition
+from tailrace.model.ids import Offset, Partition
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.record import Record
 from tailrace.model.topic import TopicOptions
@@ -163,7 +163,7 @@ async def test_of_batches_that_are_too_late_only_the_times_are_decoded() -> None
 
         early = Bounds(timestamps=Span(None, START_MS + 2 * BATCH_MS + 5))
         known = OldestTimes(store, DEFAULT_LIMITS.known_time_runs)
-        relation = TopicRelation(sql.broker.view("t"), ["value"], early, DEFAULT_LIMITS, Watched, known)  # type: ignore[arg-type]
+        relation = TopicRelation(sql.broker.view("t"), ["value"], early, DEFAULT_LIMITS, Watched, known)
         shown = sum(batch.num_rows for batch in relation.batches())
         assert shown == 2 * 3 * RECORDS
         assert sum(records for name, records in asked if name == "text") == shown
@@ -188,7 +188,7 @@ async def test_what_lies_before_the_start_of_a_partition_is_not_shown() -> None:
     store = ReadCounter()
     async with asking(store) as sql:
         await filled(sql, store)
-        await sql.broker.retention.delete_before("t", 0, 995)
+        await sql.broker.retention.delete_before("t", 0, Offset(995))
         assert await sql.column("SELECT offset FROM t WHERE partition = 0") == [995, 996, 997, 998, 999]
         assert await sql.value("SELECT count(*) FROM t") == 1005
         assert await sql.value("SELECT min(cursor) FROM t WHERE partition = 0 AND cursor >= 0") == 1985

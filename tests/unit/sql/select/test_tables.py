@@ -52,7 +52,7 @@ async def test_only_named_columns_and_matching_rows_of_a_table_are_read(tmp_path
             asked.append(query.text)
             return await query_table(query, *args, **more)  # type: ignore[arg-type]
 
-        sql.tables.query = watched  # type: ignore[method-assign,assignment]
+        sql.tables.query = watched  # type: ignore[method-assign]
         await ask.rows(
             """SELECT u.name FROM app.clicks c JOIN app.users u ON u.id = c.offset
             WHERE u.score BETWEEN 15 AND 25 AND u.name IN ('Ben', 'Cem') AND u.name || 'x' <> 'y' AND c.partition = 0"""

@@ -112,7 +112,7 @@ async def test_a_write_that_runs_too_long_is_stopped_and_its_neighbours_go_on(tm
         after = asyncio.create_task(sql.run(INSERT, [1002]))
         await until_waiting(sql, 3)
         store.open_gate()
-        outcomes = await asyncio.gather(first, before, endless, after, return_exceptions=True)
+        outcomes = list(await asyncio.gather(first, before, endless, after, return_exceptions=True))
         assert isinstance(outcomes.pop(2), QueryLimitError)
         assert [result.affected for result in outcomes] == [1, 1, 1]  # type: ignore[union-attr]
         assert await sql.value(COUNT) == len(await sql.events("t")) == 1003

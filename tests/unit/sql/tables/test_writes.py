@@ -155,14 +155,14 @@ async def test_a_transaction_is_one_frame_in_the_order_of_its_statements(tmp_pat
         await given_items(sql)
         await sql.run("CREATE TABLE shop.stock (item bigint PRIMARY KEY, left_over integer NOT NULL)")
         await sql.broker.topics.create("shop.news")
-        commits = sql.broker.collector()._sources.store.stats().commits  # type: ignore[attr-defined]
+        commits = sql.broker.collector()._sources.store.stats().commits
         results = await sql.transact(
             "INSERT INTO shop.stock VALUES (1, 5); UPDATE shop.items SET price = 7 WHERE id = 1;"
             " SELECT count(*) FROM shop.stock; UPDATE shop.stock SET left_over = left_over - 1",
             messages=[Message("shop.news", b"sold")],
         )
         assert results[2].rows == [(1,)]
-        assert sql.broker.collector()._sources.store.stats().commits == commits + 1  # type: ignore[attr-defined]
+        assert sql.broker.collector()._sources.store.stats().commits == commits + 1
         stock = await sql.records("shop.stock")
         items = (await sql.records("shop.items"))[2:]
         news = await sql.records("shop.news")
@@ -347,6 +347,7 @@ async def test_the_events_rebuild_the_table(tmp_path: Path) -> None:
         await sql.run("INSERT INTO shop.items (id, name) SELECT id - 100, name FROM shop.items")
         await sql.run("DELETE FROM shop.items WHERE id % 2 = 0")
         kept = {
-            json.dumps({"id": id}): item(id, name, str(price)) for id, name, price in await sql.rows("SELECT * FROM shop.items")
-        }  # type: ignore[arg-type]
+            json.dumps({"id": id}): item(id, name, str(price))  # type: ignore[arg-type]
+            for id, name, price in await sql.rows("SELECT * FROM shop.items")
+        }
         assert replayed(await sql.events("shop.items")) == kept
