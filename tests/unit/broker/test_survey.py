@@ -34,7 +34,7 @@ def append(store: Store, partition: Partition, *times: int, value: bytes = HALF_
         store.commit(Changes(appends=(Append(partition, batch, 1, time),)))
 
 
-def runs_of(store: Store, partition: Partition) -> list[tuple[int, int, int]]:
+def runs_of(store: Store, partition: Partition) -> list[tuple[int, ...]]:
     return [tuple(run) for run in SavedTimes(store).runs(partition)]
 
 
