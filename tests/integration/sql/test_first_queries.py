@@ -41,7 +41,7 @@ def test_a_first_query_reads_what_its_bounds_describe(tmp_path: Path) -> None:
 def fill(address: str) -> Sequence[int]:
     """The times of the records, by offset."""
     random = Random(1)
-    times = []
+    times: list[int] = []
     for codec in CODECS:
         producer = Producer(
             {
