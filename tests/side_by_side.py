@@ -13,7 +13,6 @@ WHOLE_FOLDERS = ("tests/integration/pipeline", "tests/compat")
 FIRST = (
     *WHOLE_FOLDERS,
     "tests/docs/test_tour.py",
-    "tests/integration/sql/test_routes_on_spark.py",
     "tests/property",
     "tests/chaos",
 )
