@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from tailrace.kafka.dispatch import Pending
 from tailrace.kafka.listener import KafkaListener
+from tailrace.kafka.pending import Pending
 from tailrace.model.errors import TailraceError
 from tailrace.model.invariant import invariant
 from tailrace.model.limits import Limits
@@ -29,7 +29,7 @@ from tailrace.wire.messages.api_versions import ApiVersionsRequest
 from tailrace.wire.records import decode_batch, encode_batch, first_record_at
 from tests.fuzz.mutation import mutated
 from tests.fuzz.seeds import TOPIC, Seeds
-from tests.support.kafka import CLIENT, Asker, frame, read_response, running_asker, sized
+from tests.support.kafka import CLIENT, Asker, answer_of, frame, read_response, running_asker, sized
 
 LIMITS = Limits(
     fetch_wait_ms=1,
@@ -152,11 +152,7 @@ TARGETS: dict[str, Target] = {
 async def _ask(asker: Asker, data: bytes) -> None:
     reply = asker.dispatcher.dispatch(bytearray(data), CLIENT)
     if isinstance(reply, Pending):
-        done, _ = await asyncio.wait([reply.future], timeout=PATIENCE_SECONDS)
-        if done:
-            reply.encode(reply.future)
-        else:
-            reply.future.cancel()
+        await answer_of(reply, PATIENCE_SECONDS)
     invariant(asker.traffic.handler_faults == 0, "a handler has a fault")
 
 

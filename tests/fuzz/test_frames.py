@@ -1,6 +1,5 @@
 """Every captured request is read as kio reads it, is written again as it came, and is answered."""
 
-import asyncio
 import io
 from collections import Counter
 from struct import Struct
@@ -9,7 +8,7 @@ from typing import NamedTuple
 import pytest
 from kio.serial import entity_reader, entity_writer
 
-from tailrace.kafka.dispatch import Pending
+from tailrace.kafka.pending import Pending
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.wire.batch import check_batch
 from tailrace.wire.codecs import Codec as Compression
@@ -21,7 +20,7 @@ from tailrace.wire.records import decode_batch
 from tests.fuzz.corpus import Captured, captured
 from tests.fuzz.seeds import all_apis
 from tests.support.aio import on_loop
-from tests.support.kafka import CLIENT, running_asker
+from tests.support.kafka import CLIENT, answer_of, running_asker
 from tools.generate_messages import APIS, top_class
 
 HEAD = Struct(">hhih")
@@ -96,8 +95,7 @@ async def test_captured_requests_find_no_fault() -> None:
         for sent in CORPUS:
             reply = asker.dispatcher.dispatch(bytearray(sent.frame), CLIENT)
             if isinstance(reply, Pending):
-                await asyncio.wait([reply.future], timeout=0.05)
-                reply.future.cancel()
+                await answer_of(reply, 0.05)
             assert asker.traffic.handler_faults == 0, sent
 
 

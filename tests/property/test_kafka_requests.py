@@ -6,13 +6,13 @@ from contextlib import suppress
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tailrace.kafka.dispatch import Pending
+from tailrace.kafka.pending import Pending
 from tailrace.model.errors import TailraceError
 from tailrace.model.limits import Limits
 from tailrace.wire.message import Api
 from tests.property.test_messages import apis, messages
 from tests.support.aio import TEST_SECONDS
-from tests.support.kafka import CLIENT, Asker, frame, running_asker
+from tests.support.kafka import CLIENT, Asker, answer_of, frame, running_asker
 
 LIMITS = Limits(fetch_wait_ms=1, partitions=1_000, topics=50)
 VERSIONS = [(api, version) for api in apis() for version in range(api.lowest, api.highest + 1)]
@@ -22,12 +22,8 @@ async def survive(asker: Asker, request: bytearray) -> None:
     with suppress(TailraceError):
         reply = asker.dispatcher.dispatch(request, CLIENT)
         if isinstance(reply, Pending):
-            done, _ = await asyncio.wait([reply.future], timeout=0.05)
-            if done:
-                reply.encode(reply.future)
-            else:
-                # A join that waits for other members.
-                reply.future.cancel()
+            # A join that waits for other members is not answered.
+            await answer_of(reply, 0.05)
     assert asker.traffic.handler_faults == 0
 
 

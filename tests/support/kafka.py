@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from tailrace.broker.broker import Broker
 from tailrace.kafka.apis import create_dispatcher
 from tailrace.kafka.cluster import Cluster
-from tailrace.kafka.dispatch import Client, Dispatcher, Pending
+from tailrace.kafka.dispatch import Client, Dispatcher
+from tailrace.kafka.pending import Pending, Reply
 from tailrace.kafka.settings import KafkaSettings
 from tailrace.kafka.traffic import Traffic
 from tailrace.model.address import Address
@@ -57,6 +58,21 @@ def read_response(api: Api, version: int, data: bytes) -> tuple[int, Any]:
     return _SIZE.unpack_from(data)[0], response
 
 
+async def answer_of(pending: Pending, patience_seconds: float | None = None) -> Reply:
+    """As a connection would get it. Given up when it does not come in time."""
+    settled = asyncio.Event()
+    pending.on_settled = lambda _: settled.set()
+    if not pending.is_settled:
+        try:
+            await asyncio.wait_for(settled.wait(), patience_seconds)
+        except TimeoutError:
+            pending.give_up()
+            return None
+    if pending.error is not None:
+        raise pending.error
+    return pending.reply
+
+
 class Asker(NamedTuple):
     """Asks the handlers of a broker, bytes in and bytes out, as a connection would."""
 
@@ -68,8 +84,7 @@ class Asker(NamedTuple):
         version = api.highest if version is None else version
         reply = self.dispatcher.dispatch(frame(api, version, request), CLIENT)
         if isinstance(reply, Pending):
-            await asyncio.wait([reply.future])
-            reply = reply.encode(reply.future)
+            reply = await answer_of(reply)
         if reply is None:
             return None
         data = b"".join(reply)

@@ -5,13 +5,15 @@ from collections.abc import Sequence
 from functools import partial
 
 from tailrace.broker.admission import CheckedBatch, check_batch_for
-from tailrace.broker.append_batches import AppendBatches
-from tailrace.broker.bundle import Answer, Bundle
+from tailrace.broker.append_batches import AppendBatches, Outcome
+from tailrace.broker.bundle import Bundle, Waiter, pass_on
 from tailrace.broker.commit import Committer
 from tailrace.broker.intake import Intake
 from tailrace.model.errors import TailraceError
 from tailrace.model.record import RawBatch
 from tailrace.wire.batch import TRANSACTIONAL_MASK
+
+Answer = asyncio.Future[list[Outcome]]
 
 
 class Appender:
@@ -30,17 +32,22 @@ class Appender:
         a writable view is changed in place and must be left alone from here on.
         """
         if len(batches) == 1:
-            only = self._checked(batches[0])
-            if (
-                isinstance(only, CheckedBatch)
-                and only.live.takes_batches_as_they_are
-                and not only.header.attributes & TRANSACTIONAL_MASK
-            ):
-                return self._bundled(only)
-            checked = [only]
-        else:
-            checked = list(map(self._checked, batches))
+            answer: Answer = self._committer.loop.create_future()
+            self.append_one(batches[0], _FutureWaiter(answer), adds_partitions=adds_partitions)
+            return answer
+        checked = list(map(self._checked, batches))
         return self._committer.submit(AppendBatches(self._intake, checked, adds_partitions=adds_partitions))
+
+    def append_one(self, raw: RawBatch, waiter: Waiter, *, adds_partitions: bool = False) -> None:
+        """The same for one batch, without a future: the waiter is told once, and at once if the batch is refused."""
+        checked = self._checked(raw)
+        if isinstance(checked, TailraceError):
+            waiter.told(checked)
+        elif checked.live.takes_batches_as_they_are and not checked.header.attributes & TRANSACTIONAL_MASK:
+            self._bundle_up(checked, waiter)
+        else:
+            proposal = AppendBatches(self._intake, [checked], adds_partitions=adds_partitions)
+            self._committer.submit(proposal).add_done_callback(partial(pass_on, waiter))
 
     def _checked(self, raw: RawBatch) -> CheckedBatch | TailraceError:
         intake = self._intake
@@ -50,23 +57,35 @@ class Appender:
         except TailraceError as error:
             return _without_frames(error)
 
-    def _bundled(self, checked: CheckedBatch) -> Answer:
-        loop = self._committer.loop
-        answer: Answer = loop.create_future()
+    def _bundle_up(self, checked: CheckedBatch, waiter: Waiter) -> None:
         bundle = self._bundle
         if bundle is None:
             bundle = self._bundle = Bundle(self._intake)
-            loop.call_soon(self._submit, bundle)
+            self._committer.loop.call_soon(self._submit, bundle)
             self._committer.let_first(partial(self._submit, bundle))
-        if bundle.add(checked, answer):
+        if bundle.add(checked, waiter):
             self._submit(bundle)
-        return answer
 
     def _submit(self, bundle: Bundle) -> None:
         if bundle is self._bundle:
             self._bundle = None
             # Those who wait are told one by one; nobody waits for the bundle as such.
             self._committer.submit(bundle).add_done_callback(asyncio.Future.exception)
+
+
+class _FutureWaiter:
+    __slots__ = ("_answer",)
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+
+    def told(self, outcome: Outcome) -> None:
+        if not self._answer.done():
+            self._answer.set_result([outcome])
+
+    def failed(self, error: BaseException) -> None:
+        if not self._answer.done():
+            self._answer.set_exception(error)
 
 
 def _without_frames(error: TailraceError) -> TailraceError:

@@ -9,8 +9,8 @@ from uuid import uuid4
 import msgspec
 
 from tailrace.broker import keys
-from tailrace.broker.append import Appender
-from tailrace.broker.bundle import Answer
+from tailrace.broker.append import Answer, Appender
+from tailrace.broker.bundle import Waiter
 from tailrace.broker.change_log import ChangeLog
 from tailrace.broker.commit import Committer
 from tailrace.broker.committed_reader import CommittedReader
@@ -196,6 +196,10 @@ class Broker:
     def append(self, batches: Sequence[RawBatch], *, adds_partitions: bool = False) -> Answer:
         """Append Kafka batches, each judged for itself. See `Appender.append`."""
         return self._appender.append(batches, adds_partitions=adds_partitions)
+
+    def append_one(self, raw: RawBatch, waiter: Waiter, *, adds_partitions: bool = False) -> None:
+        """Append one Kafka batch, without a future. See `Appender.append_one`."""
+        self._appender.append_one(raw, waiter, adds_partitions=adds_partitions)
 
     async def publish(self, messages: Sequence[Message], *, by_server: bool = False) -> list[Published]:
         """Publish messages to any number of topics, all or nothing. See `Publisher.publish`."""

@@ -5,6 +5,9 @@ still judged and answered for itself.
 """
 
 import asyncio
+import logging
+from functools import partial
+from typing import Protocol
 
 from tailrace.broker.admission import CheckedBatch
 from tailrace.broker.append_batches import AppendBatches, Outcome
@@ -22,7 +25,29 @@ from tailrace.wire.batch import NO_PRODUCER
 _MOST_BATCHES = 1_000
 _MOST_BYTES = MIB
 
-Answer = asyncio.Future[list[Outcome]]
+_log = logging.getLogger(__name__)
+
+
+class Waiter(Protocol):
+    """Whoever sent a batch. Told once, on the event loop, while others wait for their turn: it must be quick."""
+
+    def told(self, outcome: Outcome) -> None:
+        """What became of the batch."""
+
+    def failed(self, error: BaseException) -> None:
+        """The commit failed."""
+
+
+def pass_on(waiter: Waiter, done: "asyncio.Future[list[Outcome]]") -> None:
+    """Tell what became of a batch that was committed by itself."""
+    if done.cancelled():
+        waiter.failed(asyncio.CancelledError())
+        return
+    error = done.exception()
+    if error is None:
+        waiter.told(done.result()[0])
+    else:
+        waiter.failed(error)
 
 
 class _Arrival:
@@ -43,7 +68,7 @@ class Bundle(Proposal[None]):
 
     def __init__(self, intake: Intake) -> None:
         self._intake = intake
-        self._waiting: list[tuple[CheckedBatch, Answer]] = []
+        self._waiting: list[tuple[CheckedBatch, Waiter]] = []
         self._placed: list[Append | Outcome] = []
         self._held_bytes = 0
 
@@ -51,9 +76,9 @@ class Bundle(Proposal[None]):
     def held_bytes(self) -> int:
         return self._held_bytes
 
-    def add(self, checked: CheckedBatch, answer: Answer) -> bool:
+    def add(self, checked: CheckedBatch, waiter: Waiter) -> bool:
         """Whether the bundle is full now."""
-        self._waiting.append((checked, answer))
+        self._waiting.append((checked, waiter))
         self._held_bytes += len(checked.batch)
         return self._held_bytes >= _MOST_BYTES or len(self._waiting) >= _MOST_BATCHES
 
@@ -61,28 +86,27 @@ class Bundle(Proposal[None]):
         draft = Draft(self._intake.store)
         placed = self._placed = []
         waiting = []
-        for checked, answer in self._waiting:
+        for checked, waiter in self._waiting:
             try:
                 outcome: Append | Outcome = self._place(draft, checked)
             except TailraceError as error:
                 outcome = error
             except StillInFlight:
-                self._postpone(checked, answer)
+                self._postpone(checked, waiter)
                 continue
             if isinstance(outcome, Appended) and self._intake.producers.has_stored(checked.partition, checked.header):
                 # Not to be told that there is no room: its sender would take it for not stored, and send it as another.
-                if not answer.done():
-                    answer.set_result([outcome])
+                _tell(waiter, outcome)
                 continue
             placed.append(outcome)
-            waiting.append((checked, answer))
+            waiting.append((checked, waiter))
         self._waiting = waiting
         return None if draft.is_empty else draft.changes()
 
     def settled(self, receipt: Receipt | None) -> None:
         cursor: int = receipt.cursor if receipt is not None else 0
         arrivals: dict[Partition, _Arrival] = {}
-        for (checked, answer), outcome in zip(self._waiting, self._placed, strict=True):
+        for (checked, waiter), outcome in zip(self._waiting, self._placed, strict=True):
             if isinstance(outcome, Append):
                 partition, batch, records, _, base_offset = outcome
                 arrival = arrivals.get(partition)
@@ -92,15 +116,13 @@ class Bundle(Proposal[None]):
                 arrival.size += len(batch)
                 outcome = Appended(base_offset, Cursor(cursor), NO_TIMESTAMP, 0)
                 cursor += records
-            if not answer.done():
-                answer.set_result([outcome])
+            _tell(waiter, outcome)
         for partition, arrival in arrivals.items():
             self._intake.arrived(arrival.live, partition, arrival.records, arrival.size)
 
     def failed(self, error: Exception) -> None:
-        for _, answer in self._waiting:
-            if not answer.done():
-                answer.set_exception(error)
+        for _, waiter in self._waiting:
+            waiter.failed(error)
 
     def _place(self, draft: Draft, checked: CheckedBatch) -> Append | Outcome:
         partition, batch, header = checked.partition, checked.batch, checked.header
@@ -116,16 +138,13 @@ class Bundle(Proposal[None]):
         draft.append(append)
         return append
 
-    def _postpone(self, checked: CheckedBatch, answer: Answer) -> None:
+    def _postpone(self, checked: CheckedBatch, waiter: Waiter) -> None:
         """A duplicate of something in flight waits for that; the others need not."""
+        self.committer.submit(AppendBatches(self._intake, [checked])).add_done_callback(partial(pass_on, waiter))
 
-        def pass_on(later: Answer) -> None:
-            error = later.exception()
-            if answer.done():
-                return
-            if error is None:
-                answer.set_result(later.result())
-            else:
-                answer.set_exception(error)
 
-        self.committer.submit(AppendBatches(self._intake, [checked])).add_done_callback(pass_on)
+def _tell(waiter: Waiter, outcome: Outcome) -> None:
+    try:
+        waiter.told(outcome)
+    except Exception:  # noqa: BLE001  those after it must hear of theirs
+        _log.exception("a batch was appended, and whoever sent it could not be told")

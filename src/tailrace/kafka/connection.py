@@ -13,7 +13,8 @@ from collections import deque
 from struct import Struct
 from typing import NamedTuple, Protocol, cast
 
-from tailrace.kafka.dispatch import Client, Dispatcher, Pending, Reply
+from tailrace.kafka.dispatch import Client, Dispatcher
+from tailrace.kafka.pending import Pending
 from tailrace.kafka.traffic import Traffic
 from tailrace.model.changes import Buffer
 from tailrace.model.errors import TailraceError
@@ -80,7 +81,7 @@ class Connection(asyncio.BufferedProtocol):
         self._rest: bytes | bytearray = b""
         """What was received and could not be dealt with yet."""
         self._queue: deque[bytearray] = deque()
-        self._slots: deque[_Slot] = deque()
+        self._slots: deque[Pending] = deque()
         self._held_bytes = 0
         self._is_reading = True
         self._can_write = True
@@ -91,6 +92,8 @@ class Connection(asyncio.BufferedProtocol):
         """Whether a request is being answered that no other may overlap."""
         self._opened_at = self._last_byte_at = self._frame_began_at = self._write_paused_at = self._loop.time()
         self._drained: asyncio.Future[None] | None = None
+        self._on_answered = self._answered
+        """Made once, and not for each request."""
         self.client = Client("", number)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -105,8 +108,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_closing = True
         for slot in self._slots:
-            if slot.pending is not None and slot.pending.ends_with_connection:
-                slot.pending.future.cancel()
+            slot.give_up()
         self._queue.clear()
         self._release(self._held_bytes)
         self._frame = None
@@ -283,41 +285,38 @@ class Connection(asyncio.BufferedProtocol):
         self._watch_reading()
 
     def _start(self, frame: bytearray) -> None:
-        slot = _Slot(len(frame))
-        self._slots.append(slot)
         try:
             answer = self._shared.dispatcher.dispatch(frame, self.client)
         except Exception as error:  # noqa: BLE001  the connection pays for what its request does, the listener goes on
             self._fail(error)
             return
         if isinstance(answer, Pending):
-            slot.pending = answer
-            answer.future.add_done_callback(lambda _: self._answered(slot, answer))
+            slot = answer
         else:
+            slot = Pending()
             slot.settle(answer)
+        slot.request_bytes = len(frame)
+        self._slots.append(slot)
+        if not slot.is_settled:
+            slot.on_settled = self._on_answered
+        elif slot.error is not None:
+            self._fail(slot.error)
+        else:
             self._send()
 
-    def _answered(self, slot: "_Slot", pending: Pending) -> None:
-        future = pending.future
+    def _answered(self, slot: Pending) -> None:
         if self._transport.is_closing():
-            if not future.cancelled():
-                # Looked at, so that nobody complains of a failure that nobody looked at.
-                future.exception()
             return
-        if future.cancelled():
-            self._end("fault", f"a request of {self.client.host} was given up before it was answered")
-            return
-        try:
-            slot.settle(pending.encode(future))
-        except Exception as error:  # noqa: BLE001  as above
-            self._fail(error)
-            return
-        if self._is_about_to_send:
-            return
-        if len(self._slots) == 1:
-            self._send_and_go_on()
+        if slot.error is not None:
+            self._fail(slot.error)
+        elif self._is_about_to_send:
+            pass
+        elif len(self._slots) == 1 and not self._queue and not self._rest:
+            self._send()
+            self._watch_reading()
         else:
-            # Answers that come in the same turn of the loop, as those of one commit do, leave in one write.
+            # Answers that come in the same turn of the loop, as those of one commit do, leave in one write; and what waits
+            # begins when those who were answered with this one have been told as well.
             self._is_about_to_send = True
             self._loop.call_soon(self._send_and_go_on)
 
@@ -327,8 +326,10 @@ class Connection(asyncio.BufferedProtocol):
             self._send()
             self._work()
 
-    def _fail(self, error: Exception) -> None:
-        if isinstance(error, TailraceError):
+    def _fail(self, error: BaseException) -> None:
+        if isinstance(error, asyncio.CancelledError):
+            self._end("fault", f"a request of {self.client.host} was given up before it was answered")
+        elif isinstance(error, TailraceError):
             self._end("bad_request", f"{self.client.host} sent something that can't be answered: {error}")
         else:
             self._shared.traffic.handler_faults += 1
@@ -341,13 +342,16 @@ class Connection(asyncio.BufferedProtocol):
         parts: list[Buffer] = []
         while slots and slots[0].is_settled:
             slot = slots.popleft()
-            self._release(slot.size)
+            self._release(slot.request_bytes)
             if slot.reply is not None:
                 parts += slot.reply
         if parts:
             self._shared.traffic.bytes_out += sum(map(len, parts))
             self._last_byte_at = self._loop.time()
-            self._transport.writelines(parts)
+            if len(parts) == 1:
+                self._transport.write(parts[0])
+            else:
+                self._transport.writelines(parts)
         if not slots and not self._queue and self._is_closing:
             self._transport.close()
 
@@ -391,19 +395,3 @@ def _room_for(size: int, have: int) -> int:
     if have < _FIRST_BYTES // 2:
         return min(size, _FIRST_BYTES)
     return min(size, max(_SECOND_BYTES, 2 * have))
-
-
-class _Slot:
-    """The place of an answer among the others of its connection."""
-
-    __slots__ = ("is_settled", "pending", "reply", "size")
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.pending: Pending | None = None
-        self.reply: Reply = None
-        self.is_settled = False
-
-    def settle(self, reply: Reply) -> None:
-        self.reply = reply
-        self.is_settled = True

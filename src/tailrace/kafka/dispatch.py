@@ -21,16 +21,19 @@ out of the response, so most handlers never look at `call.version`.
   Kafka's clients take for "try again". Other exceptions are faults: logged, counted and answered the same way with code -1.
 - `Route.lowest` and `Route.highest` narrow the versions that are offered to clients.
 - Where it must be fast, a handler may give `Later` instead of being a coroutine, and `Body`, the bytes of a response, instead
-  of a message. `None` is no answer at all.
+  of a message. `None` is no answer at all. A route may have a `short_way` from the bytes of a request to its answer, for what
+  comes most often; it gives nothing where a request is not of that kind.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from functools import partial
 from struct import Struct
 from struct import error as StructError
 from typing import Any, NamedTuple
 
+from tailrace.kafka.pending import Pending, Reply
 from tailrace.kafka.traffic import Traffic
 from tailrace.model.changes import Buffer
 from tailrace.model.errors import MalformedMessageError, TailraceError, UnanswerableRequestError
@@ -40,8 +43,6 @@ from tailrace.wire.message_codec import Codec
 from tailrace.wire.message_fields import Source, skip_tags
 from tailrace.wire.messages import api_versions
 from tailrace.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
-from tailrace.wire.messages.produce import ProduceRequest
-from tailrace.wire.produce_request import read_lone_batch
 
 _log = logging.getLogger(__name__)
 
@@ -52,9 +53,6 @@ _FLEXIBLE_RESPONSE_HEAD = Struct(">iib")
 _SIZE_BYTES = 4
 _UNKNOWN_SERVER_ERROR = -1
 _UNSUPPORTED_VERSION = 35
-
-Reply = Sequence[Buffer] | None
-"""The parts of an answer with its size before it, or nothing where the client expects no answer."""
 
 
 class Client(NamedTuple):
@@ -101,12 +99,7 @@ class Later(NamedTuple):
 Handler = Callable[[Call, Any], Outcome | Later | Coroutine[Any, Any, Outcome]]
 
 
-class Pending(NamedTuple):
-    """A reply that is to come."""
-
-    future: asyncio.Future[Any]
-    encode: Callable[[asyncio.Future[Any]], Reply]
-    ends_with_connection: bool
+ShortWay = Callable[[bytearray], Pending | None]
 
 
 class Route(NamedTuple):
@@ -119,6 +112,7 @@ class Route(NamedTuple):
     overlaps: bool = False
     claimed_lowest: int | None = None
     """What clients are told is the lowest version, where they draw wrong conclusions from the truth."""
+    short_way: ShortWay | None = None
 
     @property
     def versions(self) -> range:
@@ -135,7 +129,10 @@ class Dispatcher:
         self._versions = {key: route.versions for key, route in self._routes.items()}
         self._traffic = traffic
         self._limits = limits
-        self._codec = Codec({ProduceRequest: read_lone_batch})
+        self._codec = Codec()
+        self._short_ways = {
+            API_KEY.pack(key): (route.short_way, route.api.name) for key, route in self._routes.items() if route.short_way
+        }
         self._overlapping = frozenset(key for key, route in self._routes.items() if route.overlaps)
 
     @property
@@ -161,6 +158,13 @@ class Dispatcher:
 
     def dispatch(self, frame: bytearray, client: Client) -> Reply | Pending:
         """Begin to answer a request. Raises when it can't be answered but by closing the connection."""
+        short = self._short_ways.get(bytes(frame[: API_KEY.size]))
+        if short is not None:
+            short_way, name = short
+            pending = short_way(frame)
+            if pending is not None:
+                self._traffic.requests[name] += 1
+                return pending
         call, source = self._read_head(frame, client)
         route = self._routes[call.api.key]
         if call.version not in self._versions[call.api.key]:
@@ -174,12 +178,32 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001  whatever a handler does wrong is answered, and other requests go on
             return self._refuse(call, error)
         if isinstance(outcome, Later):
-            respond = outcome.respond
-            return Pending(outcome.future, lambda done: self._respond(call, respond, done), False)
+            pending = Pending()
+            outcome.future.add_done_callback(partial(self._settle, pending, call, outcome.respond))
+            return pending
         if isinstance(outcome, Coroutine):
             task = asyncio.get_running_loop().create_task(outcome, name=call.api.name)
-            return Pending(task, lambda done: self._respond(call, asyncio.Future.result, done), True)
+            pending = Pending(task)
+            task.add_done_callback(partial(self._settle, pending, call, asyncio.Future.result))
+            return pending
         return self._encode(call, outcome)
+
+    def _settle(
+        self, pending: Pending, call: Call, respond: Callable[[asyncio.Future[Any]], Outcome], done: asyncio.Future[Any]
+    ) -> None:
+        if pending.is_given_up:
+            if not done.cancelled():
+                # Looked at, so that nobody complains of a failure that nobody looked at.
+                done.exception()
+        elif done.cancelled():
+            pending.fail(asyncio.CancelledError())
+        else:
+            try:
+                reply = self._respond(call, respond, done)
+            except Exception as error:  # noqa: BLE001  the connection pays for what its request does
+                pending.fail(error)
+            else:
+                pending.settle(reply)
 
     def _read_head(self, frame: bytearray, client: Client) -> tuple[Call, Source]:
         try:

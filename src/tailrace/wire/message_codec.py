@@ -3,9 +3,8 @@
 What a class and version needs is put together once, from the parts in `message_fields.py`.
 """
 
-from collections.abc import Callable, Mapping
 from struct import error as StructError
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from tailrace.model.errors import MalformedMessageError
 from tailrace.wire.message import Field, Kind, Message, describe
@@ -25,24 +24,17 @@ from tailrace.wire.message_fields import (
 
 M = TypeVar("M", bound=Message)
 
-Shortcut = Callable[[Source, int], Message | None]
-"""Reads a message of a version faster, or leaves the source as it is and gives nothing."""
-
-
 class Codec:
     """Reads and writes messages. What it needs for a class and version it makes once."""
 
-    def __init__(self, shortcuts: Mapping[type[Message], Shortcut] | None = None) -> None:
-        self._shortcuts = shortcuts or {}
+    def __init__(self) -> None:
         self._fields: dict[type[Message], tuple[Field, ...]] = {}
         self._readers: dict[tuple[type[Message], int, bool], Read] = {}
         self._writers: dict[tuple[type[Message], int, bool], Write] = {}
 
     def read(self, shape: type[M], version: int, flexible: bool, source: Source) -> M:
-        shortcut = self._shortcuts.get(shape)
         try:
-            short: Any = shortcut(source, version) if shortcut is not None else None
-            message: M = short if short is not None else self._reader(shape, version, flexible)(source)
+            message: M = self._reader(shape, version, flexible)(source)
         except (StructError, IndexError, UnicodeDecodeError) as error:
             raise MalformedMessageError(f"a {shape.__name__} of version {version} can't be read: {error}") from error
         return message

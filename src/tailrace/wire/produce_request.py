@@ -1,26 +1,32 @@
 """A short way to read the produce request that is sent most: one batch for one partition, outside of transactions.
 
-It gives what `Codec` gives for the same bytes. Where anything is not as expected it gives nothing, and leaves the request to
+It reads what `Codec` reads from the same bytes. Where anything is not as expected it gives nothing, and leaves the request to
 `Codec`, which also says what is wrong with it.
 """
 
 from struct import Struct
+from struct import error as StructError
+from typing import NamedTuple
 from uuid import UUID
 
+from tailrace.model.changes import Buffer
 from tailrace.wire.message import NO_UUID
-from tailrace.wire.message_fields import Source, read_unsigned_varint
-from tailrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 _FLEXIBLE_SINCE = 9
 _IDS_SINCE = 13
+_KNOWN_UNTIL = 13
 
-_HEAD = Struct(">BhiB")
-"""Length of the transactional id, acks, time-out, count of topics."""
-_PARTITION = Struct(">Bi")
-"""Count of partitions, number of the first."""
+_HEAD = Struct(">hhih")
+"""API key, version, correlation id, length of the client id."""
+_BEFORE_TOPIC = Struct(">BBhiB")
+"""Tagged fields of the head, length of the transactional id, acks, time-out, count of topics."""
+_PARTITION = Struct(">BiB")
+"""Count of partitions, number of the first, first byte of its length."""
 _NULL = 0
 _ONE = 2
 """Counts and lengths are one more than what they count, and null is 0."""
+_MORE = 0x80
+_LONGEST_SIZE_BYTES = 4
 _UUID_BYTES = 16
 _LONGEST_NAME = 126
 """Longer ones have a length of two bytes."""
@@ -28,35 +34,60 @@ _END = bytes(3)
 """No tagged fields of the partition, of the topic, of the request."""
 
 
-def read_lone_batch(source: Source, version: int) -> ProduceRequest | None:
-    begin, end, data = source.at, source.end, source.data
-    at = begin + _HEAD.size
-    if version < _FLEXIBLE_SINCE or at >= end:
+class LoneBatch(NamedTuple):
+    version: int
+    correlation_id: int
+    acks: int
+    topic: str
+    topic_id: UUID
+    """Since version 13 instead of the name."""
+    partition: int
+    records: Buffer
+
+
+def read_lone_batch(frame: bytearray) -> LoneBatch | None:
+    """From a whole request."""
+    try:
+        return _read(frame)
+    except (StructError, IndexError, ValueError):
         return None
-    transactional_id, acks, timeout_ms, topics = _HEAD.unpack_from(data, begin)
-    if transactional_id != _NULL or topics != _ONE:
+
+
+def _read(frame: bytearray) -> LoneBatch | None:
+    _, version, correlation_id, id_bytes = _HEAD.unpack_from(frame)
+    if not _FLEXIBLE_SINCE <= version <= _KNOWN_UNTIL:
         return None
-    name, topic_id = "", NO_UUID
-    name_bytes = _UUID_BYTES if version >= _IDS_SINCE else data[at] - 1
+    at = _HEAD.size + (id_bytes if id_bytes > 0 else 0)
+    head_tags, transactional_id, acks, _, topics = _BEFORE_TOPIC.unpack_from(frame, at)
+    if head_tags or transactional_id != _NULL or topics != _ONE:
+        return None
+    at += _BEFORE_TOPIC.size
+    topic, topic_id = "", NO_UUID
     if version < _IDS_SINCE:
-        at += 1
-    after_name = at + name_bytes
-    if not 0 <= name_bytes <= _LONGEST_NAME or after_name + _PARTITION.size >= end:
-        return None
-    if version >= _IDS_SINCE:
-        topic_id = UUID(bytes=bytes(data[at:after_name]))
+        name_at = at + 1
+        at = name_at + frame[at] - 1
+        if not 0 <= at - name_at <= _LONGEST_NAME:
+            return None
+        topic = frame[name_at:at].decode()
     else:
-        name = str(data[at:after_name], "utf-8")
-    partitions, number = _PARTITION.unpack_from(data, after_name)
+        topic_id = UUID(bytes=bytes(frame[at : at + _UUID_BYTES]))
+        at += _UUID_BYTES
+    partitions, number, size = _PARTITION.unpack_from(frame, at)
+    at += _PARTITION.size
     if partitions != _ONE:
         return None
-    source.at = after_name + _PARTITION.size
-    size = read_unsigned_varint(source) - 1
-    at = source.at
-    if size < 0 or at + size + len(_END) != end or data[at + size :] != _END:
-        source.at = begin
+    if size >= _MORE:
+        size -= _MORE
+        for shift in range(7, 7 * _LONGEST_SIZE_BYTES, 7):
+            byte = frame[at]
+            at += 1
+            if byte < _MORE:
+                size |= byte << shift
+                break
+            size |= (byte - _MORE) << shift
+        else:
+            return None
+    end = at + size - 1
+    if end < at or end + len(_END) != len(frame) or not frame.endswith(_END):
         return None
-    source.at = end
-    partition = PartitionProduceData(index=number, records=data[at : at + size])
-    topic = TopicProduceData(name=name, topic_id=topic_id, partition_data=(partition,))
-    return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=(topic,))
+    return LoneBatch(version, correlation_id, acks, topic, topic_id, number, memoryview(frame)[at:end])

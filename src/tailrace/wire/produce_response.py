@@ -10,6 +10,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tailrace.wire.message_fields import write_unsigned_varint
+from tailrace.wire.produce_request import LoneBatch
 
 _LOG_START_SINCE = 5
 _MESSAGES_SINCE = 8
@@ -25,6 +26,19 @@ _NO_RECORD_ERRORS = _INT32.pack(0)
 _NO_MESSAGE = _INT16.pack(-1)
 _NO_ERROR = b"\x01\x00\x00"
 """No errors of single records, no message, no tags."""
+
+
+_LONE_HEAD = Struct(">iiBB")
+"""Size, correlation id, no tags of the head, count of topics."""
+_LONE_PARTITION = Struct(">BihqqqHBBiB")
+"""Count of partitions; the partition; no errors of records and no message; no tags of both; no throttling; no tags."""
+_SIZE_BYTES = 4
+_ONE = 2
+"""Counts are one more than what they count."""
+_NOTHING_WRONG = 0x0100
+_REFUSAL_HEAD = Struct(">iiB")
+"""Size, correlation id, no tags."""
+_NONE = -1
 
 
 class ProducedPartition(NamedTuple):
@@ -68,6 +82,30 @@ def write_produce_response(version: int, topics: Sequence[ProducedTopic]) -> byt
     if flexible:
         out.append(0)
     return out
+
+
+def write_lone_response(asked: LoneBatch, base_offset: int, append_time_ms: int, log_start_offset: int) -> bytes:
+    """The whole response to a request that was fine, its head included."""
+    if asked.version >= _IDS_SINCE:
+        topic = asked.topic_id.bytes
+    else:
+        name = asked.topic.encode()
+        topic = bytes((len(name) + 1,)) + name
+    size = _LONE_HEAD.size - _SIZE_BYTES + len(topic) + _LONE_PARTITION.size
+    return (
+        _LONE_HEAD.pack(size, asked.correlation_id, 0, _ONE)
+        + topic
+        + _LONE_PARTITION.pack(
+            _ONE, asked.partition, 0, base_offset, append_time_ms, log_start_offset, _NOTHING_WRONG, 0, 0, 0, 0
+        )
+    )
+
+
+def write_lone_refusal(asked: LoneBatch, error_code: int, error_message: str) -> bytes:
+    """The same for one that was not."""
+    refused = ProducedPartition(asked.partition, error_code, _NONE, _NONE, _NONE, error_message)
+    body = write_produce_response(asked.version, [ProducedTopic(asked.topic, asked.topic_id, [refused])])
+    return _REFUSAL_HEAD.pack(_REFUSAL_HEAD.size - _SIZE_BYTES + len(body), asked.correlation_id, 0) + body
 
 
 def _write_error(out: bytearray, message: str | None, flexible: bool) -> None:

@@ -24,7 +24,7 @@ from tailrace.store.memory import MemoryStore
 from tailrace.wire.batch import CHECKED_FROM, read_header
 from tailrace.wire.codecs import Codec
 from tailrace.wire.records import encode_batch
-from tests.support.aio import on_loop, turns
+from tests.support.aio import on_loop, turns, until
 from tests.support.brokers import GatedStore, append, bounds_of, options, placed, raw, running_broker, values_in
 from tests.support.clocks import ManualClock
 from tests.unit.wire.test_records import resealed
@@ -117,6 +117,44 @@ async def test_in_a_shared_commit_each_batch_is_judged_for_itself() -> None:
         assert good == [placed(0, 0)]
         assert isinstance(bad[0], TailraceError)
         assert isinstance(unknown[0], UnknownTopicError)
+
+
+@on_loop
+async def test_those_who_wait_without_a_future_are_told_once_whatever_one_of_them_does(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Waiter:
+        def __init__(self, *, is_broken: bool = False) -> None:
+            self.heard: list[object] = []
+            self._is_broken = is_broken
+
+        def told(self, outcome: object) -> None:
+            self.heard.append(outcome)
+            if self._is_broken:
+                raise ZeroDivisionError("a defect")
+
+        def failed(self, error: BaseException) -> None:
+            self.heard.append(error)
+
+    store = GatedStore()
+    async with running_broker(store) as broker:
+        await broker.topics.create("t")
+        first, broken, last, refused, lost = Waiter(), Waiter(is_broken=True), Waiter(), Waiter(), Waiter()
+        for waiter in (first, broken, last):
+            broker.append_one(raw("t", 0, b"v"), waiter)
+        broker.append_one(raw("nowhere", 0, b"v"), refused)
+        assert [type(outcome) for outcome in refused.heard] == [UnknownTopicError]
+        assert first.heard == []
+        await until(lambda: bool(last.heard))
+        places = [waiter.heard for waiter in (first, broken, last)]
+        assert places == [[placed(number, number)] for number in range(3)]
+        assert "could not be told" in caplog.text
+        store.close_gate()
+        broker.append_one(raw("t", 0, b"v"), lost)
+        await turns()
+        store.fail()
+        await until(lambda: bool(lost.heard))
+        assert [type(error) for error in lost.heard] == [StorageFullError]
 
 
 @on_loop

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from tailrace.broker.broker import Broker
 from tailrace.kafka.dispatch import Body, Call, Later, Route
+from tailrace.kafka.handlers.lone_produce import PARTITIONS_ADDED_SINCE, LoneProduces, code_of
 from tailrace.model.errors import InvalidRecordsError, InvalidRequestError, TailraceError
 from tailrace.model.record import Appended, RawBatch
 from tailrace.wire.batch import LENGTH_FROM, batch_length
@@ -16,13 +17,9 @@ from tailrace.wire.produce_response import ProducedPartition, ProducedTopic, wri
 _NO_ACKS = 0
 _ACKS = (-1, _NO_ACKS, 1)
 _INVALID_REQUIRED_ACKS = 21
-_PARTITIONS_ADDED_SINCE = 12
-"""Clients that speak this version add partitions to their transaction by writing to them."""
 _IDS_SINCE = 13
 _NO_OFFSET = -1
 _NO_TIME = -1
-_PERHAPS_STORED = 20
-"""Kafka's code for records that were written and perhaps not kept: clients send them again as the same, not as others."""
 
 Outcomes = Sequence[Appended | TailraceError]
 
@@ -33,7 +30,8 @@ class ProduceHandlers:
 
     def routes(self) -> list[Route]:
         # librdkafka takes a broker that does not know version 0 for one that can't do compression.
-        return [Route(produce.API, self.produce, overlaps=True, claimed_lowest=0)]
+        lone = LoneProduces(self._broker)
+        return [Route(produce.API, self.produce, overlaps=True, claimed_lowest=0, short_way=lone.take)]
 
     def produce(self, call: Call, request: ProduceRequest) -> Body | Later:
         if request.acks not in _ACKS:
@@ -57,7 +55,7 @@ class ProduceHandlers:
 
     def _append(self, call: Call, batches: Sequence[RawBatch]) -> "asyncio.Future[Outcomes]":
         if batches:
-            adds_partitions = call.version >= _PARTITIONS_ADDED_SINCE
+            adds_partitions = call.version >= PARTITIONS_ADDED_SINCE
             return self._broker.append(batches, adds_partitions=adds_partitions)  # type: ignore[return-value]
         nothing: asyncio.Future[Outcomes] = asyncio.get_running_loop().create_future()
         nothing.set_result(())
@@ -87,7 +85,7 @@ class ProduceHandlers:
 
     def _produced(self, name: str | TailraceError, number: int, outcome: Appended | TailraceError) -> ProducedPartition:
         if isinstance(outcome, TailraceError):
-            return _refused(number, _PERHAPS_STORED if outcome.outcome == "unknown" else outcome.kafka_code, str(outcome))
+            return _refused(number, code_of(outcome), str(outcome))
         try:
             start = _NO_OFFSET if isinstance(name, TailraceError) else self._broker.positions.bounds(name, number).start
         except TailraceError:
