@@ -92,8 +92,6 @@ class Connection(asyncio.BufferedProtocol):
         """Whether a request is being answered that no other may overlap."""
         self._opened_at = self._last_byte_at = self._frame_began_at = self._write_paused_at = self._loop.time()
         self._drained: asyncio.Future[None] | None = None
-        self._on_answered = self._answered
-        """Made once, and not for each request."""
         self.client = Client("", number)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -298,7 +296,7 @@ class Connection(asyncio.BufferedProtocol):
         slot.request_bytes = len(frame)
         self._slots.append(slot)
         if not slot.is_settled:
-            slot.on_settled = self._on_answered
+            slot.on_settled = self._answered
         elif slot.error is not None:
             self._fail(slot.error)
         else:
