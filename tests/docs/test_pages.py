@@ -10,6 +10,7 @@ from tests.docs.tables import ROOT
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+TEST_ID = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 SOURCE = re.compile(r"`([\w/]+\.py)`")
 SOURCES = [f"/{path.relative_to(ROOT)}" for room in ("src", "bench", "chaos", "tools") for path in (ROOT / room).rglob("*.py")]
 
