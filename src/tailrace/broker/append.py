@@ -61,16 +61,16 @@ class Appender:
         bundle = self._bundle
         if bundle is None:
             bundle = self._bundle = Bundle(self._intake)
-            self._committer.loop.call_soon(self._submit, bundle)
-            self._committer.let_first(partial(self._submit, bundle))
+            self._committer.loop.call_soon(self._submit)
+            self._committer.let_first(self._submit)
         if bundle.add(checked, waiter):
-            self._submit(bundle)
+            self._submit()
 
-    def _submit(self, bundle: Bundle) -> None:
-        if bundle is self._bundle:
-            self._bundle = None
-            # Those who wait are told one by one; nobody waits for the bundle as such.
-            self._committer.submit(bundle).add_done_callback(asyncio.Future.exception)
+    def _submit(self) -> None:
+        """What has come so far, if anything has."""
+        bundle, self._bundle = self._bundle, None
+        if bundle is not None:
+            self._committer.submit(bundle)
 
 
 class _FutureWaiter:

@@ -6,8 +6,9 @@ still judged and answered for itself.
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from tailrace.broker.admission import CheckedBatch
 from tailrace.broker.append_batches import AppendBatches, Outcome
@@ -24,6 +25,8 @@ from tailrace.wire.batch import NO_PRODUCER
 
 _MOST_BATCHES = 1_000
 _MOST_BYTES = MIB
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -96,7 +99,7 @@ class Bundle(Proposal[None]):
                 continue
             if isinstance(outcome, Appended) and self._intake.producers.has_stored(checked.partition, checked.header):
                 # Not to be told that there is no room: its sender would take it for not stored, and send it as another.
-                _tell(waiter, outcome)
+                _tell(waiter.told, outcome)
                 continue
             placed.append(outcome)
             waiting.append((checked, waiter))
@@ -116,13 +119,15 @@ class Bundle(Proposal[None]):
                 arrival.size += len(batch)
                 outcome = Appended(base_offset, Cursor(cursor), NO_TIMESTAMP, 0)
                 cursor += records
-            _tell(waiter, outcome)
+            _tell(waiter.told, outcome)
         for partition, arrival in arrivals.items():
             self._intake.arrived(arrival.live, partition, arrival.records, arrival.size)
 
     def failed(self, error: Exception) -> None:
+        # Those who wait are told one by one, and nobody waits for the bundle as such.
+        self.future.cancel()
         for _, waiter in self._waiting:
-            waiter.failed(error)
+            _tell(waiter.failed, error)
 
     def _place(self, draft: Draft, checked: CheckedBatch) -> Append | Outcome:
         partition, batch, header = checked.partition, checked.batch, checked.header
@@ -143,8 +148,8 @@ class Bundle(Proposal[None]):
         self.committer.submit(AppendBatches(self._intake, [checked])).add_done_callback(partial(pass_on, waiter))
 
 
-def _tell(waiter: Waiter, outcome: Outcome) -> None:
+def _tell(waiter: Callable[[T], None], outcome: T) -> None:
     try:
-        waiter.told(outcome)
+        waiter(outcome)
     except Exception:  # noqa: BLE001  those after it must hear of theirs
-        _log.exception("a batch was appended, and whoever sent it could not be told")
+        _log.exception("whoever sent a batch could not be told what became of it")
