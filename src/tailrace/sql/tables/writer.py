@@ -167,14 +167,11 @@ class TableWriter:
         job: WriteJob | None = first
         while job is not None:
             if not job.future.cancelled():
-                try:
-                    execution.run(job)
+                if self._went_well(job):
                     done.append(job)
-                except Exception as error:  # noqa: BLE001  whatever it is, it belongs to this client
-                    self._answers.refused([job], self._failure_of(job, error))
-                    if not execution.is_open:
-                        # SQLite gave up the whole transaction, so the others are run again.
-                        done = self._again(done)
+                elif not execution.is_open:
+                    # SQLite gave up the whole transaction, so the others are run again.
+                    done = self._again(done)
             full = len(done) >= _GROUP_JOBS or execution.recorder.size >= self._limits.group_commit_bytes
             job = None if full else self._note(self._queue.take_write())
         if done:
@@ -190,16 +187,22 @@ class TableWriter:
             self._begin()
             done: list[WriteJob] = []
             for number, job in enumerate(left, start=1):
-                try:
-                    execution.run(job)
+                if self._went_well(job):
                     done.append(job)
-                except Exception as error:  # noqa: BLE001  whatever it is, it belongs to this client
-                    self._answers.refused([job], self._failure_of(job, error))
-                    if not execution.is_open:
-                        left = [*done, *left[number:]]
-                        break
+                elif not execution.is_open:
+                    left = [*done, *left[number:]]
+                    break
             else:
                 return done
+
+    def _went_well(self, job: WriteJob) -> bool:
+        """Runs it. Whoever asked for one that fails is told so."""
+        try:
+            self._execution.run(job)
+        except Exception as error:  # noqa: BLE001  whatever it is, it belongs to this client
+            self._answers.refused([job], self._failure_of(job, error))
+            return False
+        return True
 
     def _failure_of(self, job: WriteJob, error: Exception) -> TailraceError:
         return with_place(failure_of(error, self._limits), [statement.tree for statement in job.statements])
