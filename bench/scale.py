@@ -82,8 +82,9 @@ class SparkScale(msgspec.Struct, frozen=True, kw_only=True):
     """How much goes through Spark."""
 
     changes: int
-    """Changes of a table that wait for the router when it starts."""
+    """Changes of a table that wait for the router, in each round."""
     changes_a_batch: int
+    routed_rounds: int
     steady_seconds: float
     topic_rows: int
     """Of a topic that is read, and of one that is written, in each round."""
@@ -181,8 +182,9 @@ FULL = Scale(
         fed_seconds=3,
     ),
     spark=SparkScale(
-        changes=2_400_000,
+        changes=1_000_000,
         changes_a_batch=200_000,
+        routed_rounds=3,
         steady_seconds=15,
         topic_rows=1_000_000,
         rounds=2,
@@ -243,8 +245,9 @@ QUICK = msgspec.structs.replace(
         fed_seconds=2,
     ),
     spark=SparkScale(
-        changes=500_000,
+        changes=300_000,
         changes_a_batch=100_000,
+        routed_rounds=3,
         steady_seconds=5,
         topic_rows=150_000,
         rounds=2,

@@ -15,12 +15,16 @@ _CONNECTIONS = 4
 
 
 class RoutedTable(NamedTuple):
-    """A table with routes by the remainder of its key, and how many records come out."""
+    """A table with routes by the remainder of its key."""
 
     name: str
     topics: Sequence[str]
     changes: int
-    routed: int
+
+    @property
+    def routed(self) -> int:
+        """How many records come out."""
+        return (self.changes + 1) // 2 if len(self.topics) == 1 else self.changes
 
 
 def condition(routes: int, number: int) -> str:
@@ -35,17 +39,22 @@ def load_changes(server: HttpServer, name: str, routes: int, changes: int) -> Ro
         server.create_topic(topic)
         where = condition(routes, number)
         server.sql(f"ALTER TOPIC {topic} ADD SOURCE {name} ON INSERT WHERE ({where}) WITH (payload = 'full')")
+    return more_changes(server, RoutedTable(name, topics, 0), changes)
+
+
+def more_changes(server: HttpServer, table: RoutedTable, changes: int) -> RoutedTable:
+    """The table with so many rows more."""
     with HttpClient(server) as client:
         task = InsertRows(
-            table=name,
-            first_id=0,
+            table=table.name,
+            first_id=table.changes,
             rows=changes,
             rows_a_request=_ROWS_A_REQUEST,
             body_bytes=BODY_BYTES,
             connections=_CONNECTIONS,
         )
         client.ask(task)
-    return RoutedTable(name, topics, changes, (changes + 1) // 2 if routes == 1 else changes)
+    return table._replace(changes=table.changes + changes)
 
 
 def check_routed(server: HttpServer, table: RoutedTable) -> None:

@@ -1,5 +1,9 @@
 """Routed changes: how many a second, with one route and with twenty, and how soon they are there."""
 
+from collections.abc import Sequence
+from statistics import median
+from typing import NamedTuple
+
 from bench.figures import Bar, Figure, Section
 from bench.ground import Ground
 from bench.http.client import HttpClient
@@ -8,8 +12,8 @@ from bench.http.server import HttpServer, serving
 from bench.http.tasks import ConsumeSteadily, InsertSteadily
 from bench.kafka.tasks import Delays
 from bench.measure import Samples
-from bench.spark.changes import check_routed, load_changes
-from bench.spark.router import Routed, measure_router, routing
+from bench.spark.changes import load_changes
+from bench.spark.router import Routed, RoutingRounds, routing
 
 _MANY = 20
 _PER_SECOND = 100
@@ -17,58 +21,89 @@ _LEAST_PER_SECOND = 200_000
 _MOST_COST = 3
 _MOST_P50_MS = 500
 _WARM_UP_ROWS = 300
+_WARM_UP_ROUNDS = 2
+"""Behind the one that is cold."""
+
+
+class _Rounds(NamedTuple):
+    cold: Routed
+    warm: Sequence[Routed]
+
+    def samples(self) -> Samples:
+        return Samples(tuple(each.changes_per_second for each in self.warm))
+
+    def microseconds(self) -> Samples:
+        return Samples(tuple(1e6 / each.changes_per_second for each in self.warm))
 
 
 def run(ground: Ground) -> Section:
+    scale = ground.scale.spark
     with serving(ground) as server:
-        one = _routed(ground, server, 1)
-        many = _routed(ground, server, _MANY)
+        one, many = _routed(ground, server)
         ground.say(f"delay at {_PER_SECOND} changes a second")
         delays = _delays(ground, server)
     return Section(
         title="The pipeline: routed changes",
-        text="Changes of rows of 200 B wait in the log when `tailrace pipeline` starts with Spark on all cores; the figure is"
-        " how many changes it reads, filters and publishes in a second, from the moment at which 40 % are done to the end. One"
-        f" route takes every other change (`id % 2 = 0`), payload `full`; {_MANY} routes share all of them. The server and the"
-        " pipeline share the cores. Afterwards every topic is counted, its keys are told apart and added up. The delay is that"
-        f" from the request which inserts a row, {_PER_SECOND} a second, to the routed message at a consumer that waits for it"
-        " over HTTP.",
+        text=f"{scale.changes:,} changes of rows of 200 B wait in the log when `tailrace pipeline` starts with Spark on all"
+        " cores; the figure is how many changes it reads, filters and publishes in a second, from the end of its first batch of"
+        f" {scale.changes_a_batch:,} on. What waited at the start is the cold figure. Then the router is held up while as many"
+        f" are written, again and again: {_WARM_UP_ROUNDS} times for Java to get warm, and {scale.routed_rounds} times that"
+        f" count. One route takes every other change (`id % 2 = 0`), payload `full`; {_MANY} routes share all of them, in the"
+        " same router, after one time that does not count. The server and the pipeline share the cores. Afterwards every topic"
+        " is counted, its keys are told apart and added up. The delay is that from the request which inserts a row,"
+        f" {_PER_SECOND} a second, to the routed message at a consumer that waits for it over HTTP, in a router that was"
+        " started for it.",
         figures=[
-            Figure(
-                name="one route",
-                ours=Samples((one.changes_per_second,)),
-                unit="changes/s",
-                bar=Bar("at least", _LEAST_PER_SECOND),
-            ),
-            Figure(name=f"{_MANY} routes", ours=Samples((many.changes_per_second,)), unit="changes/s"),
+            Figure(name="one route", ours=one.samples(), unit="changes/s", bar=Bar("at least", _LEAST_PER_SECOND)),
+            Figure(name="one route, cold", ours=Samples((one.cold.changes_per_second,)), unit="changes/s"),
+            Figure(name=f"{_MANY} routes", ours=many.samples(), unit="changes/s"),
             Figure(
                 name=f"time for a change with {_MANY} routes",
-                ours=Samples((1e6 / many.changes_per_second,)),
+                ours=many.microseconds(),
                 unit="µs",
                 peer="one route",
-                peers=Samples((1e6 / one.changes_per_second,)),
+                peers=one.microseconds(),
                 bar=Bar("at most", _MOST_COST),
             ),
             Figure(name="delay, p50", ours=Samples((percentile(delays, 0.5),)), unit="ms", bar=Bar("at most", _MOST_P50_MS)),
             Figure(name="delay, p99", ours=Samples((percentile(delays, 0.99),)), unit="ms"),
         ],
-        remarks=[_cpu("one route", one), _cpu(f"{_MANY} routes", many)],
+        remarks=[
+            _cpu("one route, cold", [one.cold]),
+            _cpu("one route", one.warm),
+            _cpu(f"{_MANY} routes", many.warm),
+        ],
     )
 
 
-def _cpu(name: str, found: Routed) -> str:
-    return f"CPU for a change, {name}: {found.pipeline_cpu:.1f} µs in the pipeline, {found.server_cpu:.1f} µs in the server."
+def _cpu(name: str, found: Sequence[Routed]) -> str:
+    pipeline, server = median(each.pipeline_cpu for each in found), median(each.server_cpu for each in found)
+    return f"CPU for a change, {name}: {pipeline:.1f} µs in the pipeline, {server:.1f} µs in the server."
 
 
-def _routed(ground: Ground, server: HttpServer, routes: int) -> Routed:
+def _routed(ground: Ground, server: HttpServer) -> tuple[_Rounds, _Rounds]:
+    """With one route and with many."""
     scale = ground.scale.spark
-    ground.say(f"{scale.changes:,} changes for {routes} route{'s' if routes > 1 else ''}")
-    table = load_changes(server, f"bench.changes_{routes}", routes, scale.changes)
-    ground.say("they are routed")
-    out = ground.root / "pipeline"
-    found = measure_router(server, table.topics, table.changes, table.routed, scale.changes_a_batch, out)
-    check_routed(server, table)
-    return found
+    ground.say(f"{scale.changes:,} changes for one route, cold")
+    table = load_changes(server, "bench.changes_one", 1, scale.changes)
+    with routing(server, scale.changes_a_batch, ground.root / "pipeline") as router:
+        one = _rounds(ground, RoutingRounds(server, router, table, scale.changes_a_batch), _WARM_UP_ROUNDS)
+        ground.say(f"{scale.changes:,} changes for {_MANY} routes")
+        with router.held_up():
+            table = load_changes(server, "bench.changes_many", _MANY, scale.changes)
+        many = _rounds(ground, RoutingRounds(server, router, table, scale.changes_a_batch), 0)
+    return one, many
+
+
+def _rounds(ground: Ground, rounds: RoutingRounds, warm_up: int) -> _Rounds:
+    scale = ground.scale.spark
+    cold = rounds.first()
+    for _ in range(warm_up):
+        rounds.next(scale.changes)
+    ground.say(f"the same, warm, {scale.routed_rounds} times")
+    warm = [rounds.next(scale.changes) for _ in range(scale.routed_rounds)]
+    rounds.check()
+    return _Rounds(cold, warm)
 
 
 def _delays(ground: Ground, server: HttpServer) -> list[float]:

@@ -15,15 +15,13 @@ from bench.http.server import HttpServer, serving
 from bench.measure import Samples, take_turns
 from bench.peers.contract import MakePeer, Peer
 from bench.spark import kafka_events
-from bench.spark.changes import BODY_BYTES, check_routed, condition, load_changes
+from bench.spark.connector_route import WARM_UP_ROUNDS, ConnectorRoute, compare_routing
 from bench.spark.job import SparkJob
-from bench.spark.router import measure_router
-from bench.spark.tasks import Answer, Batches, Found, ReadTopic, RouteTopic, Side, WriteTopic
+from bench.spark.tasks import Answer, Found, ReadTopic, Side, WriteTopic
 
 Made = TypeVar("Made", bound=Answer)
 
 _VALUE_BYTES = 200
-_WARM_SHARE = 0.4
 _LEAST_RATIO = 1.5
 _MOST_GROWTH = 1.25
 _LOOK_SECONDS = 0.2
@@ -64,15 +62,9 @@ def run(ground: Ground, make_kafka: MakePeer, jars: Path) -> Section:
         passed = take_turns(
             {"ours": _Turns(server, ours).tailrace, "theirs": _Turns(kafka, theirs).kafka}, scale.topic_rows, scale.rounds
         )
-        ground.say(f"{scale.changes:,} changes routed by the connector")
-        by_connector = _by_connector(ground, kafka, theirs.job)
         ground.say(f"{scale.flat_bytes / 1e9:.1f} GB read whole")
         growth = _growth(server, ours.job, scale.flat_bytes)
-        ground.say(f"{scale.changes:,} changes routed by the pipeline")
-        table = load_changes(server, "bench.beside", 1, scale.changes)
-        out = ground.root / "pipeline"
-        routed = measure_router(server, table.topics, table.changes, table.routed, scale.changes_a_batch, out)
-        check_routed(server, table)
+        routed = compare_routing(ground, server, ConnectorRoute(ground, kafka, theirs.job))
     peer = f"{kafka.name}, Spark's connector"
 
     def figure(name: str, unit: str, mine: list[float], its: list[float], bar: Bar | None = None) -> Figure:
@@ -90,13 +82,15 @@ def run(ground: Ground, make_kafka: MakePeer, jars: Path) -> Section:
         ' their sizes: `format("tailrace")` and `format("kafka")` in the same Spark, each in a process of its own.'
         " Both servers leave syncing to a later time. Routed: the same change events and the same filter; the connector's query"
         " reads them from a topic of two partitions, parses them, and writes the rows that meet the condition to another"
-        " topic, at least once; the pipeline does it exactly once, with headers, dead letters and marks.",
+        " topic, at least once; the pipeline does it exactly once, with headers, dead letters and marks. A round has"
+        f" {scale.changes:,} changes, of which the first {scale.changes_a_batch:,} do not count; both sides take turns, after"
+        f" {WARM_UP_ROUNDS} rounds of each for Java to get warm, and the router is held up while it is the connector's turn.",
         figures=[
             figure("write", "rows/s", our_rows[0], their_rows[0]),
             figure("write", "MB/s", our_bytes[0], their_bytes[0]),
             figure("read", "rows/s", our_rows[1], their_rows[1]),
             figure("read", "MB/s", our_bytes[1], their_bytes[1]),
-            figure("routed", "changes/s", [routed.changes_per_second], [by_connector], Bar("at least", _LEAST_RATIO)),
+            figure("routed", "changes/s", routed["ours"], routed["theirs"], Bar("at least", _LEAST_RATIO)),
             Figure(
                 name=f"memory of the server and of Spark's largest Python worker, {scale.flat_bytes / 1e9:.1f} GB read",
                 ours=Samples((growth[1],)),
@@ -128,21 +122,6 @@ class _Turns:
         topic = next(self._topics)
         kafka_events.create_topic(self._server.address, topic)
         return self._store.pass_through(topic, rows)
-
-
-def _by_connector(ground: Ground, kafka: Peer, job: SparkJob) -> float:
-    scale = ground.scale.spark
-    kafka_events.produce_changes(kafka.address, "changes", scale.changes, BODY_BYTES)
-    kafka_events.create_topic(kafka.address, "routed")
-    where = condition(1, 0).replace("id", "change.new.id")
-    with ground.folder() as checkpoint:
-        task = RouteTopic("changes", "routed", where, scale.changes_a_batch, str(checkpoint / "query"))
-        told = _said(Batches, job.ask(task))
-    found = kafka_events.records_in(kafka.address, "routed")
-    if sum(told.rows) != scale.changes or found != (scale.changes + 1) // 2:
-        raise AuditFailure(f"{kafka.name}: {found} of {scale.changes} changes were routed")
-    first = max(1, round(_WARM_SHARE * len(told.rows))) if len(told.rows) > 1 else 0
-    return sum(told.rows[first:]) / sum(told.seconds[first:])
 
 
 def _growth(server: HttpServer, job: SparkJob, size: int) -> tuple[float, float]:

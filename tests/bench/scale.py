@@ -49,6 +49,7 @@ TINY = Scale(
     spark=SparkScale(
         changes=2_000,
         changes_a_batch=500,
+        routed_rounds=1,
         steady_seconds=0.5,
         topic_rows=1_000,
         rounds=1,

@@ -1,0 +1,17 @@
+"""Spark's Python workers, as the pipeline's session has them made."""
+
+import gc
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+
+def test_workers_do_not_look_through_what_was_loaded_before_them(spark: SparkSession) -> None:
+    def count(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in rows:
+            yield pa.RecordBatch.from_pydict({"left_alone": [gc.get_freeze_count()], "looked_at": [len(gc.get_objects())]})
+
+    (row,) = spark.range(1, numPartitions=1).mapInArrow(count, "left_alone BIGINT, looked_at BIGINT").collect()
+
+    assert row.left_alone > 10 * row.looked_at
