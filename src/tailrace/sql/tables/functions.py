@@ -13,10 +13,11 @@ import apsw
 
 from tailrace.model.errors import SqlError
 from tailrace.model.table import Column, ColumnType
+from tailrace.sql.tables.column_values import stored
 from tailrace.sql.tables.decimals import register_decimals
 from tailrace.sql.tables.moments import register_moments
 from tailrace.sql.tables.patterns import is_like
-from tailrace.sql.tables.values import Stored, Unfit, codec_of, shown, store_date, store_timestamp, stored
+from tailrace.sql.tables.values import Stored, Unfit, codec_of, shown, store_date, store_timestamp
 
 ColumnsOf = Mapping[tuple[str, str], Column]
 """By the names of table and column."""

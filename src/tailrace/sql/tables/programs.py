@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tailrace.model.table import ColumnType, Table
-from tailrace.sql.tables.values import Stored, stored_column
+from tailrace.sql.tables.column_values import stored_column
+from tailrace.sql.tables.values import Stored
 
 
 class Cell(NamedTuple):

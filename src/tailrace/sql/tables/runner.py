@@ -11,8 +11,9 @@ from tailrace.model.errors import QueryLimitError, SqlError
 from tailrace.model.limits import Limits
 from tailrace.model.table import ColumnType, Kind
 from tailrace.sql.result import Result, ResultColumn
+from tailrace.sql.tables.column_values import bound
 from tailrace.sql.tables.inference import Find
-from tailrace.sql.tables.values import Stored, bound, codec_of
+from tailrace.sql.tables.values import Stored, codec_of
 
 _CHECK_EVERY_STEPS = 20_000
 _FETCH_ROWS = 1000

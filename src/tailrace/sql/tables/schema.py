@@ -17,9 +17,10 @@ from tailrace.model.limits import Limits
 from tailrace.model.table import Column, Table
 from tailrace.sql.dialect import Tailrace
 from tailrace.sql.statements import CreateTable
+from tailrace.sql.tables.column_values import stored
 from tailrace.sql.tables.database import RESERVED_NAMES, quoted
 from tailrace.sql.tables.decimals import COLLATION
-from tailrace.sql.tables.values import Stored, stored
+from tailrace.sql.tables.values import Stored
 
 _RESERVED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 """What change feeds call their own columns."""

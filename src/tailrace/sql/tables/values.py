@@ -1,4 +1,4 @@
-"""The values of columns: what may be written to each type, how SQLite keeps it, and what readers get.
+"""The values of each type: what may be written, how SQLite keeps it, and what readers get.
 
 | type | kept as | readers get |
 |---|---|---|
@@ -17,16 +17,15 @@ Every value has one form, so equal values are equal bytes and an index finds the
 import math
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import ROUND_HALF_UP, Context, Decimal, DecimalException, DivisionByZero, InvalidOperation, Overflow
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
 
-from tailrace.model.errors import ConstraintError, SqlError
-from tailrace.model.table import Column, ColumnType, Kind
+from tailrace.model.table import ColumnType
 
 Stored = int | float | str | bytes | None
 """What SQLite keeps."""
@@ -35,7 +34,7 @@ MAX_DECIMAL_DIGITS = 1000
 DECIMALS = Context(prec=MAX_DECIMAL_DIGITS + 10, rounding=ROUND_HALF_UP, traps=[InvalidOperation, DivisionByZero, Overflow])
 
 _SHOWN_CHARACTERS = 60
-_RANGES = {
+RANGES = {
     "smallint": (-(1 << 15), (1 << 15) - 1),
     "integer": (-(1 << 31), (1 << 31) - 1),
     "bigint": (-(1 << 63), (1 << 63) - 1),
@@ -60,72 +59,6 @@ class Codec(NamedTuple):
 
     store: Store
     load: Load
-
-
-def stored(value: object, column: Column) -> Stored:
-    """A value as the column keeps it."""
-    kept = None
-    if value is not None:
-        try:
-            kept = codec_of(column.type).store(value)
-        except Unfit as why:
-            raise SqlError(f"column {column.name!r} is {column.type} and can't hold {shown(value)}: {why}") from None
-    if kept is None and not column.nullable:
-        raise ConstraintError(f"column {column.name!r} can't be null")
-    return kept
-
-
-def stored_column(values: Sequence[Any], column: Column) -> Sequence[Stored]:
-    """The same for many values at once, which are mostly of the right type already."""
-    present = values
-    if column.nullable and None in values:
-        present = [value for value in values if value is not None]
-    if _all_fit(present, column.type.kind):
-        return values
-    if column.type.kind == "double" and present is values:
-        doubles = _doubles(values)
-        if doubles is not None:
-            return doubles
-    return [stored(value, column) for value in values]
-
-
-def _doubles(values: Sequence[Any]) -> list[float] | None:
-    """Numbers of any kind as doubles, if all of them can be."""
-    if not set(map(type, values)) <= {int, float, Decimal}:
-        return None
-    try:
-        doubles = list(map(float, values))
-    except OverflowError:
-        return None
-    return doubles if all(map(math.isfinite, doubles)) else None
-
-
-def _all_fit(values: Sequence[Any], kind: Kind) -> bool:
-    kinds = set(map(type, values))
-    if kind == "text":
-        return kinds == {str} and "\0" not in "".join(values)
-    if kind == "double":
-        return kinds == {float} and all(map(math.isfinite, values))
-    if kind in _RANGES and kinds == {int}:
-        least, most = _RANGES[kind]
-        return bool(least <= min(values) and max(values) <= most)
-    return False
-
-
-def bound(value: object) -> Stored:
-    """A parameter as SQLite takes it where no column says what it should be."""
-    match value:
-        case None | int() | float() | str() | bytes():
-            return int(value) if isinstance(value, bool) else value
-        case Decimal():
-            return format(value, "f")
-        case datetime():
-            return _timestamp_text(value)
-        case date() | UUID():
-            return str(value)
-        case list() | tuple() | dict():
-            return msgspec.json.encode(value).decode()
-    raise SqlError(f"a parameter can't be a {type(value).__name__}")
 
 
 def shown(value: object) -> str:
@@ -189,7 +122,7 @@ def _store_boolean(value: object) -> Stored:
 
 
 def _integer_codec(kind: str) -> Codec:
-    least, most = _RANGES[kind]
+    least, most = RANGES[kind]
 
     def store(value: object) -> Stored:
         is_whole_text = isinstance(value, str) and len(value) < _SHOWN_CHARACTERS and _WHOLE.fullmatch(value.strip())
@@ -204,7 +137,7 @@ def _integer_codec(kind: str) -> Codec:
     return Codec(store, _as_it_is)
 
 
-_INTEGERS = {kind: _integer_codec(kind) for kind in _RANGES}
+_INTEGERS = {kind: _integer_codec(kind) for kind in RANGES}
 
 
 def _store_double(value: object) -> Stored:
@@ -279,12 +212,12 @@ def store_timestamp(value: object) -> str:
             value = datetime.fromisoformat(value.strip())
         if isinstance(value, date) and not isinstance(value, datetime):
             value = datetime(value.year, value.month, value.day, tzinfo=UTC)
-        return _timestamp_text(value)  # type: ignore[arg-type]
+        return timestamp_text(value)  # type: ignore[arg-type]
     except (ValueError, AttributeError, OverflowError):
         raise Unfit("write a timestamp as '2026-01-31 13:45:00.5', with an offset such as '+02:00' if it is not UTC") from None
 
 
-def _timestamp_text(moment: datetime) -> str:
+def timestamp_text(moment: datetime) -> str:
     if moment.tzinfo is not None:
         moment = moment.astimezone(UTC)
     return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
