@@ -28,10 +28,6 @@ def publish(api: Api, *messages: tuple[str, Any]) -> list[int]:
     return [record["cursor"] for record in api.ask("/api/topics/publish", body)["records"]]
 
 
-def topics_of(root: str, *names: str) -> set[str]:
-    return {f"{root}{name}" for name in names}
-
-
 @pytest.mark.parametrize(
     ("pattern", "expected"),
     [
