@@ -20,6 +20,7 @@ from tailrace.model.errors import (
     TailraceError,
 )
 from tailrace.model.limits import DEFAULT_LIMITS
+from tailrace.sql.result import Result
 from tailrace.sql.tables.execution import Execution
 from tailrace.sql.tables.tables import FILE_NAME, Tables
 from tailrace.store.memory import MemoryStore
@@ -40,6 +41,14 @@ async def until_in_flight(store: GatedStore, commits: int = 1) -> None:
     await until(lambda: len(store.in_flight) >= commits)
 
 
+async def insert_in_flight(sql: TableSql, store: GatedStore, id: int) -> "asyncio.Task[Result]":
+    """An insert that the log has not answered yet, nor will it until the gate is opened."""
+    store.close_gate()
+    write = asyncio.create_task(sql.run(INSERT, [id]))
+    await until_in_flight(store)
+    return write
+
+
 async def until_waiting(sql: TableSql, jobs: int) -> None:
     await until(lambda: len(sql.tables._writer._queue) >= jobs)
 
@@ -49,9 +58,7 @@ async def test_writers_that_wait_share_one_commit_and_a_wrong_one_fails_alone(tm
     store = GatedStore()
     async with running_tables(tmp_path, store) as sql:
         await given_table(sql)
-        store.close_gate()
-        first = asyncio.create_task(sql.run(INSERT, [0]))
-        await until_in_flight(store)
+        first = await insert_in_flight(sql, store, 0)
         others = [asyncio.create_task(sql.run(INSERT, [id])) for id in (1, 2, 0, 3, 3)]
         await until_waiting(sql, 5)
         store.settle()
@@ -69,9 +76,7 @@ async def test_nothing_is_seen_before_it_is_in_the_log(tmp_path: Path) -> None:
     store = GatedStore()
     async with running_tables(tmp_path, store) as sql:
         await given_table(sql)
-        store.close_gate()
-        write = asyncio.create_task(sql.run(INSERT, [1]))
-        await until_in_flight(store)
+        write = await insert_in_flight(sql, store, 1)
         assert await sql.value(COUNT) == 0
         assert not write.done()
         store.open_gate()
@@ -84,9 +89,7 @@ async def test_what_the_log_refuses_is_not_in_the_table(tmp_path: Path) -> None:
     store = GatedStore()
     async with running_tables(tmp_path, store) as sql:
         await given_table(sql)
-        store.close_gate()
-        write = asyncio.create_task(sql.run(INSERT, [1]))
-        await until_in_flight(store)
+        write = await insert_in_flight(sql, store, 1)
         store.fail()
         with pytest.raises(StorageFullError):
             await write
@@ -103,9 +106,7 @@ async def test_a_write_that_runs_too_long_is_stopped_and_its_neighbours_go_on(tm
     async with running_tables(tmp_path, store, SystemClock(), limits) as sql:
         await given_table(sql)
         await sql.run(INSERT, [[id] for id in range(1000)])
-        store.close_gate()
-        first = asyncio.create_task(sql.run(INSERT, [1000]))
-        await until_in_flight(store)
+        first = await insert_in_flight(sql, store, 1000)
         before = asyncio.create_task(sql.run(INSERT, [1001]))
         many = "SELECT count(*) FROM t a, t b, t c, t d WHERE a.id + b.id + c.id + d.id = t.id"
         endless = asyncio.create_task(sql.run(f"UPDATE t SET id = id WHERE ({many}) < 0"))
@@ -211,9 +212,7 @@ async def test_a_writer_that_has_gone_is_not_run_and_one_in_flight_is(tmp_path: 
     store = GatedStore()
     async with running_tables(tmp_path, store) as sql:
         await given_table(sql)
-        store.close_gate()
-        in_flight = asyncio.create_task(sql.run(INSERT, [1]))
-        await until_in_flight(store)
+        in_flight = await insert_in_flight(sql, store, 1)
         gone = asyncio.create_task(sql.run(INSERT, [2]))
         await until_waiting(sql, 1)
         for task in (in_flight, gone):
@@ -228,9 +227,7 @@ async def test_a_table_dropped_under_its_writers_tells_them(tmp_path: Path) -> N
     store = GatedStore()
     async with running_tables(tmp_path, store) as sql:
         await given_table(sql)
-        store.close_gate()
-        first = asyncio.create_task(sql.run(INSERT, [1]))
-        await until_in_flight(store)
+        first = await insert_in_flight(sql, store, 1)
         drop = asyncio.create_task(sql.run("DROP TABLE t"))
         await until_waiting(sql, 1)
         late = asyncio.create_task(sql.run(INSERT, [2]))
@@ -248,9 +245,7 @@ async def test_more_writers_than_may_wait_are_told_to_come_again(tmp_path: Path)
     limits = msgspec.structs.replace(DEFAULT_LIMITS, queued_writes=2, queued_write_bytes=10_000)
     async with running_tables(tmp_path, store, limits=limits) as sql:
         await given_table(sql)
-        store.close_gate()
-        first = asyncio.create_task(sql.run(INSERT, [1]))
-        await until_in_flight(store)
+        first = await insert_in_flight(sql, store, 1)
         with pytest.raises(OverloadedError, match="queued_write_bytes"):
             await sql.run(INSERT, [[id] for id in range(10_000)])
         more = [asyncio.create_task(sql.run(INSERT, [id])) for id in (2, 3)]
