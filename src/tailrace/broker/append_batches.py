@@ -7,10 +7,10 @@ duplicates, or to stamp them.
 from collections.abc import Sequence
 
 from tailrace.broker.admission import CheckedBatch
-from tailrace.broker.commit import Proposal
 from tailrace.broker.draft import Draft
 from tailrace.broker.intake import Intake, Windows
 from tailrace.broker.placing import Placed, place
+from tailrace.broker.proposal import Proposal
 from tailrace.broker.transactions.joining import Joining
 from tailrace.model.changes import Changes, Receipt
 from tailrace.model.errors import TailraceError

@@ -12,10 +12,10 @@ from typing import Protocol, TypeVar
 
 from tailrace.broker.admission import CheckedBatch
 from tailrace.broker.append_batches import AppendBatches, Outcome
-from tailrace.broker.commit import Proposal, StillInFlight
 from tailrace.broker.draft import Draft
 from tailrace.broker.intake import Intake
 from tailrace.broker.live_topic import LiveTopic
+from tailrace.broker.proposal import Proposal, StillInFlight
 from tailrace.model.changes import Append, Changes, Receipt
 from tailrace.model.errors import TailraceError
 from tailrace.model.ids import Cursor, Partition

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tailrace.broker import keys
-from tailrace.broker.commit import Committer, Proposal, StillInFlight
+from tailrace.broker.commit import Committer
 from tailrace.broker.draft import Draft
 from tailrace.broker.intake import Intake
+from tailrace.broker.proposal import Proposal, StillInFlight
 from tailrace.broker.publish import Publisher
 from tailrace.broker.publish_messages import PublishMessages
 from tailrace.broker.snapshots import Snapshots

@@ -1,8 +1,8 @@
 """From proposals to answers: the one way by which the broker changes anything.
 
-A proposal decides what to change when it is its turn, on the latest view of the store, and is answered on the event loop once
-its commit is durable. When the store has no room, proposals wait in the order they came, for a bounded time and in bounded
-number. Everything here runs on the event loop but `Proposal.done`, which the store's thread calls.
+A proposal decides when it is its turn, and is answered on the event loop once its commit is durable. When the store has no
+room, proposals wait in the order they came, for a bounded time and in bounded number. Everything here runs on the event loop
+but `Committer.wake`, which the store's thread calls.
 """
 
 import asyncio
@@ -10,8 +10,9 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
+from tailrace.broker.proposal import Change, Proposal, StillInFlight
 from tailrace.model.changes import Changes, Receipt
 from tailrace.model.errors import OverloadedError, SequencingError, StoreClosedError
 from tailrace.model.invariant import InvariantError
@@ -25,70 +26,6 @@ _log = logging.getLogger(__name__)
 
 _SEQUENCING_ATTEMPTS = 4
 _RETRY_SECONDS = 0.005
-
-
-class StillInFlight(Exception):
-    """Raised by a decision that leans on a commit which may still fail; it is made again when that has come to its end."""
-
-
-class Proposal(Generic[T]):
-    """A change somebody wants, from the request to the answer."""
-
-    __slots__ = ("commit", "committer", "deadline", "followers", "future")
-
-    committer: "Committer"
-    commit: Commit
-    deadline: float
-    future: asyncio.Future[T]
-    followers: "list[Proposal[Any]] | None"
-    """Proposals that wait for the end of this one."""
-
-    @property
-    def held_bytes(self) -> int:
-        """Memory that the proposal keeps while it waits for room."""
-        return 0
-
-    def decide(self) -> Changes | None:
-        """Look at the latest view and say what to change; `None` is nothing. May be asked again; raises to refuse."""
-        raise NotImplementedError
-
-    def settled(self, receipt: Receipt | None) -> T:
-        """The changes are durable; do what follows from that and give the answer. No receipt: nothing was to change."""
-        raise NotImplementedError
-
-    def failed(self, error: Exception) -> None:
-        """The changes came to nothing; take back what was done ahead of them."""
-
-    def done(self, commit: Commit) -> None:
-        """Called by the store's thread."""
-        self.commit = commit
-        self.committer.wake(self)
-
-
-class Change(Proposal[T]):
-    """A proposal made of functions, for whatever is not done a hundred thousand times a second."""
-
-    __slots__ = ("_decide", "_failed", "_settled")
-
-    def __init__(
-        self,
-        decide: Callable[[], Changes | None],
-        settled: Callable[[Receipt | None], T],
-        failed: Callable[[], None] | None = None,
-    ) -> None:
-        self._decide = decide
-        self._settled = settled
-        self._failed = failed
-
-    def decide(self) -> Changes | None:
-        return self._decide()
-
-    def settled(self, receipt: Receipt | None) -> T:
-        return self._settled(receipt)
-
-    def failed(self, error: Exception) -> None:
-        if self._failed is not None:
-            self._failed()
 
 
 class Committer:

@@ -10,9 +10,10 @@ from struct import Struct
 from typing import NamedTuple
 
 from tailrace.broker import keys
-from tailrace.broker.commit import Change, Committer, StillInFlight
+from tailrace.broker.commit import Committer
 from tailrace.broker.draft import Draft
 from tailrace.broker.live_topic import LiveTopic
+from tailrace.broker.proposal import Change, StillInFlight
 from tailrace.broker.topics import Topics
 from tailrace.model.changes import Changes
 from tailrace.model.clock import Clock

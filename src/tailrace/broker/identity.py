@@ -5,7 +5,8 @@ from collections.abc import Callable
 from uuid import UUID
 
 from tailrace.broker import keys
-from tailrace.broker.commit import Change, Committer
+from tailrace.broker.commit import Committer
+from tailrace.broker.proposal import Change
 from tailrace.model.changes import Changes, Receipt
 from tailrace.store.contract import Store
 

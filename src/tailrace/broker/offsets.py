@@ -9,10 +9,11 @@ from struct import Struct
 from typing import NamedTuple
 
 from tailrace.broker import keys
-from tailrace.broker.commit import Change, Committer
+from tailrace.broker.commit import Committer
 from tailrace.broker.draft import Draft
 from tailrace.broker.groups.names import GroupNames
 from tailrace.broker.live_topic import LiveTopic
+from tailrace.broker.proposal import Change
 from tailrace.broker.topics import Topics
 from tailrace.broker.transactions.pending import PendingOffsets
 from tailrace.model.changes import Changes, Receipt

@@ -8,9 +8,10 @@ The first sweep after the start looks at all payloads there are, and finds what 
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from tailrace.broker.commit import Change, Committer
+from tailrace.broker.commit import Committer
 from tailrace.broker.payload_references import PayloadReferences, PayloadUse
 from tailrace.broker.payloads import Payloads
+from tailrace.broker.proposal import Change
 from tailrace.broker.reader import Reader
 from tailrace.model.changes import Changes
 from tailrace.model.killpoint import killpoint

@@ -9,10 +9,11 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 import msgspec
 
 from tailrace.broker import keys
-from tailrace.broker.commit import Change, Committer
+from tailrace.broker.commit import Committer
 from tailrace.broker.draft import Draft
 from tailrace.broker.intake import Intake
 from tailrace.broker.marks import put_mark, read_mark, standing
+from tailrace.broker.proposal import Change
 from tailrace.broker.reader import Reader
 from tailrace.broker.staged_chunks import PublishChunks, Stage, frames_of, staged_chunks, submit_in_turn
 from tailrace.broker.staged_writes import StagedWrites

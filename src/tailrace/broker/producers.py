@@ -7,8 +7,9 @@ append that it describes, and decisions are made on the latest view, so requests
 from struct import Struct
 
 from tailrace.broker import keys
-from tailrace.broker.commit import Change, Committer, StillInFlight
+from tailrace.broker.commit import Committer
 from tailrace.broker.draft import Draft
+from tailrace.broker.proposal import Change, StillInFlight
 from tailrace.model.changes import Changes, Receipt
 from tailrace.model.clock import Clock
 from tailrace.model.errors import (

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from tailrace.broker import keys
-from tailrace.broker.commit import Proposal
 from tailrace.broker.draft import Draft
 from tailrace.broker.intake import Intake, Windows
 from tailrace.broker.live_topic import LiveTopic
 from tailrace.broker.payload_references import PayloadReferences, PayloadUse
 from tailrace.broker.payloads import Payloads
+from tailrace.broker.proposal import Proposal
 from tailrace.broker.publishers import Publishers
 from tailrace.broker.snowflake import Snowflakes
 from tailrace.model.changes import Append, Changes, Receipt

@@ -13,8 +13,9 @@ from struct import Struct
 import msgspec
 
 from tailrace.broker import keys
-from tailrace.broker.commit import Change, Committer, StillInFlight
+from tailrace.broker.commit import Committer
 from tailrace.broker.draft import Draft
+from tailrace.broker.proposal import Change, StillInFlight
 from tailrace.model.changes import Changes, Receipt
 from tailrace.model.clock import Clock
 from tailrace.model.errors import InvalidRequestError, OutOfOrderSequenceError

@@ -9,9 +9,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from tailrace.broker.commit import Change, Committer
+from tailrace.broker.commit import Committer
 from tailrace.broker.live_topic import LiveTopic
 from tailrace.broker.payload_references import PayloadReferences
+from tailrace.broker.proposal import Change
 from tailrace.broker.reader import Reader
 from tailrace.broker.topics import Topics
 from tailrace.broker.transactions.aborted import AbortedTransactions

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from tailrace.broker.commit import Change, Committer, StillInFlight
+from tailrace.broker.commit import Committer
 from tailrace.broker.live_topic import LiveTopic
+from tailrace.broker.proposal import Change, StillInFlight
 from tailrace.broker.snapshots import Snapshots
 from tailrace.broker.topics import Topics
 from tailrace.model.changes import Append, Changes, Receipt

@@ -10,11 +10,12 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from tailrace.broker.admission import CheckedBatch, check_batch_for
-from tailrace.broker.commit import Committer, Proposal
+from tailrace.broker.commit import Committer
 from tailrace.broker.draft import Draft
 from tailrace.broker.intake import Intake, Windows
 from tailrace.broker.marks import has_happened, put_mark
 from tailrace.broker.placing import Placed, place
+from tailrace.broker.proposal import Proposal
 from tailrace.broker.reader import Reader
 from tailrace.model.changes import Changes, Receipt
 from tailrace.model.errors import InvalidRequestError

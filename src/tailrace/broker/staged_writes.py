@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tailrace.broker import keys
-from tailrace.broker.commit import Change, Committer
+from tailrace.broker.commit import Committer
 from tailrace.broker.intake import Intake
 from tailrace.broker.marks import read_mark
+from tailrace.broker.proposal import Change
 from tailrace.broker.reader import Reader
 from tailrace.broker.staged_chunks import PublishChunks, Stage, checked, frames_of, staged_chunks, submit_in_turn
 from tailrace.model.changes import Changes, Receipt

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tailrace.broker import keys
-from tailrace.broker.commit import Change, Committer
+from tailrace.broker.commit import Committer
+from tailrace.broker.proposal import Change
 from tailrace.broker.time_runs import Chunk, Run, SavedTimes, extended
 from tailrace.broker.topics import Topics
 from tailrace.model.changes import Bounds, Changes

@@ -13,8 +13,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from tailrace.broker import keys
-from tailrace.broker.commit import Change, Committer
+from tailrace.broker.commit import Committer
 from tailrace.broker.live_topic import LiveTopic
+from tailrace.broker.proposal import Change
 from tailrace.broker.topic_registry import TopicRegistry
 from tailrace.model.changes import Changes, Receipt
 from tailrace.model.clock import Clock

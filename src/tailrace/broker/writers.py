@@ -8,7 +8,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Container, Sequence
 
 from tailrace.broker import keys
-from tailrace.broker.commit import Change, Committer
+from tailrace.broker.commit import Committer
+from tailrace.broker.proposal import Change
 from tailrace.model.changes import Changes
 from tailrace.model.clock import Clock
 from tailrace.model.limits import Limits

@@ -5,7 +5,8 @@ import weakref
 
 import pytest
 
-from tailrace.broker.commit import Change, Committer, StillInFlight
+from tailrace.broker.commit import Committer
+from tailrace.broker.proposal import Change, StillInFlight
 from tailrace.model.changes import Changes
 from tailrace.model.errors import InvalidRequestError, OverloadedError, SequencingError, StorageFullError, StoreClosedError
 from tailrace.model.limits import Limits

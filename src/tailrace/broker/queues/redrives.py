@@ -9,11 +9,12 @@ from typing import NamedTuple
 
 from tailrace.broker import keys
 from tailrace.broker.admission import reserved
-from tailrace.broker.commit import Committer, Proposal
+from tailrace.broker.commit import Committer
 from tailrace.broker.committed_reader import CommittedReader
 from tailrace.broker.draft import Draft
 from tailrace.broker.intake import Intake
 from tailrace.broker.live_topic import LiveTopic
+from tailrace.broker.proposal import Proposal
 from tailrace.broker.queues.dead_letters import dead_letters_of, encoded
 from tailrace.broker.queues.ranges import OffsetRanges, decode_ranges
 from tailrace.model.changes import Append, Changes, Receipt

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import msgspec
 
 from tailrace.broker import keys
-from tailrace.broker.commit import Change, Committer
+from tailrace.broker.commit import Committer
+from tailrace.broker.proposal import Change
 from tailrace.broker.queues.group import Queue, QueueRecord, Wanted
 from tailrace.broker.queues.share import Share
 from tailrace.broker.queues.state import ShareState, decode_state
