@@ -28,6 +28,8 @@ LIMITS = Limits(min_free_bytes=0)
 _START_MS = 1_700_000_000_000
 _RUN_MS = 1_000_000
 _VALUE = Random(5).randbytes(20 * KIB)
+_TURNS = 200
+"""Appends of one run: the disk is small, and several runs have to find room on it."""
 _KEPT = 60
 """Records that a trim leaves."""
 
@@ -47,7 +49,7 @@ async def run(args: argparse.Namespace) -> None:
     partition = Partition(broker.topics.get(TOPIC).topic.id, 0)
     random = Random(args.run)
     say("open")
-    for turn in range(1_000_000):
+    for turn in range(_TURNS):
         times = [_START_MS - args.run * _RUN_MS + random.randrange(1_000) for _ in range(2)]
         batch = encode_batch([Record(None, _VALUE, (), time) for time in times])
         store.commit(Changes(appends=(Append(partition, batch, len(times), max(times)),)))
@@ -56,6 +58,8 @@ async def run(args: argparse.Namespace) -> None:
             say("surveyed")
         if turn % 50 == 49:
             await broker.retention.delete_before(TOPIC, 0, Offset(max(0, store.bounds(partition).end - _KEPT)))
+        await asyncio.sleep(0.002)
+    await asyncio.Event().wait()
 
 
 def main() -> None:
