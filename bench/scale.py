@@ -19,6 +19,8 @@ class KafkaScale(msgspec.Struct, frozen=True, kw_only=True):
     load_bytes: int
     """Records of a load, all together, unless that is more than `load_records`."""
     load_records: int
+    reads: int
+    """How often a load is read where reading is judged: once takes a fifth of a second, too little to be measured well."""
     one_by_one: int
     """Records of which each waits for the one before it."""
     steady_seconds: float
@@ -164,6 +166,7 @@ FULL = Scale(
         rounds=4,
         load_bytes=50_000_000,
         load_records=250_000,
+        reads=4,
         one_by_one=400,
         steady_seconds=2,
         connections=500,
@@ -227,6 +230,7 @@ QUICK = msgspec.structs.replace(
         rounds=2,
         load_bytes=20_000_000,
         load_records=100_000,
+        reads=2,
         one_by_one=100,
         steady_seconds=1,
         connections=100,

@@ -59,9 +59,11 @@ class Passed(NamedTuple):
     """What a load's way in and out took."""
 
     produced: Span
-    consumed: Span
+    consumed: Sequence[Span]
+    """Once or several times, from the start."""
     produce_cpu_seconds: float
     consume_cpu_seconds: float
+    """For all of these."""
 
 
 class Duel(NamedTuple):
@@ -111,14 +113,14 @@ def client_alone(ground: Ground, durability: Durability) -> Iterator[Contender |
         yield contender
 
 
-def pass_through(contender: Contender, load: Load) -> Passed:
-    """Produce, then consume, then check."""
+def pass_through(contender: Contender, load: Load, reads: int = 1) -> Passed:
+    """Produce, then consume, then check; the last two `reads` times, each with a consumer of its own."""
     settle_disk()
     load = contender.new_topic(load)
     before = contender.cpu_seconds
     produced = said(Span, contender.sender.ask(Produce(load)))
     between = contender.cpu_seconds
-    consumed = check(contender, load)
+    consumed = [check(contender, load) for _ in range(reads)]
     return Passed(produced, consumed, between - before, contender.cpu_seconds - between)
 
 

@@ -29,6 +29,7 @@ TINY = Scale(
         rounds=1,
         load_bytes=200_000,
         load_records=500,
+        reads=2,
         one_by_one=3,
         steady_seconds=0.1,
         connections=3,
