@@ -12,6 +12,7 @@ A run with a batch that can't be decoded counts as older than anything: queries 
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, ParamSpec, TypeVar
 
@@ -45,6 +46,7 @@ _LEAST_RUN_BYTES = 64 * KIB
 _MOST_RUN_BYTES = 4 * MIB
 _RUNS_IN_PARTITION = 64
 _SLICE_RECORDS = 2_000
+_SLICE_SECONDS = 0.001
 _LEAST_SLICE_BYTES = 64 * KIB
 _MOST_SLICE_BYTES = MIB
 _TURN_RUNS = 16
@@ -97,9 +99,11 @@ class Survey:
         try:
             await self._save()
             self._behind.clear()
-            waiting = await self._slice(self._changed)
+            waiting = deque(await self._slice(self._changed))
             while waiting:
-                waiting = [partition for partition in waiting if await self._turn(partition)]
+                due = await self._slice(self._next_due, waiting)
+                if due is not None and await self._turn(*due):
+                    waiting.append(due[0])
             await self._save()
         except (OverloadedError, StorageFullError) as error:
             _log.info("the survey stops until its next turn: %s", error)
@@ -116,27 +120,40 @@ class Survey:
         except UnknownPartitionError:
             return False
 
-    async def _turn(self, partition: Partition) -> bool:
+    def _next_due(self, waiting: deque[Partition]) -> tuple[Partition, _Place] | None:
+        """Take partitions from the queue up to one with a run to survey, if that does not take long."""
+        stop_at = time.thread_time() + _SLICE_SECONDS
+        while waiting and time.thread_time() < stop_at:
+            partition = waiting.popleft()
+            try:
+                place = self._place(partition)
+            except UnknownPartitionError:
+                continue
+            if place.is_due:
+                return partition, place
+            self._notes.done(partition, place.bounds)
+        return None
+
+    async def _turn(self, partition: Partition, place: _Place) -> bool:
         """Survey some runs of a partition; says whether there are more."""
         try:
-            place = await self._slice(self._place, partition)
             for _ in range(_TURN_RUNS):
                 self._behind[partition] = place.rest_bytes
-                if not place.is_due:
-                    del self._behind[partition]
-                    self._notes.done(partition, place.bounds)
-                    return False
                 place = await self._survey_run(partition, place)
                 if self._notes.unsaved >= _SAVED_AT_ONCE:
                     await self._save()
+                if not place.is_due:
+                    break
+            else:
+                return True
+            self._notes.done(partition, place.bounds)
         except (UnknownPartitionError, OffsetOutOfRangeError):
-            # Its topic was deleted, or retention was faster. The next look finds what there is.
-            self._behind.pop(partition, None)
-            return False
+            pass  # its topic was deleted, or retention was faster: the next look finds what there is
         except CorruptionError as error:
             _log.warning("the survey can't read partition %d of topic %d: %s", partition.number, partition.topic_id, error)
-            return False
-        return True
+            self._notes.done(partition, place.bounds)
+        del self._behind[partition]
+        return False
 
     def _place(self, partition: Partition) -> _Place:
         bounds = self._store.bounds(partition)
