@@ -10,6 +10,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+import httpx
+
 READY_LINE = re.compile(r"Tailrace \S+ is ready at (?P<url>http://\S+), Kafka at (?P<kafka>\S+),")
 READY_SECONDS = 30.0
 EXIT_SECONDS = 15.0
@@ -61,7 +63,7 @@ class ServerProcess:
         return self._stderr_file.read_text() if self._stderr_file.exists() else ""
 
     def start(self) -> "ServerProcess":
-        """Start it and wait for its ready line."""
+        """Start it and wait for its ready line, and until it answers by HTTP."""
         self.launch()
         self.ready_line = self._first_line()
         match = READY_LINE.match(self.ready_line)
@@ -70,6 +72,8 @@ class ServerProcess:
             raise ServerError(f"the server's first line is {self.ready_line!r}; on stderr: {self.stderr}")
         self.url = match["url"]
         self.kafka = match["kafka"]
+        # The first request loads what answers it, which on a busy machine takes longer than clients wait.
+        httpx.get(f"{self.url}/health", timeout=READY_SECONDS)
         return self
 
     def launch(self) -> None:
