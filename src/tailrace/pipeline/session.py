@@ -4,9 +4,12 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tailrace.model.limits import MIB
 from tailrace.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
@@ -18,6 +21,13 @@ _JAVA = "-XX:-DontCompileHugeMethods"
 """Many routes make long methods, which Java would not compile: twenty took 12 µs of CPU a change instead of 5."""
 _LONGEST_METHOD = "8000"
 """Bytes of code that every Java compiles; for clusters, whose Java others start. Spark cuts what is longer: 6 µs."""
+_ALLOCATORS = {
+    "MALLOC_MMAP_THRESHOLD_": str(32 * MIB),
+    "MALLOC_TRIM_THRESHOLD_": str(256 * MIB),
+    "MIMALLOC_PURGE_DELAY": "1000",
+}
+"""For Java and Python's workers: memory of one step is kept for the next, of the same size, instead of given back at once and
+asked for again page by page. The first is the most that glibc takes. See decision 0024."""
 _LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
@@ -65,7 +75,22 @@ def spark_session(master: str, *, name: str = "tailrace pipeline") -> "SparkSess
         builder = builder.config("spark.sql.streaming.checkpointFileManagerClass", _LOCAL_CHECKPOINTS)
     else:
         builder = builder.config("spark.sql.codegen.hugeMethodLimit", _LONGEST_METHOD)
-    return builder.getOrCreate()
+        for variable, value in _ALLOCATORS.items():
+            builder = builder.config(f"spark.executorEnv.{variable}", value)
+    with _environment(_ALLOCATORS):
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Java gets these, where they are not set, and hands them on; other children of this process don't."""
+    missing = [name for name in variables if name not in os.environ]
+    os.environ.update({name: variables[name] for name in missing})
+    try:
+        yield
+    finally:
+        for name in missing:
+            del os.environ[name]
 
 
 def _java() -> str | None:
