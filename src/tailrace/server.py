@@ -131,7 +131,7 @@ class Server:
             return HttpListener(app, http, limits, _FINISH_REQUESTS_SECONDS)
 
         listeners = (
-            HttpOnDemand(http, serve_http, self._fail),
+            HttpOnDemand(http, serve_http),
             KafkaListener(dispatcher, kafka, traffic, limits, _FINISH_REQUESTS_SECONDS),
         )
         try:

@@ -13,16 +13,11 @@ from tailrace.http.app import create_app
 from tailrace.http.listener import HttpListener
 from tailrace.http.on_demand import HttpOnDemand
 from tailrace.http.status import ServerStatus
-from tailrace.model.errors import ConfigurationError
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.store.memory import MemoryStore
 from tests.support.clocks import ManualClock
 
 pytestmark = pytest.mark.anyio
-
-
-def fail_the_test(error: ConfigurationError) -> None:
-    raise AssertionError(error)
 
 
 def listener(bound: socket.socket) -> HttpListener:
@@ -45,7 +40,7 @@ async def test_the_first_requests_are_answered_by_one_listener() -> None:
         return made[-1]
 
     with socket.create_server(("127.0.0.1", 0)) as bound:
-        http = HttpOnDemand(bound, make, fail_the_test)
+        http = HttpOnDemand(bound, make)
         await http.start()
         assert not http.is_loaded
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{bound.getsockname()[1]}") as client:
@@ -57,21 +52,42 @@ async def test_the_first_requests_are_answered_by_one_listener() -> None:
 
 async def test_a_stop_needs_nobody_to_have_come() -> None:
     with socket.create_server(("127.0.0.1", 0)) as bound:
-        http = HttpOnDemand(bound, lambda: listener(bound), fail_the_test)
+        http = HttpOnDemand(bound, lambda: listener(bound))
         await http.start()
         await http.stop()
         assert not http.is_loaded
 
 
-async def test_what_keeps_it_from_loading_is_told() -> None:
-    told: asyncio.Future[ConfigurationError] = asyncio.get_running_loop().create_future()
+async def test_what_can_not_be_loaded_is_tried_again_and_those_who_wait_are_answered(caplog: pytest.LogCaptureFixture) -> None:
+    tries: list[str] = []
 
     def make() -> HttpListener:
+        tries.append("to load it")
+        if len(tries) == 1:
+            raise OSError("too many open files")
+        return listener(bound)
+
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        http = HttpOnDemand(bound, make)
+        await http.start()
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{bound.getsockname()[1]}", timeout=20) as client:
+            assert (await client.get("/health")).status_code == 200
+        assert len(tries) == 2
+        assert "too many open files" in caplog.text
+        await http.stop()
+
+
+async def test_a_stop_does_not_wait_for_what_can_not_be_loaded() -> None:
+    tried = asyncio.Event()
+
+    def make() -> HttpListener:
+        tried.set()
         raise ImportError("no module named 'half'")
 
     with socket.create_server(("127.0.0.1", 0)) as bound:
-        http = HttpOnDemand(bound, make, told.set_result)
+        http = HttpOnDemand(bound, make)
         await http.start()
         with socket.create_connection(bound.getsockname()):
-            assert "no module named 'half'" in str(await asyncio.wait_for(told, 10))
-        await http.stop()
+            await asyncio.wait_for(tried.wait(), 20)
+            await asyncio.wait_for(http.stop(), 5)
+        assert not http.is_loaded
