@@ -75,6 +75,8 @@ class QueueMachine(RuleBasedStateMachine):
                 await asyncio.sleep(0)
             while tasks := list(self.broker.queues._burials._tasks.values()):
                 await asyncio.gather(*tasks)
+                # Tasks leave the list in a turn of the loop of their own.
+                await asyncio.sleep(0)
             return answer
 
         return self.loop.run_until_complete(asyncio.wait_for(and_what_follows(), 20))
