@@ -10,13 +10,14 @@ from http import HTTPStatus
 import httpx
 import msgspec
 
+from tailrace.client.exchange import NotConnectedError
 from tailrace.model import errors
 from tailrace.model.errors import ConnectionLostError, Outcome, ServerUnreachableError, TailraceError, TimeoutError
 
 _TYPE_PREFIX = "urn:tailrace:error:"
 _STANDARD = frozenset(("type", "title", "status", "detail"))
 _SHOWN = 200
-_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_NOT_SENT = (NotConnectedError, httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _BUSY = frozenset((HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT))
 _RETRIABLE = "retriable"
 _OUTCOME = "outcome"

@@ -7,6 +7,7 @@ import pytest
 
 import tailrace.client as client
 from tailrace.client.errors import error_of_answer, error_of_connection
+from tailrace.client.exchange import BrokenAnswerError, NotConnectedError
 from tailrace.model.errors import MemberIdRequiredError, OffsetOutOfRangeError, StorageFailedError, TailraceError
 
 
@@ -47,6 +48,9 @@ def test_an_error_that_this_version_does_not_know_is_still_of_the_tree() -> None
 @pytest.mark.parametrize(
     ("cause", "expected", "outcome"),
     [
+        (NotConnectedError("refused"), client.ServerUnreachableError, "failed"),
+        (BrokenAnswerError("cut"), client.ConnectionLostError, "unknown"),
+        (TimeoutError("slow"), client.TimeoutError, "unknown"),
         (httpx.ConnectError("refused"), client.ServerUnreachableError, "failed"),
         (httpx.ConnectTimeout("slow"), client.ServerUnreachableError, "failed"),
         (httpx.ReadTimeout("slow"), client.TimeoutError, "unknown"),

@@ -3,12 +3,12 @@
 from typing import Any, Self
 from weakref import WeakSet
 
-from tailrace.client._async.connection import checked_url
 from tailrace.client._async.consumer import AsyncTopicConsumer
 from tailrace.client._async.publisher import AsyncPublisher
 from tailrace.client._async.queue import AsyncQueueSubscription
 from tailrace.client._async.subscriber import AsyncSubscriber
 from tailrace.client.config import ConsumerConfig, PublisherConfig
+from tailrace.client.exchange import checked_url
 from tailrace.model.errors import TailraceError
 
 

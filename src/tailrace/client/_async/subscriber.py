@@ -13,7 +13,7 @@ import msgspec
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from tailrace.client._async.concurrency import pause
-from tailrace.client._async.connection import AsyncConnection, checked_url
+from tailrace.client._async.connection import AsyncConnection
 from tailrace.client._async.queue import AsyncQueueSubscription
 from tailrace.client._async.sockets import AsyncSocket
 from tailrace.client.attempts import is_transient
@@ -21,6 +21,7 @@ from tailrace.client.backoff import Backoff
 from tailrace.client.config import RETRY_SETTINGS, QueueConfig, RetryConfig
 from tailrace.client.errors import error_of_answer
 from tailrace.client.event_messages import read_frame, to_event
+from tailrace.client.exchange import checked_url
 from tailrace.client.values import Event
 from tailrace.model.errors import ConfigurationError, ConnectionLostError, ServerUnreachableError, TailraceError
 from tailrace.model.limits import DEFAULT_LIMITS

@@ -5,12 +5,12 @@
 from typing import Any, Self
 from weakref import WeakSet
 
-from tailrace.client._sync.connection import checked_url
 from tailrace.client._sync.consumer import TopicConsumer
 from tailrace.client._sync.publisher import Publisher
 from tailrace.client._sync.queue import QueueSubscription
 from tailrace.client._sync.subscriber import Subscriber
 from tailrace.client.config import ConsumerConfig, PublisherConfig
+from tailrace.client.exchange import checked_url
 from tailrace.model.errors import TailraceError
 
 

@@ -7,6 +7,7 @@ publishes with a number. So a lost answer is no reason to give up. Where the sec
 takes another question for it.
 """
 
+from functools import partial
 from itertools import count
 from typing import Any, TypeVar
 
@@ -14,30 +15,32 @@ import httpx
 import msgspec
 
 from tailrace.client._sync.concurrency import pause
+from tailrace.client._sync.far_lines import FarLines
+from tailrace.client._sync.lines import Lines
 from tailrace.client.attempts import Attempts
 from tailrace.client.config import RetryConfig
 from tailrace.client.errors import error_of_answer, error_of_connection
-from tailrace.model.errors import ConfigurationError, ConnectionLostError, TailraceError
+from tailrace.client.exchange import Answer, Request, checked_url, direct_address
+from tailrace.model.errors import ConnectionLostError, TailraceError
 
 T = TypeVar("T")
 
-_JSON = {"content-type": "application/json"}
-_REQUEST_NAME = "tailrace-request"
 _GOOD = range(200, 300)
 
 
 class Connection:
-    """Connections to one server, opened when they are needed and kept for the next request."""
+    """What can be asked of one server, by however many at a time."""
 
     def __init__(self, url: str, config: RetryConfig) -> None:
         self.url = checked_url(url)
         self.config = config
         self._names = count(1)
         self._answers_have_names = False
-        self._http = httpx.Client(base_url=self.url, timeout=config.request_timeout.total_seconds())
+        address = direct_address(self.url)
+        self._lines = FarLines(self.url) if address is None else Lines(address)
 
     def close(self) -> None:
-        self._http.close()
+        self._lines.close()
 
     def ask(self, path: str, question: Any, shape: type[T], *, wait_seconds: float = 0.0, patience: float | None = None) -> T:
         """A question and its answer. Transient errors are tried again for `patience` seconds, or `api_timeout`."""
@@ -81,33 +84,19 @@ class Connection:
         """The same without trying again, and within `most_seconds`, if they are given."""
         timeout = self.config.request_timeout.total_seconds() + wait_seconds
         timeout = timeout if most_seconds is None else min(timeout, most_seconds)
+        request = Request(method, path, str(next(self._names)), body)
         try:
-            name = str(next(self._names))
-            headers = {_REQUEST_NAME: name, **(_JSON if body else {})}
-            answer = self._http.request(method, path, content=body, headers=headers, timeout=timeout)
-        except httpx.HTTPError as error:
+            answer = self._lines.exchange(request, timeout, partial(self._check_name, request.name))
+        except (OSError, httpx.HTTPError) as error:
             raise error_of_connection(self.url, error) from error
-        self._check_name(name, answer)
-        if answer.status_code not in _GOOD:
-            raise error_of_answer(answer.status_code, answer.content)
-        return answer.content
+        if answer.status not in _GOOD:
+            raise error_of_answer(answer.status, answer.body)
+        return answer.body
 
-    def _check_name(self, name: str, answer: httpx.Response) -> None:
+    def _check_name(self, name: str, answer: Answer) -> None:
         """Servers name the request that they answer; what stands between may not."""
-        answered = answer.headers.get(_REQUEST_NAME)
-        if answered == name:
+        if answer.name == name:
             self._answers_have_names = True
-        elif answered is not None or self._answers_have_names:
+        elif answer.name is not None or self._answers_have_names:
             # Whatever stands between has doubled something, and all further answers of this connection are others' too.
-            answer.extensions["network_stream"].close()
             raise ConnectionLostError(f"{self.url} answered another request than this one, which may have taken effect")
-
-
-def checked_url(url: str) -> str:
-    try:
-        parts = httpx.URL(url)
-    except httpx.InvalidURL:
-        parts = httpx.URL("")
-    if parts.scheme not in ("http", "https") or not parts.host:
-        raise ConfigurationError(f"url is {url!r}; allowed is an address such as http://127.0.0.1:8080")
-    return str(parts).rstrip("/")
