@@ -12,7 +12,7 @@ from typing import NamedTuple, NoReturn
 
 from tailrace.model.durability import Durability
 
-_FLAGS = "TAILRACE_SERVE"
+_FLAGS = "TAILRACE_HANDED_OVER"
 
 
 class Flags(NamedTuple):
