@@ -12,7 +12,8 @@ from tailrace.model.errors import InvalidRequestError
 
 T = TypeVar("T")
 
-_NULL = msgspec.Raw(b"null")
+_NULL = b"null"
+_ENCODER = msgspec.json.Encoder()
 
 
 class _Header(msgspec.Struct, omit_defaults=True):
@@ -23,7 +24,6 @@ class _Header(msgspec.Struct, omit_defaults=True):
 
 class _Sent(msgspec.Struct, omit_defaults=True):
     topic: str
-    value: msgspec.Raw | None = None
     value_base64: bytes | None = None
     key: str | None = None
     key_base64: bytes | None = None
@@ -90,32 +90,39 @@ def encode_message(message: OutgoingMessage) -> bytes:
     """The message as the server takes it."""
     topic, value, key, headers, message_id, partition_id, timestamp_ms = message
     sent = _Sent(topic, partition_id=partition_id, timestamp_ms=timestamp_ms, message_id=message_id)
-    if isinstance(value, bytes | bytearray | memoryview):
-        sent.value_base64 = bytes(value)
-    elif value is None:
-        sent.value = _NULL
-    else:
-        try:
-            sent.value = msgspec.Raw(msgspec.json.encode(value))
-        except (TypeError, ValueError) as error:
-            raise InvalidRequestError(
-                f"the value for {topic!r} is neither bytes nor JSON: {error}. Give bytes, or what JSON knows"
-            ) from error
-        if bytes(sent.value) == bytes(_NULL):
-            sent.value, sent.value_base64 = None, b"null"
     if isinstance(key, str):
         sent.key = key
     elif key is not None:
         sent.key_base64 = bytes(key)
     if headers:
         sent.headers = _encode_headers(headers)
-    return msgspec.json.encode(sent)
+    if isinstance(value, bytes | bytearray | memoryview):
+        sent.value_base64 = bytes(value)
+        return _ENCODER.encode(sent)
+    if value is None:
+        return _with_value(sent, _NULL)
+    try:
+        encoded = _ENCODER.encode(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidRequestError(
+            f"the value for {topic!r} is neither bytes nor JSON: {error}. Give bytes, or what JSON knows"
+        ) from error
+    if encoded == _NULL:
+        # No tombstone: something that JSON writes as `null`.
+        sent.value_base64 = encoded
+        return _ENCODER.encode(sent)
+    return _with_value(sent, encoded)
 
 
 def encode_publish(publisher: str, number: int, parcels: Sequence[Parcel[T]]) -> bytes:
     """The body of a request with all these parcels."""
     messages = b",".join([message for parcel in parcels for message in parcel.messages])
     return b'{"publisher":%b,"number":%d,"messages":[%b]}' % (msgspec.json.encode(publisher), number, messages)
+
+
+def _with_value(sent: _Sent, value: bytes) -> bytes:
+    """The value is not encoded a second time. There is a topic before it always."""
+    return b'%b,"value":%b}' % (_ENCODER.encode(sent)[:-1], value)
 
 
 def _encode_headers(headers: GivenHeaders) -> list[_Header]:

@@ -11,6 +11,8 @@ T = TypeVar("T")
 
 AsyncLock = asyncio.Lock
 pause = asyncio.sleep
+HOPS_ARE_DEAR = False
+"""Whether it costs much to have a worker do what one waits for. A task costs little, and lives on when its caller gives up."""
 
 
 class AsyncSignal:
@@ -27,6 +29,8 @@ class AsyncSignal:
 
     async def wait(self, seconds: float | None = None) -> bool:
         """Whether it has happened within this time."""
+        if seconds is None or self._event.is_set():
+            return await self._event.wait()
         try:
             async with asyncio.timeout(seconds):
                 await self._event.wait()

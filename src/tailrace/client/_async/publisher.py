@@ -73,6 +73,7 @@ class AsyncPublisher(AsyncClosing):
 
     def __init__(self, url: str, config: PublisherConfig | None = None) -> None:
         self.config = config or PublisherConfig()
+        self._patience = self.config.api_timeout.total_seconds()
         self._connection = AsyncConnection(url, self.config)
         self._name = uuid4().hex
         self._number = 0
@@ -98,7 +99,7 @@ class AsyncPublisher(AsyncClosing):
         means that the message may be stored nevertheless.
         """
         message = OutgoingMessage(topic, value, key, headers, message_id, partition_id, timestamp_ms)
-        delivery = await self._send([message])
+        delivery = await self._send([encode_message(message)], is_awaited=True)
         return await delivery.result()
 
     async def publish_batch(self, messages: Iterable[OutgoingMessage | tuple[str, Any]]) -> list[PublishResult]:
@@ -106,10 +107,10 @@ class AsyncPublisher(AsyncClosing):
 
         A message is an `OutgoingMessage` or just its topic and value.
         """
-        given = [OutgoingMessage(*message) for message in messages]
-        if not given:
+        encoded = [encode_message(OutgoingMessage(*message)) for message in messages]
+        if not encoded:
             return []
-        delivery = await self._send(given)
+        delivery = await self._send(encoded, is_awaited=True)
         return await delivery.results()
 
     async def send(
@@ -127,7 +128,8 @@ class AsyncPublisher(AsyncClosing):
 
         What nobody asks a delivery for is raised by `flush` and `close`, so no failure goes unseen.
         """
-        return await self._send([OutgoingMessage(topic, value, key, headers, message_id, partition_id, timestamp_ms)])
+        message = OutgoingMessage(topic, value, key, headers, message_id, partition_id, timestamp_ms)
+        return await self._send([encode_message(message)])
 
     async def flush(self) -> None:
         """Wait until everything that was sent has its outcome. Raises the first failure that nobody has been told of."""
@@ -148,11 +150,10 @@ class AsyncPublisher(AsyncClosing):
         finally:
             await self._connection.close()
 
-    async def _send(self, messages: list[OutgoingMessage]) -> AsyncDelivery:
-        encoded = [encode_message(message) for message in messages]
+    async def _send(self, messages: list[bytes], *, is_awaited: bool = False) -> AsyncDelivery:
         delivery = AsyncDelivery()
-        parcel = Parcel(encoded, sum(map(len, encoded)), delivery)
-        if not await self._courier.put(parcel, self.config.api_timeout.total_seconds()):
+        parcel = Parcel(messages, sum(map(len, messages)), delivery)
+        if not await self._courier.put(parcel, self._patience, is_awaited=is_awaited):
             raise OverloadedError(
                 f"{self._outbox.records} messages wait to be sent, as many as buffer_records and buffer_bytes allow, and"
                 f" there was no room for {self.config.api_timeout}; nothing was taken"

@@ -9,6 +9,8 @@ T = TypeVar("T")
 
 Lock = threading.Lock
 pause = time.sleep
+HOPS_ARE_DEAR = True
+"""Whether it costs much to have a worker do what one waits for: two switches of threads."""
 
 
 class Signal:

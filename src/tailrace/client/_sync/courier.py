@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from tailrace.client._sync.concurrency import Lock, Signal, Worker, pause
+from tailrace.client._sync.concurrency import HOPS_ARE_DEAR, Lock, Signal, Worker, pause
 from tailrace.model.errors import ClientClosedError
 
 T = TypeVar("T")
@@ -48,26 +48,40 @@ class Courier(Generic[T]):
         self._is_quiet.set()
         self._worker = Worker(self._work, f"tailrace {name}")
         self._name = name
+        self._is_busy = False
+        """Somebody delivers, or is about to."""
         self._is_closed = False
 
-    def put(self, item: T, patience: float) -> bool:
-        """Whether it was taken: there was room at once, or within `patience` seconds."""
+    def put(self, item: T, patience: float, *, is_awaited: bool = False) -> bool:
+        """Whether it was taken: there was room at once, or within `patience` seconds.
+
+        With `is_awaited` the caller waits for the outcome anyway. If nothing is on its way and the worker is in another thread,
+        the caller delivers the item itself.
+        """
         deadline: float | None = None
         while True:
             with self._lock:
                 if self._is_closed:
                     raise ClientClosedError(f"the {self._name} is closed")
+                if not self._is_busy:
+                    self._is_busy = True
+                    self._is_quiet.clear()
+                    if is_awaited and HOPS_ARE_DEAR and not self._box.linger_seconds:
+                        break
+                    self._call_worker()
                 if self._box.has_room(item):
-                    if not self._box:
-                        self._is_quiet.clear()
-                        self._work_is_there.set()
-                        self._worker.start()
                     self._box.put(item)
                     return True
                 self._room_is_there.clear()
             deadline = deadline or time.monotonic() + patience
             if not self._room_is_there.wait(max(0.0, deadline - time.monotonic())):
                 return False
+        try:
+            self._deliver([item])
+        finally:
+            with self._lock:
+                self._go_on_or_rest()
+        return True
 
     def flush(self) -> None:
         """Until everything that was taken is delivered."""
@@ -91,10 +105,21 @@ class Courier(Generic[T]):
             with self._lock:
                 items = self._box.take()
                 if not items:
-                    self._is_quiet.set()
                     self._work_is_there.clear()
+                    self._go_on_or_rest()
                     if self._is_closed:
                         return
                 self._room_is_there.set()
             if items:
                 self._deliver(items)
+
+    def _go_on_or_rest(self) -> None:
+        if self._box:
+            self._call_worker()
+        else:
+            self._is_busy = False
+            self._is_quiet.set()
+
+    def _call_worker(self) -> None:
+        self._work_is_there.set()
+        self._worker.start()

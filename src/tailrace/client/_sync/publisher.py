@@ -75,6 +75,7 @@ class Publisher(Closing):
 
     def __init__(self, url: str, config: PublisherConfig | None = None) -> None:
         self.config = config or PublisherConfig()
+        self._patience = self.config.api_timeout.total_seconds()
         self._connection = Connection(url, self.config)
         self._name = uuid4().hex
         self._number = 0
@@ -100,7 +101,7 @@ class Publisher(Closing):
         means that the message may be stored nevertheless.
         """
         message = OutgoingMessage(topic, value, key, headers, message_id, partition_id, timestamp_ms)
-        delivery = self._send([message])
+        delivery = self._send([encode_message(message)], is_awaited=True)
         return delivery.result()
 
     def publish_batch(self, messages: Iterable[OutgoingMessage | tuple[str, Any]]) -> list[PublishResult]:
@@ -108,10 +109,10 @@ class Publisher(Closing):
 
         A message is an `OutgoingMessage` or just its topic and value.
         """
-        given = [OutgoingMessage(*message) for message in messages]
-        if not given:
+        encoded = [encode_message(OutgoingMessage(*message)) for message in messages]
+        if not encoded:
             return []
-        delivery = self._send(given)
+        delivery = self._send(encoded, is_awaited=True)
         return delivery.results()
 
     def send(
@@ -129,7 +130,8 @@ class Publisher(Closing):
 
         What nobody asks a delivery for is raised by `flush` and `close`, so no failure goes unseen.
         """
-        return self._send([OutgoingMessage(topic, value, key, headers, message_id, partition_id, timestamp_ms)])
+        message = OutgoingMessage(topic, value, key, headers, message_id, partition_id, timestamp_ms)
+        return self._send([encode_message(message)])
 
     def flush(self) -> None:
         """Wait until everything that was sent has its outcome. Raises the first failure that nobody has been told of."""
@@ -150,11 +152,10 @@ class Publisher(Closing):
         finally:
             self._connection.close()
 
-    def _send(self, messages: list[OutgoingMessage]) -> Delivery:
-        encoded = [encode_message(message) for message in messages]
+    def _send(self, messages: list[bytes], *, is_awaited: bool = False) -> Delivery:
         delivery = Delivery()
-        parcel = Parcel(encoded, sum(map(len, encoded)), delivery)
-        if not self._courier.put(parcel, self.config.api_timeout.total_seconds()):
+        parcel = Parcel(messages, sum(map(len, messages)), delivery)
+        if not self._courier.put(parcel, self._patience, is_awaited=is_awaited):
             raise OverloadedError(
                 f"{self._outbox.records} messages wait to be sent, as many as buffer_records and buffer_bytes allow, and"
                 f" there was no room for {self.config.api_timeout}; nothing was taken"

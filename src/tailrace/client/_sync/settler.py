@@ -78,7 +78,8 @@ class Settler:
 
     def _put(self, word: Word, receipts: Sequence[str], is_awaited: bool) -> Said:
         said = Said(is_awaited)
-        if not self._courier.put(Saying(word, receipts, said), self._config.api_timeout.total_seconds()):
+        saying = Saying(word, receipts, said)
+        if not self._courier.put(saying, self._config.api_timeout.total_seconds(), is_awaited=is_awaited):
             raise OverloadedError(
                 f"{len(self._box)} acks and the like wait to be sent, and there was no room for"
                 f" {self._config.api_timeout}; nothing was taken"
