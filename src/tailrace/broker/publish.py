@@ -79,22 +79,27 @@ class Publisher:
             raise reserved(live)
         check_message(message, now_ms, intake.limits)
         given_id = message_id_of(message, intake.limits)
-        message_id = given_id if given_id is not None else str(self._snowflakes.next()).encode()
-        headers = [(name, value) for name, value in message.headers if name != MESSAGE_ID_HEADER]
+        if given_id is None:
+            name = str(self._snowflakes.next())
+            message_id = name.encode()
+        else:
+            name = given_id.decode(errors="replace")
+            message_id = given_id
+        _, value, key, given, number, timestamp, _ = message
+        headers = [(each, said) for each, said in given if each != MESSAGE_ID_HEADER] if given else []
         headers.append((MESSAGE_ID_HEADER, message_id))
-        timestamp = now_ms if message.timestamp is None else message.timestamp
-        record = Record(message.key, message.value, headers, timestamp)
+        record = Record(key, value, headers, now_ms if timestamp is None else timestamp)
         size = encoded_size_bound(record)
         if HEADER_BYTES + size > live.max_batch_bytes:
             check_batch_size(len(encode_batch([record])), live, intake.limits)
         dedup = live.topic.settings.dedup
         fingerprint = None
         if dedup == "content":
-            fingerprint = fingerprint_of_content(message.key, message.value)
+            fingerprint = fingerprint_of_content(key, value)
         elif dedup == "id" and given_id is not None:
             fingerprint = fingerprint_of_id(given_id)
-        partition = None if message.partition is None else live.partition(message.partition)
-        return Prepared(live, partition, record, message_id.decode(errors="replace"), fingerprint, size)
+        partition = None if number is None else live.partition(number)
+        return Prepared(live, partition, record, name, fingerprint, size)
 
 
 def _route(prepared: list[Prepared]) -> list[Routed]:

@@ -4,7 +4,7 @@ Each message is given its place, duplicates are left out, and what is new become
 would be too large or a value is kept elsewhere.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from tailrace.broker import keys
@@ -21,7 +21,7 @@ from tailrace.model.errors import TailraceError
 from tailrace.model.ids import Cursor, Offset, Partition
 from tailrace.model.payload import PayloadReference
 from tailrace.model.record import NumberedPublish, Published, Record
-from tailrace.wire.batch import HEADER_BYTES
+from tailrace.wire.batch import HEADER_BYTES, read_header
 from tailrace.wire.records import encode_batch
 from tailrace.wire.references import encode_referring, expanded_size
 
@@ -64,12 +64,6 @@ class _Encoded(NamedTuple):
     reference: PayloadReference | None = None
 
 
-class _Place(NamedTuple):
-    partition: int
-    offset: Offset
-    is_duplicate: bool
-
-
 class PublishMessages(Proposal[list[Published]]):
     __slots__ = (
         "_appends",
@@ -77,6 +71,7 @@ class PublishMessages(Proposal[list[Published]]):
         "_evicted",
         "_groups",
         "_intake",
+        "_kept",
         "_mark_ms",
         "_once",
         "_payloads",
@@ -101,7 +96,9 @@ class PublishMessages(Proposal[list[Published]]):
         self._payloads = payloads
         self._references = references
         self._routed = routed
-        self._places: list[_Place] = []
+        self._kept: list[PayloadReference] = []
+        self._places: list[Published] = []
+        """Where each message goes or is already, without its cursor."""
         self._groups: dict[Partition, list[int]] = {}
         self._appends: list[_Encoded] = []
         self._windows: Windows | None = None
@@ -117,7 +114,8 @@ class PublishMessages(Proposal[list[Published]]):
 
     async def keep_payloads(self) -> None:
         """Put large values where they are kept. To be called once, before the publish is submitted."""
-        large = [at for at, (message, _) in enumerate(self._routed) if self._is_large(message)]
+        inline = self._intake.limits.payload_inline_bytes
+        large = [at for at, (message, _) in enumerate(self._routed) if message.size_bound > inline and self._is_large(message)]
         if not large:
             return
         contents = [self._routed[at].message.record.value or b"" for at in large]
@@ -126,6 +124,7 @@ class PublishMessages(Proposal[list[Published]]):
             # The bytes are on disk; what waits for room from here on is small.
             kept = message._replace(record=message.record._replace(value=None), reference=reference)
             self._routed[at] = Routed(kept, partition)
+            self._kept.append(reference)
 
     def decide(self) -> Changes | None:
         draft = Draft(self._intake.store)
@@ -152,7 +151,7 @@ class PublishMessages(Proposal[list[Published]]):
         if self._mark_ms is not None:
             draft.put(keys.MESSAGE_ID_MARK, self._mark_ms.to_bytes(8))
         if once is not None:
-            self._evicted = once.publishers.remember(draft, once.numbered, self._published({}))
+            self._evicted = once.publishers.remember(draft, once.numbered, self._places)
         return draft.changes()
 
     def settled(self, receipt: Receipt | None) -> list[Published]:
@@ -165,13 +164,11 @@ class PublishMessages(Proposal[list[Published]]):
             self._once.publishers.heard_of(self._once.numbered, self._evicted)
         if self._windows is not None:
             self._windows.count()
-        cursors: dict[int, Cursor] = {}
-        if receipt is not None:
-            for live, append, size, _ in self._appends:
-                self._intake.arrived(live, append.partition, append.records, size)
-            in_order = (index for indexes in self._groups.values() for index in indexes)
-            cursors = {index: Cursor(receipt.cursor + nth) for nth, index in enumerate(in_order)}
-        return self._published(cursors)
+        if receipt is None:
+            return self._places
+        for live, append, size, _ in self._appends:
+            self._intake.arrived(live, append.partition, append.records, size)
+        return self._published(receipt.cursor)
 
     def failed(self, error: Exception) -> None:
         # Where nobody knows what became of the frame, it may refer to them: they stay until the next start finds out.
@@ -179,7 +176,7 @@ class PublishMessages(Proposal[list[Published]]):
             self._let_go_of_payloads(has_happened=False)
 
     def _let_go_of_payloads(self, *, has_happened: bool) -> None:
-        kept = [message.reference for message, _ in self._routed if message.reference is not None]
+        kept = self._kept
         if kept:
             used = {encoded.reference for encoded in self._appends} if has_happened else set()
             self._payloads.release([reference for reference in kept if reference in used])
@@ -189,39 +186,40 @@ class PublishMessages(Proposal[list[Published]]):
         # The server reads its own topics as they are stored.
         return not message.live.is_reserved and self._payloads.is_large(message.record.value)
 
-    def _published(self, cursors: Mapping[int, Cursor]) -> list[Published]:
-        published = []
-        for index, ((message, _), place) in enumerate(zip(self._routed, self._places, strict=True)):
-            published.append(
-                Published(
-                    message.live.topic.name,
-                    place.partition,
-                    place.offset,
-                    cursors.get(index),
-                    message.message_id,
-                    place.is_duplicate,
-                )
-            )
+    def _published(self, cursor: Cursor) -> list[Published]:
+        """The places, with the cursors of what is new: those of a commit rise by partition."""
+        published = self._places.copy()
+        for indexes in self._groups.values():
+            for index in indexes:
+                topic, partition, offset, _, message_id, is_duplicate = published[index]
+                published[index] = Published(topic, partition, offset, cursor, message_id, is_duplicate)
+                cursor = Cursor(cursor + 1)
         return published
 
     def _find_places(self, draft: Draft, windows: Windows) -> dict[Partition, list[int]]:
         """Say where each message goes or is already, and group those that are new by partition."""
-        places: list[_Place] = []
+        places: list[Published] = []
         groups: dict[Partition, list[int]] = {}
+        ends: dict[Partition, int] = {}
         for index, (message, partition) in enumerate(self._routed):
-            group = groups.get(partition, [])
-            offset = Offset(draft.next_offset(partition) + len(group))
-            fingerprint = message.fingerprint
+            offset = ends.get(partition)
+            if offset is None:
+                offset = draft.next_offset(partition)
+            live, _, _, message_id, fingerprint, _, _ = message
             if fingerprint is not None:
-                window = windows.of(message.live)
+                window = windows.of(live)
                 first = window.first_of(fingerprint)
                 if first is not None:
-                    places.append(_Place(first.partition, first.offset, True))
+                    places.append(Published(live.topic.name, first.partition, first.offset, None, message_id, True))
                     continue
-                window.remember(fingerprint, partition.number, offset)
-            places.append(_Place(partition.number, offset, False))
-            group.append(index)
-            groups[partition] = group
+                window.remember(fingerprint, partition.number, Offset(offset))
+            places.append(Published(live.topic.name, partition.number, Offset(offset), None, message_id, False))
+            ends[partition] = offset + 1
+            group = groups.get(partition)
+            if group is None:
+                groups[partition] = [index]
+            else:
+                group.append(index)
         self._places = places
         return groups
 
@@ -252,9 +250,8 @@ class PublishMessages(Proposal[list[Published]]):
 
 
 def _encoded(live: LiveTopic, partition: Partition, records: list[Record], append_time: int | None) -> _Encoded:
-    max_timestamp = append_time if append_time is not None else max(record.timestamp for record in records)
     batch = encode_batch(records, append_time=append_time)
-    return _Encoded(live, Append(partition, batch, len(records), max_timestamp), len(batch))
+    return _Encoded(live, Append(partition, batch, len(records), read_header(batch).max_timestamp), len(batch))
 
 
 def _referring(

@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 
 from tailrace.http.choices import choices_of
 from tailrace.model.errors import InvalidRequestError
-from tailrace.model.record import MESSAGE_ID_HEADER, Message, NumberedPublish, Published, Record
+from tailrace.model.record import MESSAGE_ID_HEADER, Headers, Message, NumberedPublish, Published, Record
 
 OP_HEADER = "op"
 PAYLOAD_MODE_HEADER = "payload_mode"
@@ -122,15 +122,8 @@ def to_numbered(asked: Publish) -> NumberedPublish | None:
     return NumberedPublish(asked.publisher, asked.number)
 
 
-def to_published(published: Published) -> PublishedRecord:
-    return PublishedRecord(
-        published.topic,
-        published.partition,
-        published.offset,
-        published.cursor,
-        published.message_id,
-        published.duplicate,
-    )
+def to_published(published: Iterable[Published]) -> list[PublishedRecord]:
+    return [PublishedRecord(*each) for each in published]
 
 
 def to_read(topic: str, partition: int, record: Record) -> ReadMessage:
@@ -165,27 +158,24 @@ def _put_headers(read: ReadMessage, headers: Sequence[tuple[str, bytes | None]])
 
 
 def _to_message(place: int, sent: SentMessage) -> Message:
-    if sent.key is not None and sent.key_base64 is not None:
-        raise InvalidRequestError(f"message {place} has both key (text) and key_base64 (bytes)")
-    return Message(
-        topic=sent.topic,
-        value=_sent_value(place, sent),
-        key=sent.key.encode() if sent.key is not None else sent.key_base64,
-        headers=[
-            (header.name, header.value_base64 if header.value is None else header.value.encode()) for header in sent.headers
-        ],
-        partition=sent.partition_id,
-        timestamp=sent.timestamp_ms,
-        message_id=sent.message_id,
-    )
+    key = sent.key_base64
+    if sent.key is not None:
+        if key is not None:
+            raise InvalidRequestError(f"message {place} has both key (text) and key_base64 (bytes)")
+        key = sent.key.encode()
+    headers: Headers = ()
+    if sent.headers:
+        headers = [(each.name, each.value_base64 if each.value is None else each.value.encode()) for each in sent.headers]
+    return Message(sent.topic, _sent_value(place, sent), key, headers, sent.partition_id, sent.timestamp_ms, sent.message_id)
 
 
 def _sent_value(place: int, sent: SentMessage) -> bytes | None:
-    if isinstance(sent.value, Raw) and sent.value_base64 is None:
-        value = bytes(sent.value)
-        return None if value == _NULL else value
-    if sent.value is UNSET and sent.value_base64 is not None:
-        return sent.value_base64
+    value, opaque = sent.value, sent.value_base64
+    if opaque is None and isinstance(value, Raw):
+        written = bytes(value)
+        return None if written == _NULL else written
+    if value is UNSET and opaque is not None:
+        return opaque
     raise InvalidRequestError(f"message {place} needs one of value (JSON) and value_base64 (bytes)")
 
 

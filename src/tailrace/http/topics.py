@@ -122,7 +122,7 @@ class TopicEndpoints(Controller):
         asked = read_body(body, Publish)
         messages, numbered = to_messages(asked.messages), to_numbered(asked)
         published = await (broker.publish(messages) if numbered is None else broker.publish_once(numbered, messages))
-        return PublishAnswer([to_published(each) for each in published])
+        return PublishAnswer(to_published(published))
 
     @post("/consume", status_code=200, opt=described(Consume, answer=ConsumeAnswer))
     async def consume(self, request: Request[Any, Any, Any], body: RawBody, broker: NamedDependency[Broker]) -> Response[bytes]:

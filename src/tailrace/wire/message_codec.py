@@ -24,6 +24,7 @@ from tailrace.wire.message_fields import (
 
 M = TypeVar("M", bound=Message)
 
+
 class Codec:
     """Reads and writes messages. What it needs for a class and version it makes once."""
 

@@ -42,8 +42,7 @@ _LEAST_TIMESTAMP = -(1 << 63)
 _GREATEST_TIMESTAMP = (1 << 63) - 1
 LEAST_RECORD_BYTES = 7
 _VARINT_BYTES = 10
-_ONE_BYTE = [bytes([number]) for number in range(0x80)]
-_NULL = _ONE_BYTE[1]
+_NULL = b"\1"
 
 
 class TimedRecord(NamedTuple):
@@ -69,20 +68,24 @@ def encode_batch(
     max_timestamp = base_timestamp
     parts: list[Buffer] = []
     add = parts.append
+    varints = _SHORT_VARINTS
+    names: dict[str, bytes] = {}
     for delta, (key, value, headers, timestamp, _, _) in enumerate(records):
         if timestamp > max_timestamp:
             max_timestamp = timestamp
+        later = timestamp - base_timestamp
         body = b"".join(
             (
                 b"\0",
-                encode_varint(timestamp - base_timestamp),
-                encode_varint(delta),
-                _NULL if key is None else encode_varint(len(key)) + key,
-                _NULL if value is None else encode_varint(len(value)) + value,
-                encode_headers(headers) if headers else b"\0",
+                varints[later] if 0 <= later < _SHORT else encode_varint(later),
+                varints[delta] if delta < _SHORT else encode_varint(delta),
+                _NULL if key is None else encode_field(key),
+                _NULL if value is None else encode_field(value),
+                _encode_headers(headers, names) if headers else b"\0",
             )
         )
-        add(encode_varint(len(body)))
+        size = len(body)
+        add(varints[size] if size < _SHORT else encode_varint(size))
         add(body)
     if append_time is not None:
         # Deltas stay relative to the first record's own time; readers take the batch's maximum instead.
@@ -192,9 +195,10 @@ def with_records(batch: Buffer, parts: Sequence[bytes], attributes: int) -> byte
 
 def encoded_size_bound(record: Record) -> int:
     """Bytes that a record takes at most in a batch that is not compressed."""
-    size = 1 + 6 * _VARINT_BYTES + len(record.key or b"") + len(record.value or b"")
-    for name, value in record.headers:
-        size += 2 * _VARINT_BYTES + len(name.encode()) + len(value or b"")
+    key, value, headers, _, _, _ = record
+    size = 1 + 6 * _VARINT_BYTES + len(key or b"") + len(value or b"")
+    for name, value in headers:
+        size += 2 * _VARINT_BYTES + (len(name) if name.isascii() else len(name.encode())) + len(value or b"")
     return size
 
 
@@ -307,31 +311,46 @@ def _decode_headers(data: bytes, at: int, end: int, index: int) -> tuple[Headers
 
 def encode_field(data: bytes | None) -> bytes:
     """A key or a value, with its length."""
-    return _NULL if data is None else encode_varint(len(data)) + data
+    if data is None:
+        return _NULL
+    size = len(data)
+    return (_SHORT_VARINTS[size] if size < _SHORT else _encode_varint(size)) + data
 
 
 def encode_headers(headers: Headers) -> bytes:
+    return _encode_headers(headers, {})
+
+
+def _encode_headers(headers: Headers, names: dict[str, bytes]) -> bytes:
+    """`names`: those that were encoded before. Most records of a batch have the same."""
     parts = [encode_varint(len(headers))]
     for name, value in headers:
-        encoded = name.encode()
-        parts.append(encode_varint(len(encoded)))
+        encoded = names.get(name)
+        if encoded is None:
+            encoded = names[name] = encode_field(name.encode())
         parts.append(encoded)
-        parts.append(_NULL if value is None else encode_varint(len(value)) + value)
+        parts.append(_NULL if value is None else encode_field(value))
     return b"".join(parts)
 
 
 def encode_varint(number: int) -> bytes:
+    if 0 <= number < _SHORT:
+        return _SHORT_VARINTS[number]
+    return _encode_varint(number)
+
+
+def _encode_varint(number: int) -> bytes:
     rest = (number << 1) ^ (number >> 63)
-    if rest < 0x80:
-        return _ONE_BYTE[rest]
-    if rest < 0x4000:
-        return bytes((rest & 0x7F | 0x80, rest >> 7))
     encoded = bytearray()
     while rest > 0x7F:
         encoded.append(rest & 0x7F | 0x80)
         rest >>= 7
     encoded.append(rest)
     return bytes(encoded)
+
+
+_SHORT = 1 << 11
+_SHORT_VARINTS = [_encode_varint(number) for number in range(_SHORT)]
 
 
 def decode_varint(data: bytes, at: int) -> tuple[int, int]:
