@@ -104,7 +104,8 @@ class Log:
         self._await_checkpoint()
         with self._write_lock:
             self._write(group)
-        if self._relaxed:
+        # To look is a tenth of what it takes to set it. Where it is set, the sync that clears it has not begun.
+        if self._relaxed and not self._unsynced.is_set():
             self._unsynced.set()
         if self._unsaved(1):
             self._checkpoint_due.set()
