@@ -12,14 +12,14 @@ from tailrace.broker.broker import Broker
 from tailrace.http.consuming import NonNegative, StartPosition
 from tailrace.http.description import described
 from tailrace.http.messages import read_body
-from tailrace.http.patience import while_connected
+from tailrace.http.patience import Receive, while_connected
 from tailrace.model.consume import PartitionOffset
 from tailrace.model.errors import InvalidRequestError
 from tailrace.model.ids import Offset
 from tailrace.wire.batch_stream import PlacedBatch
 from tailrace.wire.fetched import FetchedPartition, PartitionPart, encode_fetched
 
-_BYTES = "application/octet-stream"
+BYTES = "application/octet-stream"
 
 
 class FetchBatches(msgspec.Struct, forbid_unknown_fields=True):
@@ -29,15 +29,19 @@ class FetchBatches(msgspec.Struct, forbid_unknown_fields=True):
     timeout_ms: NonNegative = 0
 
 
-@post("/api/topics/fetch", status_code=200, tags=["topics"], opt=described(FetchBatches, answer_types={_BYTES: bytes}))
+@post("/api/topics/fetch", status_code=200, tags=["topics"], opt=described(FetchBatches, answer_types={BYTES: bytes}))
 async def fetch(request: Request[Any, Any, Any], body: RawBody, broker: NamedDependency[Broker]) -> Response[bytes]:
     """Committed record batches of some partitions of a topic; waits for the first one if there is none yet."""
+    return Response(await fetched(body, broker, request.receive), media_type=BYTES)
+
+
+async def fetched(body: bytes, broker: Broker, receive: Receive) -> bytes:
     asked = read_body(body, FetchBatches)
     starts = [PartitionOffset(position.partition_id, Offset(position.offset)) for position in asked.positions]
     if len({start.partition for start in starts}) < len(starts):
         raise InvalidRequestError("positions name a partition twice")
     reading = broker.committed_many(asked.topic, starts, max_bytes=asked.max_bytes, max_wait_ms=asked.timeout_ms)
-    found = await (while_connected(request, reading) if asked.timeout_ms else reading)
+    found = await (while_connected(receive, reading) if asked.timeout_ms else reading)
     parts = [
         PartitionPart(
             FetchedPartition(number, read.next_offset, *read.bounds, 0),
@@ -45,4 +49,4 @@ async def fetch(request: Request[Any, Any, Any], body: RawBody, broker: NamedDep
         )
         for number, read in found.items()
     ]
-    return Response(encode_fetched(parts), media_type=_BYTES)
+    return encode_fetched(parts)

@@ -6,12 +6,12 @@ server. And it may give its own name the address of this machine; so a server th
 to the names of the loopback.
 """
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from litestar import Request, Response, WebSocket
 from litestar.exceptions import HTTPException, PermissionDeniedException
-from litestar.types import Scope
 
 JSON = "application/json"
 TAKES = "takes"
@@ -31,11 +31,17 @@ class FirstLook:
         self._on_loopback = on_loopback
 
     async def __call__(self, request: Request[Any, Any, Any]) -> Response[None] | None:
-        self._check_host(request.scope)
         method = request.scope["method"]
         if method in _WITH_BODY:
-            _check_type(request)
+            self.check_post(request.scope, request.route_handler.opt.get(TAKES, JSON))
+        else:
+            self._check_host(request.scope)
         return _allowed(request) if method == "OPTIONS" else None
+
+    def check_post(self, scope: Mapping[str, Any], takes: str) -> None:
+        """A request with a body, where one of this type is taken."""
+        self._check_host(scope)
+        _check_type(scope, takes)
 
     def check_socket(self, socket: WebSocket[Any, Any, Any]) -> None:
         self._check_host(socket.scope)
@@ -43,7 +49,7 @@ class FirstLook:
         if origin and _split(origin).netloc.lower() != _header(socket.scope, b"host").lower():
             raise PermissionDeniedException(f"pages of {origin!r} may not open a WebSocket here")
 
-    def _check_host(self, scope: Scope) -> None:
+    def _check_host(self, scope: Mapping[str, Any]) -> None:
         if self._on_loopback:
             host = _header(scope, b"host")
             if _split(f"//{host}").hostname not in _LOOPBACK_NAMES:
@@ -53,10 +59,9 @@ class FirstLook:
                 )
 
 
-def _check_type(request: Request[Any, Any, Any]) -> None:
-    takes = request.route_handler.opt.get(TAKES, JSON)
-    kind = _header(request.scope, b"content-type")
-    if kind.partition(";")[0].strip().lower() != takes:
+def _check_type(scope: Mapping[str, Any], takes: str) -> None:
+    kind = _header(scope, b"content-type")
+    if kind != takes and kind.partition(";")[0].strip().lower() != takes:
         raise HTTPException(status_code=415, detail=f"the body is {kind or 'of no type'!r}; send content-type: {takes}")
 
 
@@ -67,10 +72,11 @@ def _allowed(request: Request[Any, Any, Any]) -> Response[None]:
     return Response(None, status_code=204, headers={"allow": ", ".join(sorted(methods))})
 
 
-def _header(scope: Scope, name: bytes) -> str:
+def _header(scope: Mapping[str, Any], name: bytes) -> str:
     for found, value in scope["headers"]:
         if found == name:
-            return value.decode("latin-1")
+            text: str = value.decode("latin-1")
+            return text
     return ""
 
 

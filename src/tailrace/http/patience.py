@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mappi
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from litestar import Request
 from litestar.exceptions import ClientException
 
 T = TypeVar("T")
@@ -15,9 +14,9 @@ _GONE = frozenset(("http.disconnect", "websocket.disconnect"))
 _LOOK_AFTER_SECONDS = 0.05
 
 
-async def while_connected(request: Request[Any, Any, Any], work: Coroutine[Any, Any, T]) -> T:
+async def while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
     """The outcome of the work, cancelled when the client goes away. The body must have been read before."""
-    async with until_gone(request.receive, _LOOK_AFTER_SECONDS):
+    async with until_gone(receive, _LOOK_AFTER_SECONDS):
         return await work
     raise ClientException("the client has gone", status_code=499)
 

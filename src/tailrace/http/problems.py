@@ -69,6 +69,10 @@ def problem_body(status: int, detail: str, *, outcome: Outcome = "failed") -> by
     return msgspec.json.encode(body)
 
 
+def too_large(limits: Limits) -> MessageTooLargeError:
+    return MessageTooLargeError(f"the body is larger than request_bytes allows ({limits.request_bytes}); send less at once")
+
+
 class UnexpectedErrors:
     """The top of every request: counts and logs what nobody foresaw, and tells the caller nothing of the inside."""
 
@@ -76,10 +80,13 @@ class UnexpectedErrors:
         self.count = 0
 
     def __call__(self, request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+        return Response(self.tell(request.method, request.url.path, error), status_code=500, media_type=MEDIA_TYPE)
+
+    def tell(self, method: str, path: str, error: Exception) -> bytes:
+        """The problem for the caller."""
         self.count += 1
-        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-        detail = "the server failed in a way that nobody foresaw; its log says more"
-        return Response(problem_body(500, detail, outcome="unknown"), status_code=500, media_type=MEDIA_TYPE)
+        _log.error("%s %s failed", method, path, exc_info=error)
+        return problem_body(500, "the server failed in a way that nobody foresaw; its log says more", outcome="unknown")
 
 
 def exception_handlers(unexpected: UnexpectedErrors, limits: Limits) -> ExceptionHandlersMap:
@@ -90,13 +97,12 @@ def exception_handlers(unexpected: UnexpectedErrors, limits: Limits) -> Exceptio
             else http_problem(request, error)
         )
 
-    def too_large(request: Request[Any, Any, Any], _: RequestEntityTooLarge) -> Response[bytes]:
-        message = f"the body is larger than request_bytes allows ({limits.request_bytes}); send less at once"
-        return tailrace_problem(request, MessageTooLargeError(message))
+    def refused_body(request: Request[Any, Any, Any], _: RequestEntityTooLarge) -> Response[bytes]:
+        return tailrace_problem(request, too_large(limits))
 
     return {
         TailraceError: tailrace_problem,
-        RequestEntityTooLarge: too_large,
+        RequestEntityTooLarge: refused_body,
         HTTPException: refused,
         Exception: unexpected,
     }

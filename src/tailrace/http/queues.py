@@ -146,7 +146,7 @@ class QueueEndpoints(Controller):
                 start=asked.start,
             )
         )
-        received = await (while_connected(request, receiving) if asked.wait_ms else receiving)
+        received = await (while_connected(request.receive, receiving) if asked.wait_ms else receiving)
         return Response(msgspec.json.encode(ReceiveAnswer([_delivered(each) for each in received])), media_type=JSON)
 
     @post("/{group_id:str}/ack", status_code=200, opt=described(AckReceipts))

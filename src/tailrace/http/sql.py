@@ -60,7 +60,7 @@ async def sql(
 ) -> Response[bytes]:
     """Run one statement or several; cancelled when the client goes away."""
     asked = read_body(body, Sql)
-    results = await while_connected(request, engine.execute(asked.sql, asked.params))
+    results = await while_connected(request.receive, engine.execute(asked.sql, asked.params))
     if ARROW_TYPE in request.headers.get("accept", ""):
         if len(results) != 1:
             raise InvalidRequestError(f"Arrow holds the rows of one statement, not of {len(results)}; ask for JSON")

@@ -61,6 +61,14 @@ class PartitionPage(msgspec.Struct):
     next: str | None
 
 
+async def published(body: bytes, broker: Broker) -> PublishAnswer:
+    asked = read_body(body, Publish)
+    messages, numbered = to_messages(asked.messages), to_numbered(asked)
+    return PublishAnswer(
+        to_published(await (broker.publish(messages) if numbered is None else broker.publish_once(numbered, messages)))
+    )
+
+
 class TopicEndpoints(Controller):
     path = "/api/topics"
     tags = ("topics",)
@@ -119,17 +127,14 @@ class TopicEndpoints(Controller):
     @post("/publish", status_code=200, opt=described(Publish))
     async def publish(self, body: RawBody, broker: NamedDependency[Broker]) -> PublishAnswer:
         """Publish messages to any number of topics, all or nothing."""
-        asked = read_body(body, Publish)
-        messages, numbered = to_messages(asked.messages), to_numbered(asked)
-        published = await (broker.publish(messages) if numbered is None else broker.publish_once(numbered, messages))
-        return PublishAnswer(to_published(published))
+        return await published(body, broker)
 
     @post("/consume", status_code=200, opt=described(Consume, answer=ConsumeAnswer))
     async def consume(self, request: Request[Any, Any, Any], body: RawBody, broker: NamedDependency[Broker]) -> Response[bytes]:
         """Read a topic, alone or for a group; waits for the first message if there is none yet."""
         asked = to_consume(read_body(body, Consume))
         reading = broker.consumers.consume(asked)
-        consumed = await (while_connected(request, reading) if asked.wait_ms else reading)
+        consumed = await (while_connected(request.receive, reading) if asked.wait_ms else reading)
         if len(consumed.records) <= _INLINE_MESSAGES:
             answer = msgspec.json.encode(to_answer(consumed))
         else:

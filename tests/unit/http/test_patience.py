@@ -32,7 +32,7 @@ async def test_work_is_cancelled_when_the_client_has_gone() -> None:
             was_cancelled = True
             raise
 
-    working = asyncio.ensure_future(while_connected(request_of(gone), work()))
+    working = asyncio.ensure_future(while_connected(request_of(gone).receive, work()))
     await turns(3)
     gone.set()
     with pytest.raises(ClientException):
@@ -49,6 +49,6 @@ async def test_the_outcome_of_the_work_is_passed_on() -> None:
         raise KeyError("mine")
 
     request = request_of(asyncio.Event())
-    assert await while_connected(request, work()) == 7
+    assert await while_connected(request.receive, work()) == 7
     with pytest.raises(KeyError, match="mine"):
-        await while_connected(request, failing())
+        await while_connected(request.receive, failing())
