@@ -255,7 +255,8 @@ def _read_date(text: str, _: ColumnType) -> date:
 
 
 def _read_timestamp(text: str, _: ColumnType) -> datetime:
-    _require(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?Z?", text)
+    # Newer versions of Python take 24:00:00 for the next midnight.
+    _require(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T]([01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?Z?", text)
     moment, point, fraction = text.removesuffix("Z").partition(".")
     return _or_failed(datetime.fromisoformat, moment + (point + fraction.ljust(6, "0") if point else "")).replace(tzinfo=UTC)
 
