@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tailrace.client import TimeoutError
+from tailrace.client import TailraceError, TimeoutError
 from tailrace.client._sync.connection import Connection
 from tailrace.client.config import RetryConfig
 from tests.support.proxy import FaultyProxy
@@ -59,6 +59,15 @@ def test_a_connection_is_kept_as_long_as_it_is_of_use(first: bytes, expected: li
         assert [connection.send_once("GET", "/health", None) for _ in range(2)] == [b"{}", b"{}"]
         connection.close()
     assert came_by == expected
+
+
+def test_the_answer_of_a_server_that_closes_before_it_has_read_all_is_heard() -> None:
+    refusal = b"HTTP/1.1 413 Too Large\r\nconnection: close\r\ncontent-length: 9\r\n\r\ntoo large"
+    with answering(refusal) as (url, _):
+        connection = Connection(url, RetryConfig())
+        with pytest.raises(TailraceError, match="HTTP 413: too large"):
+            connection.send_once("POST", "/api/topics/publish", bytes(20_000_000))
+        connection.close()
 
 
 def test_a_request_takes_no_longer_than_it_may(proxy: FaultyProxy) -> None:

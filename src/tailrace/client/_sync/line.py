@@ -36,7 +36,9 @@ class Line:
         deadline = time.monotonic() + seconds
         self._is_usable = False
         self._socket.settimeout(seconds)
-        self._socket.sendall(request)
+        # One that refuses a request may close before it has read all of it, and its answer says why.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._socket.sendall(request)
         answer: Answer | None = None
         while answer is None:
             left = deadline - time.monotonic()

@@ -1,0 +1,108 @@
+"""Who delivers, in which order, and one at a time."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from tailrace.client import ClientClosedError
+from tailrace.client._sync.courier import Courier
+from tailrace.client.config import PublisherConfig
+from tailrace.client.outbox import Outbox, Parcel
+
+PATIENCE = 10.0
+
+
+class Delivered:
+    """What was delivered and by which thread, with something to do before the next delivery counts as done."""
+
+    def __init__(self, before: Callable[[], None] = lambda: None) -> None:
+        self.seen: list[tuple[list[str], threading.Thread]] = []
+        self._before = before
+
+    def __call__(self, parcels: "list[Parcel[str]]") -> None:
+        self.seen.append(([parcel.outcome for parcel in parcels], threading.current_thread()))
+        before, self._before = self._before, lambda: None
+        before()
+
+    @property
+    def names(self) -> list[str]:
+        return [name for names, _ in self.seen for name in names]
+
+
+def parcel(name: str) -> "Parcel[str]":
+    return Parcel([b"{}"], 2, name)
+
+
+def courier_of(delivered: Delivered, linger_ms: int = 0) -> "Courier[Parcel[str]]":
+    return Courier(Outbox(PublisherConfig.from_properties({"linger": linger_ms})), delivered, "test")
+
+
+def test_who_waits_for_an_item_delivers_it_itself() -> None:
+    delivered = Delivered()
+    courier = courier_of(delivered)
+    assert courier.put(parcel("a"), PATIENCE, is_awaited=True)
+    courier.close()
+    assert delivered.seen == [(["a"], threading.current_thread())]
+
+
+@pytest.mark.parametrize(("linger_ms", "is_awaited"), [(0, False), (1, True)])
+def test_the_worker_delivers_what_nobody_waits_for_and_what_is_to_linger(linger_ms: int, is_awaited: bool) -> None:
+    delivered = Delivered()
+    courier = courier_of(delivered, linger_ms)
+    courier.put(parcel("a"), PATIENCE, is_awaited=is_awaited)
+    courier.close()
+    assert delivered.names == ["a"]
+    assert delivered.seen[0][1] is not threading.current_thread()
+
+
+def test_what_comes_during_a_delivery_follows_it_in_order() -> None:
+    delivered = Delivered(lambda: [courier.put(parcel(name), PATIENCE, is_awaited=True) for name in "bcd"] and None)
+    courier = courier_of(delivered)
+    courier.put(parcel("a"), PATIENCE, is_awaited=True)
+    courier.flush()
+    assert [names for names, _ in delivered.seen] == [["a"], ["b", "c", "d"]]
+    courier.put(parcel("e"), PATIENCE, is_awaited=True)
+    courier.close()
+    assert delivered.names == list("abcde")
+
+
+def test_a_delivery_that_is_interrupted_holds_up_nothing() -> None:
+    def interrupt() -> None:
+        courier.put(parcel("b"), PATIENCE)
+        raise KeyboardInterrupt
+
+    delivered = Delivered(interrupt)
+    courier = courier_of(delivered)
+    with pytest.raises(KeyboardInterrupt):
+        courier.put(parcel("a"), PATIENCE, is_awaited=True)
+    courier.close()
+    assert delivered.names == ["a", "b"]
+
+
+def test_many_threads_that_wait_are_served_one_delivery_at_a_time() -> None:
+    delivering = threading.Lock()
+
+    def deliver(parcels: "list[Parcel[str]]") -> None:
+        assert delivering.acquire(blocking=False), "two deliveries at a time"
+        names.extend(parcel.outcome for parcel in parcels)
+        delivering.release()
+
+    names: list[str] = []
+    courier: Courier[Parcel[str]] = Courier(Outbox(PublisherConfig()), deliver, "test")
+
+    def put_many(thread: int) -> None:
+        for number in range(200):
+            courier.put(parcel(f"{thread}.{number}"), PATIENCE, is_awaited=number % 2 == 0)
+
+    threads = [threading.Thread(target=put_many, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    courier.close()
+    assert len(names) == 800
+    for number in range(4):
+        assert [name for name in names if name.startswith(f"{number}.")] == [f"{number}.{nth}" for nth in range(200)]
+    with pytest.raises(ClientClosedError):
+        courier.put(parcel("late"), PATIENCE)
