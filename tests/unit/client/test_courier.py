@@ -57,7 +57,11 @@ def test_the_worker_delivers_what_nobody_waits_for_and_what_is_to_linger(linger_
 
 
 def test_what_comes_during_a_delivery_follows_it_in_order() -> None:
-    delivered = Delivered(lambda: [courier.put(parcel(name), PATIENCE, is_awaited=True) for name in "bcd"] and None)
+    def put_more() -> None:
+        for name in "bcd":
+            courier.put(parcel(name), PATIENCE, is_awaited=True)
+
+    delivered = Delivered(put_more)
     courier = courier_of(delivered)
     courier.put(parcel("a"), PATIENCE, is_awaited=True)
     courier.flush()

@@ -54,7 +54,7 @@ async def running() -> AsyncIterator[tuple[Broker, Application]]:
 @on_loop
 async def test_an_answer_is_the_same_by_both_ways(path: str, body: bytes, headers: dict[str, str], status: int) -> None:
     async with running() as (broker, app):
-        transport = httpx.ASGITransport(app)  # type: ignore[arg-type]
+        transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             # The first of each kind is the one that is stored; what is compared comes again.
             await client.post("/api/topics/publish", content=ONCE, headers=JSON)
