@@ -23,19 +23,11 @@ ADD = "ALTER TOPIC app.rows ADD SOURCE s.t ON INSERT, UPDATE, DELETE WITH (paylo
 SIGKILL = "SIGKILL"
 
 
-@pytest.fixture
-def config(tmp_path: Path) -> str:
-    """Chunks so small that a snapshot takes a while."""
-    path = tmp_path / "tailrace.toml"
-    path.write_text("[limits]\nsnapshot_rows = 5\n")
-    return str(path)
-
-
 @pytest.mark.parametrize(("name", "passes"), [("change.logged", 40), (SIGKILL, 0)])
-def test_a_snapshot_goes_on_after_a_kill_at(name: str, passes: int, tmp_path: Path, config: str) -> None:
+def test_a_snapshot_goes_on_after_a_kill_at(name: str, passes: int, tmp_path: Path) -> None:
     environment = {"TAILRACE_KILLPOINT": f"{name}:{passes}"} if passes else {}
     folder = tmp_path / "data"
-    with ServerProcess(folder, "--config", config, environment=environment) as server:
+    with ServerProcess(folder, "--config", with_chunks_of(5, tmp_path), environment=environment) as server:
         api = Api(server.url)
         api.sql("CREATE TABLE s.t (id BIGINT PRIMARY KEY, n BIGINT)")
         api.create_topic("app.rows")
@@ -48,7 +40,8 @@ def test_a_snapshot_goes_on_after_a_kill_at(name: str, passes: int, tmp_path: Pa
                 server.kill()
             else:
                 assert server.wait() == EXIT_CODE
-    with ServerProcess(folder, "--config", config) as server:
+    # It goes on by itself, so it has to be still at it when it can be asked.
+    with ServerProcess(folder, "--config", with_chunks_of(1, tmp_path)) as server:
         api = Api(server.url)
         assert snapshot_of(api)[1] < ROWS
         with writing(api, 100_000) as also_acknowledged:
@@ -61,6 +54,13 @@ def test_a_snapshot_goes_on_after_a_kill_at(name: str, passes: int, tmp_path: Pa
         images = [json.loads(record.value or b"")["new"] for record in records]
         assert acknowledged
         assert {*acknowledged, *also_acknowledged} <= {image["n"] for image in images if image is not None}
+
+
+def with_chunks_of(rows: int, folder: Path) -> str:
+    """Settings by which a snapshot takes a while."""
+    path = folder / f"chunks_of_{rows}.toml"
+    path.write_text(f"[limits]\nsnapshot_rows = {rows}\n")
+    return str(path)
 
 
 @contextlib.contextmanager
