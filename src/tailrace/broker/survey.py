@@ -35,7 +35,7 @@ from tailrace.model.ids import Offset, Partition
 from tailrace.model.limits import KIB, MIB, Limits
 from tailrace.store.contract import Store
 from tailrace.wire.batch import read_header
-from tailrace.wire.oldest_time import oldest_time
+from tailrace.wire.oldest_time import LONG_AGO_MS, oldest_time
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +52,6 @@ _MOST_SLICE_BYTES = MIB
 _TURN_RUNS = 16
 """After so many it is the turn of the next partition."""
 _SAVED_AT_ONCE = 64
-_LONG_AGO_MS = -(1 << 63)
 
 
 class _Place(NamedTuple):
@@ -198,7 +197,7 @@ class Survey:
         try:
             return oldest_time(batch, self._limits)
         except InvalidRequestError:
-            return _LONG_AGO_MS
+            return LONG_AGO_MS
 
     async def _save(self) -> None:
         if not self._notes.unsaved:

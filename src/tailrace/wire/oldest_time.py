@@ -13,12 +13,13 @@ from tailrace.model.errors import CorruptBatchError
 from tailrace.model.limits import Limits
 from tailrace.model.record import NO_TIMESTAMP
 from tailrace.wire.batch import TIMESTAMP_TYPE_MASK, BatchHeader, read_header
-from tailrace.wire.records import decode_varint, record_bytes
+from tailrace.wire.records import GREATEST_TIMESTAMP, LEAST_TIMESTAMP, cut_off, decode_varint, record_bytes
 
-NEVER_MS = (1 << 63) - 1
+NEVER_MS = GREATEST_TIMESTAMP
 """The oldest time where no record has a time."""
+LONG_AGO_MS = LEAST_TIMESTAMP
+"""Where nobody can tell."""
 
-_LONG_AGO_MS = -(1 << 63)
 _LOW_BITS = [(byte >> 1 & 0x3F) + 2 for byte in range(0x100)]
 """By the first of two bytes of a length: what it adds to the way to the next record, the two bytes themselves included."""
 
@@ -37,7 +38,7 @@ def oldest_time(batch: Buffer, limits: Limits) -> int:
             return header.base_timestamp
         return min((time for time in _times(data, header) if time != NO_TIMESTAMP), default=NEVER_MS)
     except IndexError:
-        raise CorruptBatchError("the batch's last record is cut off") from None
+        raise cut_off() from None
 
 
 def _goes_back(data: bytes, records: int) -> bool:
@@ -74,7 +75,7 @@ def _times(data: bytes, header: BatchHeader) -> Iterator[int]:
         length, at = decode_varint(data, at)
         delta, _ = decode_varint(data, at + 1)
         time = header.base_timestamp + delta
-        if length < 0 or not _LONG_AGO_MS <= time <= NEVER_MS:
+        if length < 0 or not LEAST_TIMESTAMP <= time <= GREATEST_TIMESTAMP:
             raise CorruptBatchError(f"record {index} of the batch has {length} bytes and the time {time}, which can't be")
         yield time
         at += length

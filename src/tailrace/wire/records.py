@@ -38,8 +38,8 @@ _LENGTH_AT = 8
 _CRC = Struct(">I")
 _CRC_AT = 17
 
-_LEAST_TIMESTAMP = -(1 << 63)
-_GREATEST_TIMESTAMP = (1 << 63) - 1
+LEAST_TIMESTAMP = -(1 << 63)
+GREATEST_TIMESTAMP = (1 << 63) - 1
 LEAST_RECORD_BYTES = 7
 _VARINT_BYTES = 10
 _NULL = b"\1"
@@ -79,8 +79,8 @@ def encode_batch(
                 b"\0",
                 varints[later] if 0 <= later < _SHORT else encode_varint(later),
                 varints[delta] if delta < _SHORT else encode_varint(delta),
-                _NULL if key is None else encode_field(key),
-                _NULL if value is None else encode_field(value),
+                encode_field(key),
+                encode_field(value),
                 _encode_headers(headers, names) if headers else b"\0",
             )
         )
@@ -126,7 +126,7 @@ def decode_batch(
     try:
         found, end = _decode_records(data, header, first, stop, cursor)
     except IndexError:
-        raise _cut_off() from None
+        raise cut_off() from None
     if stop == header.records and end != len(data):
         raise CorruptBatchError(f"the batch has {len(data) - end} bytes after its last record")
     return found
@@ -147,7 +147,7 @@ def first_record_at(batch: Buffer, timestamp_ms: int, limits: Limits, *, first: 
                 return TimedRecord(index, header.base_timestamp + delta)
             at = _next_record(data, at, length, index)
     except IndexError:
-        raise _cut_off() from None
+        raise cut_off() from None
     return None
 
 
@@ -227,7 +227,7 @@ def _decode_records(data: bytes, header: BatchHeader, first: int, stop: int, cur
             timestamp = (timestamp >> 1) ^ -(timestamp & 1)
         else:
             timestamp, at = _long_varint(data, at)
-            if not _LEAST_TIMESTAMP <= base_timestamp + timestamp <= _GREATEST_TIMESTAMP:
+            if not LEAST_TIMESTAMP <= base_timestamp + timestamp <= GREATEST_TIMESTAMP:
                 raise CorruptBatchError(f"record {index} of the batch has a timestamp of more than 64 bits")
         delta = data[at]
         at += 1
@@ -329,7 +329,7 @@ def _encode_headers(headers: Headers, names: dict[str, bytes]) -> bytes:
         if encoded is None:
             encoded = names[name] = encode_field(name.encode())
         parts.append(encoded)
-        parts.append(_NULL if value is None else encode_field(value))
+        parts.append(encode_field(value))
     return b"".join(parts)
 
 
@@ -380,5 +380,5 @@ def _wrong_length(index: int, length: int, left: int) -> CorruptBatchError:
     return CorruptBatchError(f"record {index} of the batch says it has {length} bytes, and {left} are left")
 
 
-def _cut_off() -> CorruptBatchError:
+def cut_off() -> CorruptBatchError:
     return CorruptBatchError("the batch's last record is cut off")
