@@ -34,6 +34,7 @@ _RESULT = "result.json"
 _LEAST_LIMIT_SECONDS = 300
 _LIMIT_FACTOR = 6
 """A machine with other work to do is slower; one that takes longer than this hangs."""
+_MOST_DYING_SECONDS = 30
 
 
 class SubjectProcess:
@@ -112,7 +113,7 @@ def measure(name: str, subject: Subject, ground: Ground, cache: Path, scale: Sca
 
 
 def _end_with_children(child: "subprocess.Popen[bytes]") -> None:
-    """Also when it ended by itself: a server that it started may be left."""
+    """Also when it ended by itself: a server that it started may be left. They are gone when this returns."""
     try:
         started = psutil.Process(child.pid).children(recursive=True)
     except psutil.NoSuchProcess:
@@ -123,6 +124,7 @@ def _end_with_children(child: "subprocess.Popen[bytes]") -> None:
         if process.is_running():
             process.kill()
     child.wait()
+    psutil.wait_procs(started, _MOST_DYING_SECONDS)
 
 
 def _main(arguments: Sequence[str] | None = None) -> None:

@@ -24,11 +24,11 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tailrace.wire.batch import read_header
-from tailrace.wire.messages import fetch
-from tailrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tailrace.wire.messages import produce
+from tailrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.integration.topics import consume as consume_over_http
 from tests.integration.topics import create
+from tests.support.batches import TIMESTAMP, encode_batch
 from tests.support.kafka import RawClient
 from tests.support.server import ServerProcess
 
@@ -148,27 +148,12 @@ def test_a_record_of_a_megabyte_passes_and_a_larger_one_is_refused(server: Serve
 def test_one_batch_may_have_a_hundred_thousand_tiny_records(server: ServerProcess) -> None:
     create(server.url, "orders", settings={"max_message_bytes": 4_000_000})
     values = [f"{number:010}".encode() for number in range(100_000)]
-    producer = Producer(
-        {
-            "bootstrap.servers": server.kafka,
-            "batch.num.messages": 1_000_000,
-            "batch.size": 4_000_000,
-            "message.max.bytes": 4_000_000,
-            "queue.buffering.max.messages": 200_000,
-            "linger.ms": 5_000,
-            **QUIET,
-        }
-    )
-    for value in values:
-        producer.produce("orders", value)
-    assert producer.flush(SECONDS) == 0
-    assert read_all(server, "orders", len(values)) == values
+    batch = encode_batch([(TIMESTAMP, value) for value in values])
+    data = (TopicProduceData(name="orders", partition_data=(PartitionProduceData(records=batch),)),)
     with RawClient(server.kafka) as raw:
-        request = FetchRequest(
-            topics=(FetchTopic(topic="orders", partitions=(FetchPartition(partition_max_bytes=4_000_000),)),)
-        )
-        answer = raw.ask(fetch.API, request, 12)
-    assert read_header(answer.responses[0].partitions[0].records).records > 50_000
+        answer = raw.ask(produce.API, ProduceRequest(acks=-1, timeout_ms=SECONDS * 1000, topic_data=data), 9)
+    assert [(part.error_code, part.base_offset) for part in answer.responses[0].partition_responses] == [(0, 0)]
+    assert read_all(server, "orders", len(values)) == values
 
 
 def test_records_of_one_surface_are_read_over_the_other(server: ServerProcess) -> None:
