@@ -30,6 +30,9 @@ class Committed(Protocol):
     def cursor(self) -> Cursor: ...
     @property
     def offsets(self) -> Sequence[Offset]: ...
+    @property
+    def size(self) -> int:
+        """Its bytes, about."""
 
 
 class Piece(NamedTuple):

@@ -71,8 +71,6 @@ class Log:
         self._cleaner = cleaner
         self._lock = lock
         self._relaxed = durability == "relaxed"
-        # Without a sync to wait for, there is nothing to be gained from beginning early.
-        self._piece_bytes = MAX_FRAME_BYTES if self._relaxed else options.piece_bytes
         self._options = options
         self._clock = clock
         self._stats = stats
@@ -115,11 +113,17 @@ class Log:
         if writer.is_full:
             self._roll()
         first = writer.position
-        frames = GroupFrames(group, first, writer.synced, self._piece_bytes)
+        frames = GroupFrames(group, first, writer.synced, self._piece_bytes(group))
         writer.append(frames.pieces())
         if not self._relaxed or frames.is_structural:
             self._sync()
         self._show(group, frames, first)
+
+    def _piece_bytes(self, group: Sequence[Committed]) -> int:
+        """Two halves: each piece handed to the disk has its price, and the first half hides most of what can be hidden."""
+        if self._relaxed:
+            return MAX_FRAME_BYTES  # without a sync to wait for, there is nothing to be gained from beginning early
+        return max(self._options.piece_bytes, sum(commit.size for commit in group) // 2)
 
     def seal(self) -> None:
         """Say in the log that it is durable up to here, so that later damage can't be mistaken for a torn write."""

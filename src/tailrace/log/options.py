@@ -9,7 +9,7 @@ class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
     segment_bytes: int = 128 * MIB
     """A segment that has reached this size is closed and a new one begun."""
     piece_bytes: int = 512 * KIB
-    """With `fsync`: the disk begins with so much of a group while the rest of it is still being encoded."""
+    """With `fsync`: the disk begins with half of a group, or with so much if that is more, while the rest is encoded."""
     checkpoint_bytes: int = 256 * MIB
     """Log bytes after which the index is saved, which bounds the replay at the next start."""
     checkpoint_batches: int = 100_000
