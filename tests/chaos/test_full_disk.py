@@ -18,10 +18,11 @@ from tailrace.model.ids import Offset, Partition, TopicId
 from tailrace.model.limits import KIB, MIB, Limits
 from tailrace.store.embedded import EmbeddedStore
 from tests.support.batches import append
-from tests.support.child import ROOT, WAIT_SECONDS, WriterProcess
+from tests.support.child import ROOT, WriterProcess
 from tests.support.history import Ack, History
 from tests.support.inquest import hold_inquest
 from tests.support.observed import fetch_all, observe
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.powercut import small_disk, why_no_mounts
 
 needs_mounts = pytest.mark.skipif(why_no_mounts() is not None, reason=str(why_no_mounts()))
@@ -190,13 +191,13 @@ def test_a_file_that_may_not_grow_is_a_full_disk_too(tmp_path: Path) -> None:
 
 def _until_refused(store: EmbeddedStore) -> None:
     """Free room is looked up a few times a second, not for every commit."""
-    deadline = time.monotonic() + WAIT_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         store.commit(Changes(appends=[append(A0, b"still taken")]))
 
 
 def _until_taken(store: EmbeddedStore) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
             store.commit(Changes(appends=[append(A0, b"taken")]))

@@ -24,9 +24,9 @@ from tailrace.store.group_commit import GroupCommit
 from tailrace.store.sequencer import PendingCommit, Sequencer
 from tests.support.batches import append
 from tests.support.clocks import ManualClock
+from tests.support.patience import PATIENCE_SECONDS
 
 A0 = Partition(TopicId(1), 0)
-WAIT_SECONDS = 10.0
 ONE = Changes(appends=[append(A0, b"one")])
 
 
@@ -56,7 +56,7 @@ class ObedientBackend:
         self.groups.append(list(group))
         self.threads.append(threading.current_thread())
         self.reached.release()
-        fate = self._fates.get(timeout=WAIT_SECONDS)
+        fate = self._fates.get(timeout=PATIENCE_SECONDS)
         if fate is not None:
             raise fate
         for commit in group:
@@ -87,12 +87,12 @@ class Bench:
         return self.commits.submit(changes, self._done)
 
     def wait_for_group(self) -> list[PendingCommit]:
-        assert self.backend.reached.acquire(timeout=WAIT_SECONDS)
+        assert self.backend.reached.acquire(timeout=PATIENCE_SECONDS)
         return self.backend.groups[-1]
 
     def wait_for_answers(self, count: int) -> list[Commit]:
         for _ in range(count):
-            assert self.answered.acquire(timeout=WAIT_SECONDS)
+            assert self.answered.acquire(timeout=PATIENCE_SECONDS)
         return self.answers
 
     def _done(self, commit: Commit) -> None:
@@ -213,7 +213,7 @@ def test_who_comes_while_another_persists_its_own_commit_is_persisted_after_it(q
     quick.clock.advance(1)
     later = quick.submit()
     quick.backend.let_pass(2)
-    first.join(WAIT_SECONDS)
+    first.join(PATIENCE_SECONDS)
     quick.wait_for_answers(2)
     assert quick.backend.threads[0] is first
     assert quick.answers[1] is later
@@ -249,7 +249,7 @@ def test_close_waits_for_a_caller_that_persists_its_own_commit(quick: Bench) -> 
     _until_refused(quick)
     assert closing.is_alive()
     quick.backend.let_pass()
-    closing.join(WAIT_SECONDS)
+    closing.join(PATIENCE_SECONDS)
     assert not closing.is_alive()
     assert [commit.error for commit in quick.answers] == [None]
 
@@ -290,7 +290,7 @@ def test_close_waits_for_what_is_in_flight_and_takes_nothing_more(bench: Bench) 
     closing.start()
     _until_refused(bench)
     bench.backend.let_pass(2)
-    closing.join(WAIT_SECONDS)
+    closing.join(PATIENCE_SECONDS)
     assert [commit.error for commit in bench.answers] == [None, None]
 
 

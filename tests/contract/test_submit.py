@@ -14,11 +14,11 @@ from tailrace.model.limits import KIB, Limits
 from tailrace.store.contract import Commit, Store
 from tests.support.batches import append
 from tests.support.observed import fetch_all, observe, scan_all
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.stores import Home
 
 A, B = TopicId(1), TopicId(2)
 A0, A1, B0 = Partition(A, 0), Partition(A, 1), Partition(B, 0)
-WAIT_SECONDS = 30.0
 
 
 class Answers:
@@ -35,7 +35,7 @@ class Answers:
             self._all.set()
 
     def wait(self) -> list[Commit]:
-        assert self._all.wait(WAIT_SECONDS), f"{len(self.commits)} of {self._expected} commits were answered"
+        assert self._all.wait(PATIENCE_SECONDS), f"{len(self.commits)} of {self._expected} commits were answered"
         return self.commits
 
 
@@ -178,7 +178,7 @@ def test_readers_see_whole_commits_only_while_others_write(store: Store) -> None
     for number in range(300):
         store.commit(Changes(appends=[append(A0, b"%d" % number), append(A1, b"%d" % number)]))
     stop.set()
-    reader.join(WAIT_SECONDS)
+    reader.join(PATIENCE_SECONDS)
     assert torn == []
 
 
@@ -230,5 +230,5 @@ def _run_all(threads: list[threading.Thread]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(WAIT_SECONDS)
+        thread.join(PATIENCE_SECONDS)
         assert not thread.is_alive(), "a thread hangs"

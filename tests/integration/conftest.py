@@ -6,6 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.server import ServerProcess
 
 
@@ -17,5 +18,5 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
 
 @pytest.fixture
 def client(server: ServerProcess) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, timeout=20) as open_client:
+    with httpx.Client(base_url=server.url, timeout=PATIENCE_SECONDS) as open_client:
         yield open_client

@@ -4,6 +4,8 @@ import json
 import urllib.request
 from typing import Any
 
+from tests.support.patience import PATIENCE_SECONDS
+
 
 class Api:
     def __init__(self, url: str) -> None:
@@ -16,7 +18,7 @@ class Api:
             self.url + path, data, {"content-type": "application/json"}, method=method
         )
         try:
-            with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as response:  # noqa: S310
                 answer = response.read()
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{path} answered {error.code}: {error.read().decode()}") from error

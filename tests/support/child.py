@@ -14,9 +14,9 @@ from pathlib import Path
 from termios import FIONREAD
 
 from tests.support.history import Ack, Event, Failure, Note, decode_event
+from tests.support.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
-WAIT_SECONDS = 30.0
 
 _PIECE_BYTES = 1 << 16
 
@@ -71,7 +71,7 @@ class WriterProcess:
     def wait_for_note(self, text: str) -> None:
         self.wait_until(lambda: Note(text) in self.events, f"the note {text!r}")
 
-    def wait_until(self, condition: Callable[[], bool], what: str, seconds: float = WAIT_SECONDS) -> None:
+    def wait_until(self, condition: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:
         deadline = time.monotonic() + seconds
         with self._changed:
             while not condition():
@@ -101,7 +101,7 @@ class WriterProcess:
         self._process.terminate()
         return self.wait()
 
-    def wait(self, seconds: float = WAIT_SECONDS) -> int:
+    def wait(self, seconds: float = PATIENCE_SECONDS) -> int:
         """Its exit code, once it has ended by itself and all its lines are here."""
         try:
             self._process.wait(seconds)

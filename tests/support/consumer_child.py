@@ -14,6 +14,8 @@ from typing import Any
 Emit = Callable[[str, Any], None]
 Commands = SimpleQueue[str]
 POLL_SECONDS = 0.05
+_MOST_HEARTBEAT_MS = 400
+"""A member learns by a heartbeat that its group shares out anew, so it asks often, however long its session."""
 
 
 def main() -> None:
@@ -51,7 +53,7 @@ def _confluent(told: dict[str, Any], emit: Emit, commands: Commands) -> None:
             "bootstrap.servers": told["bootstrap"],
             "group.id": told["group"],
             "session.timeout.ms": told["session_ms"],
-            "heartbeat.interval.ms": told["session_ms"] // 5,
+            "heartbeat.interval.ms": _heartbeat_ms(told["session_ms"]),
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             **told["settings"],
@@ -102,8 +104,8 @@ def _kafka_python(told: dict[str, Any], emit: Emit, commands: Commands) -> None:
         bootstrap_servers=told["bootstrap"],
         group_id=told["group"],
         session_timeout_ms=told["session_ms"],
-        heartbeat_interval_ms=told["session_ms"] // 5,
-        max_poll_interval_ms=10_000,
+        heartbeat_interval_ms=_heartbeat_ms(told["session_ms"]),
+        max_poll_interval_ms=60_000,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         **told["settings"],
@@ -121,6 +123,10 @@ def _kafka_python(told: dict[str, Any], emit: Emit, commands: Commands) -> None:
                 emit("record", [record.partition, record.offset, record.value.decode()])
     consumer.close()
     emit("left", None)
+
+
+def _heartbeat_ms(session_ms: int) -> int:
+    return min(session_ms // 5, _MOST_HEARTBEAT_MS)
 
 
 if __name__ == "__main__":

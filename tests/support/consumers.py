@@ -10,7 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-WAIT_SECONDS = 60.0
+from tests.support.patience import PATIENCE_SECONDS
+
 _ROOT = Path(__file__).resolve().parent.parent.parent
 
 
@@ -24,7 +25,7 @@ class ConsumerProcess:
         topic: str,
         *,
         client: str = "confluent",
-        session_ms: int = 2_000,
+        session_ms: int = 60_000,
         **settings: object,
     ) -> None:
         self._told = {
@@ -106,11 +107,11 @@ class ConsumerProcess:
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Wait until what has happened to it makes this true."""
-        deadline = time.monotonic() + WAIT_SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         with self._changed:
             while not condition():
                 left = deadline - time.monotonic()
-                assert left > 0, f"not within {WAIT_SECONDS:g} s; the last events are {self.events[-8:]}"
+                assert left > 0, f"not within {PATIENCE_SECONDS:g} s; the last events are {self.events[-8:]}"
                 # Conditions may look at other consumers too, whose news do not wake this one.
                 self._changed.wait(min(left, 0.05))
 

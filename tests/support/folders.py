@@ -6,9 +6,9 @@ from pathlib import Path
 
 from tailrace.log.frame import BadFrameError, Frame, read_frame
 from tailrace.log.segment import HEADER_BYTES
+from tests.support.patience import PATIENCE_SECONDS
 
 _ATTEMPTS = 100
-_SEAL_SECONDS = 10.0
 
 
 def copy_as_killed(folder: Path, target: Path) -> None:
@@ -50,13 +50,13 @@ def frames_of(segment: Path) -> list[Frame]:
 
 def wait_until_sealed(folder: Path) -> Frame:
     """An idle store soon says in its log that all before is durable; that frame."""
-    deadline = time.monotonic() + _SEAL_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         frames = frames_of(segment_files(folder)[-1])
         if frames and frames[-1].is_seal:
             return frames[-1]
         time.sleep(0.005)
-    raise AssertionError(f"{folder} was not sealed within {_SEAL_SECONDS} s")
+    raise AssertionError(f"{folder} was not sealed within {PATIENCE_SECONDS:g} s")
 
 
 def _listing(folder: Path) -> list[tuple[str, int, int, int]]:

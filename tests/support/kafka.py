@@ -22,6 +22,7 @@ from tailrace.wire.message_codec import Codec
 from tailrace.wire.message_fields import Source
 from tests.support.brokers import running_broker
 from tests.support.clocks import ManualClock
+from tests.support.patience import PATIENCE_SECONDS
 
 CLUSTER = Cluster("the-cluster", Address("tailrace.example", 9092))
 CLIENT = Client("192.0.2.1", 1)
@@ -108,7 +109,7 @@ async def running_asker(
 class RawClient:
     """A blocking socket to a real server."""
 
-    def __init__(self, address: str, timeout: float = 10) -> None:
+    def __init__(self, address: str, timeout: float = PATIENCE_SECONDS) -> None:
         host, _, port = address.rpartition(":")
         self.socket = socket.create_connection((host, int(port)), timeout)
 

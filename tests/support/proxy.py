@@ -10,6 +10,8 @@ from contextlib import suppress
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from tests.support.patience import PATIENCE_SECONDS
+
 T = TypeVar("T")
 
 _PIECE_BYTES = 1 << 16
@@ -77,7 +79,7 @@ class FaultyProxy:
         self._host, self._port = parts.hostname or "", parts.port or 80
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_SECONDS)
 
     async def _listen(self) -> int:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import httpx
 
+from tests.support.patience import PATIENCE_SECONDS
+
 READY_LINE = re.compile(r"Tailrace \S+ is ready at (?P<url>http://\S+), Kafka at (?P<kafka>\S+),")
-READY_SECONDS = 30.0
-EXIT_SECONDS = 15.0
 
 _ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -73,7 +73,7 @@ class ServerProcess:
         self.url = match["url"]
         self.kafka = match["kafka"]
         # The first request loads what answers it, which on a busy machine takes longer than clients wait.
-        httpx.get(f"{self.url}/health", timeout=READY_SECONDS)
+        httpx.get(f"{self.url}/health", timeout=PATIENCE_SECONDS)
         return self
 
     def launch(self) -> None:
@@ -96,13 +96,13 @@ class ServerProcess:
     def signal(self, number: signal.Signals) -> None:
         self._running().send_signal(number)
 
-    def wait(self, timeout: float = EXIT_SECONDS) -> int:
+    def wait(self, timeout: float = PATIENCE_SECONDS) -> int:
         process = self._running()
         try:
             code = process.wait(timeout)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise ServerError(f"the server still ran after {timeout} s; on stderr: {self.stderr}") from None
+            raise ServerError(f"the server still ran after {timeout:g} s; on stderr: {self.stderr}") from None
         if process.stdout is not None:
             process.stdout.close()
         return code
@@ -116,9 +116,9 @@ class ServerProcess:
         """The line, or nothing if the process ended without one."""
         stdout = self._running().stdout
         assert stdout is not None
-        deadline = time.monotonic() + READY_SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
             if select.select([stdout], [], [], deadline - time.monotonic())[0]:
                 return stdout.readline()
         self.kill()
-        raise ServerError(f"the server was not ready after {READY_SECONDS} s; on stderr: {self.stderr}")
+        raise ServerError(f"the server was not ready after {PATIENCE_SECONDS:g} s; on stderr: {self.stderr}")

@@ -8,6 +8,7 @@ import pytest
 
 from tests.integration.cli.commands import Commands
 from tests.integration.cli.terminal import Terminal
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.server import ServerProcess
 
 
@@ -24,7 +25,7 @@ def tailrace(server: ServerProcess) -> Commands:
 
 @pytest.fixture
 def client(server: ServerProcess) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, timeout=20) as open_client:
+    with httpx.Client(base_url=server.url, timeout=PATIENCE_SECONDS) as open_client:
         yield open_client
 
 

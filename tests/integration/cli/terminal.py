@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 import pexpect
 import pyte
 
+from tests.support.patience import PATIENCE_SECONDS
+
 ENTER, TAB, UP, CTRL_C, CTRL_D = "\r", "\t", "\x1b[A", "\x03", "\x04"
 COLUMNS, LINES = 80, 50
-SECONDS = 30.0
 
 
 class Terminal:
@@ -47,7 +48,7 @@ class Terminal:
         return self.wait_until(lambda screen: screen.endswith(f"\n{prompt}"), prompt)
 
     def wait_until(self, holds: Callable[[str], bool], what: str) -> str:
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while not holds(self.text):
             assert time.monotonic() < deadline, f"{what!r} never came; the screen:\n{self.text}"
             self._read()
@@ -55,7 +56,7 @@ class Terminal:
 
     def end(self) -> int:
         """The exit code of the command, which ends by itself."""
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while self._process.isalive():
             assert time.monotonic() < deadline, f"it never ended; the screen:\n{self.text}"
             self._read()

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.server import ServerProcess
 
 
@@ -16,5 +17,5 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def client(url: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=url, timeout=20) as open_client:
+    with httpx.Client(base_url=url, timeout=PATIENCE_SECONDS) as open_client:
         yield open_client
