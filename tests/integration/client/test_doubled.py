@@ -11,6 +11,7 @@ from tailrace.client import Client, LateReceiptError, TailraceError
 from tests.integration.client.test_consumer import committed, consumer_of, fill, new_group
 from tests.integration.topics import consume
 from tests.support.api import Api
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.proxy import FaultyProxy
 
 QUICK: dict[str, Any] = {"retry_backoff": 10, "retry_backoff_max": 50}
@@ -41,7 +42,7 @@ def test_what_is_consumed_comes_once_and_commits_stay(proxy: FaultyProxy, api: A
     group = new_group()
     seen: list[int] = []
     # A doubled join leaves a member that nobody is, until its session ends.
-    settings = {"max_poll_records": 5, "fetch_max_bytes": 100, "session_timeout": 1_000, "heartbeat_interval": 100}
+    settings = {"max_poll_records": 5, "fetch_max_bytes": 100, "session_timeout": 3_000, "heartbeat_interval": 100}
     with consumer_of(proxy.url, topic, group, enable_auto_commit=False, **settings) as consumer:
         while len(seen) < 20:
             double(proxy, direction, 1)
@@ -105,6 +106,6 @@ def test_bytes_that_are_doubled_within_a_request_are_told_or_do_no_harm(url: str
 
 def test_an_answer_says_which_request_it_is_for(url: str) -> None:
     for path, status in (("/health", 200), ("/api/topics/nowhere", 404)):
-        answer = httpx.get(url + path, headers={"tailrace-request": "mine"})
+        answer = httpx.get(url + path, headers={"tailrace-request": "mine"}, timeout=PATIENCE_SECONDS)
         assert (answer.status_code, answer.headers["tailrace-request"]) == (status, "mine")
-    assert "tailrace-request" not in httpx.get(f"{url}/health").headers
+    assert "tailrace-request" not in httpx.get(f"{url}/health", timeout=PATIENCE_SECONDS).headers

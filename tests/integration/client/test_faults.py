@@ -22,7 +22,7 @@ from tests.support.api import Api
 from tests.support.proxy import FaultyProxy
 from tests.support.server import ServerProcess
 
-QUICK: dict[str, Any] = {"retry_backoff": 10, "retry_backoff_max": 50, "poll_timeout": 5_000}
+QUICK: dict[str, Any] = {"retry_backoff": 10, "retry_backoff_max": 50, "poll_timeout": 30_000}
 
 
 def consumer_of(url: str, topic: str, group: str = "", **settings: Any) -> TopicConsumer:
@@ -88,7 +88,7 @@ def test_joining_survives_lost_answers_without_a_second_member(proxy: FaultyProx
     proxy.cut_only = lambda request: b"/join" in request or b"/sync" in request
     proxy.cut_answers = 3
     # An id that was given out and never arrived holds up the others until its session would end.
-    with consumer_of(proxy.url, topic, group, session_timeout=1_000, heartbeat_interval=200) as consumer:
+    with consumer_of(proxy.url, topic, group, session_timeout=2_000, heartbeat_interval=200) as consumer:
         assert consumer.assignment() == [0]
         assert len(api.ask(f"/api/groups/{group}")["members"]) == 1
 
@@ -99,11 +99,11 @@ def test_a_connection_that_is_half_open_is_given_up(proxy: FaultyProxy, api: Api
         consumer.position()
         proxy.is_silent = True
         threading.Timer(0.8, lambda: setattr(proxy, "is_silent", False)).start()
-        assert len(consumer.poll(timeout=10)) == 1
+        assert len(consumer.poll()) == 1
 
 
 def test_a_server_that_stays_away_is_told_after_the_patience(proxy: FaultyProxy, topic: str) -> None:
-    consumer = consumer_of(proxy.url, topic, api_timeout=300, request_timeout=200)
+    consumer = consumer_of(proxy.url, topic, api_timeout=300)
     consumer.position()
     proxy.refuses = True
     proxy.reset_connections()
@@ -111,7 +111,7 @@ def test_a_server_that_stays_away_is_told_after_the_patience(proxy: FaultyProxy,
     with pytest.raises(TailraceError) as told:
         consumer.poll()
     assert told.value.retriable
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20, "its patience is 0.3 s; by default it is a minute"
     proxy.refuses = False
     consumer.close()
 
@@ -123,7 +123,7 @@ def test_a_refused_connection_says_that_nothing_was_sent() -> None:
 
 def test_a_commit_that_could_not_be_sent_on_closing_is_raised(proxy: FaultyProxy, api: Api, topic: str) -> None:
     fill(api, topic, 1)
-    consumer = consumer_of(proxy.url, topic, api_timeout=200, request_timeout=200)
+    consumer = consumer_of(proxy.url, topic, api_timeout=200)
     consumer.mark_processed(consumer.poll()[0])
     proxy.refuses = True
     proxy.reset_connections()
@@ -139,14 +139,19 @@ def test_no_record_is_skipped_and_no_offset_goes_back_when_connections_break_at_
     group = f"g{uuid4().hex[:8]}"
     stop = threading.Event()
 
+    seen: list[int] = []
+
     def disturb() -> None:
+        """Again and again, but not before something has come through: on a slow machine nothing would otherwise."""
+        before = -1
         while not stop.wait(chance.uniform(0.02, 0.15)):
-            proxy.cut_answers = chance.choice((0, 1, 2))
-            proxy.reset_connections()
+            if len(seen) > before:
+                before = len(seen)
+                proxy.cut_answers = chance.choice((0, 1, 2))
+                proxy.reset_connections()
 
     disturbing = threading.Thread(target=disturb)
     disturbing.start()
-    seen: list[int] = []
     try:
         with Client(proxy.url) as client:
             publisher = client.publisher(retry_backoff=10, retry_backoff_max=50, batch_records=100)

@@ -109,7 +109,7 @@ def test_what_is_no_message_is_refused_before_it_is_sent(url: str, topic: str) -
 
 def test_a_full_buffer_holds_the_sender_back_and_then_refuses(proxy: FaultyProxy, topic: str) -> None:
     proxy.is_silent = True
-    publisher = Publisher(proxy.url, PublisherConfig.from_properties({"buffer_records": 5, "api_timeout": 300}))
+    publisher = Publisher(proxy.url, PublisherConfig.from_properties({"buffer_records": 5, "api_timeout": 1_000}))
     sent = [publisher.send(topic, number) for number in range(6)]
     with pytest.raises(OverloadedError, match="buffer_records"):
         sent.extend(publisher.send(topic, number) for number in range(10))
@@ -167,7 +167,7 @@ def test_a_publish_whose_answer_was_lost_in_a_kill_of_the_server_is_stored_once(
 
 
 def test_without_an_answer_the_outcome_is_unknown_and_without_a_server_it_failed(proxy: FaultyProxy, topic: str) -> None:
-    quick: dict[str, Any] = {"api_timeout": 200, "request_timeout": 150, "retry_backoff": 10}
+    quick: dict[str, Any] = {"api_timeout": 200, "request_timeout": 1_500, "retry_backoff": 10}
     with Client(proxy.url) as client:
         publisher = client.publisher(**quick)
         proxy.is_silent = True

@@ -14,9 +14,10 @@ from tailrace.client import AsyncTopicConsumer, IllegalGenerationError, TopicCon
 from tests.support.aio import on_loop
 from tests.support.api import Api
 from tests.support.eventually import eventually
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.server import ServerProcess
 
-QUICK = {"heartbeat_interval": 100, "poll_timeout": 100, "session_timeout": 6_000}
+QUICK = {"heartbeat_interval": 100, "poll_timeout": 100, "session_timeout": 30_000}
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ def test_when_a_consumer_dies_its_partitions_go_to_the_other_from_its_last_commi
     @on_loop
     async def scenario() -> None:
         first = AsyncTopicConsumer(url, settings(wide_topic, group))
-        dying = AsyncTopicConsumer(url, settings(wide_topic, group, enable_auto_commit=False, session_timeout=2_000))
+        dying = AsyncTopicConsumer(url, settings(wide_topic, group, enable_auto_commit=False, session_timeout=3_000))
         await poll_until([first, dying], lambda: len(owned(first)) == len(owned(dying)) == 2)
         fill(api, wide_topic, 40)
         lost = owned(dying)
@@ -114,16 +115,16 @@ def test_a_commit_of_an_older_generation_is_refused(url: str, api: Api, wide_top
     group = new_group()
     fill(api, wide_topic, 8)
     with TopicConsumer(url, settings(wide_topic, group)) as consumer:
-        consumer.poll(timeout=5)
+        consumer.poll(timeout=30)
         member = api.ask(f"/api/groups/{group}")
         offsets = [{"topic": wide_topic, "partition_id": 0, "offset": 1}]
         stale = {"member_id": member["leader"], "generation": member["generation"] - 1, "offsets": offsets}
-        answer = httpx.post(f"{url}/api/groups/{group}/commit", json=stale)
+        answer = httpx.post(f"{url}/api/groups/{group}/commit", json=stale, timeout=PATIENCE_SECONDS)
         assert (answer.status_code, answer.json()["type"]) == (409, "urn:tailrace:error:illegal-generation")
-        outsider = httpx.post(f"{url}/api/groups/{group}/commit", json={"offsets": offsets})
+        outsider = httpx.post(f"{url}/api/groups/{group}/commit", json={"offsets": offsets}, timeout=PATIENCE_SECONDS)
         assert (outsider.status_code, outsider.json()["type"]) == (409, "urn:tailrace:error:unknown-member")
         good = {**stale, "generation": member["generation"]}
-        assert httpx.post(f"{url}/api/groups/{group}/commit", json=good).status_code == 204
+        assert httpx.post(f"{url}/api/groups/{group}/commit", json=good, timeout=PATIENCE_SECONDS).status_code == 204
 
 
 def test_partitions_that_are_added_later_are_read(url: str, api: Api, topic: str) -> None:
@@ -153,7 +154,7 @@ def test_a_client_of_kafka_and_a_consumer_are_members_of_one_group(
             "group.id": group,
             "auto.offset.reset": "earliest",
             "heartbeat.interval.ms": 100,
-            "session.timeout.ms": 6_000,
+            "session.timeout.ms": 30_000,
             "partition.assignment.strategy": "range",
         }
     )
@@ -214,7 +215,7 @@ def test_the_group_goes_on_in_its_generation_when_the_server_restarts(tmp_path: 
             server.flags = ("--http", f"127.0.0.1:{port}")
             server.start()
             api.ask("/api/topics/publish", {"messages": [{"topic": "t", "value": 1}]})
-            (record,) = consumer.poll(timeout=10)
+            (record,) = consumer.poll(timeout=30)
             consumer.mark_processed(record)
             assert [result.committed_offset for result in consumer.commit()] == [1]
             assert api.ask(f"/api/groups/{group}")["generation"] == generation
