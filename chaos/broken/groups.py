@@ -2,7 +2,7 @@
 
 from itertools import count
 
-from tailrace.broker import offsets
+from tailrace.broker.groups import offsets
 from tailrace.broker.groups.coordinator import GroupCoordinator
 from tailrace.broker.queues.share import _WriteShare
 from tailrace.model.ids import Offset

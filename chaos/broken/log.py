@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from tailrace.broker.fetch import Fetcher
-from tailrace.broker.producers import Producers
+from tailrace.broker.publishing.producers import Producers
+from tailrace.broker.reading.fetch import Fetcher
 from tailrace.log.catalog import Catalog, NewBatch
 from tailrace.log.recovery import Recovery, SegmentFile
 from tailrace.model.fetch import PartitionBatches

@@ -12,6 +12,7 @@ import pytest
 
 from tailrace.log.fsck import check
 from tests.integration.topics import create, publish
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.server import ServerProcess
 
 LARGE = "x" * 200_000
@@ -21,7 +22,11 @@ DIGEST = sha256(f'"{LARGE}"'.encode()).hexdigest()
 
 def tailrace(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "tailrace", *map(str, arguments)], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-m", "tailrace", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
     )
 
 
@@ -40,7 +45,9 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         publish(server.url, "orders", {"order": 1}, {"order": 2})
         publish(server.url, "payments", {"paid": 1})
         message = {"topic": "orders", "value_base64": base64.b64encode(b"\x1b[2J clears a terminal").decode()}
-        httpx.post(f"{server.url}/api/topics/publish", json={"messages": [message]}).raise_for_status()
+        httpx.post(
+            f"{server.url}/api/topics/publish", json={"messages": [message]}, timeout=PATIENCE_SECONDS
+        ).raise_for_status()
         publish(server.url, "payments", LARGE)
         assert server.terminate() == 0
     return folder

@@ -32,7 +32,7 @@ from tests.support.batches import TIMESTAMP, encode_batch
 from tests.support.kafka import RawClient
 from tests.support.server import ServerProcess
 
-SECONDS = 30
+SECONDS = 60
 QUIET = {"log_level": 0}
 
 
@@ -46,7 +46,7 @@ def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerPr
 def server(shared_server: ServerProcess) -> Iterator[ServerProcess]:
     """Without topics: a test's own goes with it, and the next one of its name is another."""
     yield shared_server
-    httpx.delete(f"{shared_server.url}/api/topics/orders")
+    httpx.delete(f"{shared_server.url}/api/topics/orders", timeout=SECONDS)
 
 
 @pytest.fixture
@@ -164,12 +164,14 @@ def test_records_of_one_surface_are_read_over_the_other(server: ServerProcess) -
 
 def test_a_reader_that_waits_gets_new_records_at_once(server: ServerProcess) -> None:
     create(server.url, "orders")
-    with reader(server, TopicPartition("orders", 0, OFFSET_BEGINNING), **{"fetch.wait.max.ms": 20_000}) as consumer:
+    with reader(
+        server, TopicPartition("orders", 0, OFFSET_BEGINNING), **{"fetch.wait.max.ms": 60_000, "socket.timeout.ms": 90_000}
+    ) as consumer:
         assert consumer.consume(1, 0.5) == []
         began = time.monotonic()
         send(server, "orders", [b"x"])
         assert len(read(consumer, 1)) == 1
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30, "not when the minute is over that it may wait"
 
 
 def test_acknowledged_records_survive_a_kill_and_the_producer_carries_on(server: ServerProcess) -> None:

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.server import ServerProcess
 
-SECONDS = 20.0
+SECONDS = 60.0
 PARTITIONS = 3
 
 
@@ -171,7 +171,7 @@ def _work(server: ServerProcess, topic: str, output: str, name: str, lives: bool
     try:
         producer.begin_transaction()
         while len(taken) < 20:
-            message = consumer.poll(5 if not taken else 1)
+            message = consumer.poll(SECONDS if not taken else 5)
             if message is None:
                 break
             if message.error() is None:

@@ -15,6 +15,8 @@ import psutil
 import pytest
 
 from tests.integration.topics import consume, create, metric, publish
+from tests.support.eventually import eventually
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.server import ServerProcess
 
 STOP_SECONDS = 10.0
@@ -25,15 +27,17 @@ def refused(*flags: str) -> tuple[int, str]:
     """Exit code and stderr of a server that does not start."""
     kafka = () if "--kafka" in flags else ("--kafka", "127.0.0.1:0")
     command = [sys.executable, "-m", "tailrace", "serve", *flags, *kafka]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert ended.stdout == ""
     return ended.returncode, ended.stderr
 
 
 def wait_for_metric(url: str, name: str, value: float) -> None:
-    deadline = time.monotonic() + 10
-    while metric(url, name) != value:
-        assert time.monotonic() < deadline, f"{name} never became {value}"
+    eventually(lambda: metric(url, name) == value, f"{name} is {value}", PATIENCE_SECONDS)
+
+
+def health(server: ServerProcess) -> int:
+    return httpx.get(f"{server.url}/health", timeout=PATIENCE_SECONDS).status_code
 
 
 def test_one_line_says_address_folder_durability_and_time(server: ServerProcess) -> None:
@@ -89,7 +93,7 @@ def test_a_stop_answers_long_polls_instead_of_waiting_for_them(server: ServerPro
 
     def poll() -> None:
         body = {"topic": "orders", "start": "latest", "timeout_ms": 30_000}
-        answers.append(httpx.post(f"{server.url}/api/topics/consume", json=body, timeout=40))
+        answers.append(httpx.post(f"{server.url}/api/topics/consume", json=body, timeout=30 + PATIENCE_SECONDS))
 
     polling = threading.Thread(target=poll)
     polling.start()
@@ -115,7 +119,7 @@ def test_a_second_server_on_the_folder_gets_one_clear_line(server: ServerProcess
     code, stderr = refused("--data", str(server.folder), "--http", "127.0.0.1:0")
     assert code == 1
     assert re.fullmatch(rf"tailrace: .*{server.folder}.*\n", stderr)
-    assert httpx.get(f"{server.url}/health").status_code == 200
+    assert health(server) == 200
 
 
 def test_a_taken_port_gets_one_clear_line(server: ServerProcess, tmp_path: Path) -> None:
@@ -163,7 +167,8 @@ def test_a_failed_sync_stops_it_with_one_line_and_its_own_exit_code(tmp_path: Pa
         create(server.url, "orders")
         publish(server.url, "orders", "kept")
         marker.touch()
-        answer = httpx.post(f"{server.url}/api/topics/publish", json={"messages": [{"topic": "orders", "value": "in doubt"}]})
+        body = {"messages": [{"topic": "orders", "value": "in doubt"}]}
+        answer = httpx.post(f"{server.url}/api/topics/publish", json=body, timeout=PATIENCE_SECONDS)
         assert (answer.status_code, answer.json()["outcome"]) == (503, "unknown")
         assert server.wait() == 74
         assert re.fullmatch(r"tailrace: storage failed.*Input/output error.*\n", server.stderr)
@@ -178,7 +183,7 @@ def test_no_room_is_an_answer_and_service_goes_on_when_there_is_room(server: Ser
     resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (size + 100, resource.RLIM_INFINITY))
     with pytest.raises(httpx.HTTPStatusError, match="507"):
         publish(server.url, "orders", "x" * 1000)
-    assert httpx.get(f"{server.url}/health").status_code == 200
+    assert health(server) == 200
     assert consume(server.url, "orders") == []
     resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     assert publish(server.url, "orders", "x" * 1000) == [0]
@@ -210,9 +215,7 @@ def test_more_connections_than_the_limit_are_turned_away(tmp_path: Path) -> None
     with ServerProcess(tmp_path / "data", "--config", str(config)) as server:
         host, port = server.url.removeprefix("http://").split(":")
         held = [socket.create_connection((host, int(port))) for _ in range(8)]
-        assert httpx.get(f"{server.url}/health").status_code == 503
+        assert health(server) == 503
         for connection in held:
             connection.close()
-        deadline = time.monotonic() + 10
-        while httpx.get(f"{server.url}/health").status_code != 200:
-            assert time.monotonic() < deadline
+        eventually(lambda: health(server) == 200, "there is room again", PATIENCE_SECONDS)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.broker.broker import Broker
-from tailrace.broker.subscriptions import Subscription
+from tailrace.broker.subscriptions.subscriptions import Subscription
 from tailrace.model.ids import Cursor
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.pattern import parse_pattern

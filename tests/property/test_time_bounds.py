@@ -10,8 +10,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.broker.oldest_times import OldestTimes
-from tailrace.broker.scan import TopicView
+from tailrace.broker.reading.scan import TopicView
+from tailrace.broker.times.oldest_times import OldestTimes
 from tailrace.model.changes import Append, Changes
 from tailrace.model.ids import Offset, Partition
 from tailrace.model.limits import DEFAULT_LIMITS

@@ -9,51 +9,51 @@ from uuid import uuid4
 import msgspec
 
 from tailrace.broker import keys
-from tailrace.broker.append import Answer, Appender
-from tailrace.broker.bundle import Waiter
-from tailrace.broker.change_log import ChangeLog
-from tailrace.broker.commit import Committer
-from tailrace.broker.committed_reader import CommittedReader
-from tailrace.broker.consume import Consumers
-from tailrace.broker.dedup import Dedup
-from tailrace.broker.expansion import Expansion
-from tailrace.broker.fetch import Fetcher
+from tailrace.broker.commits.commit import Committer
 from tailrace.broker.groups.coordinator import GroupCoordinator
 from tailrace.broker.groups.names import GroupNames
+from tailrace.broker.groups.offsets import Offsets
 from tailrace.broker.identity import identity_of
-from tailrace.broker.intake import Intake
 from tailrace.broker.jobs import Job, Jobs
 from tailrace.broker.metrics import BrokerCollector, Sources
-from tailrace.broker.offsets import Offsets
-from tailrace.broker.oldest_times import OldestTimes
-from tailrace.broker.payload_references import PayloadReferences
-from tailrace.broker.payload_sweep import PayloadSweep
-from tailrace.broker.payloads import Payloads
-from tailrace.broker.pipelines import Pipelines
-from tailrace.broker.positions import Positions
-from tailrace.broker.producers import Producers
-from tailrace.broker.publish import Publisher
-from tailrace.broker.publishers import Publishers
+from tailrace.broker.payloads.expansion import Expansion
+from tailrace.broker.payloads.payloads import Payloads
+from tailrace.broker.payloads.references import PayloadReferences
+from tailrace.broker.payloads.sweep import PayloadSweep
+from tailrace.broker.pipelines.pipelines import Pipelines
+from tailrace.broker.publishing.append import Answer, Appender
+from tailrace.broker.publishing.bundle import Waiter
+from tailrace.broker.publishing.dedup import Dedup
+from tailrace.broker.publishing.intake import Intake
+from tailrace.broker.publishing.producers import Producers
+from tailrace.broker.publishing.publish import Publisher
+from tailrace.broker.publishing.publishers import Publishers
+from tailrace.broker.publishing.snowflake import Snowflakes
 from tailrace.broker.queues.queues import Queues
 from tailrace.broker.queues.redrives import Redrives
-from tailrace.broker.reader import Reader
-from tailrace.broker.retention import Retention
-from tailrace.broker.routes import Routes
-from tailrace.broker.routing import Routing
-from tailrace.broker.scan import Scanner, TopicView
+from tailrace.broker.reading.committed_reader import CommittedReader
+from tailrace.broker.reading.consume import Consumers
+from tailrace.broker.reading.fetch import Fetcher
+from tailrace.broker.reading.positions import Positions
+from tailrace.broker.reading.reader import Reader
+from tailrace.broker.reading.scan import Scanner, TopicView
+from tailrace.broker.reading.waiting_fetches import WaitingFetches
+from tailrace.broker.routes.routes import Routes
+from tailrace.broker.routes.routing import Routing
+from tailrace.broker.routes.snapshots import Snapshots
 from tailrace.broker.settings import DEFAULT_BROKER_SETTINGS, BrokerSettings
-from tailrace.broker.snapshots import Snapshots
-from tailrace.broker.snowflake import Snowflakes
-from tailrace.broker.subscriptions import Subscriptions
-from tailrace.broker.survey import Survey
-from tailrace.broker.tables import TableDefinitions
-from tailrace.broker.tail import Tail
-from tailrace.broker.topics import Topics
+from tailrace.broker.subscriptions.subscriptions import Subscriptions
+from tailrace.broker.subscriptions.tail import Tail
+from tailrace.broker.tables.change_log import ChangeLog
+from tailrace.broker.tables.tables import TableDefinitions
+from tailrace.broker.times.oldest_times import OldestTimes
+from tailrace.broker.times.survey import Survey
+from tailrace.broker.topics.retention import Retention
+from tailrace.broker.topics.topics import Topics
 from tailrace.broker.transactions.aborted import AbortedTransactions
 from tailrace.broker.transactions.pending import PendingOffsets
 from tailrace.broker.transactions.stable import StableOffsets
 from tailrace.broker.transactions.transactions import Transactions
-from tailrace.broker.waiting_fetches import WaitingFetches
 from tailrace.model.clock import Clock
 from tailrace.model.consume import PartitionOffset
 from tailrace.model.fetch import CommittedBatches, Isolation, PartitionBatches, PartitionFetch, PartitionRecords

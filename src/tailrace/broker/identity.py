@@ -5,8 +5,8 @@ from collections.abc import Callable
 from uuid import UUID
 
 from tailrace.broker import keys
-from tailrace.broker.commit import Committer
-from tailrace.broker.proposal import Change
+from tailrace.broker.commits.commit import Committer
+from tailrace.broker.commits.proposal import Change
 from tailrace.model.changes import Changes, Receipt
 from tailrace.store.contract import Store
 

@@ -11,23 +11,23 @@ from typing import NamedTuple
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tailrace.broker.commit import Committer
-from tailrace.broker.dedup import Dedup
-from tailrace.broker.expansion import Expansion
+from tailrace.broker.commits.commit import Committer
 from tailrace.broker.groups.coordinator import GroupCoordinator
+from tailrace.broker.groups.offsets import Offsets
 from tailrace.broker.jobs import Jobs
-from tailrace.broker.live_topic import LiveTopic
-from tailrace.broker.offsets import Offsets
-from tailrace.broker.payloads import Payloads
-from tailrace.broker.producers import Producers
+from tailrace.broker.payloads.expansion import Expansion
+from tailrace.broker.payloads.payloads import Payloads
+from tailrace.broker.publishing.dedup import Dedup
+from tailrace.broker.publishing.producers import Producers
 from tailrace.broker.queues.queues import Queues
-from tailrace.broker.reader import Reader
-from tailrace.broker.snapshots import Snapshots
-from tailrace.broker.subscriptions import Subscriptions
-from tailrace.broker.survey import Survey
-from tailrace.broker.topics import Topics
+from tailrace.broker.reading.reader import Reader
+from tailrace.broker.reading.waiting_fetches import WaitingFetches
+from tailrace.broker.routes.snapshots import Snapshots
+from tailrace.broker.subscriptions.subscriptions import Subscriptions
+from tailrace.broker.times.survey import Survey
+from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.broker.topics.topics import Topics
 from tailrace.broker.transactions.transactions import Transactions
-from tailrace.broker.waiting_fetches import WaitingFetches
 from tailrace.model.pipeline import PipelineStatus
 from tailrace.model.stats import Histogram, StoreStats
 from tailrace.store.contract import Store

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from tailrace.broker.publishing.snowflake import MAX_NODE
 from tailrace.broker.settings import BrokerSettings
-from tailrace.broker.snowflake import MAX_NODE
 from tailrace.kafka.settings import KafkaSettings
 from tailrace.model.address import Address, parse_address
 from tailrace.model.durability import Durability

@@ -8,7 +8,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, RawBody
 
 from tailrace.broker.broker import Broker
-from tailrace.broker.staged_chunks import Stage
+from tailrace.broker.pipelines.staged_chunks import Stage
 from tailrace.http.description import described
 from tailrace.http.messages import read_body
 from tailrace.model.fetch import Isolation

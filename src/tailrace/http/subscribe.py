@@ -17,7 +17,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from msgspec import Meta
 
 from tailrace.broker.broker import Broker
-from tailrace.broker.subscriptions import Subscription
+from tailrace.broker.subscriptions.subscriptions import Subscription
 from tailrace.http.connections import CUT, EXTENSION
 from tailrace.http.description import described
 from tailrace.http.frames import SSE_TYPE, Frames, sse_error, sse_sign_of_life, websocket_sign_of_life

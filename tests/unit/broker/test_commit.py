@@ -5,8 +5,8 @@ import weakref
 
 import pytest
 
-from tailrace.broker.commit import Committer
-from tailrace.broker.proposal import Change, StillInFlight
+from tailrace.broker.commits.commit import Committer
+from tailrace.broker.commits.proposal import Change, StillInFlight
 from tailrace.model.changes import Changes
 from tailrace.model.errors import InvalidRequestError, OverloadedError, SequencingError, StorageFullError, StoreClosedError
 from tailrace.model.limits import Limits

@@ -58,7 +58,7 @@ async def test_large_batches_are_decoded_in_another_thread(monkeypatch: pytest.M
         threads.append(threading.current_thread().name)
         return decode_batch(*args, **part)
 
-    monkeypatch.setattr("tailrace.broker.committed_reader.decode_batch", watched)
+    monkeypatch.setattr("tailrace.broker.reading.committed_reader.decode_batch", watched)
     async with running_broker() as broker:
         await broker.topics.create("t")
         await append(broker, raw("t", 0, b"small"))

@@ -5,7 +5,7 @@ import pytest
 
 from tailrace.broker import keys
 from tailrace.broker.broker import Broker
-from tailrace.broker.dedup import fingerprint_of_content, fingerprint_of_id
+from tailrace.broker.publishing.dedup import fingerprint_of_content, fingerprint_of_id
 from tailrace.model.errors import CorruptBatchError, StorageFullError
 from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits

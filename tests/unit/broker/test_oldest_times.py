@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.broker.oldest_times import LearnedTimes, OldestTimes
-from tailrace.broker.scan import Range
-from tailrace.broker.time_runs import Run
+from tailrace.broker.reading.scan import Range
+from tailrace.broker.times.oldest_times import LearnedTimes, OldestTimes
+from tailrace.broker.times.runs import Run
 from tailrace.model.ids import Offset, Partition, TopicId
 from tailrace.store.memory import MemoryStore
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tailrace.broker.broker import Broker
-from tailrace.broker.scan import Range
+from tailrace.broker.reading.scan import Range
 from tailrace.model.changes import Buffer
 from tailrace.model.consume import PartitionOffset
 from tailrace.model.errors import (
@@ -207,8 +207,8 @@ async def test_a_payload_stays_for_one_sweep_after_its_last_reference() -> None:
 
 
 def test_more_references_than_one_commit_forgets_all_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tailrace.broker.payload_sweep._FORGOTTEN_AT_ONCE", 10)
-    monkeypatch.setattr("tailrace.broker.payload_sweep._MOST_REMEMBERED", 30)
+    monkeypatch.setattr("tailrace.broker.payloads.sweep._FORGOTTEN_AT_ONCE", 10)
+    monkeypatch.setattr("tailrace.broker.payloads.sweep._MOST_REMEMBERED", 30)
     asyncio.run(_many_references_go())
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tailrace.broker.broker import Broker
-from tailrace.broker.staged_chunks import Stage
+from tailrace.broker.pipelines.staged_chunks import Stage
 from tailrace.model.errors import (
     InvalidRequestError,
     PipelineConflictError,

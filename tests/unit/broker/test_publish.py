@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from tailrace.broker.snowflake import EPOCH_MS
+from tailrace.broker.publishing.snowflake import EPOCH_MS
 from tailrace.model.errors import (
     InvalidRequestError,
     InvalidTimestampError,

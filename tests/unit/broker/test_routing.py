@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tailrace.broker.staged_chunks import Stage
+from tailrace.broker.pipelines.staged_chunks import Stage
 from tailrace.model.errors import PipelineFencedError
 from tailrace.model.ids import Offset, Partition
 from tailrace.model.pipeline import ROUTER, MarkMove

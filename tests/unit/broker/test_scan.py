@@ -1,7 +1,7 @@
 """A view of a topic stays as it was, and shows what readers of committed records see."""
 
 from tailrace.broker.broker import Broker
-from tailrace.broker.scan import PartitionView, Range
+from tailrace.broker.reading.scan import PartitionView, Range
 from tailrace.model.ids import Offset
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.wire.records import decode_batch

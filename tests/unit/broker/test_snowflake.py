@@ -1,6 +1,6 @@
 import pytest
 
-from tailrace.broker.snowflake import EPOCH_MS, MAX_NODE, Snowflakes
+from tailrace.broker.publishing.snowflake import EPOCH_MS, MAX_NODE, Snowflakes
 from tailrace.model.invariant import InvariantError
 from tests.support.clocks import ManualClock
 

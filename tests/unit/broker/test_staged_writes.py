@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tailrace.broker.broker import Broker
-from tailrace.broker.staged_chunks import Stage
+from tailrace.broker.pipelines.staged_chunks import Stage
 from tailrace.model.errors import CorruptBatchError, InvalidRequestError, StorageFullError
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.pipeline import MarkMove, StagedPublish

@@ -8,7 +8,7 @@ import pytest
 from crc32c import crc32c
 
 from tailrace.broker.broker import Broker
-from tailrace.broker.subscriptions import Subscription
+from tailrace.broker.subscriptions.subscriptions import Subscription
 from tailrace.model.errors import CorruptBatchError, CursorOutOfRangeError, OverloadedError, StoreClosedError
 from tailrace.model.ids import Cursor
 from tailrace.model.limits import DEFAULT_LIMITS, Limits

@@ -8,8 +8,8 @@ import pytest
 
 from tailrace.broker import keys
 from tailrace.broker.broker import Broker
-from tailrace.broker.scan import Range
-from tailrace.broker.time_runs import Chunk, Run, SavedTimes, extended, without_later
+from tailrace.broker.reading.scan import Range
+from tailrace.broker.times.runs import Chunk, Run, SavedTimes, extended, without_later
 from tailrace.model.changes import Append, Changes, Fetched
 from tailrace.model.errors import CorruptionError, OffsetOutOfRangeError
 from tailrace.model.ids import Offset, Partition, TopicId

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tailrace.broker.broker import Broker
-from tailrace.broker.change_log import ChangeBatch
+from tailrace.broker.tables.change_log import ChangeBatch
 from tailrace.model.errors import (
     ReservedTopicError,
     TableExistsError,

@@ -13,15 +13,15 @@ from uuid import UUID, uuid4
 import msgspec
 
 from tailrace.broker import keys
-from tailrace.broker.commit import Committer
+from tailrace.broker.commits.commit import Committer
+from tailrace.broker.commits.proposal import Change
 from tailrace.broker.groups.admission import asked_bytes
 from tailrace.broker.groups.deadlines import Deadlines
 from tailrace.broker.groups.effects import Effect, Reply, Save
 from tailrace.broker.groups.group import Group
 from tailrace.broker.groups.names import GroupNames
+from tailrace.broker.groups.offsets import Offsets
 from tailrace.broker.groups.views import describe, subscribes_to
-from tailrace.broker.offsets import Offsets
-from tailrace.broker.proposal import Change
 from tailrace.broker.settings import BrokerSettings
 from tailrace.model.changes import Changes
 from tailrace.model.clock import Clock

@@ -8,10 +8,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from tailrace.broker.committed_reader import CommittedReader
 from tailrace.broker.queues.dead_letters import DeadLetters, letter_of
 from tailrace.broker.queues.share import Share
-from tailrace.broker.topics import Topics
+from tailrace.broker.reading.committed_reader import CommittedReader
+from tailrace.broker.topics.topics import Topics
 from tailrace.model.errors import OffsetOutOfRangeError, TailraceError, UnknownTopicError
 from tailrace.model.ids import Offset
 from tailrace.model.limits import MIB

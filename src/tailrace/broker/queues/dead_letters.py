@@ -6,9 +6,9 @@ queue, so it is always in one of the two, and never in both.
 
 from collections.abc import Sequence
 
-from tailrace.broker.draft import Draft
-from tailrace.broker.intake import Intake
-from tailrace.broker.live_topic import LiveTopic
+from tailrace.broker.commits.draft import Draft
+from tailrace.broker.publishing.intake import Intake
+from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.model.changes import Append
 from tailrace.model.errors import InvalidTopicNameError, UnknownTopicError
 from tailrace.model.ids import Offset, Partition

@@ -7,7 +7,7 @@ import msgspec
 from tailrace.broker.queues.dead_letters import is_dead_letters
 from tailrace.broker.queues.share import Share
 from tailrace.broker.queues.tally import Tally
-from tailrace.broker.topics import Topics
+from tailrace.broker.topics.topics import Topics
 from tailrace.model.ids import Offset, Partition, TopicId
 from tailrace.model.pattern import TopicPattern
 from tailrace.model.queue import DEAD_LETTERS, DEFAULT_MAX_DELIVERIES

@@ -11,10 +11,9 @@ import asyncio
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 
-from tailrace.broker.commit import Committer
-from tailrace.broker.committed_reader import CommittedReader
+from tailrace.broker.commits.commit import Committer
 from tailrace.broker.groups.deadlines import Deadlines
-from tailrace.broker.intake import Intake
+from tailrace.broker.publishing.intake import Intake
 from tailrace.broker.queues.burials import Burials
 from tailrace.broker.queues.dead_letters import DeadLetters
 from tailrace.broker.queues.fates import Fate, Fates
@@ -28,7 +27,8 @@ from tailrace.broker.queues.standing import status_of
 from tailrace.broker.queues.state import OpenRecord, ShareState
 from tailrace.broker.queues.taking import Taker
 from tailrace.broker.queues.tally import Tally
-from tailrace.broker.topics import Topics
+from tailrace.broker.reading.committed_reader import CommittedReader
+from tailrace.broker.topics.topics import Topics
 from tailrace.model.clock import Clock
 from tailrace.model.ids import Offset, Partition
 from tailrace.model.limits import Limits

@@ -13,7 +13,7 @@ from tailrace.broker.queues.requests import check_receive
 from tailrace.broker.queues.share import Share
 from tailrace.broker.queues.state import OpenRecord
 from tailrace.broker.queues.taking import Taker, Terms, size_of
-from tailrace.broker.topics import Topics
+from tailrace.broker.topics.topics import Topics
 from tailrace.model.errors import OverloadedError, StoreClosedError, UnknownTopicError
 from tailrace.model.ids import Partition, TopicId
 from tailrace.model.limits import Limits

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from tailrace.broker import keys
-from tailrace.broker.admission import reserved
-from tailrace.broker.commit import Committer
-from tailrace.broker.committed_reader import CommittedReader
-from tailrace.broker.draft import Draft
-from tailrace.broker.intake import Intake
-from tailrace.broker.live_topic import LiveTopic
-from tailrace.broker.proposal import Proposal
+from tailrace.broker.commits.commit import Committer
+from tailrace.broker.commits.draft import Draft
+from tailrace.broker.commits.proposal import Proposal
+from tailrace.broker.publishing.admission import reserved
+from tailrace.broker.publishing.intake import Intake
 from tailrace.broker.queues.dead_letters import dead_letters_of, encoded
 from tailrace.broker.queues.ranges import OffsetRanges, decode_ranges
+from tailrace.broker.reading.committed_reader import CommittedReader
+from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.model.changes import Append, Changes, Receipt
 from tailrace.model.errors import LimitExceededError, OffsetOutOfRangeError
 from tailrace.model.ids import Offset, Partition

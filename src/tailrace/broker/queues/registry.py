@@ -11,13 +11,13 @@ from typing import NamedTuple
 import msgspec
 
 from tailrace.broker import keys
-from tailrace.broker.commit import Committer
-from tailrace.broker.proposal import Change
+from tailrace.broker.commits.commit import Committer
+from tailrace.broker.commits.proposal import Change
 from tailrace.broker.queues.group import Queue, QueueRecord, Wanted
 from tailrace.broker.queues.share import Share
 from tailrace.broker.queues.state import ShareState, decode_state
 from tailrace.broker.queues.tally import Tally
-from tailrace.broker.topics import Topics
+from tailrace.broker.topics.topics import Topics
 from tailrace.model.changes import Changes, Receipt
 from tailrace.model.clock import Clock
 from tailrace.model.errors import LimitExceededError, UnknownGroupError

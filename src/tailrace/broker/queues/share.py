@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from tailrace.broker import keys
-from tailrace.broker.commit import Committer
-from tailrace.broker.draft import Draft
-from tailrace.broker.proposal import Proposal
+from tailrace.broker.commits.commit import Committer
+from tailrace.broker.commits.draft import Draft
+from tailrace.broker.commits.proposal import Proposal
 from tailrace.broker.queues.dead_letters import DeadLetters
 from tailrace.broker.queues.read_ahead import ReadAhead
 from tailrace.broker.queues.state import OpenRecord, ShareState

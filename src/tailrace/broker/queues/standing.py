@@ -2,7 +2,7 @@
 
 from tailrace.broker.queues.group import Queue
 from tailrace.broker.queues.share import Share
-from tailrace.broker.topics import Topics
+from tailrace.broker.topics.topics import Topics
 from tailrace.model.queue import QueueStatus, RecordState, ShareStatus
 from tailrace.store.contract import Store
 

@@ -8,14 +8,14 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from tailrace.broker.committed_reader import CommittedReader
 from tailrace.broker.queues.fates import Fates
 from tailrace.broker.queues.read_ahead import RECORDS_AHEAD
 from tailrace.broker.queues.receipts import write_receipt
 from tailrace.broker.queues.share import Share
 from tailrace.broker.queues.state import ShareState
 from tailrace.broker.queues.tally import Tally
-from tailrace.broker.topics import Topics
+from tailrace.broker.reading.committed_reader import CommittedReader
+from tailrace.broker.topics.topics import Topics
 from tailrace.model.errors import CorruptBatchError, LostPayloadError, OffsetOutOfRangeError, TailraceError
 from tailrace.model.fetch import PartitionRecords
 from tailrace.model.ids import Offset

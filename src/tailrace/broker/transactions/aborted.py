@@ -7,7 +7,7 @@ transactions that end later begin there or after it, which tells a reader how fa
 from struct import Struct
 
 from tailrace.broker import keys
-from tailrace.broker.draft import Draft
+from tailrace.broker.commits.draft import Draft
 from tailrace.model.ids import Offset, Partition, ProducerId
 from tailrace.model.transaction import AbortedTransaction
 from tailrace.store.contract import Store

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tailrace.broker import keys
-from tailrace.broker.draft import Draft
+from tailrace.broker.commits.draft import Draft
 from tailrace.broker.groups.names import GroupNames
-from tailrace.broker.offsets import Offsets
-from tailrace.broker.topics import Topics
+from tailrace.broker.groups.offsets import Offsets
+from tailrace.broker.topics.topics import Topics
 from tailrace.broker.transactions.aborted import AbortedTransactions
 from tailrace.broker.transactions.pending import PendingOffsets
 from tailrace.broker.transactions.registry import Registry

@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from tailrace.broker import keys
-from tailrace.broker.commit import Committer
-from tailrace.broker.draft import Draft
+from tailrace.broker.commits.commit import Committer
+from tailrace.broker.commits.draft import Draft
+from tailrace.broker.commits.proposal import Change, StillInFlight
 from tailrace.broker.groups.names import GroupNames
-from tailrace.broker.offsets import Offsets
-from tailrace.broker.producers import Producers
-from tailrace.broker.proposal import Change, StillInFlight
-from tailrace.broker.topics import Topics
+from tailrace.broker.groups.offsets import Offsets
+from tailrace.broker.publishing.producers import Producers
+from tailrace.broker.topics.topics import Topics
 from tailrace.broker.transactions import rules
 from tailrace.broker.transactions.conclude import Concluder, Conclusion
 from tailrace.broker.transactions.pending import PendingOffsets

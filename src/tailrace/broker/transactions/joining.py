@@ -7,8 +7,8 @@ the moment it is decided on. Newer clients add a partition, and begin the transa
 import msgspec
 
 from tailrace.broker import keys
-from tailrace.broker.draft import Draft
-from tailrace.broker.proposal import StillInFlight
+from tailrace.broker.commits.draft import Draft
+from tailrace.broker.commits.proposal import StillInFlight
 from tailrace.broker.transactions import rules
 from tailrace.broker.transactions.registry import Registry
 from tailrace.broker.transactions.stable import StableOffsets

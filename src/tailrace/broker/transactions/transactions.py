@@ -1,11 +1,11 @@
 """Puts the parts of transactions together, and reads what the store knows of them at the start."""
 
 from tailrace.broker import keys
-from tailrace.broker.commit import Committer
+from tailrace.broker.commits.commit import Committer
 from tailrace.broker.groups.names import GroupNames
-from tailrace.broker.offsets import Offsets
-from tailrace.broker.producers import Producers
-from tailrace.broker.topics import Topics
+from tailrace.broker.groups.offsets import Offsets
+from tailrace.broker.publishing.producers import Producers
+from tailrace.broker.topics.topics import Topics
 from tailrace.broker.transactions.aborted import AbortedTransactions
 from tailrace.broker.transactions.conclude import Concluder, OnMarker
 from tailrace.broker.transactions.coordinator import Coordinator

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from itertools import islice
 
-from tailrace.broker.live_topic import LiveTopic
+from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.kafka.cluster import NODE_ID, REPLICAS
 from tailrace.kafka.dispatch import Call, Route
 from tailrace.kafka.node import Node

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from sqlglot import exp
 
 from tailrace.broker.broker import Broker
-from tailrace.broker.live_topic import LiveTopic
+from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.model.errors import SqlError
 from tailrace.model.table import ColumnType
 from tailrace.sql.grammar.queries import query_of

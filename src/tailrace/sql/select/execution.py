@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from sqlglot import exp
 
 from tailrace.broker.broker import Broker
-from tailrace.broker.oldest_times import OldestTimes
-from tailrace.broker.scan import TopicView
+from tailrace.broker.reading.scan import TopicView
+from tailrace.broker.times.oldest_times import OldestTimes
 from tailrace.model.errors import SqlError, TailraceError
 from tailrace.model.limits import Limits
 from tailrace.model.table import CHANGES_PREFIX

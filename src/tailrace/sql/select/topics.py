@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tailrace.broker.oldest_times import OldestTimes
-from tailrace.broker.scan import PartitionView, Piece, Range, TopicView
+from tailrace.broker.reading.scan import PartitionView, Piece, Range, TopicView
+from tailrace.broker.times.oldest_times import OldestTimes
 from tailrace.model.errors import CorruptBatchError, InvalidRequestError
 from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from tailrace.broker.change_log import Committed
+from tailrace.broker.tables.change_log import Committed
 from tailrace.model.errors import TailraceError
 from tailrace.model.ids import Cursor
 from tailrace.sql.tables.jobs import Job, WriteJob

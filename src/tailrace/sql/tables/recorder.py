@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import apsw
 
-from tailrace.broker.change_log import ChangeBatch
+from tailrace.broker.tables.change_log import ChangeBatch
 from tailrace.model.errors import LimitExceededError, TailraceError
 from tailrace.model.ids import RouteId, TableId
 from tailrace.model.limits import MIB, Limits

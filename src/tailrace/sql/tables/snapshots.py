@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from tailrace.broker.change_log import ChangeLog
+from tailrace.broker.tables.change_log import ChangeLog
 from tailrace.model.snapshot import Snapshot
 from tailrace.sql.tables.jobs import Job, SnapshotJob
 

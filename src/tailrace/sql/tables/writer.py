@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from tailrace.broker.change_log import ChangeBatch, ChangeLog, Committed
+from tailrace.broker.tables.change_log import ChangeBatch, ChangeLog, Committed
 from tailrace.model.clock import Clock
 from tailrace.model.errors import (
     OverloadedError,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.broker.oldest_times import OldestTimes
+from tailrace.broker.times.oldest_times import OldestTimes
 from tailrace.model.changes import Append, Changes
 from tailrace.model.ids import Offset, Partition
 from tailrace.model.limits import DEFAULT_LIMITS, Limits

@@ -1,0 +1,287 @@
+"""From proposals to answers: the one way by which the broker changes anything.
+
+A proposal decides when it is its turn, and is answered on the event loop once its commit is durable. When the store has no
+room, proposals wait in the order they came, for a bounded time and in bounded number. Everything here runs on the event loop
+but `Committer.wake`, which the store's thread calls.
+"""
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from tailrace.broker.commits.proposal import Change, Proposal, StillInFlight
+from tailrace.model.changes import Changes, Receipt
+from tailrace.model.errors import OverloadedError, SequencingError, StoreClosedError
+from tailrace.model.invariant import InvariantError
+from tailrace.model.limits import Limits
+from tailrace.store.contract import Commit, Store
+
+T = TypeVar("T")
+Watcher = Callable[[Changes, Receipt], None]
+
+_log = logging.getLogger(__name__)
+
+_SEQUENCING_ATTEMPTS = 4
+_RETRY_SECONDS = 0.005
+
+
+class Committer:
+    """Submits proposals to the store and answers them."""
+
+    def __init__(self, store: Store, limits: Limits) -> None:
+        self._store = store
+        self._limits = limits
+        self._done: deque[Proposal[Any]] = deque()
+        self._waking = False
+        self._last: Proposal[Any] | None = None
+        self._following = 0
+        self._waiting: deque[Proposal[Any]] = deque()
+        self._waiting_bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._quiet: asyncio.Future[None] | None = None
+        self._ahead: Callable[[], None] | None = None
+        self._watcher: Watcher | None = None
+        self._closed = False
+        self.in_flight = 0
+        self.overloads = 0
+        """Times that a proposal found no room."""
+
+    def start(self) -> None:
+        """Answer on the event loop that is running now."""
+        self._loop = asyncio.get_running_loop()
+        self._thread_id = threading.get_ident()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self._waiting_bytes
+
+    def submit(self, proposal: Proposal[T]) -> asyncio.Future[T]:
+        """Start it. Whatever becomes of it, refusal included, is in the future."""
+        if self._ahead is not None:
+            ahead, self._ahead = self._ahead, None
+            ahead()
+        proposal.committer = self
+        future = proposal.future = self._loop.create_future()
+        if self._closed:
+            self._refuse(proposal, _closed())
+        elif self._waiting or not self._attempt(proposal):
+            self._wait_for_room(proposal)
+        return future
+
+    def let_first(self, ahead: Callable[[], None]) -> None:
+        """Before anything else is submitted, call this: it submits what came earlier and is still being gathered."""
+        self._ahead = ahead
+
+    def watch(self, watcher: Watcher | None) -> None:
+        """Tell of every commit with records once it is settled and answered, in the order of the log."""
+        self._watcher = watcher
+
+    def wake(self, proposal: Proposal[Any]) -> None:
+        """Called by the store's thread, or by `submit`. One wake-up of the loop answers all commits that are done by then."""
+        self._done.append(proposal)
+        if not self._waking:
+            self._waking = True
+            is_here = threading.get_ident() == self._thread_id
+            try:
+                (self._loop.call_soon if is_here else self._loop.call_soon_threadsafe)(self._answer)
+            except RuntimeError:
+                # The loop is closed: nobody is left who could be told, and the store's thread must go on.
+                self._waking = False
+
+    async def settled(self) -> None:
+        """Until everything that was submitted before is answered: copies of what is stored are up to date then."""
+        has_waited = False
+
+        def decide() -> None:
+            nonlocal has_waited
+            if self.in_flight and not has_waited:
+                has_waited = True
+                raise StillInFlight
+
+        await self.submit(Change(decide, lambda _: None))
+
+    async def close(self) -> None:
+        """Take nothing new, refuse what waits for room, and wait for what is in flight."""
+        self._closed = True
+        while self._waiting:
+            self._refuse(self._waiting.popleft(), _closed())
+        if self.in_flight:
+            self._quiet = self._loop.create_future()
+            await self._quiet
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _attempt(self, proposal: Proposal[Any]) -> bool:
+        """Submit it. False when the store has no room for it now."""
+        try:
+            for _ in range(_SEQUENCING_ATTEMPTS):
+                changes = proposal.decide()
+                if changes is None:
+                    _answer(proposal, None)
+                    return True
+                try:
+                    self._store.submit(changes, proposal.done)
+                except SequencingError:
+                    # Commits in flight failed after the decision, so the latest view fell back: decide again.
+                    continue
+                proposal.followers = None
+                self._last = proposal
+                self.in_flight += 1
+                return True
+            raise SequencingError(f"the log kept moving during {_SEQUENCING_ATTEMPTS} attempts; try again")
+        except OverloadedError:
+            self.overloads += 1
+            return False
+        except StillInFlight:
+            self._follow_last(proposal)
+            return True
+        except Exception as error:  # noqa: BLE001  a refusal or a fault of one proposal belongs to whoever made it
+            self._refuse(proposal, error)
+            return True
+
+    def _follow_last(self, proposal: Proposal[Any]) -> None:
+        last = self._last
+        if last is None:
+            self._refuse(proposal, InvariantError("a proposal waits for commits in flight, and there are none"))
+        elif self._following >= self._limits.waiting_publishes:
+            self._refuse(
+                proposal,
+                OverloadedError(
+                    f"{self._following} duplicates wait for the first of their kind, as many as waiting_publishes allows;"
+                    " try again after a pause"
+                ),
+            )
+        else:
+            self._following += 1
+            if last.followers is None:
+                last.followers = []
+            last.followers.append(proposal)
+
+    def _answer(self) -> None:
+        self._waking = False
+        done = self._done
+        while done:
+            proposal = done.popleft()
+            self.in_flight -= 1
+            if proposal is self._last:
+                self._last = None
+            commit = proposal.commit
+            # The commit holds on to the proposal. Held both ways, their batches would stay until the garbage collector looks.
+            del proposal.commit
+            if commit.error is None:
+                _answer(proposal, commit.receipt)
+                if self._watcher is not None and commit.changes.appends:
+                    _tell(self._watcher, commit)
+            else:
+                self._refuse(proposal, commit.error)
+            if proposal.followers is not None:
+                for follower in proposal.followers:
+                    self._following -= 1
+                    self._again(follower)
+        if self._waiting:
+            self._fill_room()
+        if self._quiet is not None and not self.in_flight and not self._quiet.done():
+            self._quiet.set_result(None)
+
+    def _again(self, proposal: Proposal[Any]) -> None:
+        if self._closed:
+            self._refuse(proposal, _closed())
+        elif proposal.future.done():
+            self._refuse(proposal, _given_up())
+        elif not self._attempt(proposal):
+            self._wait_for_room(proposal)
+
+    def _wait_for_room(self, proposal: Proposal[Any]) -> None:
+        limits = self._limits
+        if (
+            len(self._waiting) >= limits.waiting_publishes
+            or self._waiting_bytes + proposal.held_bytes > limits.waiting_publish_bytes
+        ):
+            self._refuse(
+                proposal,
+                OverloadedError(
+                    f"{len(self._waiting)} publishes of {self._waiting_bytes} bytes wait for the disk already, as much as"
+                    " waiting_publishes and waiting_publish_bytes allow; try again after a pause"
+                ),
+            )
+            return
+        proposal.deadline = self._loop.time() + limits.publish_wait_ms / 1000
+        self._waiting.append(proposal)
+        self._waiting_bytes += proposal.held_bytes
+        if self._timer is None:
+            self._set_timer()
+
+    def _fill_room(self) -> None:
+        """Submit what waits, in order, until there is no room again."""
+        now = self._loop.time()
+        waiting = self._waiting
+        while waiting:
+            proposal = waiting[0]
+            if proposal.future.done():
+                self._refuse(proposal, _given_up())
+            elif proposal.deadline <= now:
+                self._refuse(
+                    proposal,
+                    OverloadedError(
+                        f"there was no room for {self._limits.publish_wait_ms} ms (publish_wait_ms); nothing was written,"
+                        " try again after a pause"
+                    ),
+                )
+            elif not self._attempt(proposal):
+                break
+            waiting.popleft()
+            self._waiting_bytes -= proposal.held_bytes
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        """Look again when the first that waits runs out of time, or soon if no commit in flight will make us look."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._waiting:
+            at = self._waiting[0].deadline
+            if not self.in_flight:
+                at = min(at, self._loop.time() + _RETRY_SECONDS)
+            self._timer = self._loop.call_at(at, self._fill_room)
+
+    def _refuse(self, proposal: Proposal[Any], error: Exception) -> None:
+        proposal.failed(error)
+        if not proposal.future.done():
+            proposal.future.set_exception(error)
+
+
+def _answer(proposal: Proposal[Any], receipt: Receipt | None) -> None:
+    try:
+        answer = proposal.settled(receipt)
+    except Exception as error:  # noqa: BLE001  one proposal's fault must not keep the others from their answers
+        if not proposal.future.done():
+            proposal.future.set_exception(error)
+        return
+    if not proposal.future.done():
+        proposal.future.set_result(answer)
+
+
+def _tell(watcher: Watcher, commit: Commit) -> None:
+    try:
+        watcher(commit.changes, commit.receipt)
+    except Exception:  # noqa: BLE001  those who wait for their answers must get them; the watcher finds the gap by the next one
+        _log.exception("a commit could not be shown to subscribers")
+
+
+def _given_up() -> OverloadedError:
+    return OverloadedError("nobody waits for this any more; it was not written")
+
+
+def _closed() -> StoreClosedError:
+    return StoreClosedError("the broker is closing and takes nothing new")

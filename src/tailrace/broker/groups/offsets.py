@@ -1,0 +1,305 @@
+"""How far consumer groups have come: one offset per group, topic and partition, committed in frames.
+
+An offset never moves back by itself; a reset says so on purpose. Whether a member of a group may speak for it is for the
+coordinator to say; it is asked again when the commit gets its place in the log.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from struct import Struct
+from typing import NamedTuple
+
+from tailrace.broker import keys
+from tailrace.broker.commits.commit import Committer
+from tailrace.broker.commits.draft import Draft
+from tailrace.broker.commits.proposal import Change
+from tailrace.broker.groups.names import GroupNames
+from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.broker.topics.topics import Topics
+from tailrace.broker.transactions.pending import PendingOffsets
+from tailrace.model.changes import Changes, Receipt
+from tailrace.model.clock import Clock
+from tailrace.model.errors import (
+    OffsetMetadataTooLargeError,
+    OffsetOutOfRangeError,
+    OffsetRegressionError,
+    TailraceError,
+    UnknownGroupError,
+    UnknownTopicError,
+)
+from tailrace.model.ids import Offset, Partition
+from tailrace.model.limits import Limits
+from tailrace.model.names import check_group_name
+from tailrace.model.offset import CommittedOffset, Lag, OffsetCommit
+from tailrace.store.contract import Store
+
+_VALUE = Struct(">qiQ")
+_SCAN_KEYS = 1_000
+
+Check = Callable[[], None]
+"""Raises if the change may not be made after all. Called when it gets its place in the log."""
+
+
+class Offsets:
+    def __init__(
+        self,
+        store: Store,
+        committer: Committer,
+        topics: Topics,
+        names: GroupNames,
+        pending: PendingOffsets,
+        clock: Clock,
+        limits: Limits,
+    ) -> None:
+        self._store = store
+        self._committer = committer
+        self._topics = topics
+        self._clock = clock
+        self._names = names
+        self._pending = pending
+        self._limits = limits
+
+    def load(self) -> None:
+        for key, _ in self._scan(keys.GROUPS):
+            self._names.store(keys.group_of(key))
+        for key, value in self._scan(keys.OFFSETS):
+            self._names.commits(keys.read_offset_key(key)[1], _VALUE.unpack_from(value)[2])
+
+    @property
+    def groups(self) -> Sequence[str]:
+        return list(self._names)
+
+    def names_of(self, topic: str) -> tuple[str, ...]:
+        """All names under which members may know the topic."""
+        known = self._topics.get(topic).topic
+        return (known.name,) if known.alias is None else (known.name, known.alias)
+
+    async def commit(
+        self, group: str, commits: Sequence[OffsetCommit], *, reset: bool = False, check: Check | None = None
+    ) -> None:
+        """Commit them all, or none if one is refused. Without `reset` none may be lower than before."""
+        check_group_name(group, self._limits)
+        await self._commit(group, [self._checked(commit) for commit in commits], reset, check)
+
+    async def begin(self, group: str, commits: Sequence[OffsetCommit], *, check: Check | None = None) -> None:
+        """Commit those for partitions in which the group has committed nothing; the others stay as they are."""
+        check_group_name(group, self._limits)
+        await self._commit(group, [self._checked(commit) for commit in commits], False, check, only_new=True)
+
+    async def commit_each(
+        self, group: str, commits: Sequence[OffsetCommit], *, reset: bool = False, check: Check | None = None
+    ) -> list[TailraceError | None]:
+        """Commit what can be, and say for each what was wrong.
+
+        An offset below 0 forgets what was committed, so that the reader begins where it does by default. KafkaJS asks for that
+        when its offset is not there any more.
+        """
+        check_group_name(group, self._limits)
+        targets: list[_Target] = []
+        refusals: list[TailraceError | None] = []
+        for commit in commits:
+            try:
+                targets.append(self._checked(commit, may_forget=True))
+            except TailraceError as error:
+                refusals.append(error)
+            else:
+                refusals.append(None)
+        await self._commit(group, targets, reset, check)
+        return refusals
+
+    def committed(self, group: str, topic: str, partition: int) -> CommittedOffset | None:
+        """What the group has committed; `None` if nothing yet."""
+        live = self._topics.get(topic)
+        at = live.partition(partition)
+        # A name that no group has may be one that no key can hold.
+        value = self._store.get(keys.offset_key(at, group)) if group in self._names else None
+        return None if value is None else _decode(live, partition, value)
+
+    def committed_by(self, group: str) -> list[CommittedOffset]:
+        """All offsets of a group, by topic and partition."""
+        found: list[CommittedOffset] = []
+        if group not in self._names:
+            return found
+        for live in self._topics:
+            prefix = keys.offsets_of_group(live.topic.id, group)
+            for key, value in self._store.range(prefix):
+                found.append(_decode(live, keys.read_offset_key(key)[0].number, value))
+        return found
+
+    def lag(self, group: str) -> list[Lag]:
+        """How far the group is behind the end, by topic and partition."""
+        found = []
+        for committed in self.committed_by(group):
+            live = self._topics.get(committed.topic)
+            end = self._store.bounds(live.partition(committed.partition)).end
+            found.append(Lag(committed.topic, committed.partition, committed.offset, end, max(0, end - committed.offset)))
+        return found
+
+    def all_committed(self) -> Iterator[tuple[str, CommittedOffset]]:
+        """Every offset of every group, with the group. May be called from any thread."""
+        for key, value in self._scan(keys.OFFSETS):
+            partition, group = keys.read_offset_key(key)
+            live = self._topics.by_id(partition.topic_id)
+            if live is not None:
+                yield group, _decode(live, partition.number, value)
+
+    def total_lags(self) -> dict[tuple[str, str], int]:
+        """The lag of each group in each topic, for the metrics page. May be called from any thread."""
+        totals: dict[tuple[str, str], int] = {}
+        for key, value in self._scan(keys.OFFSETS):
+            partition, group = keys.read_offset_key(key)
+            live = self._topics.by_id(partition.topic_id)
+            if live is None:
+                continue
+            try:
+                end = self._store.bounds(partition).end
+            except UnknownTopicError:
+                continue
+            name = group, live.topic.name
+            totals[name] = totals.get(name, 0) + max(0, end - _VALUE.unpack_from(value)[0])
+        return totals
+
+    def has_pending(self, group: str) -> bool:
+        """Whether an open transaction is about to commit offsets of the group."""
+        return self._pending.has_any(group)
+
+    async def delete_group(self, group: str, *, check: Check | None = None) -> None:
+        """Forget the group and all its offsets, those of open transactions as well."""
+        if group not in self._names:
+            raise UnknownGroupError(f"there is no group {group!r}")
+
+        def decide() -> Changes:
+            if check is not None:
+                check()
+            return Changes(
+                drop_prefixes=tuple(keys.offsets_of_group(live.topic.id, group) for live in self._topics),
+                puts=((keys.group_key(group), None), *self._pending.deletions(group)),
+            )
+
+        def settled(_: Receipt | None) -> None:
+            self._names.remove(group)
+            self._pending.deleted(group)
+
+        await self._committer.submit(Change(decide, settled))
+
+    async def delete_offsets(
+        self, group: str, topic: str, partitions: Sequence[int] | None = None, *, check: Check | None = None
+    ) -> None:
+        """Forget the group's offsets in these partitions of a topic, or in all of them; those of open transactions as well."""
+        live = self._topics.get(topic)
+        gone = live.partitions if partitions is None else [live.partition(number) for number in partitions]
+
+        def decide() -> Changes:
+            if check is not None:
+                check()
+            pending = self._pending.deletions(group, gone)
+            if partitions is None:
+                return Changes(drop_prefixes=(keys.offsets_of_group(live.topic.id, group),), puts=tuple(pending))
+            return Changes(puts=(*((keys.offset_key(each, group), None) for each in gone), *pending))
+
+        await self._committer.submit(Change(decide, lambda _: self._pending.deleted(group, gone)))
+
+    def check(self, commit: OffsetCommit) -> Partition:
+        """Where the commit goes. Raises if it can't be made."""
+        return self._checked(commit).partition
+
+    def write(self, draft: Draft, group: str, partition: Partition, commit: OffsetCommit) -> None:
+        """Put an offset into a draft, whatever it was before, and the group if it is not there."""
+        now_ms = self._clock.now_ms()
+        if draft.latest(keys.group_key(group)) is None:
+            draft.put(keys.group_key(group), b"")
+        draft.put(keys.offset_key(partition, group), _encode(commit, now_ms))
+        self._names.commits(group, now_ms)
+
+    async def _commit(
+        self, group: str, targets: "list[_Target]", reset: bool, check: Check | None, *, only_new: bool = False
+    ) -> None:
+        if not targets:
+            return
+        is_held = False
+        now_ms = self._clock.now_ms()
+
+        def decide() -> Changes:
+            nonlocal is_held
+            if check is not None:
+                check()
+            if not is_held:
+                self._names.hold(group)
+                is_held = True
+            draft = Draft(self._store)
+            if self._store.latest(keys.group_key(group)) is None:
+                draft.put(keys.group_key(group), b"")
+            for live, partition, commit in targets:
+                if self._topics.by_id(partition.topic_id) is not live:
+                    raise UnknownTopicError(f"topic {commit.topic!r} has been deleted")
+                key = keys.offset_key(partition, group)
+                if not reset and (before := draft.latest(key)) is not None:
+                    if only_new:
+                        continue
+                    _check_forward(group, commit, _VALUE.unpack_from(before)[0])
+                draft.put(key, None if commit.offset < 0 else _encode(commit, now_ms))
+            self._names.commits(group, now_ms)
+            return draft.changes()
+
+        def settled(_: Receipt | None) -> None:
+            self._names.store(group)
+            # Once more, for a deletion that settled in between has forgotten it.
+            self._names.commits(group, now_ms)
+            self._names.release(group)
+
+        def failed() -> None:
+            if is_held:
+                self._names.release(group)
+
+        await self._committer.submit(Change(decide, settled, failed))
+
+    def _checked(self, commit: OffsetCommit, *, may_forget: bool = False) -> "_Target":
+        live = self._topics.get(commit.topic)
+        partition = live.partition(commit.partition)
+        bounds = self._store.bounds(partition)
+        if commit.offset > bounds.end or (commit.offset < 0 and not may_forget):
+            raise OffsetOutOfRangeError(
+                f"offset {commit.offset} can't be committed: partition {commit.partition} of {live.topic.name!r} ends at"
+                f" {bounds.end}",
+                bounds.start,
+                bounds.end,
+            )
+        size = len(commit.metadata.encode())
+        if size > self._limits.offset_metadata_bytes:
+            raise OffsetMetadataTooLargeError(
+                f"the metadata of the offset has {size} bytes, more than offset_metadata_bytes allows"
+                f" ({self._limits.offset_metadata_bytes})"
+            )
+        return _Target(live, partition, commit)
+
+    def _scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        start = b""
+        while True:
+            found = self._store.range(prefix, start, _SCAN_KEYS)
+            yield from found
+            if len(found) < _SCAN_KEYS:
+                return
+            start = found[-1][0][len(prefix) :] + b"\0"
+
+
+class _Target(NamedTuple):
+    live: LiveTopic
+    partition: Partition
+    commit: OffsetCommit
+
+
+def _check_forward(group: str, commit: OffsetCommit, before: int) -> None:
+    if commit.offset < before:
+        raise OffsetRegressionError(
+            f"group {group!r} has committed {before} for partition {commit.partition} of {commit.topic!r} and can't go back to"
+            f" {commit.offset} unless the commit is a reset"
+        )
+
+
+def _encode(commit: OffsetCommit, now_ms: int) -> bytes:
+    return _VALUE.pack(commit.offset, commit.leader_epoch, now_ms) + commit.metadata.encode()
+
+
+def _decode(live: LiveTopic, partition: int, value: bytes) -> CommittedOffset:
+    offset, leader_epoch, committed_ms = _VALUE.unpack_from(value)
+    metadata = value[_VALUE.size :].decode()
+    return CommittedOffset(live.topic.name, partition, Offset(offset), leader_epoch, metadata, committed_ms)

@@ -1,0 +1,225 @@
+"""Pipelines: who may run one, how far each has come, and the publish of what its tasks have staged, once.
+
+What a pipeline publishes and the move of its marks are one frame. A chunk whose marks have moved already is skipped, so a
+batch that is sent again after a crash, by whatever way, takes effect once.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from tailrace.broker import keys
+from tailrace.broker.commits.commit import Committer
+from tailrace.broker.commits.draft import Draft
+from tailrace.broker.commits.proposal import Change
+from tailrace.broker.pipelines.marks import put_mark, read_mark, standing
+from tailrace.broker.pipelines.staged_chunks import PublishChunks, Stage, frames_of, staged_chunks, submit_in_turn
+from tailrace.broker.pipelines.staged_writes import StagedWrites
+from tailrace.broker.pipelines.writers import Writers
+from tailrace.broker.publishing.intake import Intake
+from tailrace.broker.reading.reader import Reader
+from tailrace.model.changes import Changes
+from tailrace.model.clock import Clock
+from tailrace.model.errors import InvalidRequestError, LimitExceededError, PipelineFencedError
+from tailrace.model.limits import Limits
+from tailrace.model.names import check_pipeline_name
+from tailrace.model.pipeline import NO_MARK, Lease, MarkMove, PipelineReport, PipelineStatus, StagedPublish
+from tailrace.store.contract import Staging, Store
+from tailrace.wire.staged import decode_chunks
+
+
+class Pipelines:
+    def __init__(
+        self, store: Store, committer: Committer, intake: Intake, reader: Reader, staging: Staging, clock: Clock, limits: Limits
+    ) -> None:
+        self._store = store
+        self._committer = committer
+        self._intake = intake
+        self._reader = reader
+        self._staging = staging
+        self._clock = clock
+        self._limits = limits
+        self._known: dict[str, _Pipeline] = {}
+        self._writes = StagedWrites(store, committer, intake, reader, staging, limits)
+        self._writers = Writers(store, committer, clock, limits, self._writes.is_busy)
+
+    def load(self) -> None:
+        for key, value in self._store.range(keys.PIPELINES):
+            self._known[keys.pipeline_of(key)] = _Pipeline(msgspec.msgpack.decode(value, type=_Stored))
+        self._writers.load(self._known)
+        self._writes.load()
+
+    async def close(self) -> None:
+        await self._writes.close()
+
+    def __iter__(self) -> Iterator[PipelineStatus]:
+        now = self._clock.monotonic()
+        for name, pipeline in sorted(self._known.items()):
+            yield PipelineStatus(
+                name=name,
+                epoch=pipeline.stored.epoch,
+                owner=pipeline.stored.owner,
+                running=self._is_running(pipeline),
+                seen_ms=pipeline.seen_ms,
+                marks=self.marks(name),
+                idle_seconds=None if pipeline.published_at is None else now - pipeline.published_at,
+                report=pipeline.report,
+            )
+
+    def marks(self, name: str) -> dict[str, int]:
+        """How far the pipeline has come in each of its sources."""
+        prefix = keys.marks_of(name)
+        return {key[len(prefix) :].decode(): read_mark(value) for key, value in self._store.range(prefix)}
+
+    async def lease(self, name: str, owner: str, *, take_over: bool = False) -> Lease:
+        """Become the one that runs the pipeline. Refused while another one does, unless it is taken over."""
+        pipeline = self._get_or_make(name)
+        if self._is_running(pipeline) and not take_over and pipeline.stored.owner != owner:
+            raise PipelineFencedError(
+                f"pipeline {name!r} is run by {pipeline.stored.owner}, heard of {self._silent_ms(pipeline)} ms ago; stop it"
+                f" and try again after {self._limits.pipeline_lease_seconds} s, or take it over"
+            )
+        # At once, not when it is durable: of two that ask at the same time, the second must find the first.
+        pipeline.stored = stored = _Stored(pipeline.stored.epoch + 1, owner)
+        pipeline.report = PipelineReport()
+        self._heard_of(pipeline)
+        changes = Changes(puts=((keys.pipeline_key(name), msgspec.msgpack.encode(stored)),))
+        await self._committer.submit(Change(lambda: changes, lambda _: None))
+        return Lease(name, stored.epoch, self.marks(name))
+
+    async def release(self, name: str, epoch: int) -> None:
+        """Stop running it: the next one need not wait."""
+        self._holder(name, epoch).seen_at = None
+
+    async def pin(self, name: str, epoch: int, starts: Mapping[str, int]) -> dict[str, int]:
+        """Where to begin in each source that the pipeline has not come to yet. All its marks, after that."""
+        return await self._set_marks(name, epoch, starts, lambda at, _: at == NO_MARK)
+
+    async def skip(self, name: str, epoch: int, starts: Mapping[str, int], gone: Iterable[str]) -> dict[str, int]:
+        """Go on to where there is something to do, never back, and forget sources that are gone. All its marks, after that."""
+        return await self._set_marks(name, epoch, starts, lambda at, start: at < start, gone)
+
+    def check_epoch(self, name: str, epoch: int) -> None:
+        """Raises if somebody else runs the pipeline by now."""
+        self._holder(name, epoch)
+
+    async def stage(self, name: str, stage: str, part: int, body: bytes) -> None:
+        """Keep what a task has made until it is published."""
+        for chunk in decode_chunks(body):
+            for staged in chunk.batches:
+                self._intake.topics.get(staged.topic).partition(staged.partition)
+        await self._reader.in_thread(self._staging.write, stage, part, body)
+
+    async def publish(self, name: str, epoch: int, stages: Sequence[Stage]) -> StagedPublish:
+        """Publish the stages, in their order: each chunk with its own moves, in as few frames as their size allows."""
+        pipeline = self._holder(name, epoch)
+        self._heard_of(pipeline)
+        chunks = staged_chunks(self._reader, self._staging, stages)
+
+        def check_right() -> None:
+            _check_epoch(name, pipeline, epoch)
+
+        async def frames() -> AsyncIterator[PublishChunks]:
+            async for frame in frames_of(chunks, self._limits.group_commit_bytes):
+                yield PublishChunks(self._intake, name, frame, check_right=check_right)
+
+        done = await submit_in_turn(self._committer, frames())
+        await self.discard(stages)
+        pipeline.published_at = self._clock.monotonic()
+        return done
+
+    async def write(self, name: str, stages: Sequence[Stage], move: MarkMove, wait_seconds: float) -> StagedPublish | None:
+        """Publish what a writer without a lease has staged. See `StagedWrites.write`."""
+        if name in self._known:
+            raise InvalidRequestError(f"{name!r} is a pipeline with a lease; only its holder publishes, with the epoch of it")
+        check_pipeline_name(name, self._limits)
+        await self._writers.heard_of(name)
+        return await self._writes.write(name, stages, move, wait_seconds)
+
+    async def discard(self, stages: Sequence[Stage]) -> None:
+        await self._writes.discard(stages)
+
+    def report(self, name: str, epoch: int, report: PipelineReport) -> None:
+        pipeline = self._holder(name, epoch)
+        pipeline.report = report
+        self._heard_of(pipeline)
+
+    async def clean(self) -> None:
+        """Forget stages that nobody published, and writers that have been silent for long."""
+        await self._writes.clean()
+        await self._writers.forget_silent()
+
+    async def _set_marks(
+        self, name: str, epoch: int, starts: Mapping[str, int], applies: Callable[[int, int], bool], gone: Iterable[str] = ()
+    ) -> dict[str, int]:
+        """Set those marks for which it applies, given where they stand and where they are to stand."""
+        pipeline = self._holder(name, epoch)
+        known = self.marks(name)
+        if len(known.keys() | starts.keys()) - len(known.keys() & set(gone)) > self._limits.pipeline_marks:
+            raise LimitExceededError(
+                f"pipeline {name!r} would have more marks than pipeline_marks allows ({self._limits.pipeline_marks})"
+            )
+
+        def decide() -> Changes | None:
+            _check_epoch(name, pipeline, epoch)
+            draft = Draft(self._store)
+            for source in gone:
+                draft.put(keys.mark_key(name, source), None)
+            for source, at in starts.items():
+                if applies(standing(draft, name, source), at):
+                    put_mark(draft, name, source, at)
+            return None if draft.is_empty else draft.changes()
+
+        await self._committer.submit(Change(decide, lambda _: None))
+        return self.marks(name)
+
+    def _get_or_make(self, name: str) -> "_Pipeline":
+        pipeline = self._known.get(name)
+        if pipeline is None:
+            check_pipeline_name(name, self._limits)
+            if len(self._known) >= self._limits.pipelines:
+                raise LimitExceededError(f"there are {len(self._known)} pipelines, as many as pipelines allows")
+            pipeline = self._known[name] = _Pipeline(_Stored(0, ""))
+        return pipeline
+
+    def _holder(self, name: str, epoch: int) -> "_Pipeline":
+        pipeline = self._known.get(name)
+        if pipeline is None:
+            raise InvalidRequestError(f"there is no pipeline {name!r}; take a lease first")
+        _check_epoch(name, pipeline, epoch)
+        return pipeline
+
+    def _is_running(self, pipeline: "_Pipeline") -> bool:
+        return pipeline.seen_at is not None and self._silent_ms(pipeline) < self._limits.pipeline_lease_seconds * 1000
+
+    def _silent_ms(self, pipeline: "_Pipeline") -> int:
+        return 0 if pipeline.seen_at is None else int((self._clock.monotonic() - pipeline.seen_at) * 1000)
+
+    def _heard_of(self, pipeline: "_Pipeline") -> None:
+        pipeline.seen_at = self._clock.monotonic()
+        pipeline.seen_ms = self._clock.now_ms()
+
+
+class _Stored(msgspec.Struct, frozen=True, array_like=True):
+    epoch: int
+    owner: str
+
+
+class _Pipeline:
+    __slots__ = ("published_at", "report", "seen_at", "seen_ms", "stored")
+
+    def __init__(self, stored: _Stored) -> None:
+        self.stored = stored
+        self.seen_at: float | None = None
+        """`None` when nobody runs it."""
+        self.seen_ms = 0
+        self.published_at: float | None = None
+        """When it last published something, since the server was started."""
+        self.report = PipelineReport()
+
+
+def _check_epoch(name: str, pipeline: _Pipeline, epoch: int) -> None:
+    if pipeline.stored.epoch != epoch:
+        raise PipelineFencedError(
+            f"pipeline {name!r} was taken over: its epoch is {pipeline.stored.epoch}, not {epoch}. This one must stop"
+        )

@@ -1,0 +1,143 @@
+"""What tasks have staged, on its way into the log: whole chunks, each with the moves of its marks.
+
+Chunks go into as few frames as their size allows. One whose marks have moved already is left out, so whatever is sent again
+takes effect once.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from tailrace.broker.commits.commit import Committer
+from tailrace.broker.commits.draft import Draft
+from tailrace.broker.commits.proposal import Proposal
+from tailrace.broker.pipelines.marks import has_happened, put_mark
+from tailrace.broker.publishing.admission import CheckedBatch, check_batch_for
+from tailrace.broker.publishing.intake import Intake, Windows
+from tailrace.broker.publishing.placing import Placed, place
+from tailrace.broker.reading.reader import Reader
+from tailrace.model.changes import Changes, Receipt
+from tailrace.model.errors import InvalidRequestError
+from tailrace.model.pipeline import StagedPublish
+from tailrace.store.contract import Staging
+from tailrace.wire.batch import NO_PRODUCER
+from tailrace.wire.staged import Chunk, StagedBatch, decode_chunks
+
+_FRAMES_IN_FLIGHT = 3
+
+
+class Stage(NamedTuple):
+    """What one task has staged."""
+
+    name: str
+    parts: int
+
+
+async def staged_chunks(reader: Reader, staging: Staging, stages: Sequence[Stage]) -> AsyncIterator[Chunk]:
+    """The chunks of the stages, in their order. One part is in memory at a time."""
+    for stage in stages:
+        for part in range(stage.parts):
+            for chunk in decode_chunks(await reader.in_thread(staging.read, stage.name, part)):
+                yield chunk
+
+
+async def frames_of(chunks: AsyncIterator[Chunk], most_bytes: int) -> AsyncIterator[list[Chunk]]:
+    """Chunks that go into one frame together, none of it empty. A chunk larger than that is a frame of its own."""
+    frame: list[Chunk] = []
+    size = 0
+    async for chunk in chunks:
+        if frame and size + chunk.size > most_bytes:
+            yield frame
+            frame, size = [], 0
+        frame.append(chunk)
+        size += chunk.size
+    if frame:
+        yield frame
+
+
+async def submit_in_turn(committer: Committer, frames: AsyncIterator["PublishChunks"]) -> StagedPublish:
+    """A few frames are under way at a time. The first that fails is told; those behind it fail with it."""
+    done = StagedPublish(0, 0, 0)
+    in_flight: deque[asyncio.Future[StagedPublish]] = deque()
+    try:
+        async for frame in frames:
+            in_flight.append(committer.submit(frame))
+            if len(in_flight) == _FRAMES_IN_FLIGHT:
+                done = done.plus(await in_flight.popleft())
+        while in_flight:
+            done = done.plus(await in_flight.popleft())
+    finally:
+        # Nobody needs to hear the failure of each.
+        await asyncio.gather(*in_flight, return_exceptions=True)
+    return done
+
+
+def checked(intake: Intake, staged: StagedBatch) -> CheckedBatch:
+    """Raises where the batch can't be stored."""
+    found = check_batch_for(
+        intake.topics.get(staged.topic), staged.partition, staged.batch, intake.clock.now_ms(), intake.limits
+    )
+    if found.header.producer_id != NO_PRODUCER:
+        raise InvalidRequestError("staged batches belong to no producer; their marks say how often they count")
+    return found
+
+
+class PublishChunks(Proposal[StagedPublish]):
+    """Some chunks in one frame."""
+
+    __slots__ = ("_check_right", "_chunks", "_intake", "_name", "_placed", "_puts", "_skipped", "_windows")
+
+    def __init__(
+        self,
+        intake: Intake,
+        name: str,
+        chunks: Sequence[Chunk],
+        *,
+        check_right: Callable[[], None] | None = None,
+        puts: Mapping[bytes, bytes | None] | None = None,
+    ) -> None:
+        """`check_right` raises if the pipeline is run by somebody else by now; `puts` is state that changes with the frame."""
+        self._intake = intake
+        self._name = name
+        self._chunks = chunks
+        self._check_right = check_right
+        self._puts = puts or {}
+        self._placed: list[Placed] = []
+        self._windows: Windows | None = None
+        self._skipped = 0
+
+    @property
+    def held_bytes(self) -> int:
+        return sum(chunk.size for chunk in self._chunks)
+
+    def decide(self) -> Changes | None:
+        if self._check_right is not None:
+            self._check_right()
+        draft = Draft(self._intake.store)
+        windows = self._windows = Windows(self._intake.dedup, draft)
+        self._placed = []
+        self._skipped = 0
+        for chunk in self._chunks:
+            if has_happened(draft, self._name, chunk.moves):
+                self._skipped += 1
+                continue
+            for staged in chunk.batches:
+                self._placed.append(place(self._intake, draft, windows, checked(self._intake, staged)))
+            for move in chunk.moves:
+                put_mark(draft, self._name, move.source, move.after)
+        windows.close()
+        for key, value in self._puts.items():
+            draft.put(key, value)
+        return None if draft.is_empty else draft.changes()
+
+    def settled(self, receipt: Receipt | None) -> StagedPublish:
+        records = duplicates = 0
+        for placed in self._placed:
+            duplicates += placed.duplicates
+            if placed.append is not None:
+                records += placed.append.records
+                self._intake.arrived(placed.live, placed.append.partition, placed.append.records, len(placed.append.batch))
+        if self._windows is not None:
+            self._windows.count()
+        return StagedPublish(records, duplicates, self._skipped)

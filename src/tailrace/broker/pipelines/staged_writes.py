@@ -1,0 +1,264 @@
+"""What Spark jobs and queries of users write: each batch of a writer takes effect once, whatever its size and whatever dies.
+
+A batch that fits into a frame is one, together with the move of the writer's mark. A larger one is **decided** first: its
+stages are made durable, and a commit says that they are to be published. From then on it is the server's own task, also after
+a restart: frame by frame, each with a mark of how far it is, and at the end the writer's mark. Nothing depends on whether the
+writer comes again, nor on whether it would stage the same rows in the same order.
+
+One batch of a writer is under way at a time. Whoever asks for the same again waits for that.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tailrace.broker import keys
+from tailrace.broker.commits.commit import Committer
+from tailrace.broker.commits.proposal import Change
+from tailrace.broker.pipelines.marks import read_mark
+from tailrace.broker.pipelines.staged_chunks import PublishChunks, Stage, checked, frames_of, staged_chunks, submit_in_turn
+from tailrace.broker.publishing.intake import Intake
+from tailrace.broker.reading.reader import Reader
+from tailrace.model.changes import Changes, Receipt
+from tailrace.model.errors import LimitExceededError, OverloadedError, StoreClosedError, TailraceError
+from tailrace.model.ids import TopicId
+from tailrace.model.killpoint import killpoint
+from tailrace.model.limits import Limits
+from tailrace.model.pipeline import MarkMove, StagedPublish
+from tailrace.store.contract import Staging, Store
+from tailrace.wire.staged import Chunk, StagedBatch
+
+_log = logging.getLogger(__name__)
+
+_BATCHES = "_batches"
+"""The source in which a large write counts its own batches."""
+_NOTHING = StagedPublish(0, 0, 0)
+_UNSYNCED_SECONDS = 10.0
+"""Longer than a `relaxed` log takes to sync what it has answered."""
+
+
+class DecidedWrite(msgspec.Struct, frozen=True, array_like=True):
+    """A large write that will happen."""
+
+    stages: tuple[Stage, ...]
+    source: str
+    number: int
+    """Where the writer's mark stands when it is done."""
+    topics: dict[str, TopicId]
+    """A topic that is dropped meanwhile takes its part with it, whoever gets the name after it."""
+
+
+class StagedWrites:
+    def __init__(
+        self, store: Store, committer: Committer, intake: Intake, reader: Reader, staging: Staging, limits: Limits
+    ) -> None:
+        self._store = store
+        self._committer = committer
+        self._intake = intake
+        self._reader = reader
+        self._staging = staging
+        self._limits = limits
+        self._turns = asyncio.Semaphore(limits.staged_writes)
+        self._under_way: dict[str, _UnderWay] = {}
+        self._decided: dict[str, DecidedWrite] = {}
+        self._kept: set[str] = set()
+        """Stages of writes that are decided or about to be."""
+        self._resuming: asyncio.Task[None] | None = None
+        self._removing: set[asyncio.Task[None]] = set()
+
+    def load(self) -> None:
+        for key, value in self._store.range(keys.WRITES):
+            self._decided[keys.writer_of(key)] = msgspec.msgpack.decode(value, type=DecidedWrite)
+        self._kept = {stage.name for decided in self._decided.values() for stage in decided.stages}
+        self._staging.retain(self._kept)
+        if self._decided:
+            self._resuming = asyncio.create_task(self.resume())
+
+    async def close(self) -> None:
+        """What is decided goes on when the server is back; what is not comes to nothing."""
+        tasks: list[asyncio.Task[Any]] = [under_way.task for under_way in self._under_way.values()]
+        if self._resuming is not None:
+            tasks.append(self._resuming)
+        tasks += self._removing
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def is_busy(self, name: str) -> bool:
+        """Whether something of this writer is under way or will be."""
+        return name in self._under_way or name in self._decided
+
+    async def write(self, name: str, stages: Sequence[Stage], move: MarkMove, wait_seconds: float) -> StagedPublish | None:
+        """Publish the stages, in their order, and move the mark. `None` if that is not done yet: it goes on, ask again."""
+        asked = _Asked(tuple(stages), move)
+        deadline = self._committer.loop.time() + wait_seconds
+        while True:
+            under_way = self._under_way.get(name) or self._begin(name, asked)
+            await asyncio.wait((under_way.task,), timeout=deadline - self._committer.loop.time())
+            if not under_way.task.done():
+                return None
+            if under_way.task.cancelled():
+                raise StoreClosedError("the broker is closing; ask again when it is back")
+            if under_way.asked == asked:
+                return under_way.task.result()
+
+    async def resume(self) -> None:
+        """Go on with what is decided and not done, as after a restart or a full disk."""
+        for name in list(self._decided):
+            under_way = self._under_way.get(name) or self._begin(name, None)
+            await asyncio.wait((under_way.task,))
+            error = None if under_way.task.cancelled() else under_way.task.exception()
+            if error is not None:
+                _log.error("the write of %s was decided and can't be finished now: %s", name, error)
+
+    async def discard(self, stages: Sequence[Stage]) -> None:
+        """Forget stages that will not be published. What is decided stays, whatever the writer has heard of it."""
+        await self._remove([stage for stage in stages if stage.name not in self._kept])
+
+    async def clean(self) -> None:
+        """Forget stages that nobody published, and try again what could not be finished."""
+        await self._reader.in_thread(self._staging.remove_older_than, self._limits.staged_seconds, frozenset(self._kept))
+        await self.resume()
+
+    def _begin(self, name: str, asked: "_Asked | None") -> "_UnderWay":
+        if len(self._under_way) >= self._limits.waiting_publishes:
+            raise OverloadedError(
+                f"{len(self._under_way)} writes are under way, as many as waiting_publishes allows; try again"
+            )
+
+        def ended(task: asyncio.Task[StagedPublish]) -> None:
+            del self._under_way[name]
+            if not task.cancelled():
+                # Whoever waits is told; it is no fault if nobody does any more.
+                task.exception()
+
+        task = asyncio.create_task(self._run(name, asked))
+        task.add_done_callback(ended)
+        under_way = self._under_way[name] = _UnderWay(asked, task)
+        return under_way
+
+    async def _run(self, name: str, asked: "_Asked | None") -> StagedPublish:
+        async with self._turns:
+            decided = self._decided.get(name)
+            if decided is not None:
+                await self._finish(name, decided)
+            return _NOTHING if asked is None else await self._write(name, *asked)
+
+    async def _write(self, name: str, stages: Sequence[Stage], move: MarkMove) -> StagedPublish:
+        if read_mark(self._store.get(keys.mark_key(name, move.source))) >= move.after:
+            await self.discard(stages)
+            return _NOTHING._replace(skipped=1)
+        batches = await self._in_one_frame(stages)
+        if batches is not None:
+            try:
+                done = await self._committer.submit(PublishChunks(self._intake, name, [Chunk([move], batches)]))
+            except LimitExceededError:
+                # What a topic remembers to find duplicates may take more room than the records. Whatever else it is, is told
+                # by the check before the decision.
+                pass
+            else:
+                await self._remove(stages)
+                return done
+        return await self._finish(name, await self._decide(name, stages, move))
+
+    async def _in_one_frame(self, stages: Sequence[Stage]) -> list[StagedBatch] | None:
+        """All that is staged; `None` if it is more than a frame takes."""
+        batches: list[StagedBatch] = []
+        size = 0
+        async for chunk in staged_chunks(self._reader, self._staging, stages):
+            size += chunk.size
+            if size > self._limits.frame_bytes:
+                return None
+            batches += chunk.batches
+        return batches
+
+    async def _decide(self, name: str, stages: Sequence[Stage], move: MarkMove) -> DecidedWrite:
+        """Durable on return: from here on there is no way back."""
+        topics: dict[str, TopicId] = {}
+        async for chunk in staged_chunks(self._reader, self._staging, stages):
+            for staged in chunk.batches:
+                topics[staged.topic] = checked(self._intake, staged).live.topic.id
+        decided = DecidedWrite(tuple(stages), move.source, move.after, topics)
+        changes = Changes(puts=((keys.write_key(name), msgspec.msgpack.encode(decided)),))
+        names = {stage.name for stage in stages}
+
+        def settled(_: Receipt | None) -> DecidedWrite:
+            self._decided[name] = decided
+            return decided
+
+        self._kept |= names
+        try:
+            await self._reader.in_thread(self._staging.sync, names)
+            killpoint("large.kept")
+            return await self._committer.submit(Change(lambda: changes, settled))
+        except TailraceError:
+            self._kept -= names
+            raise
+
+    async def _finish(self, name: str, decided: DecidedWrite) -> StagedPublish:
+        killpoint("large.decided")
+        done = await submit_in_turn(self._committer, self._frames_left(name, decided))
+        killpoint("large.done")
+        del self._decided[name]
+        self._kept.difference_update(stage.name for stage in decided.stages)
+        removing = asyncio.create_task(self._remove_later(decided.stages))
+        self._removing.add(removing)
+        removing.add_done_callback(self._removing.discard)
+        return done
+
+    async def _frames_left(self, name: str, decided: DecidedWrite) -> AsyncIterator[PublishChunks]:
+        """Frames of a few MiB: nobody sees the write as one anyhow, and others get their turn in between."""
+        mark = keys.mark_key(name, _BATCHES)
+        before = read_mark(self._store.get(mark))
+        single = _single_batches(staged_chunks(self._reader, self._staging, decided.stages), max(0, before))
+        async for frame in frames_of(single, self._limits.group_commit_bytes):
+            after = max(0, before) + len(frame)
+            batches = [staged for chunk in frame for staged in self._wanted(chunk, decided)]
+            yield PublishChunks(self._intake, name, [Chunk([MarkMove(_BATCHES, before, after)], batches)])
+            killpoint("large.between")
+            before = after
+        # It counts itself too: it must not be taken where a frame before it has failed.
+        ending = MarkMove(_BATCHES, before, max(0, before) + 1)
+        last = Chunk([ending, MarkMove(decided.source, None, decided.number)], [])
+        yield PublishChunks(self._intake, name, [last], puts={mark: None, keys.write_key(name): None})
+
+    def _wanted(self, chunk: Chunk, decided: DecidedWrite) -> list[StagedBatch]:
+        found = []
+        for staged in chunk.batches:
+            live = self._intake.topics.by_id(decided.topics[staged.topic])
+            if live is not None:
+                found.append(staged._replace(topic=live.topic.name))
+        return found
+
+    async def _remove_later(self, stages: Sequence[Stage]) -> None:
+        """A power cut may take the end of a `relaxed` log away and bring the decision back, which needs them then."""
+        await asyncio.sleep(_UNSYNCED_SECONDS)
+        await self._remove(stages)
+
+    async def _remove(self, stages: Sequence[Stage]) -> None:
+        for stage in stages:
+            await self._reader.in_thread(self._staging.remove, stage.name)
+
+
+class _Asked(NamedTuple):
+    stages: tuple[Stage, ...]
+    move: MarkMove
+
+
+class _UnderWay(NamedTuple):
+    asked: _Asked | None
+    """`None` where a decided write goes on and nobody has asked for anything."""
+    task: asyncio.Task[StagedPublish]
+
+
+async def _single_batches(chunks: AsyncIterator[Chunk], done: int) -> AsyncIterator[Chunk]:
+    """All but the first so many batches, each as a chunk of its own: they move no marks that would hold them together."""
+    async for chunk in chunks:
+        for staged in chunk.batches:
+            if done > 0:
+                done -= 1
+            else:
+                yield Chunk([], [staged])

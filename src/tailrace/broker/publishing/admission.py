@@ -1,0 +1,190 @@
+"""What may come in: the limits of batches and messages, each refused with an error that names the limit."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tailrace.broker.publishing.dedup import fingerprint_of_content, fingerprint_of_id
+from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.model.changes import Buffer
+from tailrace.model.errors import (
+    CorruptBatchError,
+    InvalidRequestError,
+    InvalidTimestampError,
+    LimitExceededError,
+    MessageTooLargeError,
+    ReservedTopicError,
+)
+from tailrace.model.ids import Partition
+from tailrace.model.limits import Limits
+from tailrace.model.record import MESSAGE_ID_HEADER, Headers, Message, Record
+from tailrace.model.topic import Dedup
+from tailrace.wire.batch import (
+    CODEC_MASK,
+    CONTROL_MASK,
+    HEADER_BYTES,
+    NO_PRODUCER,
+    REFERENCE_MASK,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+    check_batch,
+)
+from tailrace.wire.codecs import check_codec
+from tailrace.wire.records import LEAST_RECORD_BYTES, decode_batch
+
+
+class CheckedBatch(msgspec.Struct, frozen=True):
+    """A batch that is fit to be stored."""
+
+    live: LiveTopic
+    partition: Partition
+    batch: Buffer
+    header: BatchHeader
+    records: "Sequence[tuple[Record, bytes | None]] | None"
+    """Its records and their fingerprints, where the topic looks for duplicates."""
+
+
+def check_batch_for(live: LiveTopic, number: int, batch: Buffer, now_ms: int, limits: Limits) -> CheckedBatch:
+    """A batch from outside, before it goes to this partition."""
+    if live.is_reserved:
+        raise reserved(live)
+    partition = live.partition(number)
+    header = check_batch(batch)
+    _check_raw_batch(header, len(batch), live, now_ms, limits)
+    if header.max_timestamp < 0:
+        # The records have no time of their own; for retention and the index it is now.
+        header = header._replace(max_timestamp=now_ms)
+    records = None
+    dedup = live.topic.settings.dedup
+    # What a transaction writes may be aborted and come again, so it is no duplicate of anything.
+    if dedup is not None and not header.is_transactional:
+        records = _fingerprinted(decode_batch(batch, limits), dedup)
+    return CheckedBatch(live, partition, batch, header, records)
+
+
+def check_message(message: Message, now_ms: int, limits: Limits) -> None:
+    """A message before it is given a partition."""
+    if message.value is not None and len(message.value) > limits.payload_bytes:
+        raise MessageTooLargeError(
+            f"the payload has {len(message.value)} bytes, more than payload_bytes allows ({limits.payload_bytes})"
+        )
+    if message.key is not None and len(message.key) > limits.key_bytes:
+        raise LimitExceededError(f"the key has {len(message.key)} bytes, more than key_bytes allows ({limits.key_bytes})")
+    if message.headers:
+        _check_headers(message.headers, limits)
+    timestamp = message.timestamp
+    if timestamp is not None:
+        if timestamp < 0:
+            raise InvalidTimestampError(f"the timestamp is {timestamp}; it counts milliseconds since 1970")
+        if timestamp > now_ms + limits.timestamp_ahead_ms:
+            raise _too_far_ahead(timestamp, now_ms, limits)
+
+
+def message_id_of(message: Message, limits: Limits) -> bytes | None:
+    """The id that the sender gave to the message, as an argument or as a header."""
+    named = None
+    for name, value in message.headers:
+        if name == MESSAGE_ID_HEADER:
+            named = value
+    given = message.message_id
+    if given is None:
+        found = named
+    else:
+        found = given.encode()
+        if named is not None and named != found:
+            raise InvalidRequestError(f"the message has the id {given!r} and a header {MESSAGE_ID_HEADER} that says otherwise")
+    if found is None:
+        return None
+    if not 0 < len(found) <= limits.message_id_bytes:
+        raise LimitExceededError(
+            f"the message id has {len(found)} bytes; it must have from 1 to message_id_bytes ({limits.message_id_bytes})"
+        )
+    return found
+
+
+def check_batch_size(size: int, live: LiveTopic, limits: Limits) -> None:
+    """A record that does not fit into a batch of this topic even alone."""
+    if size > live.max_batch_bytes:
+        raise MessageTooLargeError(
+            f"the record has {size} bytes with its key and headers, more than topic {live.topic.name!r} takes"
+            f" ({_batch_limit(live, limits)})"
+        )
+
+
+def reserved(live: LiveTopic) -> ReservedTopicError:
+    return ReservedTopicError(
+        f"{live.topic.name!r} is the server's own topic and can't be written to; write to its table, or to another topic"
+    )
+
+
+def _check_raw_batch(header: BatchHeader, size: int, live: LiveTopic, now_ms: int, limits: Limits) -> None:
+    if size > live.max_batch_bytes:
+        raise MessageTooLargeError(
+            f"the batch has {size} bytes, more than topic {live.topic.name!r} takes ({_batch_limit(live, limits)})"
+        )
+    if header.records > limits.batch_records:
+        raise _too_many_records(header, "batch_records", limits.batch_records)
+    if live.topic.settings.dedup is not None and header.records > limits.dedup_batch_records:
+        raise _too_many_records(header, "dedup_batch_records", limits.dedup_batch_records)
+    if header.attributes:
+        _check_attributes(header)
+    if header.records * LEAST_RECORD_BYTES > size - HEADER_BYTES and not header.codec:
+        raise CorruptBatchError(f"the batch counts {header.records} records in {size} bytes, too few to hold them")
+    if header.max_timestamp > now_ms + limits.timestamp_ahead_ms:
+        raise _too_far_ahead(header.max_timestamp, now_ms, limits)
+
+
+def _check_attributes(header: BatchHeader) -> None:
+    attributes = header.attributes
+    if attributes & CONTROL_MASK:
+        raise InvalidRequestError("control batches are written by the server, never by a client")
+    if attributes & TRANSACTIONAL_MASK and header.producer_id == NO_PRODUCER:
+        raise InvalidRequestError("a transactional batch names its producer; this one has no producer id")
+    if attributes & REFERENCE_MASK:
+        raise InvalidRequestError("the batch claims to refer to a payload; only the server makes such batches")
+    if attributes & TIMESTAMP_TYPE_MASK:
+        raise InvalidTimestampError("the batch claims to have the server's append time; only the server sets that")
+    check_codec(attributes & CODEC_MASK)
+
+
+def _check_headers(headers: Headers, limits: Limits) -> None:
+    if len(headers) > limits.headers:
+        raise LimitExceededError(f"the message has {len(headers)} headers, more than headers allows ({limits.headers})")
+    for name, value in headers:
+        if len(name.encode()) > limits.header_bytes or (value is not None and len(value) > limits.header_bytes):
+            raise LimitExceededError(
+                f"the header {name[:64]!r} is larger than header_bytes allows ({limits.header_bytes}), in its name or its value"
+            )
+
+
+def _too_far_ahead(timestamp: int, now_ms: int, limits: Limits) -> InvalidTimestampError:
+    return InvalidTimestampError(
+        f"the timestamp {timestamp} is {timestamp - now_ms} ms ahead of the server's clock, more than timestamp_ahead_ms"
+        f" allows ({limits.timestamp_ahead_ms})"
+    )
+
+
+def _too_many_records(header: BatchHeader, limit: str, allowed: int) -> MessageTooLargeError:
+    # Of this kind, because then producers of Java cut the batch in two and try again.
+    return MessageTooLargeError(
+        f"the batch has {header.records} records, more than {limit} allows ({allowed}); send smaller batches"
+    )
+
+
+def _batch_limit(live: LiveTopic, limits: Limits) -> str:
+    own = live.topic.settings.max_message_bytes
+    return f"max_message_bytes {own}" if own is not None else f"batch_bytes {limits.batch_bytes}"
+
+
+def _fingerprinted(records: Sequence[Record], by: Dedup) -> list[tuple[Record, bytes | None]]:
+    if by == "content":
+        return [(record, fingerprint_of_content(record.key, record.value)) for record in records]
+    return [(record, _fingerprint_by_header(record)) for record in records]
+
+
+def _fingerprint_by_header(record: Record) -> bytes | None:
+    for name, value in record.headers:
+        if name == MESSAGE_ID_HEADER and value:
+            return fingerprint_of_id(value)
+    return None

@@ -1,0 +1,155 @@
+"""Many small appends in one commit.
+
+Single batches that come in the same turn of the event loop share a commit, which saves most of what a commit costs. Each is
+still judged and answered for itself.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol, TypeVar
+
+from tailrace.broker.commits.draft import Draft
+from tailrace.broker.commits.proposal import Proposal, StillInFlight
+from tailrace.broker.publishing.admission import CheckedBatch
+from tailrace.broker.publishing.append_batches import AppendBatches, Outcome
+from tailrace.broker.publishing.intake import Intake
+from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.model.changes import Append, Changes, Receipt
+from tailrace.model.errors import TailraceError
+from tailrace.model.ids import Cursor, Partition
+from tailrace.model.limits import MIB
+from tailrace.model.record import NO_TIMESTAMP, Appended
+from tailrace.wire.batch import NO_PRODUCER
+
+_MOST_BATCHES = 1_000
+_MOST_BYTES = MIB
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+class Waiter(Protocol):
+    """Whoever sent a batch. Told once, on the event loop, while others wait for their turn: it must be quick."""
+
+    def told(self, outcome: Outcome) -> None:
+        """What became of the batch."""
+
+    def failed(self, error: BaseException) -> None:
+        """The commit failed."""
+
+
+def pass_on(waiter: Waiter, done: "asyncio.Future[list[Outcome]]") -> None:
+    """Tell what became of a batch that was committed by itself."""
+    if done.cancelled():
+        waiter.failed(asyncio.CancelledError())
+        return
+    error = done.exception()
+    if error is None:
+        waiter.told(done.result()[0])
+    else:
+        waiter.failed(error)
+
+
+class _Arrival:
+    """What a partition got of a bundle."""
+
+    __slots__ = ("live", "records", "size")
+
+    def __init__(self, live: LiveTopic) -> None:
+        self.live = live
+        self.records = 0
+        self.size = 0
+
+
+class Bundle(Proposal[None]):
+    """For topics that take batches as they are."""
+
+    __slots__ = ("_held_bytes", "_intake", "_placed", "_waiting")
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+        self._waiting: list[tuple[CheckedBatch, Waiter]] = []
+        self._placed: list[Append | Outcome] = []
+        self._held_bytes = 0
+
+    @property
+    def held_bytes(self) -> int:
+        return self._held_bytes
+
+    def add(self, checked: CheckedBatch, waiter: Waiter) -> bool:
+        """Whether the bundle is full now."""
+        self._waiting.append((checked, waiter))
+        self._held_bytes += len(checked.batch)
+        return self._held_bytes >= _MOST_BYTES or len(self._waiting) >= _MOST_BATCHES
+
+    def decide(self) -> Changes | None:
+        draft = Draft(self._intake.store)
+        placed = self._placed = []
+        waiting = []
+        for checked, waiter in self._waiting:
+            try:
+                outcome: Append | Outcome = self._place(draft, checked)
+            except TailraceError as error:
+                outcome = error
+            except StillInFlight:
+                self._postpone(checked, waiter)
+                continue
+            if isinstance(outcome, Appended) and self._intake.producers.has_stored(checked.partition, checked.header):
+                # Not to be told that there is no room: its sender would take it for not stored, and send it as another.
+                _tell(waiter.told, outcome)
+                continue
+            placed.append(outcome)
+            waiting.append((checked, waiter))
+        self._waiting = waiting
+        return None if draft.is_empty else draft.changes()
+
+    def settled(self, receipt: Receipt | None) -> None:
+        cursor: int = receipt.cursor if receipt is not None else 0
+        arrivals: dict[Partition, _Arrival] = {}
+        for (checked, waiter), outcome in zip(self._waiting, self._placed, strict=True):
+            if isinstance(outcome, Append):
+                partition, batch, records, _, base_offset = outcome
+                arrival = arrivals.get(partition)
+                if arrival is None:
+                    arrivals[partition] = arrival = _Arrival(checked.live)
+                arrival.records += records
+                arrival.size += len(batch)
+                outcome = Appended(base_offset, Cursor(cursor), NO_TIMESTAMP, 0)
+                cursor += records
+            _tell(waiter.told, outcome)
+        for partition, arrival in arrivals.items():
+            self._intake.arrived(arrival.live, partition, arrival.records, arrival.size)
+
+    def failed(self, error: Exception) -> None:
+        # Those who wait are told one by one, and nobody waits for the bundle as such.
+        self.future.cancel()
+        for _, waiter in self._waiting:
+            _tell(waiter.failed, error)
+
+    def _place(self, draft: Draft, checked: CheckedBatch) -> Append | Outcome:
+        partition, batch, header = checked.partition, checked.batch, checked.header
+        base_offset = draft.next_offset(partition)
+        if header.producer_id != NO_PRODUCER:
+            self._intake.joiner.check_plain(header)
+            producers = self._intake.producers
+            first = producers.find_duplicate(draft, partition, header)
+            if first is not None:
+                return Appended(first, None, NO_TIMESTAMP, header.records)
+            producers.remember(draft, partition, header, base_offset)
+        append = Append(partition, batch, header.records, header.max_timestamp, base_offset)
+        draft.append(append)
+        return append
+
+    def _postpone(self, checked: CheckedBatch, waiter: Waiter) -> None:
+        """A duplicate of something in flight waits for that; the others need not."""
+        self.committer.submit(AppendBatches(self._intake, [checked])).add_done_callback(partial(pass_on, waiter))
+
+
+def _tell(waiter: Callable[[T], None], outcome: T) -> None:
+    try:
+        waiter(outcome)
+    except Exception:  # noqa: BLE001  those after it must hear of theirs
+        _log.exception("whoever sent a batch could not be told what became of it")

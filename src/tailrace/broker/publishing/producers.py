@@ -1,0 +1,232 @@
+"""Idempotent producers: a batch that is sent again is found by its sequence and stored once.
+
+For each producer and partition the store keeps the epoch and the last five batches. The state is put in the same commit as the
+append that it describes, and decisions are made on the latest view, so requests in flight see each other.
+"""
+
+from struct import Struct
+
+from tailrace.broker import keys
+from tailrace.broker.commits.commit import Committer
+from tailrace.broker.commits.draft import Draft
+from tailrace.broker.commits.proposal import Change, StillInFlight
+from tailrace.model.changes import Changes, Receipt
+from tailrace.model.clock import Clock
+from tailrace.model.errors import (
+    InvalidRequestError,
+    OutOfOrderSequenceError,
+    ProducerFencedError,
+    UnknownProducerError,
+)
+from tailrace.model.ids import Offset, Partition, ProducerId
+from tailrace.model.limits import Limits
+from tailrace.model.transaction import ProducerDescription, ProducerIdentity
+from tailrace.store.contract import Store
+from tailrace.wire.batch import BatchHeader
+
+REMEMBERED_BATCHES = 5
+"""Kafka's clients have at most this many batches of a partition in flight."""
+
+_SEQUENCES = 1 << 31
+
+# A state is the epoch and the time of the last append, then the remembered batches, the newest last: base sequence, records
+# and base offset of each.
+_HEAD = Struct(">hQ")
+_BATCH = Struct(">iiq")
+_EPOCH_BYTES = 2
+
+_SCAN_KEYS = 1_000
+_EVICTED_SHARE = 10
+
+
+class Producers:
+    def __init__(self, store: Store, committer: Committer, clock: Clock, limits: Limits) -> None:
+        self._store = store
+        self._committer = committer
+        self._clock = clock
+        self._limits = limits
+        self._next_id = ProducerId(0)
+        self._counts: dict[Partition, int] = {}
+        """Producers of the partitions that got a new one lately. An estimate that each run of `expire` makes right again."""
+        self.duplicates = 0
+        """Records that were sent again and found by their sequence."""
+        self.expired = 0
+        self.evicted = 0
+
+    def load(self) -> None:
+        self._next_id = _read_id(self._store.get(keys.NEXT_PRODUCER_ID))
+
+    async def allocate(self) -> ProducerId:
+        """A producer id that nobody has had before."""
+        given = ProducerId(0)
+
+        def decide() -> Changes:
+            nonlocal given
+            draft = Draft(self._store)
+            given = self.allocate_in(draft)
+            return draft.changes()
+
+        def settled(_: Receipt | None) -> ProducerId:
+            self.given_out(given)
+            return given
+
+        return await self._committer.submit(Change(decide, settled))
+
+    def allocate_in(self, draft: Draft) -> ProducerId:
+        """A new producer id, as part of a draft. `given_out` is to be told when the draft is durable."""
+        given = _read_id(draft.latest(keys.NEXT_PRODUCER_ID))
+        draft.put(keys.NEXT_PRODUCER_ID, (given + 1).to_bytes(8))
+        return given
+
+    def given_out(self, producer_id: ProducerId) -> None:
+        self._next_id = ProducerId(max(self._next_id, producer_id + 1))
+
+    def find_duplicate(self, draft: Draft, partition: Partition, header: BatchHeader) -> Offset | None:
+        """The offset of the batch if it is there already; else None, once it is known to be the next in its sequence.
+
+        The partition's next offset must have been read into the draft before.
+        """
+        producer_id, epoch, sequence = header.producer_id, header.producer_epoch, header.base_sequence
+        if producer_id < 0 or epoch < 0 or sequence < 0:
+            raise InvalidRequestError(
+                f"a batch of producer {producer_id} has epoch {epoch} and sequence {sequence}; none of them is below 0"
+            )
+        if producer_id >= self._next_id:
+            raise UnknownProducerError(f"producer id {producer_id} was not given out by this server; ask for a new one")
+        key = keys.producer_key(partition, producer_id)
+        state = draft.latest(key)
+        if state is None:
+            if sequence != 0:
+                raise UnknownProducerError(
+                    f"nothing is known of producer {producer_id} here, and its sequence starts at {sequence}, not 0;"
+                    " ask for a new producer id"
+                )
+            return None
+        first = find_in_sequence(header, state)
+        if first is not None and not draft.holds(key) and not self.has_stored(partition, header):
+            # Only a batch that can't be lost any more makes another one a duplicate of it.
+            raise StillInFlight
+        if first is not None:
+            self.duplicates += header.records
+        return first
+
+    def has_stored(self, partition: Partition, header: BatchHeader) -> bool:
+        """Whether the batch is there for good, whatever becomes of the commits in flight."""
+        if header.producer_id < 0:
+            return False
+        state = self._store.get(keys.producer_key(partition, header.producer_id))
+        return state is not None and _find_batch(header, state) is not None
+
+    def remember(self, draft: Draft, partition: Partition, header: BatchHeader, base_offset: Offset) -> None:
+        """Put the batch into its producer's state, so that it is found when it comes again."""
+        key = keys.producer_key(partition, header.producer_id)
+        state = draft.latest(key)
+        if state is None:
+            self._make_room(draft, partition)
+        draft.put(key, advance(header, state, base_offset, self._clock.now_ms()))
+
+    def forget_partition(self, partition: Partition) -> None:
+        self._counts.pop(partition, None)
+
+    async def expire(self) -> int:
+        """Forget producers that have been silent for too long."""
+        oldest_ms = self._clock.now_ms() - self._limits.producer_idle_seconds * 1000
+        start = b""
+        forgotten = 0
+        while True:
+            found = self._store.range(keys.PRODUCERS, start, _SCAN_KEYS)
+            silent = [key for key, value in found if _updated_ms(value) < oldest_ms]
+            if silent:
+                forgotten += await self._forget(silent, oldest_ms)
+            if len(found) < _SCAN_KEYS:
+                break
+            start = found[-1][0][len(keys.PRODUCERS) :] + b"\0"
+        self._counts.clear()
+        self.expired += forgotten
+        return forgotten
+
+    async def _forget(self, silent: list[bytes], oldest_ms: int) -> int:
+        gone: list[tuple[bytes, None]] = []
+
+        def decide() -> Changes:
+            gone.clear()
+            for key in silent:
+                value = self._store.latest(key)
+                if value is not None and _updated_ms(value) < oldest_ms:
+                    gone.append((key, None))
+            return Changes(puts=tuple(gone))
+
+        return await self._committer.submit(Change(decide, lambda _: len(gone)))
+
+    def _make_room(self, draft: Draft, partition: Partition) -> None:
+        """Count a new producer, and forget others if there are too many."""
+        most = self._limits.producers_per_partition
+        prefix = keys.producers_of_partition(partition)
+        count = self._counts.get(partition)
+        if count is None:
+            count = len(self._store.range(prefix, limit=most + 1))
+        if count >= most:
+            there = sorted(self._store.range(prefix), key=lambda pair: _updated_ms(pair[1]))
+            # A share of them at once, so that the search is not made for each newcomer.
+            evicted = there[: max(count + 1 - most, most // _EVICTED_SHARE)]
+            for key, _ in evicted:
+                draft.put(key, None)
+            self.evicted += len(evicted)
+            count -= len(evicted)
+        self._counts[partition] = count + 1
+
+
+def find_in_sequence(header: BatchHeader, state: bytes) -> Offset | None:
+    """The offset of the batch if it is one of the remembered ones; None if it is the next one; refused if it is neither."""
+    epoch: int = _HEAD.unpack_from(state)[0]
+    if header.producer_epoch < epoch:
+        raise ProducerFencedError(
+            f"producer {header.producer_id} sent epoch {header.producer_epoch}, and epoch {epoch} has taken over"
+        )
+    if header.producer_epoch > epoch:
+        expected = 0
+    else:
+        base_sequence, records, _ = _BATCH.unpack_from(state, len(state) - _BATCH.size)
+        expected = (base_sequence + records) % _SEQUENCES
+    if header.base_sequence == expected:
+        return None
+    first = _find_batch(header, state)
+    if first is None:
+        raise OutOfOrderSequenceError(
+            f"producer {header.producer_id}, epoch {header.producer_epoch}: the next sequence is {expected},"
+            f" the batch has {header.base_sequence}"
+        )
+    return first
+
+
+def advance(header: BatchHeader, state: bytes | None, base_offset: Offset, now_ms: int) -> bytes:
+    """The producer's state with this batch as its newest."""
+    batch = _BATCH.pack(header.base_sequence, header.records, base_offset)
+    head = _HEAD.pack(header.producer_epoch, now_ms)
+    if state is None or state[:_EPOCH_BYTES] != head[:_EPOCH_BYTES]:
+        return head + batch
+    return head + state[_HEAD.size :][-(REMEMBERED_BATCHES - 1) * _BATCH.size :] + batch
+
+
+def describe_producer(producer_id: ProducerId, state: bytes, transaction_start: Offset) -> ProducerDescription:
+    epoch, updated_ms = _HEAD.unpack_from(state)
+    base_sequence, records, _ = _BATCH.unpack_from(state, len(state) - _BATCH.size)
+    last_sequence = (base_sequence + records - 1) % _SEQUENCES
+    return ProducerDescription(ProducerIdentity(producer_id, epoch), last_sequence, updated_ms, transaction_start)
+
+
+def _find_batch(header: BatchHeader, state: bytes) -> Offset | None:
+    if _HEAD.unpack_from(state)[0] == header.producer_epoch:
+        for base_sequence, records, base_offset in _BATCH.iter_unpack(state[_HEAD.size :]):
+            if base_sequence == header.base_sequence and records == header.records:
+                return Offset(base_offset)
+    return None
+
+
+def _updated_ms(value: bytes) -> int:
+    updated_ms: int = _HEAD.unpack_from(value)[1]
+    return updated_ms
+
+
+def _read_id(value: bytes | None) -> ProducerId:
+    return ProducerId(int.from_bytes(value or b""))

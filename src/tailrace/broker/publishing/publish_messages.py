@@ -1,0 +1,262 @@
+"""The publish of messages, from the decision to the answer.
+
+Each message is given its place, duplicates are left out, and what is new becomes batches: one for each partition, unless that
+would be too large or a value is kept elsewhere.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tailrace.broker import keys
+from tailrace.broker.commits.draft import Draft
+from tailrace.broker.commits.proposal import Proposal
+from tailrace.broker.payloads.payloads import Payloads
+from tailrace.broker.payloads.references import PayloadReferences, PayloadUse
+from tailrace.broker.publishing.intake import Intake, Windows
+from tailrace.broker.publishing.publishers import Publishers
+from tailrace.broker.publishing.snowflake import Snowflakes
+from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.model.changes import Append, Changes, Receipt
+from tailrace.model.errors import TailraceError
+from tailrace.model.ids import Cursor, Offset, Partition
+from tailrace.model.payload import PayloadReference
+from tailrace.model.record import NumberedPublish, Published, Record
+from tailrace.wire.batch import HEADER_BYTES, read_header
+from tailrace.wire.records import encode_batch
+from tailrace.wire.references import encode_referring, expanded_size
+
+
+class PublishOnce(NamedTuple):
+    """A publish that may have come before, and those who know."""
+
+    publishers: Publishers
+    numbered: NumberedPublish
+
+
+class Prepared(NamedTuple):
+    """A message that is fit to be stored."""
+
+    live: LiveTopic
+    partition: Partition | None
+    record: Record
+    message_id: str
+    fingerprint: bytes | None
+    size_bound: int
+    """Bytes that the record takes at most in a batch, with its whole value."""
+    reference: PayloadReference | None = None
+    """Where the value is kept, if not in the record."""
+
+    @property
+    def held_bytes(self) -> int:
+        return self.size_bound if self.reference is None else self.size_bound - self.reference.size
+
+
+class Routed(NamedTuple):
+    message: Prepared
+    partition: Partition
+
+
+class _Encoded(NamedTuple):
+    live: LiveTopic
+    append: Append
+    size: int
+    """Bytes of the batch for its readers."""
+    reference: PayloadReference | None = None
+
+
+class PublishMessages(Proposal[list[Published]]):
+    __slots__ = (
+        "_appends",
+        "_before",
+        "_evicted",
+        "_groups",
+        "_intake",
+        "_kept",
+        "_mark_ms",
+        "_once",
+        "_payloads",
+        "_places",
+        "_references",
+        "_routed",
+        "_snowflakes",
+        "_windows",
+    )
+
+    def __init__(
+        self,
+        intake: Intake,
+        snowflakes: Snowflakes,
+        payloads: Payloads,
+        references: PayloadReferences,
+        routed: list[Routed],
+        once: PublishOnce | None = None,
+    ) -> None:
+        self._intake = intake
+        self._snowflakes = snowflakes
+        self._payloads = payloads
+        self._references = references
+        self._routed = routed
+        self._kept: list[PayloadReference] = []
+        self._places: list[Published] = []
+        """Where each message goes or is already, without its cursor."""
+        self._groups: dict[Partition, list[int]] = {}
+        self._appends: list[_Encoded] = []
+        self._windows: Windows | None = None
+        self._mark_ms: int | None = None
+        self._once = once
+        self._before: list[Published] | None = None
+        """What became of the same publish when it came before."""
+        self._evicted: list[str] = []
+
+    @property
+    def held_bytes(self) -> int:
+        return sum(routed.message.held_bytes for routed in self._routed)
+
+    async def keep_payloads(self) -> None:
+        """Put large values where they are kept. To be called once, before the publish is submitted."""
+        inline = self._intake.limits.payload_inline_bytes
+        large = [at for at, (message, _) in enumerate(self._routed) if message.size_bound > inline and self._is_large(message)]
+        if not large:
+            return
+        contents = [self._routed[at].message.record.value or b"" for at in large]
+        for at, reference in zip(large, await self._payloads.keep(contents), strict=True):
+            message, partition = self._routed[at]
+            # The bytes are on disk; what waits for room from here on is small.
+            kept = message._replace(record=message.record._replace(value=None), reference=reference)
+            self._routed[at] = Routed(kept, partition)
+            self._kept.append(reference)
+
+    def decide(self) -> Changes | None:
+        draft = Draft(self._intake.store)
+        once = self._once
+        if once is not None:
+            self._before = once.publishers.find(draft, once.numbered, len(self._routed))
+            if self._before is not None:
+                return None
+        windows = self._windows = Windows(self._intake.dedup, draft)
+        groups = self._find_places(draft, windows)
+        windows.close()
+        if not groups:
+            return None
+        if groups != self._groups:
+            self._groups = groups
+            self._appends = [encoded for partition, indexes in groups.items() for encoded in self._encode(partition, indexes)]
+        for encoded in self._appends:
+            partition = encoded.append.partition
+            offset = draft.next_offset(partition)
+            draft.append(encoded.append._replace(base_offset=offset))
+            if encoded.reference is not None:
+                self._references.add(draft, PayloadUse(partition, offset, encoded.reference))
+        self._mark_ms = self._snowflakes.due_mark()
+        if self._mark_ms is not None:
+            draft.put(keys.MESSAGE_ID_MARK, self._mark_ms.to_bytes(8))
+        if once is not None:
+            self._evicted = once.publishers.remember(draft, once.numbered, self._places)
+        return draft.changes()
+
+    def settled(self, receipt: Receipt | None) -> list[Published]:
+        self._let_go_of_payloads(has_happened=receipt is not None)
+        if self._before is not None:
+            return self._before
+        if self._mark_ms is not None:
+            self._snowflakes.marked(self._mark_ms)
+        if self._once is not None and receipt is not None:
+            self._once.publishers.heard_of(self._once.numbered, self._evicted)
+        if self._windows is not None:
+            self._windows.count()
+        if receipt is None:
+            return self._places
+        for live, append, size, _ in self._appends:
+            self._intake.arrived(live, append.partition, append.records, size)
+        return self._published(receipt.cursor)
+
+    def failed(self, error: Exception) -> None:
+        # Where nobody knows what became of the frame, it may refer to them: they stay until the next start finds out.
+        if not (isinstance(error, TailraceError) and error.outcome == "unknown"):
+            self._let_go_of_payloads(has_happened=False)
+
+    def _let_go_of_payloads(self, *, has_happened: bool) -> None:
+        kept = self._kept
+        if kept:
+            used = {encoded.reference for encoded in self._appends} if has_happened else set()
+            self._payloads.release([reference for reference in kept if reference in used])
+            self._payloads.abandon([reference for reference in kept if reference not in used])
+
+    def _is_large(self, message: Prepared) -> bool:
+        # The server reads its own topics as they are stored.
+        return not message.live.is_reserved and self._payloads.is_large(message.record.value)
+
+    def _published(self, cursor: Cursor) -> list[Published]:
+        """The places, with the cursors of what is new: those of a commit rise by partition."""
+        published = self._places.copy()
+        for indexes in self._groups.values():
+            for index in indexes:
+                topic, partition, offset, _, message_id, is_duplicate = published[index]
+                published[index] = Published(topic, partition, offset, cursor, message_id, is_duplicate)
+                cursor = Cursor(cursor + 1)
+        return published
+
+    def _find_places(self, draft: Draft, windows: Windows) -> dict[Partition, list[int]]:
+        """Say where each message goes or is already, and group those that are new by partition."""
+        places: list[Published] = []
+        groups: dict[Partition, list[int]] = {}
+        ends: dict[Partition, int] = {}
+        for index, (message, partition) in enumerate(self._routed):
+            offset = ends.get(partition)
+            if offset is None:
+                offset = draft.next_offset(partition)
+            live, _, _, message_id, fingerprint, _, _ = message
+            if fingerprint is not None:
+                window = windows.of(live)
+                first = window.first_of(fingerprint)
+                if first is not None:
+                    places.append(Published(live.topic.name, first.partition, first.offset, None, message_id, True))
+                    continue
+                window.remember(fingerprint, partition.number, Offset(offset))
+            places.append(Published(live.topic.name, partition.number, Offset(offset), None, message_id, False))
+            ends[partition] = offset + 1
+            group = groups.get(partition)
+            if group is None:
+                groups[partition] = [index]
+            else:
+                group.append(index)
+        self._places = places
+        return groups
+
+    def _encode(self, partition: Partition, indexes: list[int]) -> Iterator[_Encoded]:
+        """The messages of one partition in as few batches as the topic's largest batch allows.
+
+        One whose value is kept elsewhere has a batch of its own.
+        """
+        limits = self._intake.limits
+        live = self._routed[indexes[0]].message.live
+        append_time = self._intake.clock.now_ms() if live.topic.settings.timestamps == "append" else None
+        records: list[Record] = []
+        size = HEADER_BYTES
+        for index in indexes:
+            message = self._routed[index].message
+            full = size + message.size_bound > live.max_batch_bytes or len(records) == limits.batch_records
+            if records and (full or message.reference is not None):
+                yield _encoded(live, partition, records, append_time)
+                records = []
+                size = HEADER_BYTES
+            if message.reference is not None:
+                yield _referring(live, partition, message.record, message.reference, append_time)
+            else:
+                records.append(message.record)
+                size += message.size_bound
+        if records:
+            yield _encoded(live, partition, records, append_time)
+
+
+def _encoded(live: LiveTopic, partition: Partition, records: list[Record], append_time: int | None) -> _Encoded:
+    batch = encode_batch(records, append_time=append_time)
+    return _Encoded(live, Append(partition, batch, len(records), read_header(batch).max_timestamp), len(batch))
+
+
+def _referring(
+    live: LiveTopic, partition: Partition, record: Record, reference: PayloadReference, append_time: int | None
+) -> _Encoded:
+    batch = encode_referring(record, reference, append_time=append_time)
+    append = Append(partition, batch, 1, record.timestamp if append_time is None else append_time)
+    return _Encoded(live, append, expanded_size(batch, reference), reference)

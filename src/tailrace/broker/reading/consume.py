@@ -1,0 +1,221 @@
+"""Consume and ack: the rule of where a consumer reads, the same for every surface that is not Kafka's.
+
+Without a group a read stores nothing. With a group the committed offset says where to begin. The first time there is none:
+then the start that was asked for is committed before anything is read, so that records which come between the first read and
+the second are not skipped. An offset that is asked for counts always and commits nothing. Reading never moves a committed
+offset; an ack does, and only forwards.
+
+Offsets are those of Kafka's groups: whoever consumes here and whoever consumes there go on where the other has stopped.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+
+from tailrace.broker.groups.coordinator import GroupCoordinator
+from tailrace.broker.groups.offsets import Offsets
+from tailrace.broker.reading.committed_reader import CommittedReader
+from tailrace.broker.reading.positions import Positions
+from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.broker.topics.topics import Topics
+from tailrace.model.consume import (
+    Acked,
+    AckRequest,
+    Consumed,
+    ConsumedRecord,
+    ConsumeRequest,
+    PartitionOffset,
+    ReadPosition,
+)
+from tailrace.model.errors import InvalidRequestError, OffsetOutOfRangeError
+from tailrace.model.fetch import Isolation, PartitionRecords
+from tailrace.model.group import MemberIdentity
+from tailrace.model.ids import Offset
+from tailrace.model.limits import Limits
+from tailrace.model.names import check_group_name
+from tailrace.model.offset import CommittedOffset, OffsetCommit
+from tailrace.model.start import AtOffset, Edge, Start
+
+
+class Consumers:
+    def __init__(
+        self,
+        topics: Topics,
+        positions: Positions,
+        offsets: Offsets,
+        groups: GroupCoordinator,
+        reader: CommittedReader,
+        limits: Limits,
+    ) -> None:
+        self._topics = topics
+        self._positions = positions
+        self._offsets = offsets
+        self._groups = groups
+        self._reader = reader
+        self._limits = limits
+        self._turn = 0
+
+    async def consume(self, request: ConsumeRequest) -> Consumed:
+        """Committed records in the order of their cursors, up to `limit`; waits for the first one if there is none yet."""
+        live = self._topics.get(request.topic)
+        starts = await self._starts(live, request)
+        now = asyncio.get_running_loop().time
+        deadline = now() + request.wait_ms / 1000
+        wait_ms = request.wait_ms
+        while True:
+            read = await self._reader.read_many(
+                live.topic.name, self._in_turn(starts), max_records=request.limit, max_wait_ms=wait_ms
+            )
+            found = _merge(live, sorted(read.items()), request.limit)
+            if found.records or all(start.offset == read[start.partition].next_offset for start in starts):
+                return found
+            # Nothing but aborted transactions, which are stepped over.
+            starts = [PartitionOffset(position.partition, position.next_offset) for position in found.positions]
+            wait_ms = max(0, round((deadline - now()) * 1000))
+
+    async def ack(self, request: AckRequest) -> Acked:
+        """The group has dealt with everything up to an offset, and it is durable that it has.
+
+        Refused are offsets that are not there yet, steps back, and whoever may not speak for the group.
+        """
+        live = self._topics.get(request.topic)
+        bounds = self._positions.bounds(request.topic, request.partition)
+        if not 0 <= request.upto_offset < bounds.end:
+            last = f"ends with offset {bounds.end - 1}" if bounds.end else "is empty"
+            raise OffsetOutOfRangeError(
+                f"offset {request.upto_offset} can't be acked: partition {request.partition} of {live.topic.name!r} {last}",
+                *bounds,
+            )
+        committed = Offset(request.upto_offset + 1)
+        await self._offsets.commit(
+            request.group,
+            [OffsetCommit(live.topic.name, request.partition, committed)],
+            check=lambda: self._groups.check_commit(request.group, request.member),
+        )
+        return Acked(live.topic.name, request.group, request.partition, Offset(request.upto_offset), committed)
+
+    async def begin(
+        self, group: str, topic: str, partitions: Sequence[int], start: Start, member: MemberIdentity
+    ) -> Sequence[PartitionOffset]:
+        """Where the group goes on, for members that keep their position themselves.
+
+        Where the group has committed nothing the start is committed first, an offset as well. What retention has taken
+        meanwhile is found out by whoever reads there.
+        """
+        live = self._topics.get(topic)
+        check_group_name(group, self._limits)
+        numbers = [live.partition(number).number for number in partitions]
+        await self._begin(live, numbers, ConsumeRequest(topic, group, start=start, member=member), group)
+        return [PartitionOffset(number, self._known(live, number, group).offset) for number in numbers]
+
+    async def commit(self, group: str, commits: Sequence[OffsetCommit], member: MemberIdentity) -> None:
+        """The group is done with everything below these offsets, in all of the partitions or in none. Never backwards."""
+        await self._offsets.commit(group, commits, check=lambda: self._groups.check_commit(group, member))
+
+    async def reset(self, group: str, topic: str, partition: int | None, start: Start) -> Sequence[PartitionOffset]:
+        """Put a group without members somewhere else, forwards or back, in one partition or in all."""
+        live = self._topics.get(topic)
+        numbers = _numbers(live, partition)
+        _check_one_partition(live, numbers, start)
+        commits = []
+        for number in numbers:
+            offset = await self._positions.resolve(topic, number, start, isolation=Isolation.READ_COMMITTED)
+            commits.append(OffsetCommit(live.topic.name, number, offset))
+        await self._offsets.commit(group, commits, reset=True, check=lambda: self._groups.check_commit(group, MemberIdentity()))
+        return [PartitionOffset(commit.partition, commit.offset) for commit in commits]
+
+    async def _starts(self, live: LiveTopic, request: ConsumeRequest) -> list[PartitionOffset]:
+        if request.group is not None:
+            check_group_name(request.group, self._limits)
+        if request.positions:
+            return _explicit(live, request)
+        numbers = _numbers(live, request.partition)
+        _check_one_partition(live, numbers, request.start)
+        if request.group is None or isinstance(request.start, AtOffset):
+            return [await self._resolve(live, number, request.start) for number in numbers]
+        await self._begin(live, numbers, request, request.group)
+        return [self._committed(live, number, request.group) for number in numbers]
+
+    async def _begin(self, live: LiveTopic, numbers: Sequence[int], request: ConsumeRequest, group: str) -> None:
+        """Commit the start for the partitions in which the group has committed nothing."""
+        name = live.topic.name
+        new = [number for number in numbers if self._offsets.committed(group, name, number) is None]
+        if new:
+            starts = [await self._resolve(live, number, request.start) for number in new]
+            await self._offsets.begin(
+                group,
+                [OffsetCommit(name, number, offset) for number, offset in starts],
+                check=lambda: self._groups.check_commit(group, request.member),
+            )
+
+    def _committed(self, live: LiveTopic, number: int, group: str) -> PartitionOffset:
+        name = live.topic.name
+        committed = self._known(live, number, group)
+        bounds = self._positions.bounds(name, number)
+        if committed.offset < bounds.start:
+            raise OffsetOutOfRangeError(
+                f"group {group!r} is at offset {committed.offset} of partition {number} of {name!r}, and retention has taken"
+                f" what lay below {bounds.start}; ack up to {bounds.start - 1} or reset the group to go on",
+                *bounds,
+            )
+        return PartitionOffset(number, committed.offset)
+
+    def _known(self, live: LiveTopic, number: int, group: str) -> CommittedOffset:
+        committed = self._offsets.committed(group, live.topic.name, number)
+        if committed is None:
+            raise InvalidRequestError(f"group {group!r} was deleted while it was about to read {live.topic.name!r}; read again")
+        return committed
+
+    async def _resolve(self, live: LiveTopic, number: int, start: Start | None) -> PartitionOffset:
+        offset = await self._positions.resolve(
+            live.topic.name, number, start or Edge.EARLIEST, isolation=Isolation.READ_COMMITTED
+        )
+        return PartitionOffset(number, offset)
+
+    def _in_turn(self, starts: Sequence[PartitionOffset]) -> Sequence[PartitionOffset]:
+        """Each read begins with another partition, so that none waits for ever when there is more than fits into one read."""
+        self._turn += 1
+        first = self._turn % len(starts)
+        return [*starts[first:], *starts[:first]]
+
+
+def _numbers(live: LiveTopic, partition: int | None) -> Sequence[int]:
+    return range(len(live.partitions)) if partition is None else [live.partition(partition).number]
+
+
+def _explicit(live: LiveTopic, request: ConsumeRequest) -> list[PartitionOffset]:
+    if request.partition is not None or request.start is not None:
+        raise InvalidRequestError("positions say where to read; leave out the partition and the start")
+    numbers = {live.partition(position.partition).number for position in request.positions}
+    if len(numbers) < len(request.positions):
+        raise InvalidRequestError("positions name a partition twice")
+    return list(request.positions)
+
+
+def _check_one_partition(live: LiveTopic, numbers: Sequence[int], start: Start | None) -> None:
+    if isinstance(start, AtOffset) and len(numbers) > 1:
+        raise InvalidRequestError(
+            f"topic {live.topic.name!r} has {len(numbers)} partitions, and offset {start.offset} belongs to one; name it"
+        )
+
+
+def _merge(live: LiveTopic, read: Sequence[tuple[int, PartitionRecords]], limit: int) -> Consumed:
+    """The first records of all partitions by cursor; what comes after them is left for the next read.
+
+    A partition that has more than was read ends the merge where its part ends, so that no later record overtakes the rest.
+    """
+    merged = [ConsumedRecord(number, record) for number, part in read for record in part.records]
+    if len(read) > 1:
+        cut_off = [part.records[-1].cursor for _, part in read if part.records and part.has_more]
+        horizon = min(cut_off, default=None)
+        merged = [found for found in merged if horizon is None or found.record.cursor <= horizon]
+        merged.sort(key=lambda found: found.record.cursor)
+        merged = merged[:limit]
+    taken = Counter(found.partition for found in merged)
+    positions = []
+    has_more = False
+    for number, part in read:
+        rest = part.records[taken[number] :]
+        positions.append(ReadPosition(number, rest[0].offset if rest else part.next_offset, *part.bounds))
+        has_more = has_more or bool(rest) or part.has_more
+    return Consumed(live.topic.name, merged, positions, has_more)

@@ -1,0 +1,241 @@
+"""Reading, with patience: a fetch that finds too little waits until a commit brings enough, or until its time is up.
+
+It returns whole batches as they are stored. Who wants records, or none of transactions that are open or were aborted, asks
+`committed_reader.py`; how a fetch waits is in `waiting_fetches.py`.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import NamedTuple
+
+from tailrace.broker.reading.reader import ReadAt, Reader
+from tailrace.broker.reading.waiting_fetches import WaitingFetches
+from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.broker.topics.topics import Topics
+from tailrace.broker.transactions.aborted import AbortedTransactions
+from tailrace.broker.transactions.stable import StableOffsets
+from tailrace.model.changes import Bounds, Buffer, Fetched
+from tailrace.model.errors import InvalidRequestError, OverloadedError, StoreClosedError, TailraceError
+from tailrace.model.fetch import NO_BOUNDS, Isolation, PartitionBatches, PartitionFetch
+from tailrace.model.ids import Offset, Partition
+from tailrace.model.limits import Limits
+from tailrace.store.contract import Store
+from tailrace.wire.batch import read_header
+
+
+class Fetcher:
+    def __init__(
+        self,
+        store: Store,
+        reader: Reader,
+        topics: Topics,
+        stable: StableOffsets,
+        aborted: AbortedTransactions,
+        waiting: WaitingFetches,
+        limits: Limits,
+    ) -> None:
+        self._store = store
+        self._reader = reader
+        self._topics = topics
+        self._stable = stable
+        self._aborted = aborted
+        self._waiting = waiting
+        self._limits = limits
+        self._closed = False
+
+    async def fetch(
+        self,
+        wanted: Sequence[PartitionFetch],
+        *,
+        min_bytes: int = 1,
+        max_bytes: int | None = None,
+        max_wait_ms: int = 0,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> list[PartitionBatches]:
+        """What there is to read, once it is `min_bytes` or `max_wait_ms` have passed. An error of a partition is told at once.
+
+        Of the first partition that has records at least one batch is returned, however large; the others share what is left
+        of `max_bytes`, and have nothing if their next batch is larger than what was asked of them, as in Kafka. So a client can
+        take one large batch apart while the next is on its way.
+        """
+        targets = [self._target(request) for request in wanted]
+        answers = await self._fetch(targets, min_bytes, max_bytes, max_wait_ms, isolation, oversize_alone=True)
+        for target, answer in zip(targets, answers, strict=True):
+            if answer.batches and isinstance(target, _Target):
+                target.live.count_out(answer.batches)
+        return answers
+
+    async def fetch_committed(
+        self, wanted: Sequence[PartitionFetch], max_bytes: int, max_wait_ms: int
+    ) -> list[PartitionBatches]:
+        """What readers of committed records have to look at. It is not counted, for not all of it may go out."""
+        targets = [self._target(request) for request in wanted]
+        return await self._fetch(targets, 1, max_bytes, max_wait_ms, Isolation.READ_COMMITTED)
+
+    async def await_growth(self, ends: Mapping[str, Sequence[int]], max_wait_ms: int) -> None:
+        """Until a partition of one of these topics can be read beyond its offset here, or the time is up."""
+        wanted = [PartitionFetch(topic, at, Offset(end), 1) for topic, each in ends.items() for at, end in enumerate(each)]
+        await self.fetch_committed(wanted, 1, max_wait_ms)
+
+    def close(self) -> None:
+        self._closed = True
+        self._waiting.wake_all()
+
+    def _target(self, request: PartitionFetch) -> "_Target | PartitionBatches":
+        try:
+            live = self._topics.get(request.topic)
+            return _Target(request, live, live.partition(request.partition))
+        except TailraceError as error:
+            return _refused(request, error)
+
+    async def _fetch(
+        self,
+        targets: "Sequence[_Target | PartitionBatches]",
+        min_bytes: int,
+        max_bytes: int | None,
+        max_wait_ms: int,
+        isolation: Isolation,
+        *,
+        oversize_alone: bool = False,
+    ) -> list[PartitionBatches]:
+        if max_wait_ms < 0 or min_bytes < 0 or (max_bytes is not None and max_bytes < 0):
+            raise InvalidRequestError(
+                f"max_wait_ms {max_wait_ms}, min_bytes {min_bytes} and max_bytes {max_bytes} can't be below 0"
+            )
+        limits = self._limits
+        budget = limits.fetch_bytes if max_bytes is None else min(max_bytes, limits.fetch_bytes)
+        enough = min(min_bytes, budget)
+        terms = _Terms(budget, isolation, oversize_alone)
+        now = asyncio.get_running_loop().time
+        deadline = now() + min(max_wait_ms, limits.fetch_wait_ms) / 1000
+        while True:
+            if self._closed:
+                raise StoreClosedError("the broker is closing; read again after the restart")
+            answers, found = await self._read_all(targets, terms)
+            if found >= enough or now() >= deadline or any(answer.error is not None for answer in answers):
+                return answers
+            if found and any(map(partial(_has_left_out, isolation), targets, answers)):
+                return answers
+            seen = {
+                target.partition: _Seen(answer.bounds, answer.last_stable_offset)
+                for target, answer in zip(targets, answers, strict=True)
+                if isinstance(target, _Target)
+            }
+            if self._has_moved(seen):
+                await asyncio.sleep(0)
+            else:
+                await self._waiting.wait(seen, enough - found, deadline, isolation)
+
+    async def _read_all(
+        self, targets: "Sequence[_Target | PartitionBatches]", terms: "_Terms"
+    ) -> tuple[list[PartitionBatches], int]:
+        answers = []
+        found = 0
+        ahead = await self._read_ahead(targets, terms) if len(targets) > 1 else {}
+        for target in targets:
+            if isinstance(target, PartitionBatches):
+                answers.append(target)
+                continue
+            answer = await self._read_one(target, terms, found, ahead)
+            found += sum(map(len, answer.batches))
+            answers.append(answer)
+        return answers, found
+
+    async def _read_ahead(
+        self, targets: "Sequence[_Target | PartitionBatches]", terms: "_Terms"
+    ) -> Mapping[ReadAt, Fetched | None]:
+        wanted = []
+        for target in targets:
+            if isinstance(target, _Target):
+                with suppress(TailraceError):
+                    if not terms.isolation or target.request.offset < self._look(target.partition).last_stable_offset:
+                        wanted.append(terms.read_at(target))
+        try:
+            return await self._reader.fetch_ahead(wanted, terms.budget, until_oversize=terms.oversize_alone)
+        except OverloadedError:
+            return {}  # told for each partition, if it is still so
+
+    async def _read_one(
+        self, target: "_Target", terms: "_Terms", found: int, ahead: Mapping[ReadAt, Fetched | None]
+    ) -> PartitionBatches:
+        topic, number, offset, max_bytes = target.request
+        partition, isolation = target.partition, terms.isolation
+        left = terms.budget - found
+        read_at = terms.read_at(target)
+        try:
+            fetched = ahead.get(read_at)
+            is_too_late = bool(found) and (left <= 0 or (fetched is None and read_at in ahead))
+            if isolation or is_too_late:
+                bounds, stable = self._look(partition)
+                if is_too_late or stable <= offset <= bounds.end:
+                    return PartitionBatches(topic, number, (), bounds, None, stable)
+            if fetched is None:
+                fetched = await self._reader.fetch(partition, offset, max(0, min(max_bytes, left)))
+            batches, bounds, cursors = fetched
+            # After the reading: what lies below this offset was decided before, and the index of the aborted ones knows it.
+            stable = self._stable.of(partition, bounds)
+            if isolation and stable < bounds.end:
+                batches = [batch for batch in batches if read_header(batch).base_offset < stable]
+            if found and sum(map(len, batches)) > (min(left, max_bytes) if terms.oversize_alone else left):
+                batches = ()
+            aborted = self._aborted.between(partition, offset, _end_of(batches[-1])) if isolation and batches else ()
+        except TailraceError as error:
+            return _refused(target.request, error)
+        return PartitionBatches(topic, number, batches, bounds, None, stable, aborted, cursors[: len(batches)])
+
+    def _has_moved(self, seen: "Mapping[Partition, _Seen]") -> bool:
+        """Whether something was committed after the reading, which has woken nobody."""
+        try:
+            return any(self._look(partition) != before for partition, before in seen.items())
+        except TailraceError:
+            return True
+
+    def _look(self, partition: Partition) -> "_Seen":
+        bounds = self._store.bounds(partition)
+        return _Seen(bounds, self._stable.of(partition, bounds))
+
+
+class _Target(NamedTuple):
+    """A partition to read. It holds on to the topic's id, so that a new topic of the same name is not taken for it."""
+
+    request: PartitionFetch
+    live: LiveTopic
+    partition: Partition
+
+
+class _Terms(NamedTuple):
+    """What holds for all partitions of a fetch."""
+
+    budget: int
+    """Bytes for all of them together."""
+    isolation: Isolation
+    oversize_alone: bool
+    """Whether a batch that is larger than what was asked of its partition has to come before all others."""
+
+    def read_at(self, target: _Target) -> ReadAt:
+        _, _, offset, max_bytes = target.request
+        return ReadAt(target.partition, offset, min(max_bytes, self.budget))
+
+
+class _Seen(NamedTuple):
+    """How a partition was when it was read."""
+
+    bounds: Bounds
+    last_stable_offset: Offset
+
+
+def _has_left_out(isolation: Isolation, target: _Target | PartitionBatches, answer: PartitionBatches) -> bool:
+    """Whether there is something to read that did not fit into the answer: then there is nothing to wait for."""
+    end = answer.last_stable_offset if isolation else answer.bounds.end
+    return isinstance(target, _Target) and not answer.batches and target.request.offset < end
+
+
+def _end_of(batch: Buffer) -> Offset:
+    header = read_header(batch)
+    return Offset(header.base_offset + header.records)
+
+
+def _refused(request: PartitionFetch, error: TailraceError) -> PartitionBatches:
+    return PartitionBatches(request.topic, request.partition, (), NO_BOUNDS, error)

@@ -1,0 +1,105 @@
+"""Reads the store without holding up the event loop: what is in memory at once, what is on disk in a few threads.
+
+What comes out of here is whole: payloads that batches refer to are in them.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import NamedTuple, ParamSpec, TypeVar
+
+from tailrace.broker.payloads.expansion import Expansion
+from tailrace.model.changes import Fetched
+from tailrace.model.errors import OverloadedError, TailraceError
+from tailrace.model.ids import Offset, Partition
+from tailrace.model.limits import Limits
+from tailrace.store.contract import Store
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class ReadAt(NamedTuple):
+    """Batches of a partition from an offset on."""
+
+    partition: Partition
+    offset: Offset
+    max_bytes: int
+
+
+class Reader:
+    def __init__(self, store: Store, expansion: Expansion, limits: Limits) -> None:
+        self._store = store
+        self.expansion = expansion
+        self._limits = limits
+        self._threads = ThreadPoolExecutor(limits.read_threads, "tailrace-reader")
+        self.queued = 0
+        """Reads that wait for a thread or are in one."""
+
+    async def fetch(self, partition: Partition, offset: Offset, max_bytes: int) -> Fetched:
+        if self._store.is_hot(partition, offset):
+            fetched = self._store.fetch(partition, offset, max_bytes)
+            if self.expansion.is_needed(partition, fetched.batches):
+                return await self.in_thread(self.expansion.fetched, partition, fetched, max_bytes)
+            return fetched
+        return await self.in_thread(self._fetch, partition, offset, max_bytes)
+
+    async def fetch_ahead(
+        self, wanted: Sequence[ReadAt], max_bytes: int, *, until_oversize: bool
+    ) -> Mapping[ReadAt, Fetched | None]:
+        """What of this is on disk, with one trip to a thread for all of it.
+
+        What is in memory is left out, and what is beyond the bytes or can't be read: `fetch` has that, or says why not.
+        A batch may be larger than what was asked for. Where the bytes are used up by such, or after the first one with
+        `until_oversize`, the other reads have `None`.
+        """
+        cold = []
+        left = max_bytes
+        for read in wanted:
+            left -= read.max_bytes
+            if left < 0:
+                break
+            if not self._is_hot(read):
+                cold.append(read)
+        return await self.in_thread(self._fetch_in_turn, cold, max_bytes, until_oversize) if len(cold) > 1 else {}
+
+    async def in_thread(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do something that may take long in one of the threads."""
+        if self.queued >= self._limits.queued_reads:
+            raise OverloadedError(
+                f"{self.queued} reads wait for the disk, as many as queued_reads allows; try again after a pause"
+            )
+        loop = asyncio.get_running_loop()
+        self.queued += 1
+        done = self._threads.submit(call, *args, **kwargs)
+        # Not when the caller stops waiting, but when the thread is free again.
+        done.add_done_callback(lambda _: loop.call_soon_threadsafe(self._finished))
+        return await asyncio.wrap_future(done)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def _fetch(self, partition: Partition, offset: Offset, max_bytes: int) -> Fetched:
+        return self.expansion.fetched(partition, self._store.fetch(partition, offset, max_bytes), max_bytes)
+
+    def _fetch_in_turn(self, reads: Sequence[ReadAt], max_bytes: int, until_oversize: bool) -> Mapping[ReadAt, Fetched | None]:
+        found: dict[ReadAt, Fetched | None] = {}
+        for read in reads:
+            if max_bytes <= 0:
+                found[read] = None
+                continue
+            with suppress(TailraceError):
+                found[read] = fetched = self._fetch(*read)
+                size = sum(map(len, fetched.batches))
+                max_bytes = 0 if until_oversize and size > read.max_bytes else max_bytes - size
+        return found
+
+    def _is_hot(self, read: ReadAt) -> bool:
+        try:
+            return self._store.is_hot(read.partition, read.offset)
+        except TailraceError:
+            return True
+
+    def _finished(self) -> None:
+        self.queued -= 1

@@ -1,0 +1,153 @@
+"""Reading a topic from end to end, for queries: a view of it that stays as it was when it was taken, read at one's own pace.
+
+A view is taken on the event loop and read from any thread. It ends where the log ended then, at the same place for all
+partitions, and shows no record of a transaction that was open or was aborted. What retention takes away meanwhile is skipped:
+it is gone for everybody. Nothing is held in memory but the batches that were asked for last.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from tailrace.broker.payloads.expansion import Expansion
+from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.broker.transactions.aborted import AbortedTransactions
+from tailrace.broker.transactions.committed import committed_batches
+from tailrace.broker.transactions.stable import StableOffsets
+from tailrace.model.changes import Fetched
+from tailrace.model.errors import OffsetOutOfRangeError
+from tailrace.model.ids import Cursor, Offset, Partition
+from tailrace.model.limits import KIB, MIB
+from tailrace.store.contract import Store
+from tailrace.wire.batch import read_header
+from tailrace.wire.batch_stream import PlacedBatch
+
+_FIRST_BYTES = 64 * KIB
+_MOST_BYTES = 4 * MIB
+
+
+class Range(NamedTuple):
+    """Offsets of a partition, from `start` up to but without `end`."""
+
+    start: Offset
+    end: Offset
+
+
+class Piece(NamedTuple):
+    """What was read at once."""
+
+    offsets: Range
+    """Of whole batches, also of those that are not shown."""
+    batches: Sequence[PlacedBatch]
+    """Those that are shown."""
+
+
+class Scanner:
+    def __init__(self, store: Store, expansion: Expansion, stable: StableOffsets, aborted: AbortedTransactions) -> None:
+        self._store = store
+        self._expansion = expansion
+        self._stable = stable
+        self._aborted = aborted
+
+    def view(self, live: LiveTopic) -> "TopicView":
+        # First the end of the log: what is committed after that is left out of every partition, whatever its bounds say.
+        end = self._store.end_cursor()
+        return TopicView(live.topic.name, [self._partition(partition, end) for partition in live.partitions])
+
+    def _partition(self, partition: Partition, end: Cursor) -> "PartitionView":
+        bounds = self._store.bounds(partition)
+        known = Range(bounds.start, self._stable.of(partition, bounds))
+        return PartitionView(self._store, self._expansion, self._aborted, partition, known, end)
+
+
+class TopicView(NamedTuple):
+    topic: str
+    partitions: "Sequence[PartitionView]"
+
+
+class PartitionView:
+    """One partition as it was. All methods may be called from any thread, and read from the disk."""
+
+    def __init__(
+        self,
+        store: Store,
+        expansion: Expansion,
+        aborted: AbortedTransactions,
+        partition: Partition,
+        bounds: Range,
+        end_cursor: Cursor,
+    ) -> None:
+        self._store = store
+        self._expansion = expansion
+        self._aborted = aborted
+        self._end_cursor = end_cursor
+        self.partition = partition
+        self.bounds = bounds
+
+    def pieces(self, wanted: Range) -> Iterator[Piece]:
+        """All batches that hold these offsets, some at a time: few at first, for who wants only a few."""
+        offset = max(wanted.start, self.bounds.start)
+        end = min(wanted.end, self.bounds.end)
+        size = _FIRST_BYTES
+        while offset < end:
+            fetched = self._fetch_whole(offset, size)
+            size = min(2 * size, _MOST_BYTES)
+            heads = map(read_header, fetched.batches)
+            within = [
+                head
+                for head, cursor in zip(heads, fetched.cursors, strict=True)
+                if cursor < self._end_cursor and head.base_offset < end
+            ]
+            if not within:
+                return
+            last = within[-1]
+            offsets = Range(Offset(within[0].base_offset), Offset(last.base_offset + last.records))
+            yield Piece(offsets, list(self._committed(fetched, len(within), offsets)))
+            offset = offsets.end
+
+    def offset_at_time(self, timestamp_ms: int) -> Offset:
+        """All records before this offset are older."""
+        found = self._store.batch_for_time(self.partition, timestamp_ms)
+        return self.bounds.end if found is None else max(self.bounds.start, found)
+
+    def offset_at_cursor(self, cursor: int) -> Offset:
+        """The first offset whose record has this cursor or a later one."""
+        low, high = self.bounds
+        while low < high:
+            fetched = self._fetch(Offset((low + high) // 2), 1)
+            if not fetched.batches:
+                return low
+            head = read_header(fetched.batches[0])
+            first = fetched.cursors[0]
+            if cursor <= first:
+                high = Offset(min(head.base_offset, high - 1))
+            elif cursor < first + head.records:
+                return Offset(max(low, head.base_offset + cursor - first))
+            else:
+                low = Offset(max(low, head.base_offset + head.records))
+        return low
+
+    def _fetch_whole(self, offset: Offset, max_bytes: int) -> Fetched:
+        """With payloads."""
+        while True:
+            fetched = self._fetch(offset, max_bytes)
+            try:
+                return self._expansion.fetched(self.partition, fetched, max_bytes)
+            except OffsetOutOfRangeError:
+                # Retention was faster. The next look finds where the partition begins now.
+                continue
+
+    def _fetch(self, offset: Offset, max_bytes: int) -> Fetched:
+        while True:
+            try:
+                return self._store.fetch(self.partition, offset, max_bytes)
+            except OffsetOutOfRangeError as error:
+                if error.start <= offset:
+                    raise
+                offset = Offset(error.start)
+
+    def _committed(self, fetched: Fetched, count: int, offsets: Range) -> Iterator[PlacedBatch]:
+        """Of the first so many batches, which have these offsets."""
+        batches = fetched.batches[:count]
+        cursors = {id(batch): cursor for batch, cursor in zip(batches, fetched.cursors[:count], strict=True)}
+        for batch in committed_batches(batches, self._aborted.between(self.partition, *offsets)):
+            yield PlacedBatch(cursors[id(batch)], batch)

@@ -1,0 +1,304 @@
+"""The routes: added, dropped and found.
+
+A route is a record of the topic `_routes`, which is made with the first of them, and is in force from the cursor of that
+record to the cursor of the record that drops it. The registry here is the settled copy of the topic, read at the start. Checks
+count in what is still in flight: a topic can't be deleted while a route to it is on its way, nor the other way round.
+What a route means is for `sql.routes` and the pipeline; here it is a value.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from tailrace.broker.commits.commit import Committer
+from tailrace.broker.commits.proposal import Change, StillInFlight
+from tailrace.broker.routes.snapshots import Snapshots
+from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.broker.topics.topics import Topics
+from tailrace.model.changes import Append, Changes, Receipt
+from tailrace.model.clock import Clock
+from tailrace.model.errors import (
+    CorruptionError,
+    LimitExceededError,
+    ReservedTopicError,
+    RoutedError,
+    RouteExistsError,
+    TopicExistsError,
+    UnknownRouteError,
+    UnknownTableError,
+    UnknownTopicError,
+)
+from tailrace.model.ids import Cursor, Offset, Partition, RouteId, TopicId
+from tailrace.model.invariant import invariant
+from tailrace.model.limits import MIB, Limits
+from tailrace.model.names import is_reserved
+from tailrace.model.record import Record
+from tailrace.model.route import ROUTES_TOPIC, Route, RouteAction, RouteRecord
+from tailrace.model.snapshot import Snapshot
+from tailrace.model.table import Table
+from tailrace.store.contract import Store
+from tailrace.wire.records import decode_batch, encode_batch
+
+OnArrival = Callable[[LiveTopic, Partition, int, int], None]
+"""Called with a topic, its partition, and the records and bytes that readers can see there from now on."""
+
+
+class Routes:
+    """The registry of all routes."""
+
+    def __init__(
+        self,
+        store: Store,
+        committer: Committer,
+        topics: Topics,
+        snapshots: Snapshots,
+        clock: Clock,
+        limits: Limits,
+        on_arrival: OnArrival,
+    ) -> None:
+        self._store = store
+        self._committer = committer
+        self._topics = topics
+        self._snapshots = snapshots
+        self._clock = clock
+        self._limits = limits
+        self._on_arrival = on_arrival
+        self._in_force: dict[RouteId, Route] = {}
+        self._dropped: dict[RouteId, Route] = {}
+        self._adding: dict[RouteId, Route] = {}
+        self._dropping: set[RouteId] = set()
+        self._last_id = 0
+
+    def load(self) -> None:
+        """Read the topic of routes from its start."""
+        live = self._topics.find(ROUTES_TOPIC)
+        if live is None:
+            return
+        partition = live.partition(0)
+        offset, end = self._store.bounds(partition)
+        if offset:
+            raise CorruptionError(f"the first {offset} records of {ROUTES_TOPIC!r} are gone, and with them routes in force")
+        while offset < end:
+            batches, _, cursors = self._store.fetch(partition, offset, MIB)
+            for batch, cursor in zip(batches, cursors, strict=True):
+                for record in decode_batch(batch, self._limits, cursor=cursor):
+                    self._apply(record)
+                    offset = Offset(record.offset + 1)
+
+    def __iter__(self) -> Iterator[Route]:
+        """Those in force, in the order in which they were added."""
+        return iter(tuple(self._in_force.values()))
+
+    def __len__(self) -> int:
+        return len(self._in_force)
+
+    def of_table(self, table: Table) -> list[Route]:
+        return [route for route in self._in_force.values() if route.table == table.id]
+
+    def of_topic(self, topic_id: TopicId) -> list[Route]:
+        return [route for route in self._in_force.values() if route.topic == topic_id]
+
+    @property
+    def history(self) -> list[Route]:
+        """Every route that was ever in force, also the dropped ones (the newest `dropped_routes` of them), by its beginning."""
+        return sorted((*self._dropped.values(), *self._in_force.values()), key=lambda route: route.since)
+
+    async def add(self, route: Route) -> Route:
+        """Put a route in force. Its id and its beginning are given here. One that does just the same is refused.
+
+        One with a snapshot is added by `sql.tables`, while no change of the table is on its way.
+        """
+        await self._make_topic()
+        placed = route
+        append: Append
+
+        def decide() -> Changes:
+            nonlocal placed, append
+            self._adding.pop(placed.id, None)
+            if any(_meaning(one) == _meaning(route) for one in self._adding.values()):
+                raise StillInFlight
+            self.check_new(route)
+            self._last_id += 1
+            placed = msgspec.structs.replace(route, id=RouteId(self._last_id))
+            append = self._append("add", placed)
+            self._adding[placed.id] = placed
+            puts = (self._snapshots.put(_snapshot_of(placed)),) if placed.snapshot else ()
+            return Changes(appends=(append,), puts=puts)
+
+        def settled(receipt: Receipt | None) -> Route:
+            added = msgspec.structs.replace(placed, since=_cursor_of(receipt))
+            del self._adding[placed.id]
+            self._in_force[added.id] = added
+            if added.snapshot:
+                self._snapshots.settled(_snapshot_of(added))
+            self._arrived(append)
+            return added
+
+        return await self._committer.submit(Change(decide, settled, lambda: self._forget_adding(placed)))
+
+    async def drop(self, topic_name: str, table_name: str) -> list[Route]:
+        """End all routes from the table to the topic, in one commit. The topic may be named by its alias."""
+        live = self._topics.find(topic_name)
+        if live is None:
+            raise UnknownTopicError(f"there is no topic or alias {topic_name!r}")
+        topic_id = live.topic.id
+        name = table_name.lower()
+
+        def chosen() -> list[Route]:
+            found = [route for route in self.of_topic(topic_id) if route.table_name.lower() == name]
+            if not found:
+                raise UnknownRouteError(f"no route leads from table {table_name!r} to topic {topic_name!r}")
+            return found
+
+        ending = Ending(self, chosen)
+        return await self._committer.submit(Change(ending.decide, ending.settled, ending.failed))
+
+    def ending(self, target: Table | TopicId) -> "Ending":
+        """All routes from a table or to a topic, to be ended in the commit that takes the target away: what CASCADE does."""
+
+        def chosen() -> list[Route]:
+            topic_id = target.changes if isinstance(target, Table) else target
+            if any(topic_id in (route.topic, route.changes) for route in self._adding.values()):
+                raise StillInFlight
+            return [route for route in self._in_force.values() if topic_id in (route.topic, route.changes)]
+
+        return Ending(self, chosen)
+
+    def check_droppable(self, topic_id: TopicId) -> None:
+        """Raises if routes lead to this topic, or from the table whose changes it holds."""
+        for route in (*self._in_force.values(), *self._adding.values()):
+            if topic_id in (route.topic, route.changes):
+                raise RoutedError(
+                    f"a route leads from table {route.table_name!r} to topic {route.topic_name!r}: end it first"
+                    f" (ALTER TOPIC {route.topic_name} DROP SOURCE {route.table_name}), or drop with CASCADE"
+                )
+
+    def floor(self, partition: Partition) -> Offset | None:
+        """Where retention has to stop: the topic of routes is kept whole. `None` for all other topics."""
+        live = self._topics.find(ROUTES_TOPIC)
+        return Offset(0) if live is not None and live.topic.id == partition.topic_id else None
+
+    def check_new(self, route: Route) -> None:
+        """Raises what `add` would raise for it."""
+        limits = self._limits
+        if is_reserved(route.topic_name):
+            raise ReservedTopicError(f"{route.topic_name!r} is a topic of the server's own; no route can lead to it")
+        if self._topics.by_id(route.topic) is None:
+            raise UnknownTopicError(f"the topic {route.topic_name!r} is gone")
+        if self._topics.by_id(route.changes) is None:
+            raise UnknownTableError(f"the table {route.table_name!r} is gone")
+        there = [*self._in_force.values(), *self._adding.values()]
+        _check_count(len(there), "routes", limits.routes, "routes")
+        from_table = sum(one.table == route.table for one in there)
+        _check_count(from_table, f"routes from table {route.table_name!r}", limits.routes_per_table, "routes_per_table")
+        to_topic = sum(one.topic == route.topic for one in there)
+        _check_count(to_topic, f"routes to topic {route.topic_name!r}", limits.routes_per_topic, "routes_per_topic")
+        same = next((one for one in there if _meaning(one) == _meaning(route) and one.id not in self._dropping), None)
+        if same is not None:
+            raise RouteExistsError(
+                f"route {same.id} from table {route.table_name!r} to topic {route.topic_name!r} does just the same;"
+                " each change would come twice"
+            )
+
+    async def _make_topic(self) -> None:
+        if self._topics.find(ROUTES_TOPIC) is None:
+            try:
+                await self._topics.create_reserved(ROUTES_TOPIC)
+            except TopicExistsError:
+                # Another first route was quicker.
+                return
+
+    def _append(self, action: RouteAction, route: Route) -> Append:
+        live = self._topics.get(ROUTES_TOPIC)
+        now = self._clock.now_ms()
+        value = msgspec.json.encode(RouteRecord(action, _timeless(route)))
+        return Append(live.partition(0), encode_batch([Record(str(route.id).encode(), value, (), now)]), 1, now)
+
+    def _apply(self, record: Record) -> None:
+        try:
+            read = msgspec.json.decode(record.value or b"", type=RouteRecord)
+        except msgspec.DecodeError as error:
+            raise CorruptionError(f"offset {record.offset} of {ROUTES_TOPIC!r} is no route: {error}") from error
+        route = read.route
+        self._last_id = max(self._last_id, route.id)
+        if read.action == "add":
+            self._in_force[route.id] = msgspec.structs.replace(route, since=record.cursor)
+            return
+        there = self._in_force.get(route.id)
+        invariant(there is not None, f"route {route.id} is dropped and was not in force")
+        if there is not None:
+            self._end(msgspec.structs.replace(there, until=record.cursor))
+
+    def _end(self, route: Route) -> None:
+        del self._in_force[route.id]
+        self._dropped[route.id] = route
+        while len(self._dropped) > self._limits.dropped_routes:
+            del self._dropped[next(iter(self._dropped))]
+
+    def _forget_adding(self, route: Route) -> None:
+        self._adding.pop(route.id, None)
+
+    def _arrived(self, append: Append) -> None:
+        self._on_arrival(self._topics.get(ROUTES_TOPIC), append.partition, append.records, len(append.batch))
+
+
+class Ending:
+    """Routes that end, in a commit of their own or in that of whoever takes it along. Once, and then it is used up."""
+
+    def __init__(self, routes: Routes, choose: Callable[[], list[Route]]) -> None:
+        self._routes = routes
+        self._choose = choose
+        self._chosen: list[Route] = []
+        self._appends: list[Append] = []
+
+    def decide(self) -> Changes | None:
+        dropping = self._routes._dropping
+        dropping.difference_update(route.id for route in self._chosen)
+        self._chosen = []
+        chosen = self._choose()
+        if not dropping.isdisjoint(route.id for route in chosen):
+            raise StillInFlight
+        self._chosen = chosen
+        # A batch for each, because together they could be larger than readers expect one to be.
+        self._appends = [self._routes._append("drop", route) for route in chosen]
+        dropping.update(route.id for route in chosen)
+        return Changes(appends=self._appends, puts=self._routes._snapshots.removals(chosen)) if chosen else None
+
+    def settled(self, receipt: Receipt | None) -> list[Route]:
+        if not self._chosen:
+            return []
+        routes = self._routes
+        first = _cursor_of(receipt)
+        dropped = [msgspec.structs.replace(route, until=Cursor(first + number)) for number, route in enumerate(self._chosen)]
+        for route in dropped:
+            routes._dropping.discard(route.id)
+            routes._end(route)
+        routes._snapshots.removed(dropped)
+        for append in self._appends:
+            routes._arrived(append)
+        return dropped
+
+    def failed(self) -> None:
+        self._routes._dropping.difference_update(route.id for route in self._chosen)
+
+
+def _check_count(there: int, what: str, allowed: int, limit: str) -> None:
+    if there >= allowed:
+        raise LimitExceededError(f"there are {there} {what}, as many as {limit} allows; drop one first")
+
+
+def _snapshot_of(route: Route) -> Snapshot:
+    return Snapshot(route.id, route.table)
+
+
+def _timeless(route: Route) -> Route:
+    return msgspec.structs.replace(route, since=Cursor(-1), until=None)
+
+
+def _meaning(route: Route) -> Iterable[object]:
+    return (route.topic, route.table, frozenset(route.operations), route.where, route.partition_by, route.payload)
+
+
+def _cursor_of(receipt: Receipt | None) -> Cursor:
+    invariant(receipt is not None, "a change of routes was committed without a record")
+    return receipt.cursor if receipt is not None else Cursor(-1)

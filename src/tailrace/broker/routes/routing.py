@@ -1,0 +1,188 @@
+"""What the router has to do: the routes that count for changes which it has not come to yet, and where those changes are.
+
+A route is in force between two cursors, so it counts for a range of offsets of its table's change topic. The range follows from
+the log and never changes; it is looked up once. Retention stops before changes that are still to be routed.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from tailrace.broker.commits.commit import Committer
+from tailrace.broker.pipelines.pipelines import Pipelines
+from tailrace.broker.reading.fetch import Fetcher
+from tailrace.broker.reading.reader import Reader
+from tailrace.broker.routes.routes import Routes
+from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.broker.topics.topics import Topics
+from tailrace.model.ids import Cursor, Offset, Partition, RouteId, TableId, TopicId
+from tailrace.model.pipeline import NO_MARK, ROUTER
+from tailrace.model.route import Route
+from tailrace.store.contract import Store
+from tailrace.wire.batch import read_header
+
+
+class PendingSource(NamedTuple):
+    """A table with changes that are or will be to be routed."""
+
+    source: str
+    """The name of its mark."""
+    table: TableId
+    changes: str
+    """The topic that holds its changes."""
+    mark: Offset
+    """The first change that is not routed yet."""
+    end: Offset
+    routes: int
+    """How many routes there are for what lies between, at least."""
+
+
+class Routing:
+    def __init__(
+        self,
+        store: Store,
+        committer: Committer,
+        reader: Reader,
+        fetcher: Fetcher,
+        topics: Topics,
+        routes: Routes,
+        pipelines: Pipelines,
+    ) -> None:
+        self._store = store
+        self._committer = committer
+        self._reader = reader
+        self._fetcher = fetcher
+        self._topics = topics
+        self._routes = routes
+        self._pipelines = pipelines
+        self._ranges: dict[tuple[RouteId, Cursor | None], _Range] = {}
+
+    async def pending(self) -> list[Route]:
+        """The routes that count for changes from the marks on, by their beginning; dropped ones are among them.
+
+        No route is missing that counts for a change which could be read before this was called.
+        """
+        await self._committer.settled()
+        await self._look_up()
+        return list(self._pending(self._pipelines.marks(ROUTER)))
+
+    async def sources(self, epoch: int, beyond: Mapping[str, int], wait_ms: int) -> list[PendingSource]:
+        """Where the changes of pending routes are. Waits a while for changes beyond these offsets if there are none."""
+        await self._await_growth(beyond, wait_ms)
+        await self._committer.settled()
+        await self._look_up()
+        marks = await self._begun(epoch)
+        found: dict[TopicId, list[Route]] = {}
+        for route in self._pending(marks):
+            found.setdefault(route.changes, []).append(route)
+        sources = []
+        for changes, routes in sorted(found.items()):
+            live = self._topics.by_id(changes)
+            if live is not None:
+                name = _source_of(changes)
+                end = self._store.bounds(Partition(changes, 0)).end
+                sources.append(PendingSource(name, routes[0].table, live.topic.name, Offset(marks[name]), end, len(routes)))
+        return sources
+
+    def lag(self) -> int:
+        """Changes that wait to be routed."""
+        marks = self._pipelines.marks(ROUTER)
+        waiting: dict[TopicId, int] = {}
+        for route in self._pending(marks):
+            first, stop = self._range(route)
+            end = self._store.bounds(Partition(route.changes, 0)).end if stop is None else stop
+            left = end - marks.get(_source_of(route.changes), first)
+            waiting[route.changes] = max(waiting.get(route.changes, 0), left)
+        return sum(waiting.values())
+
+    def floor(self, partition: Partition) -> Offset | None:
+        """The first change of a table that is still to be routed; retention stops there."""
+        marks = self._pipelines.marks(ROUTER)
+        firsts = [self._range(route).first for route in self._pending(marks) if route.changes == partition.topic_id]
+        return Offset(marks.get(_source_of(partition.topic_id), min(firsts))) if firsts else None
+
+    def _pending(self, marks: Mapping[str, int]) -> Iterable[Route]:
+        for route in self._routes.history:
+            if self._topics.by_id(route.topic) is None or self._topics.by_id(route.changes) is None:
+                continue
+            first, stop = self._range(route)
+            if stop is None or stop > max(first, marks.get(_source_of(route.changes), first)):
+                yield route
+
+    async def _begun(self, epoch: int) -> dict[str, int]:
+        """The marks, none of them before the first change that a route counts for."""
+        marks = self._pipelines.marks(ROUTER)
+        starts: dict[str, int] = {}
+        for route in self._pending(marks):
+            name = _source_of(route.changes)
+            starts[name] = min(starts.get(name, self._range(route).first), self._range(route).first)
+        if all(marks.get(name, NO_MARK) >= start for name, start in starts.items()):
+            self._pipelines.check_epoch(ROUTER, epoch)
+            return marks
+        return await self._pipelines.skip(ROUTER, epoch, starts, [name for name in marks if self._live(name) is None])
+
+    def _live(self, source: str) -> LiveTopic | None:
+        """The topic of a source; `None` where it is gone, and for names that are none of a source."""
+        number = source.removesuffix("/0")
+        return self._topics.by_id(TopicId(int(number))) if number.isascii() and number.isdigit() and len(number) < 20 else None
+
+    async def _await_growth(self, beyond: Mapping[str, int], wait_ms: int) -> None:
+        waits = {}
+        for name, at in beyond.items():
+            live = self._live(name)
+            if live is not None:
+                waits[live.topic.name] = [at]
+        if wait_ms and waits:
+            await self._fetcher.await_growth(waits, wait_ms)
+
+    async def _look_up(self) -> None:
+        """Find the ranges that are not known yet, where reading the disk holds nobody up."""
+        history = self._routes.history
+        self._ranges = {key: self._ranges[key] for route in history if (key := _key(route)) in self._ranges}
+        unknown = [route for route in history if _key(route) not in self._ranges]
+        for route in unknown:
+            if self._topics.by_id(route.changes) is not None:
+                self._ranges[_key(route)] = await self._reader.in_thread(self._range_of, route)
+
+    def _range(self, route: Route) -> "_Range":
+        found = self._ranges.get(_key(route))
+        if found is None:
+            found = self._ranges[_key(route)] = self._range_of(route)
+        return found
+
+    def _range_of(self, route: Route) -> "_Range":
+        partition = Partition(route.changes, 0)
+        stop = None if route.until is None else self._first_behind(partition, route.until)
+        return _Range(self._first_behind(partition, route.since), stop)
+
+    def _first_behind(self, partition: Partition, cursor: Cursor) -> Offset:
+        """The first offset whose record stands behind the cursor, by halving: cursors rise with offsets."""
+        low, high = self._store.bounds(partition)
+        while low < high:
+            middle = Offset((low + high) // 2)
+            fetched = self._store.fetch(partition, middle, 1)
+            if not fetched.batches:
+                break
+            header = read_header(fetched.batches[0])
+            first = fetched.cursors[0]
+            if cursor < first:
+                high = Offset(max(low, min(middle, header.base_offset)))
+            elif cursor >= first + header.records - 1:
+                low = Offset(header.base_offset + header.records)
+            else:
+                return Offset(header.base_offset + cursor - first + 1)
+        return low
+
+
+class _Range(NamedTuple):
+    """The changes that a route counts for."""
+
+    first: Offset
+    stop: Offset | None
+
+
+def _key(route: Route) -> tuple[RouteId, Cursor | None]:
+    return route.id, route.until
+
+
+def _source_of(changes: TopicId) -> str:
+    return f"{changes}/0"

@@ -1,0 +1,1 @@
+"""Events of all topics that match a pattern, in the order of the log, for many subscribers at once."""

@@ -1,0 +1,116 @@
+"""A batch of the log on its way to subscribers, decoded part by part and once for all of them."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from enum import Enum
+
+from tailrace.broker.reading.reader import Reader
+from tailrace.model.changes import Buffer
+from tailrace.model.errors import CorruptBatchError, InvalidRequestError
+from tailrace.model.ids import Cursor, Offset, Partition
+from tailrace.model.limits import KIB, Limits
+from tailrace.model.subscription import EventBatch
+from tailrace.wire.batch import placed, read_header
+from tailrace.wire.records import decode_batch
+from tailrace.wire.references import is_referring
+
+_PART_BYTES = 64 * KIB
+_PART_RECORDS = 500
+_COMPRESSION = 4
+"""How many times larger a compressed batch is taken to be."""
+_OVERHEAD_BYTES = 512
+_RECORD_BYTES = 600
+"""What a decoded record takes besides its key and its value; those are there twice, once as they are sent."""
+
+
+class Fate(Enum):
+    """What becomes of a batch."""
+
+    SHOWN = 1
+    HIDDEN = 2
+    UNDECIDED = 3
+    """Its transaction is open, or nobody has looked yet."""
+
+
+class SharedBatch:
+    __slots__ = (
+        "_batch",
+        "_part_records",
+        "_parts",
+        "base_offset",
+        "cursor",
+        "end",
+        "fate",
+        "header",
+        "on_growth",
+        "partition",
+        "size",
+    )
+
+    def __init__(
+        self, cursor: Cursor, partition: Partition, base_offset: Offset, records: int, batch: Buffer, *, copied: bool = False
+    ) -> None:
+        """`copied`: the bytes are somebody else's, who may have more of them in the same buffer."""
+        if copied:
+            batch = placed(bytearray(batch), base_offset)
+        self.cursor = cursor
+        self.end = Cursor(cursor + records)
+        self.partition = partition
+        self.base_offset = base_offset
+        self.header = read_header(batch)
+        self.fate = Fate.UNDECIDED
+        self.size = len(batch) + _OVERHEAD_BYTES
+        """Bytes of memory, about, with what has been decoded."""
+        self.on_growth: Callable[[int], None] | None = None
+        """Whoever keeps the batch is told when it takes more memory."""
+        decoded_bytes = len(batch) * (_COMPRESSION if self.header.codec else 1)
+        self._batch = batch
+        self._part_records = max(1, min(_PART_RECORDS, _PART_BYTES * records // decoded_bytes))
+        self._parts: dict[int, EventBatch | asyncio.Task[EventBatch]] = {}
+
+    def parts_from(self, cursor: Cursor) -> Iterator[tuple[int, Cursor]]:
+        """The numbers of the parts that hold records from the cursor on, each with the cursor after its last record."""
+        step = self._part_records
+        first = max(0, cursor - self.cursor) // step
+        for number in range(first, (self.end - self.cursor + step - 1) // step):
+            yield number, Cursor(min(self.end, self.cursor + (number + 1) * step))
+
+    async def part(self, number: int, topic: str, reader: Reader, limits: Limits) -> EventBatch:
+        found = self._parts.get(number)
+        if found is None:
+            if len(self._batch) <= _PART_BYTES and not self.header.codec and not is_referring(self._batch):
+                found = self._decode(number, topic, reader, limits)
+                self._remember(number, found)
+            else:
+                found = asyncio.ensure_future(reader.in_thread(self._decode, number, topic, reader, limits))
+                found.add_done_callback(lambda task: self._decoded(number, task))
+                self._parts[number] = found
+        if isinstance(found, EventBatch):
+            return found
+        # Others wait for it too, so it goes on if this one gives up.
+        return await asyncio.shield(found)
+
+    def _decode(self, number: int, topic: str, reader: Reader, limits: Limits) -> EventBatch:
+        batch = reader.expansion.batch(self.partition, self._batch)
+        first = number * self._part_records
+        try:
+            records = decode_batch(batch, limits, first=first, most=self._part_records, cursor=self.cursor)
+        except InvalidRequestError as error:
+            raise CorruptBatchError(
+                f"the records with cursors {self.cursor} to {self.end - 1}, in partition {self.partition.number} of {topic!r},"
+                f" can't be decoded: {error}. Go on at {self.end}"
+            ) from error
+        return EventBatch(topic, self.partition.number, records)
+
+    def _decoded(self, number: int, task: "asyncio.Task[EventBatch]") -> None:
+        if task.cancelled() or task.exception() is not None:
+            self._parts.pop(number, None)
+        else:
+            self._remember(number, task.result())
+
+    def _remember(self, number: int, part: EventBatch) -> None:
+        self._parts[number] = part
+        held = sum(_RECORD_BYTES + 2 * (len(record.key or b"") + len(record.value or b"")) for record in part.records)
+        self.size += held
+        if self.on_growth is not None:
+            self.on_growth(held)

@@ -1,0 +1,281 @@
+"""Subscriptions: the events of all topics that match a pattern, in the order of the log, from any cursor on.
+
+A subscriber pulls. It has a position and no queue. At the end of the log it shares what `Tail` has decoded for all; further
+back it reads the log by itself, a piece at a time, in the reader threads, and what it has read and not sent is kept for its
+next pull as long as all of them together keep little. One that does not pull falls behind.
+
+Only committed records are sent, and none is ever sent out of order; so a subscription stops at a record whose transaction
+is still open, in a topic that it matches, and goes on when that has ended. Topics that are made later are included when they
+match. What retention or a deletion took away before it was read is not shown.
+"""
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+from tailrace.broker.reading.reader import Reader
+from tailrace.broker.subscriptions.shared_batch import Fate, SharedBatch
+from tailrace.broker.subscriptions.tail import Audience, Tail
+from tailrace.broker.subscriptions.waiters import Waiters
+from tailrace.broker.transactions.aborted import AbortedTransactions
+from tailrace.broker.transactions.stable import StableOffsets
+from tailrace.model.errors import (
+    CursorOutOfRangeError,
+    OffsetOutOfRangeError,
+    OverloadedError,
+    StoreClosedError,
+    TailraceError,
+    UnknownPartitionError,
+)
+from tailrace.model.ids import Cursor, Offset
+from tailrace.model.limits import KIB, MIB, Limits
+from tailrace.model.pattern import TopicPattern
+from tailrace.model.subscription import EventBatch, LogEdge, StartCursor
+from tailrace.store.contract import Store
+
+_DELIVERY_BYTES = 64 * KIB
+_LEAST_SCAN_BYTES = 512 * KIB
+_MOST_SCAN_BYTES = 4 * MIB
+_BUSY_SECONDS = 0.1
+
+
+class Subscriptions:
+    def __init__(
+        self,
+        store: Store,
+        reader: Reader,
+        tail: Tail,
+        stable: StableOffsets,
+        aborted: AbortedTransactions,
+        limits: Limits,
+    ) -> None:
+        self._store = store
+        self._tail = tail
+        self._stable = stable
+        self._aborted = aborted
+        self._undecided = Waiters()
+        self.reader = reader
+        self.limits = limits
+        self.scans = asyncio.Semaphore(2 * limits.read_threads)
+        """So that subscribers far behind leave room for other readers."""
+        self.ahead_bytes = 0
+        """What subscribers keep of what they have read, all together."""
+        self.is_closed = False
+        self.delivered = 0
+        self.cut = 0
+        """Subscribers that were too slow."""
+
+    @property
+    def subscribers(self) -> int:
+        return self._tail.subscribers
+
+    def subscribe(self, pattern: TopicPattern, start: StartCursor) -> "Subscription":
+        """To be closed by whoever asked for it."""
+        if self.is_closed:
+            raise _closed()
+        if self.subscribers >= self.limits.subscribers:
+            raise OverloadedError(f"there are {self.subscribers} subscribers, as many as subscribers allows; try again later")
+        end = self._store.end_cursor()
+        if start is LogEdge.BEGINNING:
+            position = Cursor(0)
+        elif start is LogEdge.LATEST:
+            position = end
+        else:
+            position = Cursor(int(start))
+            if not 0 <= position <= end:
+                raise CursorOutOfRangeError(f"cursor {position} is not in the log, which ends at {end}", end)
+        return Subscription(self, self._tail, self._tail.join(pattern), position)
+
+    def stabilized(self) -> None:
+        """A transaction has ended, or its partition is gone."""
+        self._undecided.wake()
+
+    def close(self) -> None:
+        """Tell all subscribers to come again."""
+        self.is_closed = True
+        self._tail.wake_all()
+        self.stabilized()
+
+    def fate(self, batch: SharedBatch) -> Fate:
+        if batch.fate is Fate.UNDECIDED:
+            batch.fate = self._decide(batch)
+        return batch.fate
+
+    def _decide(self, batch: SharedBatch) -> Fate:
+        header = batch.header
+        if header.is_control:
+            return Fate.HIDDEN
+        if not header.is_transactional:
+            return Fate.SHOWN
+        try:
+            bounds = self._store.bounds(batch.partition)
+        except UnknownPartitionError:
+            return Fate.HIDDEN
+        if self._stable.of(batch.partition, bounds) <= batch.base_offset:
+            return Fate.UNDECIDED
+        end = Offset(batch.base_offset + header.records)
+        # Transactions of one producer follow each other, so one that has offsets among the batch's is the batch's own.
+        aborted = self._aborted.between(batch.partition, batch.base_offset, end)
+        return Fate.HIDDEN if any(each.producer_id == header.producer_id for each in aborted) else Fate.SHOWN
+
+    async def scan(self, cursor: Cursor, max_bytes: int) -> tuple[list[SharedBatch], Cursor]:
+        async with self.scans:
+            try:
+                batches, next_cursor = await self.reader.in_thread(self._store.scan, cursor, max_bytes)
+            except asyncio.CancelledError:
+                if self.is_closed:
+                    # The threads are gone, and the subscriber is not.
+                    raise _closed() from None
+                raise
+        return [
+            SharedBatch(at, partition, base, records, data) for at, partition, base, records, _, data in batches
+        ], next_cursor
+
+    async def until_decided(self, deadline: float) -> None:
+        """Until some transaction has ended, or until the deadline."""
+        await self._undecided.wait(deadline)
+
+
+class Subscription:
+    """One subscriber: `read` again and again, then `close`."""
+
+    def __init__(self, shared: Subscriptions, tail: Tail, audience: Audience, position: Cursor) -> None:
+        self.position = position
+        """The next cursor to look at: all that the pattern matches below it has been handed out."""
+        self._shared = shared
+        self._tail = tail
+        self._audience = audience
+        self._scan_bytes = _LEAST_SCAN_BYTES
+        self._ahead = _NOTHING_AHEAD
+        self._is_held = False
+        """Whether an open transaction is in the way."""
+        self._is_open = True
+
+    async def read(self, wait_seconds: float) -> Sequence[EventBatch]:
+        """The next events, a small part at a time; nothing if none came in time. Raises once the broker closes."""
+        deadline = asyncio.get_running_loop().time() + wait_seconds
+        shared, tail = self._shared, self._tail
+        while True:
+            if shared.is_closed or not self._is_open:
+                raise _closed()
+            try:
+                found = await (self._from_tail() if tail.holds(self._audience, self.position) else self._from_log())
+            except OverloadedError:
+                await asyncio.sleep(_BUSY_SECONDS)
+                continue
+            if found:
+                shared.delivered += sum(len(events.records) for events in found)
+                return found
+            if asyncio.get_running_loop().time() >= deadline:
+                return found
+            if self._is_held:
+                await shared.until_decided(deadline)
+            elif self.position >= tail.end:
+                self.position = max(self.position, await tail.wait(self._audience, deadline))
+
+    def close(self) -> None:
+        """Calling it again does nothing."""
+        if self._is_open:
+            self._is_open = False
+            self._keep(_NOTHING_AHEAD)
+            self._tail.leave(self._audience)
+
+    def cut(self) -> None:
+        """Close it because the subscriber is too slow."""
+        self._shared.cut += 1
+        self.close()
+
+    async def _from_tail(self) -> list[EventBatch]:
+        end = self._tail.end
+        return await self._gather(self._tail.kept_since(self.position), end)
+
+    async def _from_log(self) -> list[EventBatch]:
+        ahead, self._ahead = self._ahead, _NOTHING_AHEAD
+        self._shared.ahead_bytes -= ahead.size
+        if not ahead.batches or not ahead.start <= self.position < ahead.end:
+            ahead = await self._scan()
+        found = await self._gather(ahead.batches, ahead.end)
+        if self.position < ahead.end and self._is_open:
+            self._keep(ahead)
+        return found
+
+    async def _scan(self) -> "_Ahead":
+        start = self.position
+        batches, next_cursor = await self._shared.scan(start, self._scan_bytes)
+        wanted = [batch for batch in batches if self._audience.topic_of(batch.partition.topic_id) is not None]
+        # The less of what is read is wanted, the more is read at once.
+        sparse = 4 * sum(batch.size for batch in wanted) < self._scan_bytes
+        self._scan_bytes = min(_MOST_SCAN_BYTES, 2 * self._scan_bytes) if sparse else _LEAST_SCAN_BYTES
+        return _Ahead(wanted, start, next_cursor, 0)
+
+    def _keep(self, ahead: "_Ahead") -> None:
+        """For the next time, if there is memory for it."""
+        shared = self._shared
+        batches = ahead.batches[bisect_right(ahead.batches, self.position, key=attrgetter("end")) :]
+        size = sum(batch.size for batch in batches)
+        shared.ahead_bytes -= self._ahead.size
+        if shared.ahead_bytes + size > shared.limits.subscription_ahead_bytes:
+            self._ahead = _NOTHING_AHEAD
+        else:
+            self._ahead = _Ahead(batches, self.position, ahead.end, size)
+            shared.ahead_bytes += size
+
+    async def _gather(self, batches: Sequence[SharedBatch], end: Cursor) -> list[EventBatch]:
+        """What the pattern matches of these batches, which are all that it matches up to `end`; as much as is sent at once."""
+        found: list[EventBatch] = []
+        size = 0
+        self._is_held = False
+        for batch in batches:
+            live = self._audience.topic_of(batch.partition.topic_id)
+            fate = Fate.HIDDEN if live is None else self._shared.fate(batch)
+            if fate is Fate.UNDECIDED:
+                self._is_held = True
+                self.position = max(self.position, batch.cursor)
+                return found
+            if fate is Fate.HIDDEN or live is None:
+                continue
+            for number, part_end in batch.parts_from(self.position):
+                if size >= _DELIVERY_BYTES:
+                    return found
+                try:
+                    events = await batch.part(number, live.topic.name, self._shared.reader, self._shared.limits)
+                except (OffsetOutOfRangeError, UnknownPartitionError):
+                    # Retention or a deletion took the record before its payload was read.
+                    self.position = part_end
+                    continue
+                except TailraceError:
+                    if found:
+                        return found
+                    raise
+                found.append(_from_cursor(events, self.position))
+                live.messages_out += len(found[-1].records)
+                size += sum(len(record.key or b"") + len(record.value or b"") for record in found[-1].records)
+                self.position = part_end
+        self.position = max(self.position, end)
+        return found
+
+
+class _Ahead(NamedTuple):
+    """What was read of the log, and how far."""
+
+    batches: Sequence[SharedBatch]
+    """All that the pattern matches from `start` up to `end`."""
+    start: Cursor
+    end: Cursor
+    size: int
+    """Bytes, as they are counted among those of all subscribers."""
+
+
+_NOTHING_AHEAD = _Ahead((), Cursor(0), Cursor(0), 0)
+
+
+def _from_cursor(events: EventBatch, cursor: Cursor) -> EventBatch:
+    if events.records[0].cursor >= cursor:
+        return events
+    return EventBatch(events.topic, events.partition, [record for record in events.records if record.cursor >= cursor])
+
+
+def _closed() -> StoreClosedError:
+    return StoreClosedError("the server is about to stop; subscribe again from the last cursor")

@@ -1,0 +1,1 @@
+"""Tables: their definitions, and their changes on the way into the log."""

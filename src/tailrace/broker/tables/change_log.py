@@ -1,0 +1,217 @@
+"""The changes of tables on their way into the log, and out of it again when a table has to catch up.
+
+One commit takes the changes of any number of tables, and messages for topics that belong to the same transactions; or rows of a
+snapshot, and how far it has come with them. Only this module appends to change topics. It also knows how far the rows are
+durable where they are kept: retention stops there.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from tailrace.broker import keys
+from tailrace.broker.commits.commit import Committer
+from tailrace.broker.commits.draft import Draft
+from tailrace.broker.commits.proposal import Proposal, StillInFlight
+from tailrace.broker.publishing.intake import Intake
+from tailrace.broker.publishing.publish import Publisher
+from tailrace.broker.publishing.publish_messages import PublishMessages
+from tailrace.broker.publishing.snowflake import Snowflakes
+from tailrace.broker.routes.snapshots import Snapshots
+from tailrace.broker.tables.tables import TableDefinitions
+from tailrace.model.changes import Append, Bounds, Changes, Receipt
+from tailrace.model.errors import CorruptionError, UnknownTopicError
+from tailrace.model.ids import Cursor, Offset, Partition, TableId
+from tailrace.model.record import Message, Published, Record
+from tailrace.model.snapshot import Snapshot
+from tailrace.model.sql_stats import SqlStats
+from tailrace.model.table import Table
+from tailrace.wire.records import decode_batch
+
+_NOTHING_DURABLE = Offset(0)
+
+
+class ChangeBatch(NamedTuple):
+    """Encoded change events of one table, in order."""
+
+    table: Table
+    batch: bytearray
+    records: int
+    timestamp: int
+
+
+class Committed(NamedTuple):
+    """Where the changes are: the first of them at `cursor`, the others behind it without a gap."""
+
+    cursor: Cursor
+    ends: Sequence[Offset]
+    """For each batch, the offset after its last record."""
+    published: Sequence[Published]
+
+
+class ChangeLog:
+    def __init__(
+        self,
+        intake: Intake,
+        committer: Committer,
+        publisher: Publisher,
+        snowflakes: Snowflakes,
+        tables: TableDefinitions,
+        snapshots: Snapshots,
+    ) -> None:
+        self._intake = intake
+        self._committer = committer
+        self._publisher = publisher
+        self._snowflakes = snowflakes
+        self._tables = tables
+        self.snapshots = snapshots
+        self.stats = SqlStats()
+        """Kept here, because SQL is loaded only when somebody needs it."""
+        self._durable: dict[Partition, Offset] = {}
+
+    def next_transaction(self) -> int:
+        """An id for a transaction, never given out before."""
+        return self._snowflakes.next()
+
+    def now_ms(self) -> int:
+        return self._intake.clock.now_ms()
+
+    async def commit(self, batches: Sequence[ChangeBatch], messages: Sequence[Message] = ()) -> Committed:
+        """All of it durable in one frame, or nothing."""
+        publish = self._publisher.propose(messages) if messages else None
+        if publish is not None:
+            await publish.keep_payloads()
+        return await self._committer.submit(_CommitChanges(self._intake, self._snowflakes, batches, publish))
+
+    async def commit_snapshot(self, batches: Sequence[ChangeBatch], snapshot: Snapshot) -> Committed | None:
+        """Rows of a snapshot and how far it is with them, in one frame. `None` when the route was dropped: then nothing."""
+        changes = _CommitChanges(self._intake, self._snowflakes, batches, None)
+        return await self._committer.submit(_CommitSnapshot(changes, self.snapshots, snapshot, is_empty=not batches))
+
+    def check(self, messages: Sequence[Message]) -> None:
+        """Refuse messages now that a commit would refuse."""
+        self._publisher.propose(messages)
+
+    def bounds(self, table: Table) -> Bounds:
+        """The offsets of the changes that there are."""
+        return self._intake.store.bounds(_partition(table))
+
+    def read(self, table: Table, offset: Offset, max_bytes: int) -> list[Record]:
+        """Changes from this offset on; none at the end. For any thread: it may wait for the disk."""
+        store, limits = self._intake.store, self._intake.limits
+        start, end = self.bounds(table)
+        if offset < start:
+            raise CorruptionError(
+                f"table {table.name!r} has its changes up to offset {offset}, and the next ones, up to {start}, are gone from"
+                " the log: bring back the table file that was next to this log"
+            )
+        if offset > end:
+            raise CorruptionError(
+                f"table {table.name!r} has changes up to offset {offset}, the log ends at {end} and begins at {start}: the rows"
+                " are ahead of it and can't be made again"
+            )
+        if offset == end:
+            return []
+        fetched = store.fetch(_partition(table), offset, max_bytes)
+        return [record for batch in fetched.batches for record in decode_batch(batch, limits) if record.offset >= offset]
+
+    def applied(self, offsets: Mapping[TableId, Offset]) -> None:
+        """The rows of these tables are on disk with all changes below the offsets, and need them no more."""
+        self._durable = {_partition(table): offsets[table.id] for table in self._tables if table.id in offsets}
+
+    def floor(self, partition: Partition) -> Offset | None:
+        """Where retention has to stop; `None` when the partition holds no changes of a table."""
+        if self._tables.of_topic(partition.topic_id) is None:
+            return None
+        return self._durable.get(partition, _NOTHING_DURABLE)
+
+
+class _CommitChanges(Proposal[Committed]):
+    __slots__ = ("_batches", "_intake", "_mark_ms", "_publish", "_snowflakes")
+
+    def __init__(
+        self, intake: Intake, snowflakes: Snowflakes, batches: Sequence[ChangeBatch], publish: PublishMessages | None
+    ) -> None:
+        self._intake = intake
+        self._snowflakes = snowflakes
+        self._batches = batches
+        self._publish = publish
+        self._mark_ms: int | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        held = sum(len(batch.batch) for batch in self._batches)
+        return held if self._publish is None else held + self._publish.held_bytes
+
+    def decide(self) -> Changes | None:
+        draft = Draft(self._intake.store)
+        for table, batch, records, timestamp in self._batches:
+            partition = _partition(table)
+            draft.append(Append(partition, batch, records, timestamp, draft.next_offset(partition)))
+        self._mark_ms = self._snowflakes.due_mark()
+        if self._mark_ms is not None:
+            draft.put(keys.MESSAGE_ID_MARK, self._mark_ms.to_bytes(8))
+        changes = draft.changes()
+        published = self._publish.decide() if self._publish is not None else None
+        if published is not None:
+            changes = Changes(
+                appends=(*changes.appends, *published.appends),
+                puts=(*changes.puts, *published.puts),
+            )
+        return changes if changes.appends else None
+
+    def settled(self, receipt: Receipt | None) -> Committed:
+        if receipt is None:
+            duplicates = self._publish.settled(None) if self._publish is not None else []
+            return Committed(self._intake.store.end_cursor(), (), duplicates)
+        if self._mark_ms is not None:
+            self._snowflakes.marked(self._mark_ms)
+        published: Sequence[Published] = ()
+        if self._publish is not None:
+            records = sum(batch.records for batch in self._batches)
+            published = self._publish.settled(receipt._replace(cursor=Cursor(receipt.cursor + records)))
+        ends = []
+        for batch, base_offset in zip(self._batches, receipt.offsets, strict=False):
+            ends.append(Offset(base_offset + batch.records))
+            live = self._intake.topics.by_id(batch.table.changes)
+            if live is None:
+                raise UnknownTopicError(f"the change topic of {batch.table.name!r} is gone, and its changes with it")
+            self._intake.arrived(live, _partition(batch.table), batch.records, len(batch.batch))
+        return Committed(receipt.cursor, ends, published)
+
+    def failed(self, error: Exception) -> None:
+        if self._publish is not None:
+            self._publish.failed(error)
+
+
+class _CommitSnapshot(Proposal[Committed | None]):
+    __slots__ = ("_changes", "_is_empty", "_snapshot", "_snapshots")
+
+    def __init__(self, changes: _CommitChanges, snapshots: Snapshots, snapshot: Snapshot, *, is_empty: bool) -> None:
+        self._changes = changes
+        self._snapshots = snapshots
+        self._snapshot = snapshot
+        self._is_empty = is_empty
+
+    @property
+    def held_bytes(self) -> int:
+        return self._changes.held_bytes
+
+    def decide(self) -> Changes | None:
+        is_gone = self._snapshots.is_gone(self._snapshot.route)
+        if is_gone is None:
+            raise StillInFlight
+        if is_gone:
+            return None
+        changes = None if self._is_empty else self._changes.decide()
+        appends, puts = ((), ()) if changes is None else (changes.appends, changes.puts)
+        return Changes(appends=appends, puts=(*puts, self._snapshots.put(self._snapshot)))
+
+    def settled(self, receipt: Receipt | None) -> Committed | None:
+        if receipt is None:
+            return None
+        self._snapshots.settled(self._snapshot)
+        return Committed(receipt.cursor, (), ()) if self._is_empty else self._changes.settled(receipt)
+
+
+def _partition(table: Table) -> Partition:
+    return Partition(table.changes, 0)

@@ -1,0 +1,99 @@
+"""The definitions of tables: kept in the store, each with the topic that holds its changes.
+
+A table and its change topic are made in one commit and go in one. The topic carries the table's name as its alias, so a name
+means one thing only. Rows are not here: `sql.tables` keeps them.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from tailrace.broker import keys
+from tailrace.broker.topics.topics import Along, Puts, Topics
+from tailrace.model.clock import Clock
+from tailrace.model.errors import ReservedTopicError, TableExistsError, UnknownTableError
+from tailrace.model.ids import TableId, TopicId
+from tailrace.model.limits import Limits
+from tailrace.model.names import is_reserved
+from tailrace.model.table import CHANGES_PREFIX, Column, Table
+from tailrace.model.topic import Topic, TopicOptions
+from tailrace.store.contract import Store
+
+
+class TableDefinitions:
+    def __init__(self, store: Store, topics: Topics, clock: Clock, limits: Limits) -> None:
+        self._store = store
+        self._topics = topics
+        self._clock = clock
+        self._limits = limits
+        self._by_name: dict[str, Table] = {}
+        self._by_topic: dict[TopicId, Table] = {}
+
+    def load(self) -> None:
+        """Read the definitions from the store."""
+        for _, value in self._store.range(keys.TABLES):
+            self._enter(msgspec.msgpack.decode(value, type=Table))
+
+    def __iter__(self) -> Iterator[Table]:
+        return iter(sorted(self._by_name.values(), key=lambda table: table.name))
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def find(self, name: str) -> Table | None:
+        return self._by_name.get(name.lower())
+
+    def get(self, name: str) -> Table:
+        table = self.find(name)
+        if table is None:
+            raise UnknownTableError(f"there is no table {name!r}")
+        return table
+
+    def of_topic(self, topic_id: TopicId) -> Table | None:
+        """The table whose changes this topic holds."""
+        return self._by_topic.get(topic_id)
+
+    async def create(self, name: str, columns: Sequence[Column], primary_key: Sequence[str]) -> Table:
+        """Make the table and its change topic in one commit. The columns are checked already."""
+        if is_reserved(name):
+            raise ReservedTopicError(f"{name!r} is a name of the server's own; give the table another namespace")
+        there = self.find(name)
+        if there is not None:
+            raise TableExistsError(f"there is a table {there.name!r} already")
+        if self._topics.find(name) is not None:
+            raise TableExistsError(f"{name!r} is the name or alias of a topic; the table needs another name")
+        made: list[Table] = []
+
+        def state(topic: Topic) -> Puts:
+            table = Table(
+                id=TableId(int.from_bytes(self._store.latest(keys.LAST_TABLE_ID) or b"") + 1),
+                name=name,
+                columns=tuple(columns),
+                primary_key=tuple(primary_key),
+                changes=topic.id,
+                created_ms=self._clock.now_ms(),
+            )
+            made[:] = [table]
+            return (
+                (keys.LAST_TABLE_ID, table.id.to_bytes(4)),
+                (keys.table_key(table.id), msgspec.msgpack.encode(table)),
+            )
+
+        options = TopicOptions(max_message_bytes=self._limits.largest_batch_bytes)
+        await self._topics.create_reserved(CHANGES_PREFIX + name, alias=name, options=options, state=state)
+        (table,) = made
+        self._enter(table)
+        return table
+
+    async def drop(self, name: str, along: Along | None = None) -> Table:
+        """Remove the definition, the change topic and everything in it."""
+        table = self.get(name)
+        await self._topics.delete_reserved(CHANGES_PREFIX + table.name, state=((keys.table_key(table.id), None),), along=along)
+        del self._by_name[table.name.lower()]
+        del self._by_topic[table.changes]
+        return table
+
+    def _enter(self, table: Table) -> None:
+        # SQLite, which keeps the rows, does not tell names apart by their case.
+        self._by_name[table.name.lower()] = table
+        self._by_topic[table.changes] = table

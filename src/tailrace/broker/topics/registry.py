@@ -1,0 +1,89 @@
+"""All topics that there are, found by name, alias or id: the settled copy of what the store holds."""
+
+from collections.abc import Iterator
+from uuid import UUID
+
+import msgspec
+
+from tailrace.broker import keys
+from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.model.errors import LimitExceededError, UnknownTopicError, UnknownTopicIdError
+from tailrace.model.ids import TopicId
+from tailrace.model.invariant import invariant
+from tailrace.model.limits import Limits
+from tailrace.model.topic import Topic
+from tailrace.store.contract import Store
+
+
+class TopicRegistry:
+    def __init__(self, store: Store, limits: Limits) -> None:
+        self._store = store
+        self._limits = limits
+        self._by_name: dict[str, LiveTopic] = {}
+        """By name and by alias."""
+        self._by_id: dict[TopicId, LiveTopic] = {}
+        self._by_uuid: dict[UUID, LiveTopic] = {}
+
+    def load(self) -> None:
+        """Read the topics from the store."""
+        there = set(self._store.partitions())
+        for _, value in self._store.range(keys.TOPICS):
+            topic = msgspec.msgpack.decode(value, type=Topic)
+            live = LiveTopic(topic, self._limits)
+            invariant(there.issuperset(live.partitions), f"the store lacks partitions of topic {topic.name!r}")
+            self._enter(live)
+
+    def __iter__(self) -> Iterator[LiveTopic]:
+        return iter(sorted(self._by_id.values(), key=lambda live: live.topic.name))
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    @property
+    def partition_count(self) -> int:
+        return sum(len(live.partitions) for live in self._by_id.values())
+
+    def get(self, name: str) -> LiveTopic:
+        """By name or alias."""
+        live = self._by_name.get(name)
+        if live is None:
+            raise UnknownTopicError(f"there is no topic or alias {name!r}")
+        return live
+
+    def find(self, name: str) -> LiveTopic | None:
+        return self._by_name.get(name)
+
+    def by_id(self, topic_id: TopicId) -> LiveTopic | None:
+        return self._by_id.get(topic_id)
+
+    def by_uuid(self, uuid: UUID) -> LiveTopic:
+        live = self._by_uuid.get(uuid)
+        if live is None:
+            raise UnknownTopicIdError(f"there is no topic with the id {uuid}")
+        return live
+
+    def check_room(self, more: int) -> None:
+        """Whether so many partitions more are allowed."""
+        there = self.partition_count
+        if there + more > self._limits.partitions:
+            raise LimitExceededError(
+                f"there are {there} partitions and {more} more would be over partitions ({self._limits.partitions})"
+            )
+
+    def _enter(self, live: LiveTopic) -> None:
+        """It can be found from here on."""
+        topic = live.topic
+        self._by_name[topic.name] = live
+        if topic.alias is not None:
+            self._by_name[topic.alias] = live
+        self._by_id[topic.id] = live
+        self._by_uuid[topic.uuid] = live
+
+    def _leave(self, live: LiveTopic) -> None:
+        """It can't be found any more."""
+        topic = live.topic
+        self._by_name.pop(topic.name, None)
+        if topic.alias is not None:
+            self._by_name.pop(topic.alias, None)
+        self._by_id.pop(topic.id, None)
+        self._by_uuid.pop(topic.uuid, None)

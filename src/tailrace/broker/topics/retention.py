@@ -1,0 +1,199 @@
+"""Old records go: a background job moves the start of partitions whose topic keeps only so many seconds or bytes.
+
+By itself it takes whole batches, never a part of one; on demand any offset can become the start. The moved start is logged and
+counted, and readers below it are told.
+"""
+
+import logging
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from tailrace.broker.commits.commit import Committer
+from tailrace.broker.commits.proposal import Change
+from tailrace.broker.payloads.references import PayloadReferences
+from tailrace.broker.reading.reader import Reader
+from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.broker.topics.topics import Topics
+from tailrace.broker.transactions.aborted import AbortedTransactions
+from tailrace.broker.transactions.stable import StableOffsets
+from tailrace.model.changes import Changes, Receipt
+from tailrace.model.clock import Clock
+from tailrace.model.errors import OffsetOutOfRangeError, ReservedTopicError, TailraceError
+from tailrace.model.ids import Offset, Partition
+from tailrace.store.contract import Store
+
+_log = logging.getLogger(__name__)
+
+
+Floor = Callable[[Partition], Offset | None]
+"""The offset from which on somebody still needs the records of a partition, if somebody does."""
+
+
+class Trim(NamedTuple):
+    partition: Partition
+    old_start: Offset
+    new_start: Offset
+
+
+class Retention:
+    def __init__(
+        self,
+        store: Store,
+        committer: Committer,
+        topics: Topics,
+        reader: Reader,
+        stable: StableOffsets,
+        aborted: AbortedTransactions,
+        references: PayloadReferences,
+        floor: Floor,
+        clock: Clock,
+        on_trim: Callable[[Partition], None],
+    ) -> None:
+        self._store = store
+        self._committer = committer
+        self._topics = topics
+        self._reader = reader
+        self._stable = stable
+        self._aborted = aborted
+        self._references = references
+        self._floor = floor
+        self._clock = clock
+        self._on_trim = on_trim
+
+    async def run_once(self) -> int:
+        """Trim what is due in all topics and say how many records went."""
+        gone = 0
+        for live in self._topics:
+            settings = live.topic.settings
+            if settings.retention_seconds is not None or settings.retention_max_bytes is not None:
+                due = await self._reader.in_thread(self._due, live)
+                if due:
+                    gone += await self._trim(live, due)
+        return gone
+
+    async def delete_before(self, topic: str, partition: int, offset: Offset | None) -> Offset:
+        """Take away the records below `offset`, all that there are if it is `None`, and give the new start."""
+        live = self._topics.get(topic)
+        target = live.partition(partition)
+        start, end = self._store.bounds(target)
+        new_start = end if offset is None else offset
+        if not 0 <= new_start <= end:
+            raise OffsetOutOfRangeError(
+                f"records before {new_start} can't be deleted: partition {partition} of {topic!r} ends at {end}", start, end
+            )
+        floor = self._floor(target)
+        if floor is not None and new_start > floor:
+            raise ReservedTopicError(
+                f"records before {new_start} of {topic!r} can't be deleted: the server needs them from offset {floor} on"
+            )
+        if new_start > start:
+            await self._trim(live, [Trim(target, start, new_start)])
+        return self._store.bounds(target).start
+
+    async def clear(self, topic: str) -> int:
+        """Take away all records of all partitions in one commit, and say how many went. What an open transaction has written
+        stays, because its fate is not known."""
+        live = self._topics.get(topic)
+        if live.is_reserved:
+            raise ReservedTopicError(f"{live.topic.name!r} is the server's own topic and can't be cleared")
+        due = []
+        for partition in live.partitions:
+            bounds = self._store.bounds(partition)
+            end = self._stable.of(partition, bounds)
+            if end > bounds.start:
+                due.append(Trim(partition, bounds.start, end))
+        return await self._trim(live, due) if due else 0
+
+    def _due(self, live: LiveTopic) -> list[Trim]:
+        due = []
+        for partition in live.partitions:
+            try:
+                trim = self._due_in(live, partition)
+            except TailraceError as error:
+                # Deleted in the meantime, or bytes that can't be read: the other partitions must not keep theirs for that.
+                _log.warning("retention can't look at partition %d of %s: %s", partition.number, live.topic.name, error)
+                continue
+            if trim is not None:
+                due.append(trim)
+        return due
+
+    def _due_in(self, live: LiveTopic, partition: Partition) -> Trim | None:
+        bounds = start, end = self._store.bounds(partition)
+        if start == end:
+            return None
+        settings = live.topic.settings
+        new_start = start
+        if settings.retention_seconds is not None:
+            oldest_ms = self._clock.now_ms() - settings.retention_seconds * 1000
+            first = self._store.batch_for_time(partition, oldest_ms)
+            new_start = max(new_start, end if first is None else first)
+        if settings.retention_max_bytes is not None:
+            new_start = max(new_start, self._first_within(partition, settings.retention_max_bytes))
+        # The records of an open transaction stay until their fate is known.
+        new_start = min(new_start, self._stable.of(partition, bounds))
+        floor = self._floor(partition)
+        if floor is not None:
+            new_start = min(new_start, floor)
+        return Trim(partition, start, new_start) if new_start > start else None
+
+    def _first_within(self, partition: Partition, keep_bytes: int) -> Offset:
+        """The first offset such that it and all after it are at most `keep_bytes`, with their payloads."""
+        payload_bytes = _SizesFrom(self._references.sizes(partition))
+        stored_bytes = keep_bytes
+        if payload_bytes.total:
+            # The more is kept of what is stored, the more payloads belong to it: the most that fits is found by halving.
+            least = 0
+            while least < stored_bytes:
+                middle = (least + stored_bytes + 1) // 2
+                if middle + payload_bytes.of(self._store.batch_for_size(partition, middle)) <= keep_bytes:
+                    least = middle
+                else:
+                    stored_bytes = middle - 1
+        return self._store.batch_for_size(partition, stored_bytes)
+
+    async def _trim(self, live: LiveTopic, due: list[Trim]) -> int:
+        def decide() -> Changes | None:
+            if self._topics.by_id(live.topic.id) is not live:
+                return None
+            gone = [key for trim in due for key in self._aborted.below(trim.partition, trim.new_start)]
+            return Changes(
+                trims=tuple((trim.partition, trim.new_start) for trim in due), puts=tuple((key, None) for key in gone)
+            )
+
+        def settled(receipt: Receipt | None) -> int:
+            if receipt is None:
+                return 0
+            gone = 0
+            for partition, old_start, new_start in due:
+                gone += new_start - old_start
+                _log.info(
+                    "retention moved the start of %s, partition %d, from offset %d to %d",
+                    live.topic.name,
+                    partition.number,
+                    old_start,
+                    new_start,
+                )
+                self._on_trim(partition)
+            live.trimmed_records += gone
+            return gone
+
+        return await self._committer.submit(Change(decide, settled))
+
+
+class _SizesFrom:
+    """Sizes by offset, summed up from any offset to the end."""
+
+    def __init__(self, sizes: Iterable[tuple[Offset, int]]) -> None:
+        self._offsets: list[int] = []
+        self._sums = [0]
+        for offset, size in sizes:
+            self._offsets.append(offset)
+            self._sums.append(self._sums[-1] + size)
+
+    @property
+    def total(self) -> int:
+        return self._sums[-1]
+
+    def of(self, start: Offset) -> int:
+        return self.total - self._sums[bisect_left(self._offsets, start)]

@@ -1,0 +1,307 @@
+"""Topics are made, grown, altered and deleted.
+
+Changes are made one after another, because each is checked against all topics that there are. The registry learns of one when
+its commit is durable, and of a deletion when it is decided.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Protocol
+from uuid import UUID, uuid4
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from tailrace.broker import keys
+from tailrace.broker.commits.commit import Committer
+from tailrace.broker.commits.proposal import Change
+from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.broker.topics.registry import TopicRegistry
+from tailrace.model.changes import Changes, Receipt
+from tailrace.model.clock import Clock
+from tailrace.model.errors import (
+    InvalidPartitionsError,
+    LimitExceededError,
+    ReservedTopicError,
+    TopicExistsError,
+)
+from tailrace.model.ids import Partition, TopicId
+from tailrace.model.limits import Limits
+from tailrace.model.names import check_topic_name, is_reserved
+from tailrace.model.topic import NO_OPTIONS, Topic, TopicOptions, TopicSettings, check_settings, differences, with_options
+from tailrace.store.contract import Store
+
+OnGone = Callable[[Partition], None]
+CheckDroppable = Callable[[TopicId], None]
+"""Raises if something still needs the topic."""
+Puts = Sequence[tuple[bytes, bytes | None]]
+
+
+class Along(Protocol):
+    """What ends in the same commit as a topic, because it needs the topic. Then nothing else may need it."""
+
+    def decide(self) -> Changes | None: ...
+    def settled(self, receipt: Receipt | None) -> object: ...
+    def failed(self) -> None: ...
+
+
+class Topics(TopicRegistry):
+    def __init__(
+        self,
+        store: Store,
+        committer: Committer,
+        clock: Clock,
+        limits: Limits,
+        on_gone: OnGone,
+        check_droppable: CheckDroppable = lambda _: None,
+        new_uuid: Callable[[], UUID] = uuid4,
+    ) -> None:
+        super().__init__(store, limits)
+        self._committer = committer
+        self._clock = clock
+        self._on_gone = on_gone
+        self._check_droppable = check_droppable
+        self._new_uuid = new_uuid
+        self._one_at_a_time = asyncio.Lock()
+        self._turns: set[asyncio.Task[Topic]] = set()
+
+    async def create(
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        alias: str | None = None,
+        options: TopicOptions = NO_OPTIONS,
+        must_be_new: bool = False,
+    ) -> Topic:
+        """Make a topic, or grow the one of that name. The same count again changes nothing; fewer partitions are refused.
+
+        What is asked for besides must be as it is: a setting that differs is refused, for `alter` is there to change it.
+        With `must_be_new` a topic that is there is refused.
+        """
+        _check_not_reserved(name, alias)
+        return await self._in_turn(self._create(name, partitions, alias, options, must_be_new))
+
+    async def create_reserved(
+        self,
+        name: str,
+        *,
+        alias: str | None = None,
+        options: TopicOptions = NO_OPTIONS,
+        state: Callable[[Topic], Puts] = lambda _: (),
+    ) -> Topic:
+        """Make a topic of the server's own, of one partition, and in the same commit the state that belongs to it."""
+        return await self._in_turn(self._make(name, 1, alias, options, state))
+
+    async def delete_reserved(self, name: str, state: Puts = (), along: Along | None = None) -> Topic:
+        """Remove a topic of the server's own, and in the same commit change the state that belongs to it."""
+        return await self._in_turn(self._delete(name, state, along))
+
+    def check_new(
+        self, name: str, partitions: int, *, alias: str | None = None, options: TopicOptions = NO_OPTIONS
+    ) -> TopicSettings:
+        """The settings that such a new topic would have. Raises what `create` would raise for it."""
+        _check_not_reserved(name, alias)
+        return self._check_new(name, partitions, alias, options)
+
+    def _check_new(self, name: str, partitions: int, alias: str | None, options: TopicOptions) -> TopicSettings:
+        if partitions < 1:
+            raise InvalidPartitionsError(f"a topic has at least 1 partition, not {partitions}")
+        if name in self._by_name:
+            raise TopicExistsError(f"{name!r} is the name or alias of a topic that exists")
+        check_topic_name(name, self._limits)
+        settings = with_options(TopicSettings(), options)
+        check_settings(settings, self._limits)
+        if alias == name:
+            raise TopicExistsError(f"the alias {alias!r} is the topic's own name; leave it out")
+        if alias is not None:
+            self._check_free(alias)
+        if len(self._by_id) >= self._limits.topics:
+            raise LimitExceededError(f"there are {len(self._by_id)} topics, as many as topics allows; delete one first")
+        self.check_room(partitions)
+        return settings
+
+    async def add_partitions(self, name: str, more: int) -> Topic:
+        """Make the topic larger by so many partitions. It may be named by its alias."""
+        if more < 1:
+            raise InvalidPartitionsError(f"at least 1 partition can be added, not {more}")
+        live = self.get(name)
+        _check_not_reserved(live.topic.name)
+        return await self._in_turn(self._add_partitions(live.topic.name, more))
+
+    async def alter(self, name: str, options: TopicOptions = NO_OPTIONS, *, alias: str | UnsetType | None = UNSET) -> Topic:
+        """Change the settings that are given, and the alias if one is given; `None` takes the alias away."""
+        return await self._in_turn(self._alter(name, options, alias))
+
+    async def delete(self, name: str, along: Along | None = None) -> Topic:
+        """Remove the topic with its records, its groups' offsets and all else that belongs to it."""
+        _check_not_reserved(self.get(name).topic.name)
+        return await self._in_turn(self._delete(name, along=along))
+
+    async def _in_turn(self, change: Coroutine[Any, Any, Topic]) -> Topic:
+        """One after another, and to the end even if whoever asked has gone: the next one must see what came of it."""
+
+        async def turn() -> Topic:
+            async with self._one_at_a_time:
+                return await change
+
+        task = asyncio.ensure_future(turn())
+        self._turns.add(task)
+        task.add_done_callback(self._turns.discard)
+        return await asyncio.shield(task)
+
+    async def _create(self, name: str, partitions: int, alias: str | None, options: TopicOptions, must_be_new: bool) -> Topic:
+        if partitions < 1:
+            raise InvalidPartitionsError(f"a topic has at least 1 partition, not {partitions}")
+        live = self._by_name.get(name)
+        if live is None or must_be_new:
+            return await self._make(name, partitions, alias, options)
+        topic = live.topic
+        if topic.name != name:
+            raise TopicExistsError(f"{name!r} is the alias of topic {topic.name!r}; take another name")
+        wrong = differences(topic.settings, options)
+        if alias is not None and alias != topic.alias:
+            wrong.append(f"alias is {topic.alias!r}, not {alias!r}")
+        if wrong:
+            raise TopicExistsError(f"topic {name!r} exists and differs: {'; '.join(wrong)}. Alter it, or leave these out")
+        if partitions < topic.partitions:
+            raise InvalidPartitionsError(
+                f"topic {name!r} has {topic.partitions} partitions and can't shrink to {partitions};"
+                " delete it and make it anew if its records may go"
+            )
+        if partitions == topic.partitions:
+            return topic
+        _check_not_reserved(topic.name)
+        self.check_room(partitions - topic.partitions)
+        return await self._replace(live, msgspec.structs.replace(topic, partitions=partitions))
+
+    async def _add_partitions(self, name: str, more: int) -> Topic:
+        live = self.get(name)
+        self.check_room(more)
+        return await self._replace(live, msgspec.structs.replace(live.topic, partitions=live.topic.partitions + more))
+
+    async def _make(
+        self,
+        name: str,
+        partitions: int,
+        alias: str | None,
+        options: TopicOptions,
+        state: Callable[[Topic], Puts] = lambda _: (),
+    ) -> Topic:
+        settings = self._check_new(name, partitions, alias, options)
+        topic = Topic(
+            id=TopicId(int.from_bytes(self._store.latest(keys.LAST_TOPIC_ID) or b"") + 1),
+            uuid=self._new_uuid(),
+            name=name,
+            alias=alias,
+            partitions=partitions,
+            settings=settings,
+            created_ms=self._clock.now_ms(),
+        )
+        changes = Changes(
+            creates=((topic.id, partitions),),
+            puts=(
+                (keys.LAST_TOPIC_ID, topic.id.to_bytes(4)),
+                (keys.topic_key(topic.id), msgspec.msgpack.encode(topic)),
+                *state(topic),
+            ),
+        )
+        await self._committer.submit(Change(lambda: changes, lambda _: self._enter(LiveTopic(topic, self._limits))))
+        return topic
+
+    def check_altered(self, name: str, options: TopicOptions, *, alias: str | UnsetType | None = UNSET) -> Topic:
+        """The topic as `alter` would leave it. Raises what `alter` would raise."""
+        topic = self.get(name).topic
+        settings = with_options(topic.settings, options)
+        check_settings(settings, self._limits)
+        if alias is UNSET:
+            alias = topic.alias
+        if is_reserved(topic.name):
+            _check_only_retention(topic, settings, alias)
+        if alias is not None and alias != topic.alias:
+            self._check_free(alias)
+        return msgspec.structs.replace(topic, settings=settings, alias=alias)
+
+    async def _alter(self, name: str, options: TopicOptions, alias: str | UnsetType | None) -> Topic:
+        live = self.get(name)
+        altered = self.check_altered(name, options, alias=alias)
+        return altered if altered == live.topic else await self._replace(live, altered)
+
+    async def _replace(self, live: LiveTopic, topic: Topic) -> Topic:
+        grown = topic.partitions > live.topic.partitions
+        changes = Changes(
+            creates=((topic.id, topic.partitions),) if grown else (),
+            puts=((keys.topic_key(topic.id), msgspec.msgpack.encode(topic)),),
+        )
+
+        def settled(_: Receipt | None) -> None:
+            self._leave(live)
+            live.become(topic, self._limits)
+            self._enter(live)
+
+        await self._committer.submit(Change(lambda: changes, settled))
+        return topic
+
+    async def _delete(self, name: str, state: Puts = (), along: Along | None = None) -> Topic:
+        live = self.get(name)
+        topic = live.topic
+        changes = Changes(
+            drops=(topic.id,),
+            drop_prefixes=(
+                keys.offsets_of_topic(topic.id),
+                keys.producers_of_topic(topic.id),
+                keys.open_transactions_of_topic(topic.id),
+                keys.aborted_of_topic(topic.id),
+                keys.dedup_of_topic(topic.id),
+                keys.shares_of_topic(topic.id),
+                keys.redriven_of_topic(topic.id),
+                keys.times_of_topic(topic.id),
+            ),
+            puts=((keys.topic_key(topic.id), None), *state),
+        )
+
+        def decide() -> Changes:
+            ending = along.decide() if along is not None else self._check_droppable(topic.id)
+            # From here on nobody finds the topic, so nothing is written for it after its state is dropped.
+            self._leave(live)
+            if ending is None:
+                return changes
+            return changes._replace(appends=ending.appends, puts=(*changes.puts, *ending.puts))
+
+        def settled(receipt: Receipt | None) -> None:
+            if along is not None:
+                along.settled(receipt)
+            for partition in live.partitions:
+                self._on_gone(partition)
+
+        def failed() -> None:
+            if along is not None:
+                along.failed()
+            self._enter(live)
+
+        await self._committer.submit(Change(decide, settled, failed))
+        return topic
+
+    def _check_free(self, alias: str) -> None:
+        check_topic_name(alias, self._limits)
+        holder = self._by_name.get(alias)
+        if holder is not None:
+            what = "name" if holder.topic.name == alias else "alias"
+            raise TopicExistsError(f"{alias!r} is the {what} of topic {holder.topic.name!r}; take another alias")
+
+
+def _check_not_reserved(name: str, alias: str | None = None) -> None:
+    for wanted in (name, alias):
+        if wanted is not None and is_reserved(wanted):
+            raise ReservedTopicError(
+                f"{wanted!r} is a name of the server's own: it makes and deletes such topics itself, with tables and routes"
+            )
+
+
+def _check_only_retention(topic: Topic, settings: TopicSettings, alias: str | None) -> None:
+    """The server counts on the rest of a topic of its own to stay as it made it."""
+    kept = msgspec.structs.replace(
+        settings, retention_seconds=topic.settings.retention_seconds, retention_max_bytes=topic.settings.retention_max_bytes
+    )
+    if kept != topic.settings or alias != topic.alias:
+        raise ReservedTopicError(f"{topic.name!r} is the server's own topic: only its retention can be altered")
