@@ -23,6 +23,7 @@ MEDIA_TYPE = "application/problem+json"
 PROBLEM_TYPE_PREFIX = "urn:tailrace:error:"
 
 _STATUSES = frozenset(HTTPStatus)
+_PASSING = frozenset((HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.SERVICE_UNAVAILABLE))
 _WORD_START = re.compile(r"(?<!^)(?=[A-Z])")
 _log = logging.getLogger("tailrace.http")
 
@@ -65,8 +66,10 @@ def error_body(error: TailraceError) -> bytes:
 def problem_body(status: int, detail: str, *, outcome: Outcome = "failed") -> bytes:
     """A problem that is no error of ours but one of HTTP."""
     phrase = HTTPStatus(status).phrase if status in _STATUSES else "Client Closed Request"
-    body = {"type": "about:blank", "title": phrase, "status": status, "detail": detail, "retriable": False, "outcome": outcome}
-    return msgspec.json.encode(body)
+    retriable = status in _PASSING
+    return msgspec.json.encode(
+        {"type": "about:blank", "title": phrase, "status": status, "detail": detail, "retriable": retriable, "outcome": outcome}
+    )
 
 
 def too_large(limits: Limits) -> MessageTooLargeError:

@@ -1,17 +1,27 @@
 """Connections of a client: kept as long as they are of use, bounded in time, and led through a proxy where there is one."""
 
+import asyncio
 import socket
+import struct
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 
 import pytest
+import uvloop
 
 from tailrace.client import TailraceError, TimeoutError
+from tailrace.client._async.line import AsyncLine
 from tailrace.client._sync.connection import Connection
+from tailrace.client._sync.line import Line
 from tailrace.client.config import RetryConfig
+from tailrace.client.exchange import Answer
 from tests.support.proxy import FaultyProxy
 
+ADDRESS = "127.0.0.1"
+REFUSAL = b"HTTP/1.1 413 Too Large\r\nconnection: close\r\ncontent-length: 9\r\n\r\ntoo large"
+REFUSED = Answer(413, b"too large", None, True)
+LOOPS = (asyncio.new_event_loop, uvloop.new_event_loop)
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 
 
@@ -62,12 +72,72 @@ def test_a_connection_is_kept_as_long_as_it_is_of_use(first: bytes, expected: li
 
 
 def test_the_answer_of_a_server_that_closes_before_it_has_read_all_is_heard() -> None:
-    refusal = b"HTTP/1.1 413 Too Large\r\nconnection: close\r\ncontent-length: 9\r\n\r\ntoo large"
-    with answering(refusal) as (url, _):
+    with answering(REFUSAL) as (url, _):
         connection = Connection(url, RetryConfig())
         with pytest.raises(TailraceError, match="HTTP 413: too large"):
             connection.send_once("POST", "/api/topics/publish", bytes(20_000_000))
         connection.close()
+
+
+@contextmanager
+def refusing(*, stays: bool) -> Iterator[tuple[int, Callable[[], None]]]:
+    """A port, and what refuses a connection to it: by an answer to nothing, after which it is reset, or stays unread."""
+    with socket.create_server((ADDRESS, 0)) as listener, ExitStack() as connections:
+
+        def refuse() -> None:
+            connection = connections.enter_context(listener.accept()[0])
+            connection.sendall(REFUSAL)
+            if not stays:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                connection.close()
+
+        yield listener.getsockname()[1], refuse
+
+
+@pytest.mark.parametrize("stays", [False, True], ids=["reset", "unread"])
+@pytest.mark.parametrize("size", [100, 20_000_000])
+def test_an_answer_that_was_there_before_the_request_is_heard(size: int, stays: bool) -> None:
+    with refusing(stays=stays) as (port, refuse):
+        line = Line.open(ADDRESS, port, 5)
+        refuse()
+        assert line.exchange(bytes(size), 5) == REFUSED
+        assert not line.is_usable
+        line.close()
+
+
+@pytest.mark.parametrize("loop", LOOPS, ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("stays", [False, True], ids=["reset", "unread"])
+@pytest.mark.parametrize("size", [100, 20_000_000])
+@pytest.mark.parametrize("turns", [0, 5], ids=["at once", "after some turns of the loop"])
+def test_an_answer_that_was_there_before_the_request_is_heard_by_coroutines(
+    loop: Callable[[], asyncio.AbstractEventLoop], stays: bool, size: int, turns: int
+) -> None:
+    async def ask(port: int, refuse: Callable[[], None]) -> None:
+        line = await AsyncLine.open(ADDRESS, port, 5)
+        refuse()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        try:
+            assert await line.exchange(bytes(size), 5) == REFUSED
+            assert not line.is_usable
+        finally:
+            line.close()
+
+    with refusing(stays=stays) as (port, refuse), asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(ask(port, refuse))
+
+
+def test_a_server_that_takes_no_more_connections_is_quoted_though_it_names_no_request() -> None:
+    named = OK.replace(b"\r\n\r\n", b"\r\ntailrace-request: 1\r\nconnection: close\r\n\r\n")
+    full = b"HTTP/1.1 503 Full\r\nconnection: close\r\ncontent-length: 4\r\n\r\nfull"
+    with answering(named, full) as (url, came_by):
+        connection = Connection(url, RetryConfig())
+        assert connection.send_once("GET", "/health", None) == b"{}"
+        with pytest.raises(TailraceError, match="HTTP 503: full") as caught:
+            connection.send_once("GET", "/health", None)
+        assert caught.value.retriable
+        connection.close()
+    assert came_by == [0, 1]
 
 
 def test_a_request_takes_no_longer_than_it_may(proxy: FaultyProxy) -> None:

@@ -6,6 +6,7 @@ takes another question for it.
 """
 
 from functools import partial
+from http import HTTPStatus
 from itertools import count
 from typing import Any, TypeVar
 
@@ -94,9 +95,14 @@ class AsyncConnection:
         return answer.body
 
     def _check_name(self, name: str, answer: Answer) -> None:
-        """Servers name the request that they answer; what stands between may not."""
+        """Servers name the request that they answer; what stands between may not.
+
+        Nor does a server that can't take the connection, and there is only one thing that this answer can mean.
+        """
         if answer.name == name:
             self._answers_have_names = True
+        elif answer.name is None and answer.is_last and answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
+            return
         elif answer.name is not None or self._answers_have_names:
             # Whatever stands between has doubled something, and all further answers of this connection are others' too.
             raise ConnectionLostError(f"{self.url} answered another request than this one, which may have taken effect")

@@ -5,11 +5,13 @@ can do more takes for it.
 """
 
 import asyncio
+import os
 import time
+from contextlib import suppress
 from typing import Self, cast
 
 from tailrace.client.exchange import Answer, AnswerReader, BrokenAnswerError, NotConnectedError
-from tailrace.client.socket_options import has_something_to_read
+from tailrace.client.socket_options import READ_BYTES, has_something_to_read
 
 
 class AsyncLine(asyncio.Protocol):
@@ -17,6 +19,9 @@ class AsyncLine(asyncio.Protocol):
         self._reader = AnswerReader()
         self._transport: asyncio.Transport | None = None
         self._waiting: asyncio.Future[Answer] | None = None
+        self._early: Answer | None = None
+        """Of a server that refuses the connection: it came before anything was asked."""
+        self._is_fresh = True
         self._is_usable = False
         self.idle_since = 0.0
 
@@ -34,6 +39,10 @@ class AsyncLine(asyncio.Protocol):
 
     async def exchange(self, request: bytes, seconds: float) -> Answer:
         """The whole answer, within this time. After anything else than that the line can't be used again."""
+        self._is_fresh = False
+        if self._early is not None:
+            self._is_usable = False
+            return self._early
         if self._transport is None or self._transport.is_closing():
             raise NotConnectedError("the connection is closed")
         loop = asyncio.get_running_loop()
@@ -47,7 +56,8 @@ class AsyncLine(asyncio.Protocol):
         finally:
             timer.cancel()
             self._waiting = None
-        self._is_usable = not (answer.is_last or self._reader.has_surplus or self._transport.is_closing())
+        is_sent = not self._transport.get_write_buffer_size()
+        self._is_usable = is_sent and not (answer.is_last or self._reader.has_surplus or self._transport.is_closing())
         self.idle_since = time.monotonic()
         return answer
 
@@ -72,7 +82,7 @@ class AsyncLine(asyncio.Protocol):
         self.idle_since = time.monotonic()
 
     def data_received(self, data: bytes) -> None:
-        if self._waiting is None:
+        if self._waiting is None and not self._is_fresh:
             self._is_usable = False  # nothing was asked
             return
         try:
@@ -80,18 +90,30 @@ class AsyncLine(asyncio.Protocol):
         except BrokenAnswerError as error:
             self._fail(error)
         else:
-            if answer is not None and not self._waiting.done():
+            if self._waiting is None:
+                self._early = self._early or answer
+            elif answer is not None and not self._waiting.done():
                 self._waiting.set_result(answer)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_usable = False
         if error is not None:
+            self._read_rest()
             self._fail(error)
         elif self._waiting is not None and not self._waiting.done():
             try:
                 self._waiting.set_result(self._reader.feed_end())
             except BrokenAnswerError as cut:
                 self._fail(cut)
+
+    def _read_rest(self) -> None:
+        """What came before a send failed: one that refuses a request may close before it has read all of it, and its answer
+        says why. The connection is gone, so there is no more than the system holds, and nothing to wait for."""
+        if self._transport is not None:
+            descriptor = self._transport.get_extra_info("socket").fileno()
+            with suppress(OSError):
+                while data := os.read(descriptor, READ_BYTES):
+                    self.data_received(data)
 
     def _give_up(self, seconds: float) -> None:
         self._fail(TimeoutError(f"there was no answer within {seconds} s"))

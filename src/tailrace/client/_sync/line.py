@@ -6,10 +6,7 @@ import time
 from typing import Self
 
 from tailrace.client.exchange import Answer, AnswerReader, NotConnectedError
-from tailrace.client.socket_options import has_something_to_read
-from tailrace.model.limits import KIB
-
-_READ_BYTES = 128 * KIB
+from tailrace.client.socket_options import READ_BYTES, has_something_to_read, wait_for_either_way
 
 
 class Line:
@@ -17,7 +14,7 @@ class Line:
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = connected
         self._reader = AnswerReader()
-        self._data = memoryview(bytearray(_READ_BYTES))
+        self._data = memoryview(bytearray(READ_BYTES))
         self._is_usable = True
         self.idle_since = time.monotonic()
 
@@ -36,18 +33,19 @@ class Line:
         deadline = time.monotonic() + seconds
         self._is_usable = False
         self._socket.settimeout(seconds)
-        # One that refuses a request may close before it has read all of it, and its answer says why.
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self._socket.sendall(request)
+        rest = self._send(memoryview(request))
         answer: Answer | None = None
         while answer is None:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise TimeoutError(f"there was no answer within {seconds} s")
             self._socket.settimeout(left)
-            size = self._socket.recv_into(self._data)
-            answer = self._reader.feed(self._data[:size]) if size else self._reader.feed_end()
-        self._is_usable = not (answer.is_last or self._reader.has_surplus)
+            if rest and not wait_for_either_way(self._socket.fileno(), left):
+                rest = self._send(rest)
+            else:
+                size = self._socket.recv_into(self._data)
+                answer = self._reader.feed(self._data[:size]) if size else self._reader.feed_end()
+        self._is_usable = not (rest or answer.is_last or self._reader.has_surplus)
         self.idle_since = time.monotonic()
         return answer
 
@@ -62,3 +60,11 @@ class Line:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
+
+    def _send(self, data: memoryview) -> memoryview:
+        """What is left to be sent."""
+        try:
+            return data[self._socket.send(data) :]
+        except (BrokenPipeError, ConnectionResetError):
+            # One that refuses a request may close before it has read all of it, and its answer says why.
+            return data[:0]
