@@ -10,6 +10,7 @@ from tailrace.log.catalog import Catalog, LogEnd
 from tailrace.log.checkpoint import Checkpoints
 from tailrace.log.cleaner import Cleaner
 from tailrace.log.frame import BadFrameError, Frame, read_effects
+from tailrace.log.group_writer import GroupWriter
 from tailrace.log.index import IndexReader, SavedIndex
 from tailrace.log.inventory import take_inventory
 from tailrace.log.lock import FolderLock
@@ -20,6 +21,7 @@ from tailrace.log.recovery import Recovery, SegmentFile
 from tailrace.log.segment import Segment, SegmentFolder, sync_file, sync_folder
 from tailrace.log.settled import SettledState
 from tailrace.log.state import StateDb
+from tailrace.log.upkeep import Upkeep
 from tailrace.log.usage import SegmentUsage
 from tailrace.log.writer import LogWriter
 from tailrace.model.changes import Changes
@@ -47,7 +49,7 @@ class OpenLog(NamedTuple):
     catalog: Catalog
     settled: SettledState
     reader: LogReader
-    lookup: IndexReader
+    index: IndexReader
     segments: SegmentFolder
 
 
@@ -88,22 +90,10 @@ def open_log(
         stats.torn_bytes = recovery.tail.torn_bytes
         stats.replay_seconds = clock.monotonic() - started
         lock = threading.Lock()
-        log = Log(
-            folder_lock=folder_lock,
-            state=state,
-            settled=settled,
-            catalog=catalog,
-            checkpoints=checkpoints,
-            writer=writer,
-            cleaner=Cleaner(catalog, saved, checkpoints, state, segments, lock, options, stats),
-            lock=lock,
-            durability=durability,
-            options=options,
-            clock=clock,
-            stats=stats,
-            saved=stamp.position,
-            on_failure=on_failure,
-        )
+        groups = GroupWriter(writer, catalog, settled, lock, durability, options.piece_bytes, clock, stats)
+        cleaner = Cleaner(catalog, saved, checkpoints, state, segments, lock, options, stats)
+        upkeep = Upkeep(groups, catalog, checkpoints, cleaner, lock, options, clock, stats, stamp.position, on_failure)
+        log = Log(folder_lock, state, groups, upkeep, options.relaxed_sync_seconds, on_failure)
     except BaseException:
         state.close()
         folder_lock.release()
