@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from tests.integration.statements import refusal, rows, run
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.server import ServerProcess
 
 CLEAN = """
@@ -27,7 +28,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """One server for most points, because a start takes longer than what they do."""
     with (
         ServerProcess(tmp_path_factory.mktemp("checklist") / "data") as server,
-        httpx.Client(base_url=server.url, timeout=30) as client,
+        httpx.Client(base_url=server.url, timeout=PATIENCE_SECONDS) as client,
     ):
         yield client
 
@@ -58,12 +59,12 @@ def test_system_tables_exist_and_are_queryable(chat: httpx.Client) -> None:
 
 def test_create_topic_persists_metadata(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data") as server:
-        with httpx.Client(base_url=server.url, timeout=20) as client:
+        with httpx.Client(base_url=server.url, timeout=PATIENCE_SECONDS) as client:
             run(client, SETUP)
             before = rows(client, "SELECT * FROM system.topics ORDER BY topic_id")
         server.kill()
         server.start()
-        with httpx.Client(base_url=server.url, timeout=20) as client:
+        with httpx.Client(base_url=server.url, timeout=PATIENCE_SECONDS) as client:
             assert rows(client, "SELECT * FROM system.topics ORDER BY topic_id") == before
             assert refusal(client, "CREATE TOPIC app.new_messages")["status"] == 409
 
@@ -131,7 +132,7 @@ def test_the_retention_job_prunes_old_log_entries(tmp_path: Path) -> None:
     settings.write_text("[broker]\nretention_interval_seconds = 1\n")
     with (
         ServerProcess(tmp_path / "data", "--config", str(settings)) as server,
-        httpx.Client(base_url=server.url, timeout=20) as client,
+        httpx.Client(base_url=server.url, timeout=PATIENCE_SECONDS) as client,
     ):
         run(client, "CREATE TOPIC app.short WITH (retention_seconds = 3600)")
         run(client, "INSERT INTO app.short (value, timestamp) VALUES ('old', '2020-01-01T00:00:00Z')")

@@ -12,6 +12,7 @@ import pytest
 from tests.integration.cli.terminal import CTRL_C, CTRL_D, ENTER, TAB, UP, Terminal
 from tests.integration.statements import rows, run
 from tests.integration.test_serve import wait_for_metric
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.server import ServerProcess
 
 At = Callable[..., Terminal]
@@ -19,7 +20,7 @@ At = Callable[..., Terminal]
 
 @pytest.fixture(scope="module", autouse=True)
 def tables(server: ServerProcess) -> None:
-    with httpx.Client(base_url=server.url, timeout=20) as client:
+    with httpx.Client(base_url=server.url, timeout=PATIENCE_SECONDS) as client:
         run(client, "CREATE TABLE chat.messages (id BIGINT PRIMARY KEY, body TEXT, is_visible BOOLEAN)")
         run(client, "INSERT INTO chat.messages VALUES (1, 'hello', true), (2, 'world', false)")
         run(client, "CREATE TOPIC shop.orders")

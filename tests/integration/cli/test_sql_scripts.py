@@ -9,12 +9,13 @@ import pytest
 from tests.integration.cli.commands import Commands
 from tests.integration.cli.terminal import Terminal
 from tests.integration.statements import rows, run
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.server import ServerProcess
 
 
 @pytest.fixture(scope="module", autouse=True)
 def table(server: ServerProcess) -> None:
-    with httpx.Client(base_url=server.url, timeout=20) as client:
+    with httpx.Client(base_url=server.url, timeout=PATIENCE_SECONDS) as client:
         run(client, "CREATE TABLE t (id BIGINT PRIMARY KEY, name TEXT, price DECIMAL(10, 2))")
         run(client, "INSERT INTO t VALUES (1, 'ann', 1.5), (2, NULL, NULL), (3, 'a, b', 3)")
 

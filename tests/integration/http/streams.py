@@ -9,7 +9,9 @@ from urllib.parse import urlencode
 import httpx
 from websockets.sync.client import connect
 
-SECONDS = 15.0
+from tests.support.patience import PATIENCE_SECONDS
+
+SECONDS = PATIENCE_SECONDS
 
 
 class SseStream:
@@ -72,7 +74,7 @@ def sse(url: str, pattern: str, headers: dict[str, str] | None = None, **fields:
 @contextmanager
 def socket(url: str, pattern: str, **fields: object) -> Iterator[SocketStream]:
     query = urlencode({"pattern": pattern, **fields})
-    with connect(f"{url.replace('http', 'ws', 1)}/api/subscribe?{query}") as opened:
+    with connect(f"{url.replace('http', 'ws', 1)}/api/subscribe?{query}", open_timeout=SECONDS) as opened:
         yield SocketStream(opened)
 
 

@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.integration.topics import create, publish
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.server import ServerProcess
 
 _NUMBERS = count()
@@ -137,7 +138,7 @@ def test_a_topic_is_changed_looked_at_and_deleted(client: httpx.Client, url: str
 def test_groups_are_shared_with_kafka_clients(tmp_path_factory: pytest.TempPathFactory) -> None:
     with (
         ServerProcess(tmp_path_factory.mktemp("shared") / "data") as server,
-        httpx.Client(base_url=server.url, timeout=20) as client,
+        httpx.Client(base_url=server.url, timeout=PATIENCE_SECONDS) as client,
     ):
         create(server.url, "t")
         publish(server.url, "t", *range(5))

@@ -10,6 +10,7 @@ import pytest
 
 from tests.integration.statements import run as sql
 from tests.support.eventually import eventually
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.server import ServerProcess
 
 RECORDS = 200
@@ -132,19 +133,19 @@ def killable(tmp_path: Path) -> Iterator[ServerProcess]:
 def test_a_kill_between_receive_and_ack_loses_no_record_and_no_ack(killable: ServerProcess) -> None:
     """Each round some are acknowledged, some are only received, and the server is killed."""
     done: list[object] = []
-    with httpx.Client(base_url=killable.url, timeout=20) as client:
+    with httpx.Client(base_url=killable.url, timeout=PATIENCE_SECONDS) as client:
         make_topic(client, "jobs", *range(RECORDS), partitions=3)
     for _ in range(2):
-        with httpx.Client(base_url=killable.url, timeout=20) as client:
+        with httpx.Client(base_url=killable.url, timeout=PATIENCE_SECONDS) as client:
             got = ask(client, "workers/receive", pattern="jobs", max=40, max_deliveries=100)
             part = receipts(got)[::2]
             assert ask(client, "workers/ack", receipts=part)["accepted"] == len(part)
             done += values(got)[::2]
         killable.kill()
         killable.start()
-        with httpx.Client(base_url=killable.url, timeout=20) as client:
+        with httpx.Client(base_url=killable.url, timeout=PATIENCE_SECONDS) as client:
             ask(client, "workers/ack", 409, receipts=receipts(got)[1::2])
-    with httpx.Client(base_url=killable.url, timeout=20) as client:
+    with httpx.Client(base_url=killable.url, timeout=PATIENCE_SECONDS) as client:
         while (got := ask(client, "workers/receive", pattern="jobs", max=50))["messages"]:
             done += values(got)
             ask(client, "workers/ack", receipts=receipts(got))
@@ -152,17 +153,17 @@ def test_a_kill_between_receive_and_ack_loses_no_record_and_no_ack(killable: Ser
 
 
 def test_a_record_that_kills_the_server_each_time_ends_among_the_dead_letters(killable: ServerProcess) -> None:
-    with httpx.Client(base_url=killable.url, timeout=20) as client:
+    with httpx.Client(base_url=killable.url, timeout=PATIENCE_SECONDS) as client:
         make_topic(client, "jobs", "poison")
     for expected in (1, 2):
-        with httpx.Client(base_url=killable.url, timeout=20) as client:
+        with httpx.Client(base_url=killable.url, timeout=PATIENCE_SECONDS) as client:
             (got,) = ask(client, "workers/receive", pattern="jobs", max_deliveries=2)["messages"]
             assert got["deliveries"] == expected
             # The count is written without the consumer waiting for it; this commit is behind it in the log.
             publish(client, "jobs", "later")
         killable.kill()
         killable.start()
-    with httpx.Client(base_url=killable.url, timeout=20) as client:
+    with httpx.Client(base_url=killable.url, timeout=PATIENCE_SECONDS) as client:
 
         def letters() -> int:
             answer = client.post("/api/topics/consume", json={"topic": "jobs.dead_letters"})

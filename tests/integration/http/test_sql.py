@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests.integration.topics import create
+from tests.support.patience import PATIENCE_SECONDS
 
 ARROW = "application/vnd.apache.arrow.stream"
 UUID = "01234567-89ab-cdef-0123-456789abcdef"
@@ -26,7 +27,7 @@ def rows(client: httpx.Client, text: str, params: Any = ()) -> list[list[Any]]:
 @pytest.fixture(scope="module")
 def typed(url: str) -> str:
     """A table with a row of all types and a row of nulls."""
-    with httpx.Client(base_url=url) as client:
+    with httpx.Client(base_url=url, timeout=PATIENCE_SECONDS) as client:
         made = run(
             client,
             "CREATE TABLE typed (id INTEGER PRIMARY KEY, yes BOOLEAN, big BIGINT, real DOUBLE, price DECIMAL(10, 2), name TEXT,"

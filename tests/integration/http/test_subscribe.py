@@ -3,7 +3,6 @@
 import json
 import socket as sockets
 import threading
-import time
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -17,10 +16,13 @@ from websockets.typing import Origin
 
 from tests.integration.http.streams import SECONDS, SocketStream, sse, subscribed
 from tests.integration.topics import create, metric, publish
+from tests.support.eventually import eventually
 from tests.support.server import ServerProcess
 
 BOTH = pytest.mark.parametrize("protocol", ["sse", "websocket"])
 _NUMBERS = count()
+STUFFINGS = 4
+"""Of 2 MB."""
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +43,10 @@ def url(server: ServerProcess) -> str:
 def root() -> str:
     """The first part of topic names that no other test uses."""
     return f"root{next(_NUMBERS)}"
+
+
+def await_subscribers(url: str, count: int) -> None:
+    eventually(lambda: metric(url, "tailrace_subscribers") == count, f"{count} subscribers", SECONDS)
 
 
 def values(events: list[dict[str, Any]]) -> list[Any]:
@@ -100,7 +106,9 @@ def test_a_subscriber_without_a_start_gets_only_what_is_new(protocol: str, url: 
 def test_values_with_line_breaks_arrive_whole(url: str, root: str) -> None:
     create(url, root)
     body = b'{"messages": [{"topic": "%s", "value": {\r\n"a":\r1,\n\n"b": "x\\ny"}}]}' % root.encode()
-    httpx.post(f"{url}/api/topics/publish", content=body, headers={"content-type": "application/json"}).raise_for_status()
+    httpx.post(
+        f"{url}/api/topics/publish", content=body, headers={"content-type": "application/json"}, timeout=SECONDS
+    ).raise_for_status()
     with sse(url, root, cursor="beginning") as stream:
         assert stream.next()["value"] == {"a": 1, "b": "x\ny"}
 
@@ -110,7 +118,7 @@ def test_signs_of_life_move_the_place_to_resume_from(url: str, root: str) -> Non
     create(url, f"{root}other")
     with httpx.stream("GET", f"{url}/api/subscribe", params={"pattern": root}, timeout=SECONDS) as response:
         publish(url, f"{root}other", 1, 2, 3)
-        end = httpx.get(f"{url}/health").json()["end_cursor"]
+        end = httpx.get(f"{url}/health", timeout=SECONDS).json()["end_cursor"]
         lines = response.iter_lines()
         assert next(line for line in lines if line == f"id: {end - 1}")
 
@@ -118,7 +126,7 @@ def test_signs_of_life_move_the_place_to_resume_from(url: str, root: str) -> Non
 def test_a_quiet_websocket_gets_signs_of_life(url: str, root: str) -> None:
     create(url, root)
     publish(url, root, 1)
-    end = httpx.get(f"{url}/health").json()["end_cursor"]
+    end = httpx.get(f"{url}/health", timeout=SECONDS).json()["end_cursor"]
     with subscribed("websocket", url, root) as stream:
         assert isinstance(stream, SocketStream)
         assert json.loads(stream.socket.recv(timeout=SECONDS)) == {"type": "alive", "cursor": end - 1}
@@ -132,16 +140,29 @@ def test_a_thousand_records_of_a_batch_come_once_each_to_all(url: str, root: str
             assert values(stream.take(1000)) == list(range(1000))
 
 
-def test_one_that_takes_nothing_is_told_why_and_cut_off(server: ServerProcess, url: str, root: str) -> None:
+def with_little_room(url: str) -> sockets.socket:
+    """A connection whose buffer is soon full, and soon emptied."""
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    connection = sockets.socket()
+    connection.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, 65_536)
+    connection.settimeout(SECONDS)
+    connection.connect((host, int(port)))
+    return connection
+
+
+def until_cut(url: str, root: str, cut: float) -> None:
+    """Publish more than all buffers on the way hold, and wait until one more is cut off. It has five seconds to hear why."""
+    for _ in range(STUFFINGS):
+        publish(url, root, *("x" * 100_000 for _ in range(20)))
+    eventually(lambda: metric(url, "tailrace_subscribers_cut_total") == cut + 1, "the slow one is cut off", SECONDS)
+
+
+def test_one_that_takes_nothing_is_told_why_and_cut_off(url: str, root: str) -> None:
     create(url, root)
     cut = metric(url, "tailrace_subscribers_cut_total")
-    address = server.url.removeprefix("http://").rsplit(":", 1)
-    with sockets.create_connection((address[0], int(address[1])), SECONDS) as slow:
+    with with_little_room(url) as slow:
         slow.sendall(f"GET /api/subscribe?pattern={root}&cursor=beginning HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
-        deadline = time.monotonic() + SECONDS
-        while metric(url, "tailrace_subscribers_cut_total") == cut and time.monotonic() < deadline:
-            publish(url, root, *("x" * 100_000 for _ in range(20)))
-        assert metric(url, "tailrace_subscribers_cut_total") == cut + 1
+        until_cut(url, root, cut)
         received = b""
         while part := slow.recv(1 << 20):
             received += part
@@ -152,10 +173,9 @@ def test_one_that_takes_nothing_is_told_why_and_cut_off(server: ServerProcess, u
 def test_a_websocket_that_takes_nothing_is_told_why_and_cut_off(url: str, root: str) -> None:
     create(url, root)
     cut = metric(url, "tailrace_subscribers_cut_total")
-    with connect(f"{url.replace('http', 'ws', 1)}/api/subscribe?pattern={root}", max_queue=1) as slow:
-        deadline = time.monotonic() + SECONDS
-        while metric(url, "tailrace_subscribers_cut_total") == cut and time.monotonic() < deadline:
-            publish(url, root, *("x" * 100_000 for _ in range(20)))
+    address = f"{url.replace('http', 'ws', 1)}/api/subscribe?pattern={root}"
+    with connect(address, sock=with_little_room(url), max_queue=1) as slow:
+        until_cut(url, root, cut)
         with pytest.raises(ConnectionClosedError) as closed:
             while True:
                 slow.recv(timeout=SECONDS)
@@ -166,13 +186,10 @@ def test_a_websocket_that_takes_nothing_is_told_why_and_cut_off(url: str, root: 
 
 def test_a_subscriber_that_goes_away_is_forgotten(url: str, root: str) -> None:
     create(url, root)
-    before = metric(url, "tailrace_subscribers")
+    await_subscribers(url, 0)
     with sse(url, root), subscribed("websocket", url, root):
-        assert metric(url, "tailrace_subscribers") == before + 2
-    deadline = time.monotonic() + SECONDS
-    while metric(url, "tailrace_subscribers") != before and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert metric(url, "tailrace_subscribers") == before
+        assert metric(url, "tailrace_subscribers") == 2
+    await_subscribers(url, 0)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +206,7 @@ def test_a_subscriber_that_goes_away_is_forgotten(url: str, root: str) -> None:
     ],
 )
 def test_a_subscription_that_makes_no_sense_is_refused_before_it_begins(url: str, query: str, status: int, kind: str) -> None:
-    answer = httpx.get(f"{url}/api/subscribe?{query}")
+    answer = httpx.get(f"{url}/api/subscribe?{query}", timeout=SECONDS)
     assert (answer.status_code, answer.json()["type"]) == (status, f"urn:tailrace:error:{kind}")
     with pytest.raises(InvalidStatus) as refused, connect(f"{url.replace('http', 'ws', 1)}/api/subscribe?{query}"):
         pass
@@ -207,7 +224,7 @@ def test_pages_of_other_sites_get_no_websocket(url: str) -> None:
 
 
 def test_a_server_on_the_loopback_does_not_answer_to_other_names(url: str) -> None:
-    answer = httpx.get(f"{url}/api/topics", headers={"host": "rebound.example:8080"})
+    answer = httpx.get(f"{url}/api/topics", headers={"host": "rebound.example:8080"}, timeout=SECONDS)
     assert (answer.status_code, answer.headers["content-type"]) == (403, "application/problem+json")
     assert "rebound.example" in answer.json()["detail"]
 
@@ -224,9 +241,7 @@ def test_a_stop_tells_subscribers_and_does_not_wait_for_them(tmp_path: Path) -> 
         listening = threading.Thread(target=listen)
         listening.start()
         with subscribed("websocket", server.url, "a") as stream:
-            deadline = time.monotonic() + SECONDS
-            while metric(server.url, "tailrace_subscribers") < 2 and time.monotonic() < deadline:
-                time.sleep(0.05)
+            await_subscribers(server.url, 2)
             assert server.terminate() == 0
             with pytest.raises(ConnectionClosedError):
                 stream.take(1)

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from tests.integration.topics import create, publish
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.server import ServerProcess
 
 UNTOUCHED = "untouched"
@@ -29,7 +30,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def client(url: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=url, timeout=20) as open_client:
+    with httpx.Client(base_url=url, timeout=PATIENCE_SECONDS) as open_client:
         yield open_client
 
 

@@ -8,6 +8,7 @@ import psutil
 import pytest
 
 from tests.integration.statements import ask, rows, run
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.server import ServerProcess
 
 ENDLESS = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT count(*) FROM r, {source}"
@@ -15,7 +16,7 @@ ENDLESS = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELEC
 
 @pytest.mark.parametrize("source", ["t", "a"])
 def test_a_query_without_end_does_not_keep_the_server_from_stopping(server: ServerProcess, source: str) -> None:
-    with httpx.Client(base_url=server.url, timeout=30) as client, ThreadPoolExecutor(1) as thread:
+    with httpx.Client(base_url=server.url, timeout=PATIENCE_SECONDS) as client, ThreadPoolExecutor(1) as thread:
         run(client, "CREATE TABLE t (id INTEGER PRIMARY KEY); INSERT INTO t VALUES (1); CREATE TOPIC a")
         run(client, "INSERT INTO a (value) VALUES ('x')")
         run(client, f"SELECT count(*) FROM {source}")
@@ -35,7 +36,7 @@ def cpu_seconds(server: ServerProcess) -> float:
 
 def test_everything_is_there_after_a_kill(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data") as server:
-        with httpx.Client(base_url=server.url, timeout=30) as client:
+        with httpx.Client(base_url=server.url, timeout=PATIENCE_SECONDS) as client:
             run(
                 client,
                 "CREATE TABLE t (id INTEGER PRIMARY KEY, body TEXT); CREATE TOPIC a WITH (alias = 'b');"
@@ -46,7 +47,7 @@ def test_everything_is_there_after_a_kill(tmp_path: Path) -> None:
             before = [rows(client, text) for text in LOOKS]
         server.kill()
         server.start()
-        with httpx.Client(base_url=server.url, timeout=30) as client:
+        with httpx.Client(base_url=server.url, timeout=PATIENCE_SECONDS) as client:
             assert [rows(client, text) for text in LOOKS] == before
             run(client, "INSERT INTO t VALUES (3, 'z')")
             assert [row["op"] for row in rows(client, "CONSUME FROM t")] == ["insert"] * 3
