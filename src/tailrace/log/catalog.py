@@ -18,6 +18,8 @@ from tailrace.model.invariant import InvariantError, invariant
 from tailrace.model.stats import StoreStats
 
 _CACHED_BATCH_OVERHEAD = 512
+_COUNTERS_AT_MOST = 2
+"""Saved counters for each partition, before all are saved afresh."""
 
 
 class LogEnd(NamedTuple):
@@ -32,8 +34,11 @@ class Cut(NamedTuple):
     """Everything that a checkpoint saves, as it was at `end`."""
 
     end: LogEnd
-    partitions: Sequence[tuple[PartitionIndex, bytes, Sequence[bytes]]]
-    """The partition, its counters and its places that are not saved yet, all packed."""
+    partitions: Sequence[tuple[PartitionIndex, Sequence[bytes]]]
+    """What has changed: the partition, and its places that are not saved yet, packed."""
+    counters: Sequence[bytes]
+    """Of these partitions or of all of them, packed."""
+    has_all_counters: bool
     dropped: Sequence[TopicId]
     usages: Sequence[tuple[SegmentUsage, bytes]]
     """Each with how it was when the cut was taken."""
@@ -64,7 +69,9 @@ class Catalog:
         self._reader = reader
         self._stats = stats
         self._active: SegmentUsage | None = None
-        self._dirty: set[PartitionIndex] = set()
+        self._dirty: list[PartitionIndex] = []
+        self._counted: int | None = None
+        """How many counters are saved, old ones of the same partitions included. Not known at first."""
         self._dropped: list[TopicId] = []
         self._marks: list[tuple[int, int]] = []
         self._cached: deque[tuple[PartitionIndex, int]] = deque()
@@ -81,7 +88,7 @@ class Catalog:
     def enter_segment(self, usage: SegmentUsage) -> None:
         """Batches go to this segment from now on."""
         if self._active is not None:
-            self._active.size = usage.base - self._active.base
+            self._active.close(usage.base - self._active.base)
         self.usages[usage.base] = self._active = usage
 
     def mark(self, cursor: Cursor, position: Position) -> None:
@@ -95,11 +102,11 @@ class Catalog:
                 partition = Partition(topic_id, number)
                 if partition not in self.partitions:
                     self.partitions[partition] = index = PartitionIndex(partition)
-                    self._dirty.add(index)
+                    self._will_save(index)
         for topic_id in changes.drops:
             for partition in [partition for partition in self.partitions if partition.topic_id == topic_id]:
                 index = self.partitions.pop(partition)
-                self._dirty.discard(index)
+                index.is_dropped = True
                 self.unsaved_batches -= len(index.recent.places) - index.saved
             self._dropped.append(topic_id)
         for partition, start in changes.trims:
@@ -108,24 +115,29 @@ class Catalog:
                 held = next(self._reader.walk(index, start), None)
                 index.start_bytes = held.bytes_before if held else index.end_bytes
                 index.start = start
-                self._dirty.add(index)
+                self._will_save(index)
+
+    def _will_save(self, index: PartitionIndex) -> None:
+        """The next checkpoint has to save it."""
+        if not index.is_dirty:
+            index.is_dirty = True
+            self._dirty.append(index)
 
     def append(self, batches: Iterable[NewBatch]) -> None:
         """Batches are in the log now. This is the busiest loop of the log: everything that it needs is at hand."""
-        partitions, add_dirty = self.partitions, self._dirty.add
-        spans = self.active.spans
+        partitions, active = self.partitions, self.active
+        segment = active.base
         count = cached = 0
         for partition, base, records, length, position, timestamp, cursor, data in batches:
             index = partitions[partition]
             if base != index.end:
                 raise InvariantError(f"{partition} ends at {index.end}, a batch came for {base}")
+            if not index.is_dirty:
+                self._will_save(index)
+            if index.segment != segment:
+                active.enter(index)
             before = index.end_bytes
-            index.end_bytes = after = before + length
-            span = spans.get(partition)
-            if span is None:
-                spans[partition] = [before, after]
-            else:
-                span[1] = after
+            index.end_bytes = before + length
             running = index.running
             if timestamp > running:
                 index.running = running = timestamp
@@ -133,7 +145,6 @@ class Catalog:
             recent.data.append(data)
             recent.places.append(pack_place(base, records, length, position, timestamp, cursor, running, before))
             index.end = base + records
-            add_dirty(index)
             count += 1
             if data is None:
                 recent.evicted += 1
@@ -179,11 +190,17 @@ class Catalog:
 
     def cut(self) -> Cut:
         """Take all that is not saved yet."""
-        dirty, self._dirty = self._dirty, set()
-        dropped, self._dropped = self._dropped, []
+        changed = [index for index in self._dirty if not index.is_dropped]
+        dropped = self._dropped
+        self._dirty, self._dropped = [], []
+        for index in changed:
+            index.is_dirty = False
+        counts_all = bool(dropped) or (bool(changed) and self._has_many_counters(len(changed)))
         return Cut(
             self.end,
-            [(index, index.pack_counters(), index.recent.places[index.saved :]) for index in dirty],
+            [(index, index.recent.places[index.saved :]) for index in changed],
+            [index.pack_counters() for index in (self.partitions.values() if counts_all else changed)],
+            counts_all,
             dropped,
             [(usage, usage.pack()) for usage in self.usages.values()],
             list(self._marks),
@@ -191,11 +208,15 @@ class Catalog:
 
     def saved(self, cut: Cut) -> None:
         """The cut is on disk: let go of what need not stay in memory."""
-        for index, _, places in cut.partitions:
-            if self.partitions.get(index.partition) is index:
+        for index, places in cut.partitions:
+            if not index.is_dropped:
                 index.saved += len(places)
                 index.forget_saved()
                 self.unsaved_batches -= len(places)
+        if cut.has_all_counters:
+            self._counted = 0
+        if self._counted is not None:
+            self._counted += len(cut.counters)
         self._marks = self._marks[len(cut.marks) :]
         for usage, packed in cut.usages:
             if SegmentUsage.was_closed(packed):
@@ -203,5 +224,10 @@ class Catalog:
 
     def not_saved(self, cut: Cut) -> None:
         """The cut could not be saved: the next one must take it along."""
-        self._dirty.update(index for index, _, _ in cut.partitions if self.partitions.get(index.partition) is index)
+        for index, _ in cut.partitions:
+            self._will_save(index)
         self._dropped[:0] = cut.dropped
+
+    def _has_many_counters(self, new: int) -> bool:
+        """Whether so many on top of those that are saved would be more than it is worth to read them all."""
+        return self._counted is None or self._counted + new > _COUNTERS_AT_MOST * len(self.partitions)

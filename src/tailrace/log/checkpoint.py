@@ -8,7 +8,6 @@ from struct import Struct
 
 from tailrace.log.catalog import Cut, LogEnd
 from tailrace.log.index import SavedIndex
-from tailrace.log.segment import FORMAT_VERSION
 from tailrace.log.state import CURSOR, META, SEGMENT, StateDb
 from tailrace.log.usage import SegmentUsage
 from tailrace.model.clock import Hlc
@@ -18,6 +17,8 @@ from tailrace.model.killpoint import killpoint
 
 _STAMP = META + b"stamp"
 _STAMP_VALUE = Struct(">HQQQ")
+_FORMAT_VERSION = 2
+"""Of the state. The first checkpoint that has something to save makes 2 of 1; see `log.counters`."""
 _U64 = Struct(">Q")
 
 
@@ -32,9 +33,9 @@ class Checkpoints:
         if packed is None:
             return None
         version, position, cursor, hlc = _STAMP_VALUE.unpack(packed)
-        if version > FORMAT_VERSION:
+        if version > _FORMAT_VERSION:
             raise FormatError(
-                f"the folder has format {version}; this version of Tailrace reads up to {FORMAT_VERSION}: upgrade"
+                f"the folder's state has format {version}; this version of Tailrace reads up to {_FORMAT_VERSION}: upgrade"
             )
         return LogEnd(Position(position), Cursor(cursor), Hlc(hlc))
 
@@ -44,13 +45,14 @@ class Checkpoints:
         batch = self._state.batch()
         for topic_id in cut.dropped:
             self._saved.drop_topic(batch, topic_id)
-        for index, counters, places in cut.partitions:
-            self._saved.save(batch, index.partition, counters, places)
+        for index, places in cut.partitions:
+            self._saved.save(batch, index.key, places)
+        self._saved.counters.save(batch, cut.end.position, cut.counters, are_all=cut.has_all_counters)
         for usage, packed in cut.usages:
             batch.put(SEGMENT + _U64.pack(usage.base), packed)
         for cursor, position in cut.marks:
             batch.put(CURSOR + _U64.pack(cursor), _U64.pack(position))
-        batch.put(_STAMP, _STAMP_VALUE.pack(FORMAT_VERSION, *cut.end))
+        batch.put(_STAMP, _STAMP_VALUE.pack(_FORMAT_VERSION, *cut.end))
         self._state.write(batch)
         killpoint("checkpoint.written")
         self._state.flush()

@@ -18,6 +18,7 @@ from rocksdict import WriteBatch
 
 from tailrace.log.catalog import Catalog
 from tailrace.log.checkpoint import Checkpoints
+from tailrace.log.counters import partition_key
 from tailrace.log.frame import Entry, entry_bytes, head_bytes, head_size, read_frame
 from tailrace.log.index import SavedIndex
 from tailrace.log.options import LogOptions
@@ -211,7 +212,7 @@ class Cleaner:
         for places in self._saved.chunks(partition, moved.bases[0]):
             if places[0].position >= old.stop:
                 break
-            self._saved.save_chunk(batch, partition, [at_new_position(place) for place in places])
+            self._saved.save_chunk(batch, partition_key(partition), [at_new_position(place) for place in places])
         index = self._catalog.partitions.get(partition)
         if index is not None:
             for at, place in enumerate(map(unpack_place, index.recent.places)):

@@ -3,7 +3,7 @@
 The newest batches of each partition are listed in memory, their bytes too as long as the tail cache has room. A checkpoint
 saves the list in chunks, so that older batches are found with one look into RocksDB. Each entry carries the running
 maximum of the partition's timestamps and the running sum of its bytes; both rise with the offset, so that lookups by time
-and by size are binary searches even when timestamps are out of order.
+and by size are binary searches even when timestamps are out of order, over the chunks and in them.
 """
 
 from bisect import bisect_left
@@ -12,16 +12,26 @@ from struct import Struct
 
 from rocksdict import WriteBatch
 
-from tailrace.log.place import BASE_BYTES, Place, base_of, bytes_before, holding, running_of, unpack_place, unpack_places
-from tailrace.log.state import CHUNK, COUNTER, TIME, StateDb, after_prefix
+from tailrace.log.counters import SavedCounters, pack_counters, partition_key
+from tailrace.log.place import (
+    BASE_BYTES,
+    Place,
+    base_of,
+    bytes_before,
+    holding,
+    last_of,
+    running_of,
+    unpack_place,
+    unpack_places,
+)
+from tailrace.log.state import CHUNK, StateDb, after_prefix
 from tailrace.model.changes import Buffer
-from tailrace.model.ids import Partition
+from tailrace.model.ids import Partition, Position
 
-_PARTITION = Struct(">II")
 _U64 = Struct(">Q")
-_COUNTERS = Struct(">QQQQq")
-_TIME_BIAS = 1 << 63
-NO_TIMESTAMP = -_TIME_BIAS
+_LAST_OFFSET = _U64.pack((1 << 64) - 1)
+_NO_SEGMENT = Position(-1)
+NO_TIMESTAMP = -1 << 63
 _FORGET_AT_LEAST = 16
 """With many partitions each has few places, and to copy their lists for one of them costs more than to keep it."""
 
@@ -45,10 +55,26 @@ class Recent:
 class PartitionIndex:
     """The index of one partition. Changed by the writer under the log's lock; read by anybody."""
 
-    __slots__ = ("end", "end_bytes", "partition", "pruned", "recent", "running", "saved", "start", "start_bytes")
+    __slots__ = (
+        "end",
+        "end_bytes",
+        "is_dirty",
+        "is_dropped",
+        "key",
+        "partition",
+        "pruned",
+        "recent",
+        "running",
+        "saved",
+        "segment",
+        "span_begin",
+        "start",
+        "start_bytes",
+    )
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
+        self.key = partition_key(partition)
         self.start = 0
         self.end = 0
         self.start_bytes = 0
@@ -59,12 +85,19 @@ class PartitionIndex:
         self.recent = Recent([], [], 0)
         self.saved = 0
         """How many of the recent places are in the saved index too."""
+        self.is_dirty = False
+        """Whether the next checkpoint has something to save of it."""
+        self.is_dropped = False
+        self.segment = _NO_SEGMENT
+        """The active segment's base, once it holds bytes of the partition."""
+        self.span_begin = 0
+        """The first of these bytes, in the partition's own count."""
 
     def size(self) -> int:
         return self.end_bytes - self.start_bytes
 
     def pack_counters(self) -> bytes:
-        return _COUNTERS.pack(self.start, self.end, self.start_bytes, self.end_bytes, self.running)
+        return pack_counters(self.key, self.start, self.end, self.start_bytes, self.end_bytes, self.running)
 
     def evict(self) -> None:
         """Let the oldest cached batch go from memory."""
@@ -89,32 +122,28 @@ class SavedIndex:
     def __init__(self, state: StateDb, chunk_batches: int) -> None:
         self._state = state
         self._chunk_batches = chunk_batches
+        self.counters = SavedCounters(state)
 
     def load(self) -> dict[Partition, PartitionIndex]:
         found = {}
-        for key, value in self._state.items(COUNTER):
-            partition = Partition(*_PARTITION.unpack_from(key, 1))
+        for partition, counters in self.counters.load().items():
             index = PartitionIndex(partition)
-            index.start, index.end, index.start_bytes, index.end_bytes, index.running = _COUNTERS.unpack(value)
+            index.start, index.end, index.start_bytes, index.end_bytes, index.running = counters
             found[partition] = index
         return found
 
-    def save(self, batch: WriteBatch, partition: Partition, counters: bytes, places: Sequence[bytes]) -> None:
-        batch.put(COUNTER + _prefix(partition), counters)
-        for first in range(0, len(places), self._chunk_batches):
-            self.save_chunk(batch, partition, places[first : first + self._chunk_batches])
-
-    def save_chunk(self, batch: WriteBatch, partition: Partition, places: Sequence[bytes]) -> None:
+    def save(self, batch: WriteBatch, partition_key: bytes, places: Sequence[bytes]) -> None:
         """The places are packed."""
-        prefix = _prefix(partition)
-        first = places[0][:BASE_BYTES]
-        batch.put(CHUNK + prefix + first, b"".join(places))
-        batch.put(_time_key(prefix, running_of(places[-1]), first), b"")
+        for first in range(0, len(places), self._chunk_batches):
+            self.save_chunk(batch, partition_key, places[first : first + self._chunk_batches])
+
+    def save_chunk(self, batch: WriteBatch, partition_key: bytes, places: Sequence[bytes]) -> None:
+        batch.put(CHUNK + partition_key + places[0][:BASE_BYTES], b"".join(places))
 
     def drop_topic(self, batch: WriteBatch, topic_id: int) -> None:
-        for kind in (CHUNK, TIME, COUNTER):
-            prefix = kind + topic_id.to_bytes(4, "big")
-            batch.delete_range(prefix, after_prefix(prefix))
+        """Its counters go because the checkpoint that drops it saves all others."""
+        prefix = CHUNK + topic_id.to_bytes(4, "big")
+        batch.delete_range(prefix, after_prefix(prefix))
 
     def chunks(self, partition: Partition, offset: int) -> Iterator[list[Place]]:
         """Saved places in order, chunk by chunk, beginning with the chunk that holds `offset`."""
@@ -126,22 +155,40 @@ class SavedIndex:
             yield from unpack_places(packed, offset)
 
     def _packed_chunks(self, partition: Partition, offset: int) -> Iterator[bytes]:
-        prefix = CHUNK + _prefix(partition)
+        prefix = CHUNK + partition_key(partition)
         held = self._state.at_or_before(prefix, prefix + _U64.pack(offset))
         start = held[0][len(prefix) :] if held else b""
         return (packed for _, packed in self._state.items(prefix, start))
 
     def chunk_for_time(self, partition: Partition, timestamp: int) -> int | None:
         """First offset of the first chunk that ends with this running timestamp or a later one."""
-        prefix = TIME + _prefix(partition)
-        start = _U64.pack(timestamp + _TIME_BIAS)
-        for key, _ in self._state.items(prefix, start):
-            return _U64.unpack_from(key, len(prefix) + 8)[0]  # type: ignore[no-any-return]
-        return None
+        prefix = CHUNK + partition_key(partition)
+        oldest = next(self._state.items(prefix), None)
+        if oldest is None:
+            return None
+        last = last_of(oldest[1])
+        if last.running_timestamp >= timestamp:
+            return base_of(oldest[1])
+        newest = self._state.at_or_before(prefix, prefix + _LAST_OFFSET)
+        if newest is None or last_of(newest[1]).running_timestamp < timestamp:
+            return None
+        # Chunks that begin below `low` end before the timestamp, the one at `found` does not.
+        low, found = last.base_offset + last.records, base_of(newest[1])
+        while low < found:
+            middle = (low + found) // 2
+            held = self._state.at_or_before(prefix, prefix + _U64.pack(middle))
+            if held is None:  # pruned meanwhile
+                low = middle + 1
+                continue
+            last = last_of(held[1])
+            if last.running_timestamp < timestamp:
+                low = max(middle + 1, last.base_offset + last.records)
+            else:
+                found = base_of(held[1])
+        return found
 
     def faults(self, partition: Partition) -> Iterator[str]:
-        """What contradicts itself in the saved index: sums that do not add up, chunks that time lookups can't find."""
-        prefix = _prefix(partition)
+        """What contradicts itself in the saved index: sums that do not add up, which lookups by time and size rely on."""
         before: Place | None = None
         for places in self.chunks(partition, 0):
             for place in places:
@@ -153,21 +200,16 @@ class SavedIndex:
                     if place.running_timestamp != max(before.running_timestamp, place.max_timestamp):
                         yield f"the newest timestamp up to offset {place.base_offset} is wrong"
                 before = place
-            first = _U64.pack(places[0].base_offset)
-            if self._state.get(_time_key(prefix, places[-1].running_timestamp, first)) is None:
-                yield f"lookups by time can't find the batches from offset {places[0].base_offset} on"
 
     def prune(self, batch: WriteBatch, partition: Partition, start: int) -> int:
         """Forget the chunks that lie wholly below `start`; says how many."""
-        prefix = _prefix(partition)
+        prefix = CHUNK + partition_key(partition)
         pruned = 0
         for places in self.chunks(partition, 0):
             last = places[-1]
             if last.base_offset + last.records > start:
                 break
-            first = _U64.pack(places[0].base_offset)
-            batch.delete(CHUNK + prefix + first)
-            batch.delete(_time_key(prefix, last.running_timestamp, first))
+            batch.delete(prefix + _U64.pack(places[0].base_offset))
             pruned += 1
         return pruned
 
@@ -222,11 +264,3 @@ class IndexReader:
             at = bisect_left(recent, least, key=bytes_before)
             return base_of(recent[at]) if at < len(recent) else index.end
         return next((place.base_offset for place in self.walk(index, index.start) if place.bytes_before >= least), index.end)
-
-
-def _prefix(partition: Partition) -> bytes:
-    return _PARTITION.pack(*partition)
-
-
-def _time_key(prefix: bytes, running: int, first: bytes) -> bytes:
-    return TIME + prefix + _U64.pack(running + _TIME_BIAS) + first

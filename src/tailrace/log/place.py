@@ -50,6 +50,11 @@ def unpack_places(packed: bytes, offset: int = 0) -> Iterator[Place]:
     return map(Place._make, _PLACE.iter_unpack(memoryview(packed)[max(0, above - 1) * size :]))
 
 
+def last_of(packed: bytes) -> Place:
+    """Of many packed places, joined, the last one."""
+    return Place._make(_PLACE.unpack_from(packed, len(packed) - _PLACE.size))
+
+
 def base_of(packed: bytes) -> int:
     base: int = _BASE.unpack_from(packed)[0]
     return base

@@ -15,12 +15,15 @@ from tailrace.model.errors import CorruptionError, FolderInUseError, StorageFail
 from tailrace.model.limits import MIB
 
 CHUNK = b"i"
+COUNTERS = b"n"
 CURSOR = b"p"
-COUNTER = b"c"
 META = b"m"
 SEGMENT = b"g"
 STATE = b"s"
-TIME = b"t"
+
+OLD_COUNTER = b"c"
+OLD_TIME = b"t"
+"""Kinds that only format 1 has."""
 
 _MEMTABLE_BYTES = 16 * MIB
 _CACHE_BYTES = 16 * MIB

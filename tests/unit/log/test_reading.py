@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.log.index import SavedIndex
 from tailrace.log.options import LogOptions
-from tailrace.log.place import Place
+from tailrace.log.state import StateDb
 from tailrace.model.changes import Changes
 from tailrace.model.ids import Offset, Partition, TopicId
 from tailrace.model.limits import KIB, MIB, Limits
@@ -81,19 +80,26 @@ def test_a_lookup_by_time_reads_neither_the_log_nor_the_whole_index(tmp_path: Pa
         store.commit(Changes(appends=[append(partition, b"x", timestamp=number) for number in range(first, first + 100)]))
     store.checkpoint()
     looked_at = 0
-    chunks = SavedIndex.chunks
+    at_or_before = StateDb.at_or_before
+    items = StateDb.items
 
-    def counted(self: SavedIndex, partition: Partition, offset: int) -> Iterator[list[Place]]:
+    def counted(self: StateDb, prefix: bytes, key: bytes) -> tuple[bytes, bytes] | None:
         nonlocal looked_at
-        for places in chunks(self, partition, offset):
-            looked_at += len(places)
-            yield places
+        looked_at += 1
+        return at_or_before(self, prefix, key)
 
-    monkeypatch.setattr(SavedIndex, "chunks", counted)
+    def each_counted(self: StateDb, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        nonlocal looked_at
+        for item in items(self, prefix, start):
+            looked_at += 1
+            yield item
+
+    monkeypatch.setattr(StateDb, "at_or_before", counted)
+    monkeypatch.setattr(StateDb, "items", each_counted)
     for timestamp in (0, 1, 4_999, 9_999):
         assert store.batch_for_time(partition, timestamp) == timestamp
     assert store.batch_for_time(partition, 10_000) is None
-    assert looked_at <= 4 * 16, "one chunk of the index for each lookup, of 625"
+    assert looked_at <= 5 * 2 * 10, "of 625 chunks a binary search looks at ten, give or take"
     assert store.stats().disk_reads == 0
     store.close()
 
