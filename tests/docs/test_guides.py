@@ -14,7 +14,7 @@ import pytest
 
 import tailrace.client as client
 from tailrace.client import config, values
-from tailrace.client.config import CONSUMER_SETTINGS, PUBLISHER_SETTINGS, QUEUE_SETTINGS, RETRY_SETTINGS
+from tailrace.client.config import CONNECTION_SETTINGS, CONSUMER_SETTINGS, PUBLISHER_SETTINGS, QUEUE_SETTINGS
 from tests.docs.tables import ROOT, named_rows
 from tests.support.api import Api
 from tests.support.server import ServerProcess
@@ -78,5 +78,5 @@ def test_every_setting_is_in_its_guide_with_kafkas_name() -> None:
         name: f"`{setting.alias}`" for name, setting in PUBLISHER_SETTINGS.items() if name not in CONSUMER_SETTINGS
     }
     assert {name: cells[0] for name, cells in queues.items() if name in QUEUE_SETTINGS} == {
-        name: f"`{setting.alias}`" for name, setting in QUEUE_SETTINGS.items() if name not in RETRY_SETTINGS
+        name: f"`{setting.alias}`" for name, setting in QUEUE_SETTINGS.items() if name not in CONNECTION_SETTINGS
     }

@@ -39,6 +39,7 @@ class ServerApi:
             timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
             # A proxy for the internet does not know this machine's own addresses.
             trust_env=not _is_loopback(httpx.URL(self.url).host),
+            verify=httpx.create_ssl_context() if self.url.startswith("https") else True,
         )
 
     def __enter__(self) -> "ServerApi":
@@ -136,9 +137,7 @@ class ServerApi:
         try:
             yield
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise UnreachableError(
-                f"no server at {self.url}: is `tailrace serve` running? --server URL or TAILRACE_SERVER names another address"
-            ) from error
+            raise _unreachable(self.url, error) from error
         except httpx.TransportError as error:
             what = "did not answer in time" if isinstance(error, httpx.TimeoutException) else "went away before it answered"
             if is_read:
@@ -164,6 +163,19 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def _unreachable(url: str, error: httpx.TransportError) -> UnreachableError:
+    if url.startswith("https"):
+        # The SDK takes a while to load, and other addresses don't need it.
+        from tailrace.client.trust import tls_error
+
+        untrusted = tls_error(url, error)
+        if untrusted is not None:
+            return UnreachableError(str(untrusted))
+    return UnreachableError(
+        f"no server at {url}: is `tailrace serve` running? --server URL or TAILRACE_SERVER names another address"
+    )
 
 
 def _refusal(url: str, status: int, body: bytes) -> CommandError:

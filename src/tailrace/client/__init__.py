@@ -24,7 +24,7 @@ from tailrace.client._sync.consumer import TopicConsumer
 from tailrace.client._sync.publisher import Delivery, Publisher
 from tailrace.client._sync.queue import QueueSubscription
 from tailrace.client._sync.subscriber import EventStream, Subscriber
-from tailrace.client.config import CommitMode, ConsumerConfig, PublisherConfig, QueueConfig, RetryConfig
+from tailrace.client.config import CommitMode, ConnectionConfig, ConsumerConfig, PublisherConfig, QueueConfig
 from tailrace.client.properties import AutoOffsetReset
 from tailrace.client.values import CommitResult, ConsumerRecord, Event, OutgoingMessage, PublishResult, QueueEvent
 from tailrace.model.errors import (
@@ -43,6 +43,7 @@ from tailrace.model.errors import (
     ServerUnreachableError,
     TailraceError,
     TimeoutError,
+    TlsError,
     UnknownGroupError,
     UnknownMemberError,
     UnknownTopicError,
@@ -62,6 +63,7 @@ __all__ = [
     "CommitMode",
     "CommitResult",
     "ConfigurationError",
+    "ConnectionConfig",
     "ConnectionLostError",
     "ConsumerConfig",
     "ConsumerRecord",
@@ -84,11 +86,11 @@ __all__ = [
     "QueueEvent",
     "QueueSubscription",
     "RebalanceInProgressError",
-    "RetryConfig",
     "ServerUnreachableError",
     "Subscriber",
     "TailraceError",
     "TimeoutError",
+    "TlsError",
     "TopicConsumer",
     "UnknownGroupError",
     "UnknownMemberError",

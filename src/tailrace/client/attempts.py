@@ -3,14 +3,14 @@
 import time
 
 from tailrace.client.backoff import Backoff
-from tailrace.client.config import RetryConfig
+from tailrace.client.config import ConnectionConfig
 from tailrace.model.errors import TailraceError, UnknownTopicError
 
 
 class Attempts:
     """Goes on after transient errors, for `patience` seconds or `api_timeout`."""
 
-    def __init__(self, config: RetryConfig, patience: float | None = None) -> None:
+    def __init__(self, config: ConnectionConfig, patience: float | None = None) -> None:
         self._backoff = Backoff(config.retry_backoff.total_seconds(), config.retry_backoff_max.total_seconds())
         self._deadline = time.monotonic() + (config.api_timeout.total_seconds() if patience is None else patience)
         self.unknown: TailraceError | None = None

@@ -11,6 +11,7 @@ from tailrace.client.properties import (
     AutoOffsetReset,
     Setting,
     duration,
+    file_name,
     offset_reset,
     one_of,
     optional,
@@ -46,7 +47,8 @@ def _number(alias: str, least: int, most: int) -> Setting:
     return Setting(alias, whole_number(least, most), f"a whole number, {least} to {most}")
 
 
-RETRY_SETTINGS: Mapping[str, Setting] = {
+CONNECTION_SETTINGS: Mapping[str, Setting] = {
+    "ca_file": Setting("ssl.ca.location", optional(file_name), "the name of a file, or None"),
     "request_timeout": _duration("request.timeout.ms", 1, _HOUR_MS),
     "api_timeout": _duration("default.api.timeout.ms", 1, _DAY_MS),
     "retry_backoff": _duration("retry.backoff.ms", 1, _HOUR_MS),
@@ -67,7 +69,7 @@ CONSUMER_SETTINGS: Mapping[str, Setting] = {
     "heartbeat_interval": _duration("heartbeat.interval.ms", 10, _HOUR_MS),
     "session_timeout": _duration("session.timeout.ms", 1_000, _HOUR_MS),
     "max_poll_interval": _duration("max.poll.interval.ms", 1_000, _HOUR_MS),
-    **RETRY_SETTINGS,
+    **CONNECTION_SETTINGS,
 }
 
 PUBLISHER_SETTINGS: Mapping[str, Setting] = {
@@ -76,7 +78,7 @@ PUBLISHER_SETTINGS: Mapping[str, Setting] = {
     "linger": _duration("linger.ms", 0, 60_000),
     "buffer_records": _number("buffer.records", 1, 1_000_000),
     "buffer_bytes": _number("buffer.memory", 1, 1024 * MIB),
-    **RETRY_SETTINGS,
+    **CONNECTION_SETTINGS,
 }
 
 
@@ -96,13 +98,16 @@ QUEUE_SETTINGS: Mapping[str, Setting] = {
     "max_poll_records": _number("max.poll.records", 1, DEFAULT_LIMITS.queue_batch),
     "poll_timeout": _duration("fetch.max.wait.ms", 0, _DAY_MS),
     "max_poll_interval": _duration("max.poll.interval.ms", 1_000, _HOUR_MS),
-    **RETRY_SETTINGS,
+    **CONNECTION_SETTINGS,
 }
 
 
-class RetryConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How long to wait for one answer, and how to try again."""
+class ConnectionConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Whom to trust, how long to wait for one answer, and how to try again."""
 
+    ca_file: str | None = None
+    """Of an `https://` server: certificates of the authorities that are trusted, as PEM. `None`: those that the environment
+    names (`SSL_CERT_FILE`, `SSL_CERT_DIR`), or else the public ones."""
     request_timeout: timedelta = timedelta(seconds=30)
     """How long one request may take, beyond what the server was asked to wait."""
     api_timeout: timedelta = timedelta(seconds=60)
@@ -112,8 +117,11 @@ class RetryConfig(msgspec.Struct, frozen=True, kw_only=True):
     retry_backoff_max: timedelta = timedelta(seconds=2)
     """The longest pause."""
 
+    def __post_init__(self) -> None:
+        _check(self, CONNECTION_SETTINGS)
 
-class ConsumerConfig(RetryConfig, frozen=True, kw_only=True):
+
+class ConsumerConfig(ConnectionConfig, frozen=True, kw_only=True):
     """What a consumer reads, for whom, and how.
 
     >>> config = ConsumerConfig.from_properties({"topic": "orders", "group.id": "billing", "max.poll.records": "500"})
@@ -170,7 +178,7 @@ class ConsumerConfig(RetryConfig, frozen=True, kw_only=True):
         return cls(**_fields_of(cls, properties, CONSUMER_SETTINGS))
 
 
-class PublisherConfig(RetryConfig, frozen=True, kw_only=True):
+class PublisherConfig(ConnectionConfig, frozen=True, kw_only=True):
     """How a publisher gathers messages, and how much it holds.
 
     >>> PublisherConfig.from_properties({"linger.ms": 5}).linger
@@ -197,7 +205,7 @@ class PublisherConfig(RetryConfig, frozen=True, kw_only=True):
         return cls(**_fields_of(cls, properties, PUBLISHER_SETTINGS))
 
 
-class QueueConfig(RetryConfig, frozen=True, kw_only=True):
+class QueueConfig(ConnectionConfig, frozen=True, kw_only=True):
     """What a consumer of a queue takes, for whom, and how.
 
     >>> config = QueueConfig.from_properties({"pattern": "mail.*", "group.id": "mailers", "visibility_timeout": 60_000})

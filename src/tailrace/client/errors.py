@@ -11,6 +11,7 @@ import httpx
 import msgspec
 
 from tailrace.client.exchange import NotConnectedError
+from tailrace.client.trust import tls_error
 from tailrace.model import errors
 from tailrace.model.errors import ConnectionLostError, Outcome, ServerUnreachableError, TailraceError, TimeoutError
 
@@ -46,7 +47,9 @@ def error_of_connection(url: str, error: Exception) -> TailraceError:
     """The error that a failure of the connection stands for."""
     told = str(error) or type(error).__name__
     if isinstance(error, _NOT_SENT):
-        return ServerUnreachableError(f"no server answers at {url}: {told}. Is `tailrace serve` running there?")
+        return tls_error(url, error) or ServerUnreachableError(
+            f"no server answers at {url}: {told}. Is `tailrace serve` running there?"
+        )
     if isinstance(error, httpx.TimeoutException | builtins.TimeoutError):
         return TimeoutError(f"{url} did not answer in time: {told}. The request may have taken effect")
     return ConnectionLostError(f"the connection to {url} broke: {told}. The request may have taken effect")

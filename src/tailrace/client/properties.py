@@ -1,5 +1,6 @@
 """Settings from names and values: typed, under their own names or Kafka's, each wrong one refused with what is allowed."""
 
+import os
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from enum import StrEnum
@@ -54,6 +55,14 @@ def text(longest: int = 255) -> Callable[[Any], str]:
         return value
 
     return read
+
+
+def file_name(value: Any) -> str:
+    """Text, or a path."""
+    name = os.fspath(value)
+    if not isinstance(name, str) or not name:
+        raise ValueError
+    return name
 
 
 def optional(read: Callable[[Any], Any]) -> Callable[[Any], Any]:

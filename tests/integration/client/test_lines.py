@@ -14,7 +14,7 @@ from tailrace.client import TailraceError, TimeoutError
 from tailrace.client._async.line import AsyncLine
 from tailrace.client._sync.connection import Connection
 from tailrace.client._sync.line import Line
-from tailrace.client.config import RetryConfig
+from tailrace.client.config import ConnectionConfig
 from tailrace.client.exchange import Answer
 from tests.support.proxy import FaultyProxy
 
@@ -65,7 +65,7 @@ def answering(*answers: bytes) -> Iterator[tuple[str, list[int]]]:
 )
 def test_a_connection_is_kept_as_long_as_it_is_of_use(first: bytes, expected: list[int]) -> None:
     with answering(first, OK) as (url, came_by):
-        connection = Connection(url, RetryConfig())
+        connection = Connection(url, ConnectionConfig())
         assert [connection.send_once("GET", "/health", None) for _ in range(2)] == [b"{}", b"{}"]
         connection.close()
     assert came_by == expected
@@ -73,7 +73,7 @@ def test_a_connection_is_kept_as_long_as_it_is_of_use(first: bytes, expected: li
 
 def test_the_answer_of_a_server_that_closes_before_it_has_read_all_is_heard() -> None:
     with answering(REFUSAL) as (url, _):
-        connection = Connection(url, RetryConfig())
+        connection = Connection(url, ConnectionConfig())
         with pytest.raises(TailraceError, match="HTTP 413: too large"):
             connection.send_once("POST", "/api/topics/publish", bytes(20_000_000))
         connection.close()
@@ -131,7 +131,7 @@ def test_a_server_that_takes_no_more_connections_is_quoted_though_it_names_no_re
     named = OK.replace(b"\r\n\r\n", b"\r\ntailrace-request: 1\r\nconnection: close\r\n\r\n")
     full = b"HTTP/1.1 503 Full\r\nconnection: close\r\ncontent-length: 4\r\n\r\nfull"
     with answering(named, full) as (url, came_by):
-        connection = Connection(url, RetryConfig())
+        connection = Connection(url, ConnectionConfig())
         assert connection.send_once("GET", "/health", None) == b"{}"
         with pytest.raises(TailraceError, match="HTTP 503: full") as caught:
             connection.send_once("GET", "/health", None)
@@ -142,7 +142,7 @@ def test_a_server_that_takes_no_more_connections_is_quoted_though_it_names_no_re
 
 def test_a_request_takes_no_longer_than_it_may(proxy: FaultyProxy) -> None:
     proxy.is_silent = True
-    connection = Connection(proxy.url, RetryConfig())
+    connection = Connection(proxy.url, ConnectionConfig())
     with pytest.raises(TimeoutError, match="did not answer in time"):
         connection.send_once("GET", "/health", None, most_seconds=0.1)
     connection.close()
@@ -153,7 +153,7 @@ def test_a_proxy_of_the_environment_is_asked_for_the_whole_address(monkeypatch: 
         monkeypatch.setenv("http_proxy", proxy_url)
         monkeypatch.delenv("no_proxy", raising=False)
         monkeypatch.delenv("NO_PROXY", raising=False)
-        connection = Connection("http://server.example:8080", RetryConfig())
+        connection = Connection("http://server.example:8080", ConnectionConfig())
         assert connection.send_once("GET", "/health", None) == b"{}"
         connection.close()
     assert came_by == [0]

@@ -1,14 +1,13 @@
 """The client and the command line behind TLS: what is trusted, and what is said where it is not."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tailrace.cli.exits import Exit
 from tailrace.client import AsyncClient, Client, ConfigurationError, ConsumerConfig, TlsError
+from tests.integration.cli.commands import Commands
 from tests.support.aio import on_loop
 from tests.support.tls import TlsFront, make_certificate
 
@@ -19,7 +18,8 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def front(url: str, certificate: Path) -> Iterator[TlsFront]:
+def front(url: str, certificate: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TlsFront]:
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     with TlsFront(url, certificate) as running:
         yield running
 
@@ -69,11 +69,11 @@ def test_the_environment_may_name_whom_to_trust(
 
 def test_a_server_that_nobody_knows_is_refused_at_once(front: TlsFront, topic: str) -> None:
     with Client(front.url) as client:
-        with client.publisher() as publisher, pytest.raises(TlsError, match="not trusted: self-signed certificate.*ca_file"):
+        with client.publisher() as publisher, pytest.raises(TlsError, match=r"not trusted: self-signed certificate.*ca_file"):
             publisher.publish(topic, {"id": 1})
         with (
             client.subscriber().subscribe(topic, cursor="beginning") as events,
-            pytest.raises(TlsError, match="not trusted: self-signed certificate.*ca_file") as caught,
+            pytest.raises(TlsError, match=r"not trusted: self-signed certificate.*ca_file") as caught,
         ):
             next(iter(events))
     assert (caught.value.retriable, caught.value.outcome) == (False, "failed")
@@ -94,7 +94,7 @@ def test_a_certificate_for_another_name_is_refused(front: TlsFront, certificate:
     with (
         Client(f"https://localhost:{front.port}", ca_file=certificate) as client,
         client.publisher() as publisher,
-        pytest.raises(TlsError, match="not trusted: Hostname mismatch, certificate is not valid for 'localhost'$"),
+        pytest.raises(TlsError, match=r"not trusted: Hostname mismatch, certificate is not valid for 'localhost'$"),
     ):
         publisher.publish(topic, {"id": 1})
 
@@ -118,18 +118,15 @@ def test_a_file_that_holds_no_certificates_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_the_command_line_trusts_whom_the_environment_names(front: TlsFront, certificate: Path, is_known: bool) -> None:
-    environment = {name: value for name, value in os.environ.items() if name != "SSL_CERT_FILE"}
-    ran = subprocess.run(
-        [sys.executable, "-m", "tailrace", "topics", "list", "--server", front.url],
-        env={**environment, **({"SSL_CERT_FILE": str(certificate)} if is_known else {})},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+def test_the_command_line_trusts_whom_the_environment_names(
+    front: TlsFront, certificate: Path, is_known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if is_known:
-        assert (ran.returncode, ran.stderr) == (0, "")
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    ended = Commands(front.url).run("topics", "list")
+    if is_known:
+        assert (ended.code, ended.err) == (0, "")
     else:
-        assert "is not trusted: self-signed certificate" in ran.stderr
-        assert "SSL_CERT_FILE" in ran.stderr
-        assert ran.returncode == 3
+        assert "is not trusted: self-signed certificate" in ended.err
+        assert "SSL_CERT_FILE" in ended.err
+        assert ended.code == Exit.UNREACHABLE

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from tailrace.client.attempts import Attempts
-from tailrace.client.config import RetryConfig
+from tailrace.client.config import ConnectionConfig
 from tailrace.model.errors import ConnectionLostError, InvalidRequestError, ServerUnreachableError, UnknownTopicError
 
 LOST = ConnectionLostError("the connection broke")
@@ -12,12 +12,12 @@ REFUSED = InvalidRequestError("wrong")
 
 
 def patient() -> Attempts:
-    return Attempts(RetryConfig(api_timeout=timedelta(hours=1)))
+    return Attempts(ConnectionConfig(api_timeout=timedelta(hours=1)))
 
 
 def test_what_may_go_away_by_waiting_is_tried_again_until_the_time_is_up() -> None:
     assert patient().pause_after(UNREACHABLE) is not None
-    assert Attempts(RetryConfig(), patience=0.0).pause_after(UNREACHABLE) is None
+    assert Attempts(ConnectionConfig(), patience=0.0).pause_after(UNREACHABLE) is None
 
 
 def test_what_waiting_does_not_cure_is_not_tried_again() -> None:

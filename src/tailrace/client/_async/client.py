@@ -1,15 +1,20 @@
 """The way in: one address, and consumers, publishers and subscribers for it."""
 
-from typing import Any, Self
+from os import PathLike, fspath
+from typing import Any, Self, TypeVar
 from weakref import WeakSet
+
+import msgspec
 
 from tailrace.client._async.consumer import AsyncTopicConsumer
 from tailrace.client._async.publisher import AsyncPublisher
 from tailrace.client._async.queue import AsyncQueueSubscription
 from tailrace.client._async.subscriber import AsyncSubscriber
-from tailrace.client.config import ConsumerConfig, PublisherConfig
+from tailrace.client.config import ConnectionConfig, ConsumerConfig, PublisherConfig
 from tailrace.client.exchange import checked_url
 from tailrace.model.errors import TailraceError
+
+C = TypeVar("C", bound=ConnectionConfig)
 
 
 class AsyncClient:
@@ -22,8 +27,10 @@ class AsyncClient:
                 print(result.offset, result.cursor)
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, ca_file: str | PathLike[str] | None = None) -> None:
+        """`ca_file` is the setting of this name for all that is made here and has none of its own."""
         self.url = checked_url(url)
+        self._connecting = ConnectionConfig(ca_file=None if ca_file is None else fspath(ca_file))
         self._made: WeakSet[AsyncTopicConsumer | AsyncPublisher | AsyncQueueSubscription] = WeakSet()
 
     async def __aenter__(self) -> Self:
@@ -34,18 +41,18 @@ class AsyncClient:
 
     def consumer(self, config: ConsumerConfig | None = None, **settings: Any) -> AsyncTopicConsumer:
         """A consumer, by its config or by settings as `ConsumerConfig.from_properties` takes them."""
-        consumer = AsyncTopicConsumer(self.url, config or ConsumerConfig.from_properties(settings))
+        consumer = AsyncTopicConsumer(self.url, self._trusting(config or ConsumerConfig.from_properties(settings)))
         self._made.add(consumer)
         return consumer
 
     def publisher(self, config: PublisherConfig | None = None, **settings: Any) -> AsyncPublisher:
         """A publisher, by its config or by settings as `PublisherConfig.from_properties` takes them."""
-        publisher = AsyncPublisher(self.url, config or PublisherConfig.from_properties(settings))
+        publisher = AsyncPublisher(self.url, self._trusting(config or PublisherConfig.from_properties(settings)))
         self._made.add(publisher)
         return publisher
 
     def subscriber(self) -> AsyncSubscriber:
-        return AsyncSubscriber(self.url, on_made=self._made.add)
+        return AsyncSubscriber(self.url, self._connecting, on_made=self._made.add)
 
     async def close(self) -> None:
         """Close what this client made and nobody has closed yet: consumers, publishers and subscriptions to queues."""
@@ -57,3 +64,7 @@ class AsyncClient:
                 failures.append(error)
         if failures:
             raise failures[0]
+
+    def _trusting(self, config: C) -> C:
+        ca_file = config.ca_file or self._connecting.ca_file
+        return config if ca_file == config.ca_file else msgspec.structs.replace(config, ca_file=ca_file)

@@ -17,9 +17,10 @@ from tailrace.client._async.concurrency import pause
 from tailrace.client._async.far_lines import AsyncFarLines
 from tailrace.client._async.lines import AsyncLines
 from tailrace.client.attempts import Attempts
-from tailrace.client.config import RetryConfig
+from tailrace.client.config import ConnectionConfig
 from tailrace.client.errors import error_of_answer, error_of_connection
 from tailrace.client.exchange import Answer, Request, checked_url, direct_address
+from tailrace.client.trust import trusting
 from tailrace.model.errors import ConnectionLostError, TailraceError
 
 T = TypeVar("T")
@@ -30,13 +31,13 @@ _GOOD = range(200, 300)
 class AsyncConnection:
     """What can be asked of one server, by however many at a time."""
 
-    def __init__(self, url: str, config: RetryConfig) -> None:
+    def __init__(self, url: str, config: ConnectionConfig) -> None:
         self.url = checked_url(url)
         self.config = config
         self._names = count(1)
         self._answers_have_names = False
         address = direct_address(self.url)
-        self._lines = AsyncFarLines(self.url) if address is None else AsyncLines(address)
+        self._lines = AsyncFarLines(self.url, trusting(self.url, config.ca_file)) if address is None else AsyncLines(address)
 
     async def close(self) -> None:
         await self._lines.close()

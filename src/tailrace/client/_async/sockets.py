@@ -1,6 +1,7 @@
 """A WebSocket for asyncio. `_sync/sockets.py` has the same for threads."""
 
 import asyncio
+import ssl
 from types import TracebackType
 from typing import Self
 
@@ -10,14 +11,19 @@ from tailrace.client.socket_options import CLOSE_SECONDS, LARGEST_MESSAGE_BYTES
 
 
 class AsyncSocket:
-    def __init__(self, url: str, open_seconds: float) -> None:
+    def __init__(self, url: str, trust: ssl.SSLContext | None, open_seconds: float) -> None:
         self._url = url
+        self._trust = trust
         self._open_seconds = open_seconds
         self._connection: ClientConnection | None = None
 
     async def __aenter__(self) -> Self:
         self._connection = await connect(
-            self._url, open_timeout=self._open_seconds, close_timeout=CLOSE_SECONDS, max_size=LARGEST_MESSAGE_BYTES
+            self._url,
+            ssl=self._trust,
+            open_timeout=self._open_seconds,
+            close_timeout=CLOSE_SECONDS,
+            max_size=LARGEST_MESSAGE_BYTES,
         )
         return self
 

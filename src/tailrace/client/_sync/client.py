@@ -2,16 +2,21 @@
 
 """The way in: one address, and consumers, publishers and subscribers for it."""
 
-from typing import Any, Self
+from os import PathLike, fspath
+from typing import Any, Self, TypeVar
 from weakref import WeakSet
+
+import msgspec
 
 from tailrace.client._sync.consumer import TopicConsumer
 from tailrace.client._sync.publisher import Publisher
 from tailrace.client._sync.queue import QueueSubscription
 from tailrace.client._sync.subscriber import Subscriber
-from tailrace.client.config import ConsumerConfig, PublisherConfig
+from tailrace.client.config import ConnectionConfig, ConsumerConfig, PublisherConfig
 from tailrace.client.exchange import checked_url
 from tailrace.model.errors import TailraceError
+
+C = TypeVar("C", bound=ConnectionConfig)
 
 
 class Client:
@@ -24,8 +29,10 @@ class Client:
                 print(result.offset, result.cursor)
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, ca_file: str | PathLike[str] | None = None) -> None:
+        """`ca_file` is the setting of this name for all that is made here and has none of its own."""
         self.url = checked_url(url)
+        self._connecting = ConnectionConfig(ca_file=None if ca_file is None else fspath(ca_file))
         self._made: WeakSet[TopicConsumer | Publisher | QueueSubscription] = WeakSet()
 
     def __enter__(self) -> Self:
@@ -36,18 +43,18 @@ class Client:
 
     def consumer(self, config: ConsumerConfig | None = None, **settings: Any) -> TopicConsumer:
         """A consumer, by its config or by settings as `ConsumerConfig.from_properties` takes them."""
-        consumer = TopicConsumer(self.url, config or ConsumerConfig.from_properties(settings))
+        consumer = TopicConsumer(self.url, self._trusting(config or ConsumerConfig.from_properties(settings)))
         self._made.add(consumer)
         return consumer
 
     def publisher(self, config: PublisherConfig | None = None, **settings: Any) -> Publisher:
         """A publisher, by its config or by settings as `PublisherConfig.from_properties` takes them."""
-        publisher = Publisher(self.url, config or PublisherConfig.from_properties(settings))
+        publisher = Publisher(self.url, self._trusting(config or PublisherConfig.from_properties(settings)))
         self._made.add(publisher)
         return publisher
 
     def subscriber(self) -> Subscriber:
-        return Subscriber(self.url, on_made=self._made.add)
+        return Subscriber(self.url, self._connecting, on_made=self._made.add)
 
     def close(self) -> None:
         """Close what this client made and nobody has closed yet: consumers, publishers and subscriptions to queues."""
@@ -59,3 +66,7 @@ class Client:
                 failures.append(error)
         if failures:
             raise failures[0]
+
+    def _trusting(self, config: C) -> C:
+        ca_file = config.ca_file or self._connecting.ca_file
+        return config if ca_file == config.ca_file else msgspec.structs.replace(config, ca_file=ca_file)

@@ -3,6 +3,7 @@
 """Connections to a server behind TLS, a password or a proxy: httpx knows how to make them. An exchange costs some tenths of a
 millisecond more than by `lines`."""
 
+import ssl
 from collections.abc import Callable
 
 import httpx
@@ -13,8 +14,8 @@ _JSON = {"content-type": "application/json"}
 
 
 class FarLines:
-    def __init__(self, url: str) -> None:
-        self._http = httpx.Client(base_url=url)
+    def __init__(self, url: str, trust: ssl.SSLContext | None) -> None:
+        self._http = httpx.Client(base_url=url, verify=trust or True)
 
     def exchange(self, request: Request, seconds: float, check: Callable[[Answer], None]) -> Answer:
         """The answer. If `check` does not like it, the connection is closed."""

@@ -1,5 +1,6 @@
 """A WebSocket for threads. Written by hand, as its twin `_async/sockets.py`."""
 
+import ssl
 from types import TracebackType
 from typing import Self
 
@@ -9,14 +10,19 @@ from tailrace.client.socket_options import CLOSE_SECONDS, LARGEST_MESSAGE_BYTES
 
 
 class Socket:
-    def __init__(self, url: str, open_seconds: float) -> None:
+    def __init__(self, url: str, trust: ssl.SSLContext | None, open_seconds: float) -> None:
         self._url = url
+        self._trust = trust
         self._open_seconds = open_seconds
         self._connection: ClientConnection | None = None
 
     def __enter__(self) -> Self:
         self._connection = connect(
-            self._url, open_timeout=self._open_seconds, close_timeout=CLOSE_SECONDS, max_size=LARGEST_MESSAGE_BYTES
+            self._url,
+            ssl=self._trust,
+            open_timeout=self._open_seconds,
+            close_timeout=CLOSE_SECONDS,
+            max_size=LARGEST_MESSAGE_BYTES,
         ).__enter__()
         return self
 

@@ -20,10 +20,11 @@ from tailrace.client._sync.queue import QueueSubscription
 from tailrace.client._sync.sockets import Socket
 from tailrace.client.attempts import is_transient
 from tailrace.client.backoff import Backoff
-from tailrace.client.config import RETRY_SETTINGS, QueueConfig, RetryConfig
+from tailrace.client.config import CONNECTION_SETTINGS, ConnectionConfig, QueueConfig
 from tailrace.client.errors import error_of_answer
 from tailrace.client.event_messages import read_frame, to_event
 from tailrace.client.exchange import checked_url
+from tailrace.client.trust import tls_error, trusting
 from tailrace.client.values import Event
 from tailrace.model.errors import ConfigurationError, ConnectionLostError, ServerUnreachableError, TailraceError
 from tailrace.model.limits import DEFAULT_LIMITS
@@ -50,11 +51,11 @@ class Subscriber:
     """
 
     def __init__(
-        self, url: str, config: RetryConfig | None = None, on_made: Callable[[QueueSubscription], None] | None = None
+        self, url: str, config: ConnectionConfig | None = None, on_made: Callable[[QueueSubscription], None] | None = None
     ) -> None:
         """`on_made` learns of subscriptions to queues, which want to be closed."""
         self._url = checked_url(url)
-        self._config = config or RetryConfig()
+        self._config = config or ConnectionConfig()
         self._on_made = on_made
 
     def subscribe(self, pattern: str, cursor: int | str = LogEdge.LATEST) -> "EventStream":
@@ -72,7 +73,7 @@ class Subscriber:
 
         Settings are those of `QueueConfig`, as `QueueConfig.from_properties` takes them.
         """
-        retrying = {name: getattr(self._config, name) for name in RETRY_SETTINGS}
+        retrying = {name: getattr(self._config, name) for name in CONNECTION_SETTINGS}
         config = QueueConfig.from_properties({**retrying, **settings, "pattern": pattern, "group_id": group})
         subscription = QueueSubscription(self._url, config)
         if self._on_made is not None:
@@ -83,7 +84,7 @@ class Subscriber:
 class EventStream:
     """An iterator of events. `cursor` is that of the last one, to be kept for later."""
 
-    def __init__(self, url: str, pattern: str, cursor: int | str, config: RetryConfig) -> None:
+    def __init__(self, url: str, pattern: str, cursor: int | str, config: ConnectionConfig) -> None:
         self._url = url
         self._pattern = pattern
         self._config = config
@@ -114,10 +115,11 @@ class EventStream:
         self._settle_start()
         config = self._config
         backoff = Backoff(config.retry_backoff.total_seconds(), config.retry_backoff_max.total_seconds())
+        trust = trusting(self._url, config.ca_file)
         heard_at = time.monotonic()
         while True:
             try:
-                with Socket(self._address(), config.request_timeout.total_seconds()) as socket:
+                with Socket(self._address(), trust, config.request_timeout.total_seconds()) as socket:
                     while True:
                         frame = read_frame(socket.receive(_SILENCE_SECONDS))
                         heard_at = time.monotonic()
@@ -156,4 +158,6 @@ def _failure(url: str, error: Exception) -> TailraceError:
         return error_of_answer(error.response.status_code, bytes(error.response.body or b""))
     if isinstance(error, ConnectionClosed | TimeoutError):
         return ConnectionLostError(f"the subscription to {url} broke: {error or 'nothing was heard for too long'}")
-    return ServerUnreachableError(f"no server answers at {url}: {error}. Is `tailrace serve` running there?")
+    return tls_error(url, error) or ServerUnreachableError(
+        f"no server answers at {url}: {error}. Is `tailrace serve` running there?"
+    )

@@ -18,6 +18,7 @@ from tailrace.model.errors.connections import (
     ServerUnreachableError,
     SlowSubscriberError,
     TimeoutError,
+    TlsError,
 )
 from tailrace.model.errors.groups import (
     FencedInstanceError,
@@ -167,6 +168,7 @@ __all__ = [
     "TablesBehindError",
     "TailraceError",
     "TimeoutError",
+    "TlsError",
     "TopicExistsError",
     "TransactionFencedError",
     "UnanswerableRequestError",

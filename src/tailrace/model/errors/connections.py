@@ -13,6 +13,12 @@ class ServerUnreachableError(TailraceError):
     retriable = True
 
 
+class TlsError(TailraceError):
+    """A client does not trust the certificate of the server, or the server does not speak TLS. Nothing was sent."""
+
+    http_status = 502
+
+
 class ConnectionLostError(TailraceError):
     """The connection to the server broke before its answer came. The request may have taken effect."""
 
