@@ -9,9 +9,9 @@ from tests.docs.shell import paste
 from tests.docs.tables import ROOT
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(420)
 def test_the_tour_works_when_pasted(tmp_path: Path) -> None:
-    said = paste(ROOT / "README.md", tmp_path, "UP", {"/tmp/tailrace-tour": "tour"}, seconds=170)
+    said = paste(ROOT / "README.md", tmp_path, "UP", {"/tmp/tailrace-tour": "tour"}, seconds=400)
     assert "urn:tailrace:error" not in said
     assert "server | Tailrace" in said
     assert '"old":{"id":1,"channel_id":42,"is_visible":true,"body":"hello"}' in said.replace('\\"', '"'), said
@@ -22,9 +22,9 @@ def test_the_tour_works_when_pasted(tmp_path: Path) -> None:
     assert "all good" in said
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_a_back_up_is_made_and_restored_as_the_guide_says(tmp_path: Path) -> None:
-    said = paste(ROOT / "docs" / "guides" / "operations.md", tmp_path, "SERVER", seconds=110)
+    said = paste(ROOT / "docs" / "guides" / "operations.md", tmp_path, "SERVER", seconds=280)
     assert "all good" in said
     assert "9.5" in said.partition("all good")[2], said
     assert (tmp_path / "broken").exists()

@@ -39,7 +39,7 @@ def test_requests_of_those_who_are_ignored_are_passed_on_and_not_kept(tmp_path: 
     recorder = Recorder(tmp_path / "frames", ignored_ids=[b"test"])
     recorder.client = "raw"
     address = recorder.listen()
-    with ServerProcess(tmp_path / "data") as server, RawClient(address, timeout=5) as refused:
+    with ServerProcess(tmp_path / "data") as server, RawClient(address) as refused:
         # Nobody has said yet where to.
         assert refused.is_closed_by_server()
         recorder.forward(server.kafka)

@@ -20,6 +20,7 @@ from tailrace.model.record import Message
 from tailrace.store.memory import MemoryStore
 from tests.support.brokers import NEVER
 from tests.support.clocks import ManualClock
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.queues import QueueConsumer
 
 PARTITIONS = 2
@@ -79,7 +80,7 @@ class QueueMachine(RuleBasedStateMachine):
                 await asyncio.sleep(0)
             return answer
 
-        return self.loop.run_until_complete(asyncio.wait_for(and_what_follows(), 20))
+        return self.loop.run_until_complete(asyncio.wait_for(and_what_follows(), PATIENCE_SECONDS))
 
     @property
     def now_ms(self) -> int:

@@ -23,6 +23,7 @@ from tailrace.wire.batch import read_header
 from tests.support.batches import decode_batch
 from tests.support.brokers import NEVER, GatedStore, raw
 from tests.support.clocks import ManualClock
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.transactions import TIMEOUT_MS, TOPIC, Producer, bounds, fetched
 
 PARTITIONS = 2
@@ -342,7 +343,7 @@ class TransactionMachine(RuleBasedStateMachine):
 
     def finish(self) -> None:
         if self.tasks:
-            self.loop.run_until_complete(asyncio.wait_for(asyncio.gather(*self.tasks), 10))
+            self.loop.run_until_complete(asyncio.wait_for(asyncio.gather(*self.tasks), PATIENCE_SECONDS))
             self.tasks.clear()
 
     def turn(self) -> None:

@@ -18,6 +18,7 @@ from tailrace.wire.messages.list_groups import ListGroupsRequest
 from tailrace.wire.messages.produce import ProduceRequest, ProduceResponse
 from tests.support.aio import until
 from tests.support.kafka import frame, sized
+from tests.support.patience import PATIENCE_SECONDS
 
 SIZE = Struct(">i")
 BEAT = sized(frame(heartbeat.API, 4, HeartbeatRequest()))
@@ -25,12 +26,12 @@ BEAT = sized(frame(heartbeat.API, 4, HeartbeatRequest()))
 
 
 @asynccontextmanager
-async def served(**limits: int) -> AsyncIterator["Served"]:
+async def served(*, stop_seconds: float = PATIENCE_SECONDS, **limits: int) -> AsyncIterator["Served"]:
     bounds = Limits(**limits)
     handlers = Handlers()
     traffic = Traffic()
     with socket.create_server(("127.0.0.1", 0)) as bound:
-        listener = KafkaListener(Dispatcher(handlers.routes(), traffic, bounds), bound, traffic, bounds, 0.5)
+        listener = KafkaListener(Dispatcher(handlers.routes(), traffic, bounds), bound, traffic, bounds, stop_seconds)
         await listener.start()
         held = Served(handlers, traffic, listener, bound.getsockname()[1])
         try:

@@ -9,6 +9,7 @@ from confluent_kafka import Producer
 
 from tailrace.model.limits import MIB
 from tests.support.eventually import eventually
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.server import ServerProcess
 
 START_MS = 1_700_000_000_000
@@ -63,8 +64,8 @@ def fill(address: str) -> Sequence[int]:
 def await_survey(url: str) -> None:
     """Until a look that began after now has found nothing more to do."""
     begun = metric(url, 'tailrace_job_runs_total{job="survey"}')
-    eventually(lambda: metric(url, 'tailrace_job_runs_total{job="survey"}') >= begun + 2, "two surveys", 60)
-    assert metric(url, "tailrace_unsurveyed_bytes") == 0
+    eventually(lambda: metric(url, 'tailrace_job_runs_total{job="survey"}') >= begun + 2, "two surveys", PATIENCE_SECONDS)
+    eventually(lambda: metric(url, "tailrace_unsurveyed_bytes") == 0, "nothing is left to survey", PATIENCE_SECONDS)
 
 
 def ask(url: str, low: int, high: int) -> tuple[list[int], float]:
@@ -74,11 +75,11 @@ def ask(url: str, low: int, high: int) -> tuple[list[int], float]:
         " AND timestamp '2023-11-14 22:13:20' + interval '%d milliseconds' ORDER BY 1"
     )
     before = metric(url, "tailrace_disk_read_bytes_total")
-    answer = httpx.post(f"{url}/api/sql", json={"sql": text % (low, high)}, timeout=60)
+    answer = httpx.post(f"{url}/api/sql", json={"sql": text % (low, high)}, timeout=PATIENCE_SECONDS)
     assert answer.status_code == 200, answer.text
     return [row[0] for row in answer.json()["rows"]], metric(url, "tailrace_disk_read_bytes_total") - before
 
 
 def metric(url: str, name: str) -> float:
-    lines = httpx.get(f"{url}/metrics", timeout=30).text.splitlines()
+    lines = httpx.get(f"{url}/metrics", timeout=PATIENCE_SECONDS).text.splitlines()
     return next((float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(f"{name} ")), 0.0)

@@ -9,8 +9,7 @@ from tailrace.client import ClientClosedError
 from tailrace.client._sync.courier import Courier
 from tailrace.client.config import PublisherConfig
 from tailrace.client.outbox import Outbox, Parcel
-
-PATIENCE = 10.0
+from tests.support.patience import PATIENCE_SECONDS
 
 
 class Delivered:
@@ -41,7 +40,7 @@ def courier_of(delivered: Delivered, linger_ms: int = 0) -> "Courier[Parcel[str]
 def test_who_waits_for_an_item_delivers_it_itself() -> None:
     delivered = Delivered()
     courier = courier_of(delivered)
-    assert courier.put(parcel("a"), PATIENCE, is_awaited=True)
+    assert courier.put(parcel("a"), PATIENCE_SECONDS, is_awaited=True)
     courier.close()
     assert delivered.seen == [(["a"], threading.current_thread())]
 
@@ -50,7 +49,7 @@ def test_who_waits_for_an_item_delivers_it_itself() -> None:
 def test_the_worker_delivers_what_nobody_waits_for_and_what_is_to_linger(linger_ms: int, is_awaited: bool) -> None:
     delivered = Delivered()
     courier = courier_of(delivered, linger_ms)
-    courier.put(parcel("a"), PATIENCE, is_awaited=is_awaited)
+    courier.put(parcel("a"), PATIENCE_SECONDS, is_awaited=is_awaited)
     courier.close()
     assert delivered.names == ["a"]
     assert delivered.seen[0][1] is not threading.current_thread()
@@ -59,27 +58,27 @@ def test_the_worker_delivers_what_nobody_waits_for_and_what_is_to_linger(linger_
 def test_what_comes_during_a_delivery_follows_it_in_order() -> None:
     def put_more() -> None:
         for name in "bcd":
-            courier.put(parcel(name), PATIENCE, is_awaited=True)
+            courier.put(parcel(name), PATIENCE_SECONDS, is_awaited=True)
 
     delivered = Delivered(put_more)
     courier = courier_of(delivered)
-    courier.put(parcel("a"), PATIENCE, is_awaited=True)
+    courier.put(parcel("a"), PATIENCE_SECONDS, is_awaited=True)
     courier.flush()
     assert [names for names, _ in delivered.seen] == [["a"], ["b", "c", "d"]]
-    courier.put(parcel("e"), PATIENCE, is_awaited=True)
+    courier.put(parcel("e"), PATIENCE_SECONDS, is_awaited=True)
     courier.close()
     assert delivered.names == list("abcde")
 
 
 def test_a_delivery_that_is_interrupted_holds_up_nothing() -> None:
     def interrupt() -> None:
-        courier.put(parcel("b"), PATIENCE)
+        courier.put(parcel("b"), PATIENCE_SECONDS)
         raise KeyboardInterrupt
 
     delivered = Delivered(interrupt)
     courier = courier_of(delivered)
     with pytest.raises(KeyboardInterrupt):
-        courier.put(parcel("a"), PATIENCE, is_awaited=True)
+        courier.put(parcel("a"), PATIENCE_SECONDS, is_awaited=True)
     courier.close()
     assert delivered.names == ["a", "b"]
 
@@ -97,7 +96,7 @@ def test_many_threads_that_wait_are_served_one_delivery_at_a_time() -> None:
 
     def put_many(thread: int) -> None:
         for number in range(200):
-            courier.put(parcel(f"{thread}.{number}"), PATIENCE, is_awaited=number % 2 == 0)
+            courier.put(parcel(f"{thread}.{number}"), PATIENCE_SECONDS, is_awaited=number % 2 == 0)
 
     threads = [threading.Thread(target=put_many, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -109,4 +108,4 @@ def test_many_threads_that_wait_are_served_one_delivery_at_a_time() -> None:
     for number in range(4):
         assert [name for name in names if name.startswith(f"{number}.")] == [f"{number}.{nth}" for nth in range(200)]
     with pytest.raises(ClientClosedError):
-        courier.put(parcel("late"), PATIENCE)
+        courier.put(parcel("late"), PATIENCE_SECONDS)

@@ -16,6 +16,7 @@ from tailrace.http.status import ServerStatus
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.store.memory import MemoryStore
 from tests.support.clocks import ManualClock
+from tests.support.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -43,7 +44,7 @@ async def test_the_first_requests_are_answered_by_one_listener() -> None:
         http = HttpOnDemand(bound, make)
         await http.start()
         assert not http.is_loaded
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{bound.getsockname()[1]}") as client:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{bound.getsockname()[1]}", timeout=PATIENCE_SECONDS) as client:
             answers = await asyncio.gather(*(client.get("/health") for _ in range(5)))
         assert [answer.status_code for answer in answers] == [200] * 5
         assert len(made) == 1
@@ -70,7 +71,7 @@ async def test_what_can_not_be_loaded_is_tried_again_and_those_who_wait_are_answ
     with socket.create_server(("127.0.0.1", 0)) as bound:
         http = HttpOnDemand(bound, make)
         await http.start()
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{bound.getsockname()[1]}", timeout=20) as client:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{bound.getsockname()[1]}", timeout=PATIENCE_SECONDS) as client:
             assert (await client.get("/health")).status_code == 200
         assert len(tries) == 2
         assert "too many open files" in caplog.text
@@ -88,6 +89,6 @@ async def test_a_stop_does_not_wait_for_what_can_not_be_loaded() -> None:
         http = HttpOnDemand(bound, make)
         await http.start()
         with socket.create_connection(bound.getsockname()):
-            await asyncio.wait_for(tried.wait(), 20)
-            await asyncio.wait_for(http.stop(), 5)
+            await asyncio.wait_for(tried.wait(), PATIENCE_SECONDS)
+            await asyncio.wait_for(http.stop(), PATIENCE_SECONDS)
         assert not http.is_loaded

