@@ -79,7 +79,7 @@ def run_relaxed(ground: Ground, ours: MakePeer, other: MakePeer) -> Section:
     return Section(
         title="Beside Kafka: produce and consume, `relaxed`",
         text="One producer sends records as fast as it can until the last of them is acknowledged (`acks=all`); then one"
-        " consumer reads them all from the start, and others do so again, one after another; their time counts together."
+        " consumer reads them all from the start, and others do so again, one after another; their median counts."
         " Producer and consumers are librdkafka in processes of their own, the servers are separate processes as well, and all"
         " share the machine's cores. Default batches are librdkafka's (5 ms, up to 10,000 records"
         " or 1 MB), large ones have 50 ms and 4 MB, and 16 KB is what Java's producer takes by default. Kafka has the settings"
@@ -128,7 +128,7 @@ def _speed(case: _Case, reads: int, contender: Contender, records: int) -> _Spee
     gigabytes = load.megabytes / 1_000
     return _Speed(
         load.megabytes / passed.produced.seconds,
-        reads * load.megabytes / sum(span.seconds for span in passed.consumed),
+        load.megabytes / statistics.median(span.seconds for span in passed.consumed),
         passed.produce_cpu_seconds / gigabytes,
         passed.consume_cpu_seconds / (reads * gigabytes),
     )
