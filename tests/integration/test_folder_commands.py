@@ -127,7 +127,7 @@ def test_what_is_no_data_folder_gets_one_clear_line(tmp_path: Path, command: str
 
 def test_dump_shows_frames_by_topic_and_offset(folder: Path) -> None:
     lines = tailrace("dump", folder).stdout.splitlines()
-    assert "  create  orders with 1 partitions" in lines
+    assert "  create  orders with 1 partition" in lines
     assert [line.split("  cursors")[0] for line in lines if line.startswith("  append")] == [
         "  append  orders[0]  offsets 0 to 1",
         "  append  payments[0]  offsets 0 to 0",

@@ -93,11 +93,6 @@ def size(count: int) -> str:
     return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
 
 
-def counted(count: int, noun: str) -> str:
-    """`1 message`, `2 messages`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def confirm(question: str, *, yes: bool) -> None:
     """Ask before something is lost, where there is a person to ask. `--yes` has answered already."""
     if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):

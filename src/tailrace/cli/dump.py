@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tailrace.model.clock import hlc_counter, hlc_millis
+from tailrace.model.counting import counted
 
 if TYPE_CHECKING:
     from tailrace.log.dump import DumpedBatch, DumpedFrame
@@ -70,11 +71,11 @@ class _Printer:
             return
         yield (
             f"cursor {frame.cursor}  position {frame.position}  {_time(hlc_millis(frame.hlc))}+{hlc_counter(frame.hlc)}"
-            f"  {frame.size} bytes"
+            f"  {counted(frame.size, 'byte')}"
         )
         changes = frame.changes
         for topic_id, count in changes.creates:
-            yield f"  create  {self._topic(topic_id)} with {count} partitions"
+            yield f"  create  {self._topic(topic_id)} with {counted(count, 'partition')}"
         for topic_id in changes.drops:
             yield f"  drop    {self._topic(topic_id)}"
         for partition, offset in changes.trims:
@@ -84,7 +85,7 @@ class _Printer:
         for prefix in changes.drop_prefixes:
             yield f"  forget  {_shown(prefix)}*"
         for key, value in changes.puts:
-            yield f"  delete  {_shown(key)}" if value is None else f"  put     {_shown(key)}  {len(value)} bytes"
+            yield f"  delete  {_shown(key)}" if value is None else f"  put     {_shown(key)}  {counted(len(value), 'byte')}"
         if not frame.batches and not any(changes):
             yield f"  seal    everything below position {frame.synced} is synced"
 

@@ -5,9 +5,10 @@ from urllib.parse import quote
 
 import typer
 
-from tailrace.cli.display import Heading, confirm, counted, print_json, print_properties, print_table
+from tailrace.cli.display import Heading, confirm, print_json, print_properties, print_table
 from tailrace.cli.options import DEFAULT_SERVER, JsonOption, PartitionOption, ServerOption, YesOption
 from tailrace.cli.starts import parse_start
+from tailrace.model.counting import counted
 
 _PLACE = ("topic_name", "partition_id", "committed_offset", "end_offset")
 

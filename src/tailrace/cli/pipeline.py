@@ -12,6 +12,7 @@ import typer
 
 from tailrace.cli.exits import Exit
 from tailrace.cli.options import DEFAULT_SERVER, ServerOption
+from tailrace.model.counting import counted
 
 if TYPE_CHECKING:
     from tailrace.model.pipeline import PipelineReport
@@ -71,7 +72,7 @@ def pipeline(
         loading.join()
         settings = RouterSettings(server, checkpoint, take_over=take_over)
         source = TableChanges(server, batch_rows, settings.patience_seconds)
-        router = Router(spark, source, settings, _Progress())
+        router = Router(spark, source, settings, RoutedSoFar())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: router.stop())
         typer.echo(f"the pipeline is running: table changes at {server} go to their topics")
@@ -83,7 +84,7 @@ def pipeline(
     typer.echo("stopped")
 
 
-class _Progress:
+class RoutedSoFar:
     """A line now and then: small batches come several times a second."""
 
     def __init__(self) -> None:
@@ -96,7 +97,7 @@ class _Progress:
             return
         letters = f", {report.dead_letters:,} to dead letters" if report.dead_letters else ""
         typer.echo(
-            f"batch {report.batch}: {report.rows:,} changes routed so far{letters}; the last batch took"
-            f" {report.batch_seconds:.2f} s for {report.routes} routes ({report.rows_per_second:,.0f} changes/s)"
+            f"batch {report.batch}: {counted(report.rows, 'change')} routed so far{letters}; the last batch took"
+            f" {report.batch_seconds:.2f} s for {counted(report.routes, 'route')} ({report.rows_per_second:,.0f} changes/s)"
         )
         self._told_at, self._told = now, report.rows

@@ -16,6 +16,7 @@ import typer
 from tailrace.cli.exits import Exit
 from tailrace.cli.failures import CommandError, UsageError
 from tailrace.cli.options import DEFAULT_SERVER, JsonOption, ServerOption
+from tailrace.model.counting import counted
 
 if TYPE_CHECKING:
     from tailrace.cli.lines import Portion
@@ -140,7 +141,7 @@ def _publish_one(api: "ServerApi", envelope: Envelope, value: str, *, as_json: b
 
 
 def _publish_lines(api: "ServerApi", envelope: Envelope, batch: int, *, as_json: bool) -> None:
-    from tailrace.cli.display import counted, note, print_json
+    from tailrace.cli.display import note, print_json
     from tailrace.cli.lines import portions
     from tailrace.cli.progress import Reached, progress, size_of_input
 
@@ -180,8 +181,6 @@ def _messages(envelope: Envelope, portion: "Portion") -> list[dict[str, Any]]:
 
 def _account(topic: str, stored: int, on_its_way: "Portion | None", *, is_in_doubt: bool) -> str:
     """What is stored when it ends too early, and what is not."""
-    from tailrace.cli.display import counted
-
     text = f"{counted(stored, 'message')} stored in {topic}"
     if on_its_way is None:
         return text

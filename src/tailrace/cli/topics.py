@@ -5,10 +5,11 @@ from urllib.parse import quote
 
 import typer
 
-from tailrace.cli.display import Heading, confirm, counted, print_json, print_properties, print_table, size
+from tailrace.cli.display import Heading, confirm, print_json, print_properties, print_table, size
 from tailrace.cli.failures import UsageError
 from tailrace.cli.options import DEFAULT_SERVER, JsonOption, ServerOption, YesOption
 from tailrace.cli.quoting import quoted
+from tailrace.model.counting import counted
 
 if TYPE_CHECKING:
     from tailrace.cli.server_api import ServerApi

@@ -7,6 +7,7 @@ all in one transaction.
 
 from collections.abc import Mapping, Sequence
 
+from tailrace.model.counting import counted
 from tailrace.model.errors import SqlError
 from tailrace.sql.statements import Statement, Write
 
@@ -66,7 +67,7 @@ def _in_order(statements: Sequence[Statement], given: Sequence[object]) -> list[
         return [_rows(statements[0], given)]
     wanted = sum(len(_open(statement)) for statement in statements)
     if wanted != len(given):
-        raise SqlError(f"the text has {wanted} parameters (?), and {len(given)} values were given")
+        raise SqlError(f"the text has {counted(wanted, 'parameter')} (?) and was given {counted(len(given), 'value')}")
     shared: list[Parameters] = []
     start = 0
     for statement in statements:
@@ -92,7 +93,9 @@ def _rows(statement: Statement, rows: Sequence[object]) -> Parameters:
         if not isinstance(row, list | tuple):
             raise SqlError(f"row {number} is not a list of values")
         if len(row) != count:
-            raise SqlError(f"the statement has {count} parameters (?), and row {number} has {len(row)} values")
+            raise SqlError(
+                f"the statement has {counted(count, 'parameter')} (?), and row {number} has {counted(len(row), 'value')}"
+            )
     return rows
 
 

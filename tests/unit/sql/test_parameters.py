@@ -49,17 +49,17 @@ def test_rows_are_told_from_lists_of_values(text: str, given: Sequence[object], 
 @pytest.mark.parametrize(
     ("text", "given", "message"),
     [
-        ("SELECT ?, ?", [1], "the text has 2 parameters (?), and 1 values were given"),
-        ("SELECT 1", [1], "the text has 0 parameters (?), and 1 values were given"),
+        ("SELECT ?, ?", [1], "the text has 2 parameters (?) and was given 1 value"),
+        ("SELECT 1", [1], "the text has 0 parameters (?) and was given 1 value"),
         ("SELECT ?", {"a": 1}, "give them as a list"),
         ("SELECT :a", [1], "give them as an object"),
         ("SELECT :a, :b", {"a": 1}, "there is no value for :b"),
         ("SELECT :a", {"a": 1, "b": 2}, "the text has no parameter :b"),
         ("SELECT ?, :a", [1], "both ? and :name"),
         ("SELECT ?", "x", "must be a list or an object"),
-        ("INSERT INTO t VALUES (?, ?)", [[1, 2], [3, 4], [5]], "row 3 has 1 values"),
+        ("INSERT INTO t VALUES (?, ?)", [[1, 2], [3, 4], [5]], "row 3 has 1 value"),
         ("INSERT INTO t VALUES (:a)", [{"a": 1}, {"b": 1}], "row 2 must have the values :a, and no others"),
-        ("SELECT 1; INSERT INTO t VALUES (?, ?)", [[1, 2]], "the text has 2 parameters (?), and 1 values were given"),
+        ("SELECT 1; INSERT INTO t VALUES (?, ?)", [[1, 2]], "the text has 2 parameters (?) and was given 1 value"),
     ],
 )
 def test_values_without_a_place_and_places_without_a_value_are_refused(

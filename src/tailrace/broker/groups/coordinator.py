@@ -25,6 +25,7 @@ from tailrace.broker.groups.views import describe, subscribes_to
 from tailrace.broker.settings import BrokerSettings
 from tailrace.model.changes import Changes
 from tailrace.model.clock import Clock
+from tailrace.model.counting import counted
 from tailrace.model.errors import (
     GroupNotEmptyError,
     GroupSubscribedError,
@@ -277,7 +278,9 @@ class GroupCoordinator:
         def may_go() -> None:
             group = self._groups.get(name)
             if group is not None and not group.is_deserted:
-                raise GroupNotEmptyError(f"group {name!r} has {len(group.members)} members; stop them first")
+                raise GroupNotEmptyError(
+                    f"group {name!r} has {counted(len(group.members), 'member')}; delete it when none is left"
+                )
             check()
 
         may_go()

@@ -11,8 +11,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from tailrace.cli.display import GAP, Heading, console, counted, note, print_table, printable
+from tailrace.cli.display import GAP, Heading, console, note, print_table, printable
 from tailrace.cli.formats import RowFormat
+from tailrace.model.counting import counted
 
 _SHOWN_ROWS = 1_000
 _NARROW = 20

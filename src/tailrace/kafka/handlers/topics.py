@@ -7,6 +7,7 @@ from tailrace.kafka.cluster import REPLICAS
 from tailrace.kafka.configs import parse_configs, show_configs
 from tailrace.kafka.dispatch import Call, Route
 from tailrace.kafka.node import Node
+from tailrace.model.counting import counted
 from tailrace.model.errors import (
     InvalidPartitionsError,
     InvalidReplicationError,
@@ -133,7 +134,7 @@ class TopicHandlers:
             more = wanted.count - topic.partitions
             if more <= 0:
                 raise InvalidPartitionsError(
-                    f"topic {wanted.name!r} has {topic.partitions} partitions already; {wanted.count} are not more"
+                    f"topic {wanted.name!r} has {counted(topic.partitions, 'partition')} already; {wanted.count} is not more"
                 )
             if wanted.assignments is not None:
                 _check_assignments([each.broker_ids for each in wanted.assignments])

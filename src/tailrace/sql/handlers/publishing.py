@@ -14,6 +14,7 @@ import msgspec
 from sqlglot import exp
 
 from tailrace.broker.broker import Broker
+from tailrace.model.counting import counted
 from tailrace.model.errors import SqlError, UnsupportedSqlError
 from tailrace.model.record import Headers, Message, Published
 from tailrace.sql.grammar.queries import query_of
@@ -76,7 +77,7 @@ def result_of(published: Sequence[Published]) -> Result:
     new = len(published) - duplicates
     cursors = [one.cursor for one in published if one.cursor is not None]
     return Result(
-        status=f"INSERT {new}" + (f", {duplicates} duplicates left out" if duplicates else ""),
+        status=f"INSERT {new}" + (f", {counted(duplicates, 'duplicate')} left out" if duplicates else ""),
         affected=new,
         cursor=min(cursors, default=None),
     )
@@ -141,7 +142,7 @@ def _number(written: str) -> int | Decimal:
 
 def _message(topic: str, columns: Sequence[str], row: Sequence[object], number: int) -> Message:
     if len(row) != len(columns):
-        raise SqlError(f"row {number} has {len(row)} values for {len(columns)} columns")
+        raise SqlError(f"row {number} has {counted(len(row), 'value')} for {counted(len(columns), 'column')}")
     cells = dict(zip(columns, row, strict=True))
     partition = cells.get("partition")
     if partition is not None and (isinstance(partition, bool) or not isinstance(partition, int)):

@@ -1,6 +1,7 @@
 """CREATE, ALTER, CLEAR and DROP TOPIC: the broker does it, here is what is asked of it."""
 
 from tailrace.broker.broker import Broker
+from tailrace.model.counting import counted
 from tailrace.model.errors import ReservedTopicError, TopicExistsError
 from tailrace.sql.result import Result
 from tailrace.sql.statements import AddPartitions, ClearTopic, CreateTopic, DropTopic, SetTopic
@@ -35,7 +36,7 @@ class TopicStatements:
 
     async def add_partitions(self, asked: AddPartitions) -> Result:
         topic = await self._broker.topics.add_partitions(asked.name, asked.partitions)
-        return Result(status=f"ALTER TOPIC, {topic.partitions} partitions")
+        return Result(status=f"ALTER TOPIC, {counted(topic.partitions, 'partition')}")
 
     async def clear(self, asked: ClearTopic) -> Result:
         gone = await self._broker.retention.clear(asked.name)

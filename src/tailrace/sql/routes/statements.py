@@ -10,6 +10,7 @@ import msgspec
 from sqlglot import exp
 
 from tailrace.broker.broker import Broker
+from tailrace.model.counting import counted
 from tailrace.model.errors import OverloadedError, RouteExistsError
 from tailrace.model.ids import Offset, RouteId
 from tailrace.model.limits import Limits
@@ -156,8 +157,9 @@ def _row(route: Route, change: ChangeEvent, outcome: Outcome, partitions: int) -
 
 
 def _summary(matches: Sequence[object]) -> str:
-    failed = matches.count("failed")
-    return f"{matches.count('true'):,} of {len(matches):,} changes match" + (f", {failed:,} fail" if failed else "")
+    matching, failing = matches.count("true"), matches.count("failed")
+    told = f"{matching:,} of {counted(len(matches), 'change')} match{'es' if matching == 1 else ''}"
+    return told + (f", {failing:,} fail{'s' if failing == 1 else ''}" if failing else "")
 
 
 def _text(tree: exp.Expression) -> str:

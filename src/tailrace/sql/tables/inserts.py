@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from tailrace.model.counting import counted
 from tailrace.model.errors import SqlError, UnsupportedSqlError
 from tailrace.model.table import Column, ColumnType, Table
 from tailrace.sql.places import place_of
@@ -65,7 +66,9 @@ def _plain_rows(source: exp.Expr | None, table: Table, columns: Sequence[Column]
     rows = []
     for number, values in enumerate(tuples, start=1):
         if len(values) != len(columns):
-            raise SqlError(f"row {number} has {len(values)} values for {len(columns)} columns", *_first_place(values))
+            raise SqlError(
+                f"row {number} has {counted(len(values), 'value')} for {counted(len(columns), 'column')}", *_first_place(values)
+            )
         cells = {column.name: _cell(value, column, defaults) for column, value in zip(columns, values, strict=True)}
         if any(cell is None for cell in cells.values()):
             return None
@@ -98,7 +101,7 @@ def _insert_source(
         raise UnsupportedSqlError("INSERT takes VALUES or a SELECT", *(place_of(tree) or ()))
     width = len(source.selects) if isinstance(source, exp.Query) and not any(item.is_star for item in source.selects) else None
     if width is not None and width != len(columns):
-        raise SqlError(f"the query gives {width} columns for {len(columns)}", *(place_of(source) or ()))
+        raise SqlError(f"the query gives {counted(width, 'column')} for {len(columns)}", *(place_of(source) or ()))
     _refuse_default_words(source)
     translation = Translation(tree, find, types)
     names = [exp.to_identifier(f"c{at}", quoted=True) for at in range(len(columns))]

@@ -7,6 +7,7 @@ import apsw
 import msgspec
 
 from tailrace.model.clock import Clock
+from tailrace.model.counting import counted
 from tailrace.model.errors import QueryLimitError, SqlError
 from tailrace.model.limits import Limits
 from tailrace.model.table import ColumnType, Kind
@@ -169,5 +170,5 @@ def value_for(name: str, given: Given) -> object:
     if not name.isdigit():
         raise SqlError(f"the parameter :{name} has a name; give parameters as an object with their names")
     if int(name) > len(given):
-        raise SqlError(f"the statement has a parameter number {name}, and {len(given)} values were given")
+        raise SqlError(f"the statement has a parameter number {name} and was given {counted(len(given), 'value')}")
     return given[int(name) - 1]

@@ -161,7 +161,7 @@ async def test_duplicates_are_told() -> None:
         ("INSERT INTO a (key) VALUES ('x')", "the column value is missing"),
         ("INSERT INTO a (value, colour) VALUES ('x', 'red')", "line 1, column 23: a topic has no column 'colour'"),
         ("INSERT INTO a (value, value) VALUES ('x', 'y')", "column 'value' is named twice"),
-        ("INSERT INTO a (value) VALUES ('x', 'y')", "row 1 has 2 values for 1 columns"),
+        ("INSERT INTO a (value) VALUES ('x', 'y')", "row 1 has 2 values for 1 column"),
         ("INSERT INTO a (value, headers) VALUES ('x', 'no json')", "row 1: headers are not JSON"),
         ("INSERT INTO a (value, headers) VALUES ('x', '[1]')", "row 1: headers must be a JSON object"),
         ("INSERT INTO a (value, partition) VALUES ('x', 'two')", "row 1: partition is 'two'"),

@@ -152,7 +152,7 @@ async def test_a_dry_run_tells_null_from_false_and_both_from_failed() -> None:
         await prepared(sql)
         rows, status = await explained(sql, "ON INSERT WHERE (CAST(body AS integer) > 5)")
         assert [row["matches"] for row in rows] == ["failed", "failed", "true", "null"]
-        assert status == "1 of 4 changes match, 2 fail"
+        assert status == "1 of 4 changes matches, 2 fail"
 
 
 @on_loop
@@ -161,7 +161,7 @@ async def test_a_dry_run_sees_both_images_of_an_update() -> None:
         await prepared(sql)
         await sql.run("UPDATE chat.messages SET channel_id = 2 WHERE id = 1; UPDATE chat.messages SET body = 'y' WHERE id = 2")
         rows, status = await explained(sql, "ON UPDATE WHERE (OLD.channel_id <> NEW.channel_id) WITH (payload = 'diff')")
-        assert status == "1 of 6 changes match"
+        assert status == "1 of 6 changes matches"
         assert rows[4]["payload"] == {"key": {"id": 1}, "changed": {"channel_id": {"old": 42, "new": 2}}}
 
 

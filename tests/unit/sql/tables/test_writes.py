@@ -295,7 +295,7 @@ async def test_a_table_that_can_not_be_is_refused(text: str, said: str, tmp_path
         ("INSERT INTO shop.items (id, ID) VALUES (1, 2)", SqlError, "named twice"),
         ("INSERT INTO shop.items VALUES (1, 2)", SqlError, "2 values for 3 columns"),
         ("INSERT INTO shop.items VALUES (1, 2, 3, 4)", SqlError, "4 values for 3 columns"),
-        ("INSERT INTO shop.items SELECT 1", SqlError, "1 columns for 3"),
+        ("INSERT INTO shop.items SELECT 1", SqlError, "1 column for 3"),
         ("INSERT INTO shop.items (name) VALUES ('x')", ConstraintError, "'id' can't be null"),
         ("INSERT INTO shop.items VALUES (1, NULL, 3)", ConstraintError, "'name' can't be null"),
         ("INSERT INTO shop.items VALUES (9, 'x', 1e9)", SqlError, "'price' is decimal"),
