@@ -24,7 +24,7 @@ from tailrace.client._sync.consumer import TopicConsumer
 from tailrace.client._sync.publisher import Delivery, Publisher
 from tailrace.client._sync.queue import QueueSubscription
 from tailrace.client._sync.subscriber import EventStream, Subscriber
-from tailrace.client.config import CommitMode, ConnectionConfig, ConsumerConfig, PublisherConfig, QueueConfig
+from tailrace.client.config import ConnectionConfig, ConsumerConfig, PublisherConfig, QueueConfig
 from tailrace.client.properties import AutoOffsetReset
 from tailrace.client.values import CommitResult, ConsumerRecord, Event, OutgoingMessage, PublishResult, QueueEvent
 from tailrace.model.errors import (
@@ -60,7 +60,6 @@ __all__ = [
     "AutoOffsetReset",
     "Client",
     "ClientClosedError",
-    "CommitMode",
     "CommitResult",
     "ConfigurationError",
     "ConnectionConfig",

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
-from enum import StrEnum
 from typing import Any, Self
 
 import msgspec
@@ -28,11 +27,6 @@ from tailrace.model.queue import DEFAULT_VISIBILITY_MS
 
 _DAY_MS = 24 * 3600 * 1000
 _HOUR_MS = 3600 * 1000
-
-
-class CommitMode(StrEnum):
-    AUTO = "auto"
-    MANUAL = "manual"
 
 
 def _span(least_ms: int, most_ms: int) -> str:
@@ -164,10 +158,6 @@ class ConsumerConfig(ConnectionConfig, frozen=True, kw_only=True):
                 f"heartbeat_interval is {self.heartbeat_interval}; allowed is less than session_timeout,"
                 f" which is {self.session_timeout}"
             )
-
-    @property
-    def commit_mode(self) -> CommitMode:
-        return CommitMode.AUTO if self.enable_auto_commit else CommitMode.MANUAL
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, Any]) -> Self:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.client import AutoOffsetReset, CommitMode, ConfigurationError, ConsumerConfig, PublisherConfig, QueueConfig
+from tailrace.client import AutoOffsetReset, ConfigurationError, ConsumerConfig, PublisherConfig, QueueConfig
 from tailrace.client.config import CONSUMER_SETTINGS, PUBLISHER_SETTINGS, QUEUE_SETTINGS
 
 LEAST = {"topic": "t", "group_id": "g"}
@@ -47,8 +47,6 @@ def test_the_defaults_are_those_of_the_documents() -> None:
     config = ConsumerConfig(topic="t", group_id="g")
     assert (config.heartbeat_interval, config.session_timeout) == (timedelta(seconds=10), timedelta(seconds=30))
     assert config.partition_id is None
-    assert config.commit_mode is CommitMode.AUTO
-    assert ConsumerConfig(topic="t", group_id="g", enable_auto_commit=False).commit_mode is CommitMode.MANUAL
 
 
 @pytest.mark.parametrize(
