@@ -11,7 +11,8 @@ from tailrace.model.route import Operation, Payload
 from tailrace.model.table import ColumnType, Kind
 from tailrace.sql.dialect import parse_expression, tokenize
 from tailrace.sql.parse import parse
-from tailrace.sql.routes.functions import HANDLERS, NAMES
+from tailrace.sql.routes.functions import HANDLERS
+from tailrace.sql.routes.refusals import FUNCTIONS
 from tailrace.sql.routes.statements import COLUMNS
 from tailrace.sql.routes.types import cast_operator
 from tailrace.wire.routing import ChangeEvent, headers_of, payload_of
@@ -33,7 +34,7 @@ def rows_under(head: str) -> dict[str, list[str]]:
 
 def test_every_function_is_documented_with_an_example_that_works() -> None:
     documented = rows_under("Function | As in |")
-    assert sorted(documented) == sorted(NAMES)
+    assert sorted(documented) == sorted(FUNCTIONS)
     for name, cells in documented.items():
         assert name in cells[0]
         assert checked(cells[0].strip("`")).where is not None

@@ -12,28 +12,6 @@ from tailrace.sql.routes.expression import BIGINT, BOOLEAN, TEXT, Call, Constant
 from tailrace.sql.routes.refusals import wrong
 from tailrace.sql.routes.types import COMPARED, INTEGERS, NUMBERS, ORDERED
 
-NAMES = (
-    "abs",
-    "array_contains",
-    "cardinality",
-    "coalesce",
-    "contains",
-    "ends_with",
-    "extract",
-    "greatest",
-    "least",
-    "length",
-    "lower",
-    "ltrim",
-    "mod",
-    "nullif",
-    "rtrim",
-    "starts_with",
-    "substring",
-    "trim",
-    "upper",
-)
-
 
 class Expressions(Protocol):
     """Whoever gives the parts of a tree their types."""

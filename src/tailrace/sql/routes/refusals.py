@@ -7,6 +7,27 @@ from sqlglot import exp
 from tailrace.model.errors import SqlError, UnsupportedSqlError
 from tailrace.sql.places import place_of
 
+FUNCTIONS = (
+    "abs",
+    "array_contains",
+    "cardinality",
+    "coalesce",
+    "contains",
+    "ends_with",
+    "extract",
+    "greatest",
+    "least",
+    "length",
+    "lower",
+    "ltrim",
+    "mod",
+    "nullif",
+    "rtrim",
+    "starts_with",
+    "substring",
+    "trim",
+    "upper",
+)
 _CHANGEABLE = frozenset(
     {
         "clock_timestamp",
@@ -78,7 +99,7 @@ def _reason(tree: exp.Expr) -> str:
         name = _name(tree)
         if name in _CHANGEABLE:
             return f"{name}() answers otherwise each time, and a change must be routed the same whenever it is looked at"
-        return f"the function {name}() can't stand in a route; docs/reference/routes.md lists those that can"
+        return f"the function {name}() can't stand in a route; those that can are {', '.join(FUNCTIONS)}"
     return f"{tree.sql(dialect='postgres')[:60]!r} can't stand in a route; docs/reference/routes.md lists what can"
 
 
