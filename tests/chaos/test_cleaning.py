@@ -25,6 +25,7 @@ from tailrace.store.embedded import EmbeddedStore
 from tests.support.batches import append, decode_batch, values_of
 from tests.support.folders import copy_as_killed, frames_of, segment_files
 from tests.support.observed import scan_all
+from tests.support.patience import PATIENCE_SECONDS
 
 TOPIC = TopicId(1)
 A, B = Partition(TOPIC, 0), Partition(TOPIC, 1)
@@ -177,7 +178,8 @@ class Traffic:
         self.faults: list[str] = []
         self.reads = 0
 
-    def run(self, seconds: float) -> None:
+    def run(self, seconds: float, enough: Callable[[], bool]) -> None:
+        """For so long, and on until there was enough of it."""
         jobs: list[Callable[[], None]] = [self._trim, self._store.clean, self._make_and_drop, self._scan]
         jobs += [partial(self._write, number) for number in range(self.PARTITIONS)]
         jobs += [partial(self._fetch, number) for number in range(2)]
@@ -185,6 +187,9 @@ class Traffic:
         for thread in threads:
             thread.start()
         time.sleep(seconds)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not enough() and not self.faults and time.monotonic() < deadline:
+            time.sleep(0.1)
         self._stop.set()
         for thread in threads:
             thread.join()
@@ -261,7 +266,7 @@ def test_readers_get_their_own_records_while_all_is_in_motion(tmp_path: Path) ->
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:
-        traffic.run(seconds=3.0)
+        traffic.run(seconds=3.0, enough=lambda: traffic.reads > 100 and store.stats().segments_rewritten > 10)
     finally:
         sys.setswitchinterval(interval)
     cleaned = store.stats().segments_rewritten

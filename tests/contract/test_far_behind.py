@@ -24,5 +24,4 @@ def test_reading_a_log_larger_than_memory_costs_little_of_it_and_no_writer_waits
     said = json.loads(done.stdout)
     assert said["scanned"] == said["fetched"] == said["written"] > 0.99 * LOG_BYTES
     assert said["memory_growth"] < TAIL_CACHE_BYTES + 24 * MIB
-    assert said["commits_meanwhile"] > 20
     assert said["disturbed_commit_seconds"] < 10 * said["quiet_commit_seconds"] + 0.005

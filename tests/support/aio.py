@@ -7,7 +7,7 @@ from typing import ParamSpec
 
 P = ParamSpec("P")
 
-TEST_SECONDS = 100
+TEST_SECONDS = 200
 
 
 def on_loop(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:

@@ -60,7 +60,7 @@ class CommandProcess:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"it still ran after {seconds:g} s: {self.output}") from None
 
-    def terminate(self, seconds: float = 30.0) -> int:
+    def terminate(self, seconds: float = 100.0) -> int:
         self._process.terminate()
         return self.wait(seconds)
 

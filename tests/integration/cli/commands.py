@@ -16,9 +16,10 @@ from typing import IO, Any, NamedTuple
 from unittest import mock
 
 from tailrace.cli.main import main
+from tests.support.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
-SECONDS = 60
+SECONDS = PATIENCE_SECONDS
 
 
 class Ended(NamedTuple):
@@ -36,6 +37,16 @@ class Commands:
     def __init__(self, url: str) -> None:
         self.url = url
         self.environment = {**os.environ, "TAILRACE_SERVER": url, "PYTHONUNBUFFERED": "1"}
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> "Commands":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """What was started and runs still does not outlive the test."""
+        for process in self._started:
+            process.kill()
+            process.communicate()
 
     def command(self, *words: str) -> list[str]:
         return [sys.executable, "-m", "tailrace", *words]
@@ -64,7 +75,7 @@ class Commands:
         return ended
 
     def start(self, *words: str, stdin: int | None = None) -> "subprocess.Popen[bytes]":
-        return subprocess.Popen(
+        process = subprocess.Popen(
             self.command(*words),
             stdin=stdin,
             stdout=subprocess.PIPE,
@@ -72,6 +83,8 @@ class Commands:
             env=self.environment,
             cwd=ROOT,
         )
+        self._started.append(process)
+        return process
 
 
 def _exit_code() -> int:

@@ -19,8 +19,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 
 @pytest.fixture
-def tailrace(server: ServerProcess) -> Commands:
-    return Commands(server.url)
+def tailrace(server: ServerProcess) -> Iterator[Commands]:
+    with Commands(server.url) as commands:
+        yield commands
 
 
 @pytest.fixture

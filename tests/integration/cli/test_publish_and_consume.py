@@ -15,6 +15,7 @@ from tailrace.cli.reading import Reading
 from tailrace.cli.server_api import ServerApi
 from tests.integration.cli.commands import SECONDS, Commands
 from tests.integration.topics import consume, create, publish
+from tests.support.eventually import eventually
 from tests.support.server import ServerProcess
 
 
@@ -74,13 +75,12 @@ def test_an_error_says_what_is_stored(tailrace: Commands, topic: str, client: ht
     assert consume(str(client.base_url), topic) == list(range(20))
 
 
-def test_a_slow_pipe_is_published_as_it_comes(tailrace: Commands, topic: str, client: httpx.Client) -> None:
+def test_a_slow_pipe_is_published_as_it_comes(tailrace: Commands, topic: str, server: ServerProcess) -> None:
     publishing = tailrace.start("publish", topic, stdin=subprocess.PIPE)
     assert publishing.stdin is not None
     publishing.stdin.write(b"1\n")
     publishing.stdin.flush()
-    asked = {"topic": topic, "timeout_ms": 15_000}
-    assert [message["value"] for message in client.post("/api/topics/consume", json=asked).json()["messages"]] == [1]
+    eventually(lambda: consume(server.url, topic) == [1], "the line is stored", SECONDS)
     out, _ = publishing.communicate(timeout=SECONDS)
     assert (publishing.returncode, out.decode()) == (0, f"1 message stored in {topic}\n")
 
@@ -123,9 +123,8 @@ def test_following_waits_for_what_comes(tailrace: Commands, topic: str) -> None:
 
 
 def test_following_goes_on_when_the_server_is_back(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path / "data") as server:
+    with ServerProcess(tmp_path / "data") as server, Commands(server.url) as tailrace:
         server.flags = ("--http", server.url.removeprefix("http://"))
-        tailrace = Commands(server.url)
         create(server.url, "orders")
         publish(server.url, "orders", 1, 2)
         following = tailrace.start(

@@ -16,12 +16,12 @@ Stop = Callable[[ServerProcess], object]
 
 @pytest.mark.parametrize("stop", [ServerProcess.terminate, ServerProcess.kill], ids=["stop", "kill"])
 def test_it_resumes_over_a_restart_with_nothing_missing_and_nothing_twice(tmp_path: Path, stop: Stop) -> None:
-    with ServerProcess(tmp_path / "data") as server:
+    with ServerProcess(tmp_path / "data") as server, Commands(server.url) as tailrace:
         server.flags = ("--http", server.url.removeprefix("http://"))
         create(server.url, "shop.orders")
         create(server.url, "shop.payments")
         create(server.url, "other")
-        tailing = Commands(server.url).start("tail", "shop.*", "--cursor", "beginning", "--limit", "8")
+        tailing = tailrace.start("tail", "shop.*", "--cursor", "beginning", "--limit", "8")
         assert tailing.stdout is not None
         publish(server.url, "shop.orders", 1, 2)
         seen = [json.loads(tailing.stdout.readline())["value"] for _ in range(2)]
@@ -37,10 +37,10 @@ def test_it_resumes_over_a_restart_with_nothing_missing_and_nothing_twice(tmp_pa
 
 
 def test_what_comes_while_it_was_away_from_an_empty_log_is_shown(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path / "data") as server:
+    with ServerProcess(tmp_path / "data") as server, Commands(server.url) as tailrace:
         server.flags = ("--http", server.url.removeprefix("http://"))
         create(server.url, "orders")
-        tailing = Commands(server.url).start("tail", "orders", "--limit", "1")
+        tailing = tailrace.start("tail", "orders", "--limit", "1")
         wait_for_subscriber(server)
         server.kill()
         server.start()

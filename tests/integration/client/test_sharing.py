@@ -17,7 +17,7 @@ from tests.support.eventually import eventually
 from tests.support.patience import PATIENCE_SECONDS
 from tests.support.server import ServerProcess
 
-QUICK = {"heartbeat_interval": 100, "poll_timeout": 100, "session_timeout": 30_000}
+QUICK = {"heartbeat_interval": 100, "poll_timeout": 100, "session_timeout": 60_000}
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def test_a_client_of_kafka_and_a_consumer_are_members_of_one_group(
             "group.id": group,
             "auto.offset.reset": "earliest",
             "heartbeat.interval.ms": 100,
-            "session.timeout.ms": 30_000,
+            "session.timeout.ms": 60_000,
             "partition.assignment.strategy": "range",
         }
     )

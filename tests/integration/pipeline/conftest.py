@@ -20,9 +20,20 @@ from tests.support.api import Api
 from tests.support.routed_tables import RoutedTables
 from tests.support.server import ServerProcess
 
+STOP_SECONDS = 100
+TEST_SECONDS = 400
+"""Starting a Spark takes ten seconds alone on a machine, and minutes among many; whichever test is first waits for it."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all-faults", action="store_true", help="kill pipelines at every named point, and Spark Connect too")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TEST_SECONDS))
 
 
 @pytest.fixture
@@ -99,8 +110,8 @@ def routing(spark: SparkSession, server: ServerProcess) -> Running:
             yield reports
         finally:
             router.stop()
-            thread.join(30)
-        assert not thread.is_alive(), "the router did not stop within 30 s"
+            thread.join(STOP_SECONDS)
+        assert not thread.is_alive(), f"the router did not stop within {STOP_SECONDS} s"
         if failures:
             raise failures[0]
 

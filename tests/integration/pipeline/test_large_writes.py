@@ -95,7 +95,7 @@ def test_spark_writes_and_streams_what_does_not_fit_into_a_frame(
     sink = stream.option("startingOffsets", "earliest").load().select("key", "value").writeStream.format("tailrace")
     sink = sink.option("server", server.url).option("topic", "copy").option("checkpointLocation", str(tmp_path / "checkpoint"))
     query = sink.trigger(availableNow=True).start()
-    query.awaitTermination(60)
+    assert query.awaitTermination(200)
     assert query.exception() is None
     wanted = [[str(number), str(number).ljust(100, "x")] for number in range(count)]
     for topic in ("t", "copy"):

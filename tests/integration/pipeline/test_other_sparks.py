@@ -11,7 +11,7 @@ import pytest
 from tests.support.api import Api
 from tests.support.server import ServerProcess
 
-SECONDS = 280
+SECONDS = 580
 DEFINITION = """
 from pyspark import pipelines as dp
 
@@ -57,14 +57,14 @@ def run(*command: str, folder: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_topics_are_read_and_written_through_spark_connect(server: ServerProcess, tmp_path: Path) -> None:
     child = Path(__file__).with_name("connect_child.py")
     said = run(sys.executable, str(child), server.url, str(tmp_path), folder=tmp_path)
     assert "pyspark.sql.connect.session has read 100 rows" in said
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_topics_are_source_and_sink_of_a_declarative_pipeline(server: ServerProcess, api: Api, tmp_path: Path) -> None:
     command = shutil.which("spark-pipelines", path=str(Path(sys.executable).parent))
     if command is None:

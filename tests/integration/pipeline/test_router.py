@@ -13,8 +13,6 @@ from tests.support.eventually import eventually
 from tests.support.routed_tables import RoutedTables
 from tests.support.routing_model import Change, Route, to_json
 
-pytestmark = pytest.mark.timeout(400)
-
 MESSAGES = "chat.messages"
 ALL = ("insert", "update", "delete")
 

@@ -22,9 +22,6 @@ from tests.support.pipeline import CommandProcess
 from tests.support.routed_tables import RoutedTables
 from tests.support.server import ServerProcess
 
-pytestmark = pytest.mark.timeout(400)
-"""Starting a Spark takes ten seconds alone on a machine, and minutes among many."""
-
 
 @pytest.fixture
 def chat(tables: RoutedTables) -> RoutedTables:

@@ -115,7 +115,7 @@ def test_a_stream_copies_a_pattern_of_topics_once_over_restarts(
         frame = source.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "200").load()
         sink = frame.select("key", "value").writeStream.format(FORMAT).option("server", server.url).option("topic", "copy")
         query = sink.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
-        query.awaitTermination(60)
+        assert query.awaitTermination(200)
         assert query.exception() is None
         return [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
 
@@ -143,7 +143,7 @@ def test_a_batch_that_is_committed_again_is_stored_once(
         sink = frame.option("startingOffsets", "earliest").load().select("value").writeStream.format(FORMAT)
         query = sink.option("server", server.url).option("topic", "to").option("checkpointLocation", str(checkpoint))
         running = query.trigger(availableNow=True).start()
-        running.awaitTermination(60)
+        assert running.awaitTermination(200)
         assert running.exception() is None
 
     run()
