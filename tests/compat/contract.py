@@ -125,7 +125,7 @@ class Client:
     def consume(self, group: str, topic: str, count: int) -> list[Incoming]:
         """As a member of the group: read so many records, commit them, and leave."""
         self.join(group, topic)
-        found = self.poll(count, 20)
+        found = self.poll(count, 60)
         self.commit()
         self.leave()
         return found

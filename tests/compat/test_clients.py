@@ -13,7 +13,7 @@ from tests.compat.known import KNOWN_FAILURES
 from tests.compat.process import ClientProcess
 from tests.compat.scenarios import SCENARIOS, Scenario, Stage
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.mark.usefixtures("recorded")

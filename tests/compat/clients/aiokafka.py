@@ -27,7 +27,7 @@ from tests.compat.contract import (
     Start,
 )
 
-SECONDS = 20.0
+SECONDS = 60.0
 
 T = TypeVar("T")
 

@@ -40,7 +40,7 @@ from tests.compat.contract import (
     Unsupported,
 )
 
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 class Adapter(Client):

@@ -28,7 +28,7 @@ from tests.compat.contract import (
     WriterState,
 )
 
-SECONDS = 20.0
+SECONDS = 60.0
 ERROR_NAME = re.compile(r"(?:\[Error \d+\] )?(\w+Error)\b")
 
 

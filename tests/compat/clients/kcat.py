@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from tests.compat.contract import MISSING, NOT_KAFKA, Bounds, Client, Codec, Headers, Incoming, Outgoing, Start, Unsupported
 
-SECONDS = 20.0
+SECONDS = 60.0
 KEY_END, RECORD_END = b"\x01", b"\x02"
 HEAD = re.compile(rb"(\d+) (\d+) (-?\d+) (-?\d+) (-?\d+) (.*)\n")
 FORMAT = "%p %o %T %K %S %h\\n%k%s"

@@ -63,7 +63,7 @@ def groups(stage: Stage) -> None:
     stage.create()
     stage.fill(*"abc")
     stage.client.join(group=stage.group, topic=stage.topic)
-    assert len(stage.client.poll(count=3, seconds=20)) == 3
+    assert len(stage.client.poll(count=3, seconds=60)) == 3
     stage.client.commit()
     assert stage.group in stage.client.groups()
     assert tuple(stage.client.describe_group(group=stage.group)) == ("stable", 1)
@@ -80,7 +80,7 @@ def delete_groups(stage: Stage) -> None:
     stage.fill("a")
     member = stage.another()
     member.join(group=stage.group, topic=stage.topic)
-    assert values(member.poll(count=1, seconds=20)) == ["a"]
+    assert values(member.poll(count=1, seconds=60)) == ["a"]
     busy = refusal(lambda: stage.client.delete_group(group=stage.group))
     assert busy.code == NON_EMPTY_GROUP, busy
     member.leave()

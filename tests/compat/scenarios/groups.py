@@ -7,8 +7,9 @@ from tests.compat.process import ClientProcess
 from tests.compat.scenarios.stage import HOUR_MS, PARTITIONS, SOME_TIME_MS, Scenario, Stage, refusal, values
 from tests.compat.waiting import eventually
 
-SHORT_SESSION_MS = 1_500
-LONG_SESSION_MS = 30_000
+SHORT_SESSION_MS = 2_000
+"""Of members that are lost."""
+LONG_SESSION_MS = 60_000
 UNKNOWN_TOPIC = 3
 UNKNOWN_MEMBER = 25
 UNKNOWN_TOPIC_ID = 100
@@ -27,11 +28,11 @@ def resume(stage: Stage) -> None:
     stage.create()
     stage.fill(*"abcdef")
     stage.client.join(group=stage.group, topic=stage.topic)
-    assert values(stage.client.poll(count=3, seconds=20)) == ["a", "b", "c"]
+    assert values(stage.client.poll(count=3, seconds=60)) == ["a", "b", "c"]
     stage.client.commit()
     stage.client.leave()
     stage.client.join(group=stage.group, topic=stage.topic)
-    assert values(stage.client.poll(count=3, seconds=20)) == ["d", "e", "f"]
+    assert values(stage.client.poll(count=3, seconds=60)) == ["d", "e", "f"]
     stage.client.leave()
     assert stage.referee.group_offsets(stage.group, stage.topic) == [(0, 3)]
 
@@ -49,17 +50,17 @@ def two_members(stage: Stage) -> None:
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda member: member.join(group=stage.group, topic=stage.topic), (one, other)))
-        eventually(shared, seconds=30)
+        eventually(shared, seconds=60)
         for partition in range(PARTITIONS):
             stage.fill("x", partition=partition)
-        eventually(lambda: shared() and len(read) == PARTITIONS, seconds=20)
+        eventually(lambda: shared() and len(read) == PARTITIONS, seconds=60)
     other.leave()
 
     def has_all() -> bool:
         read.extend(one.poll(count=1, seconds=0.2))
         return len(one.owned()) == PARTITIONS
 
-    eventually(has_all, seconds=20)
+    eventually(has_all, seconds=60)
     one.leave()
 
 
@@ -84,7 +85,7 @@ def crowd(stage: Stage) -> None:
         for _ in range(records // 60):
             stage.referee.produce(stage.topic, [Outgoing(value=b"x", partition=each % partitions) for each in range(60)])
         for each in playing:
-            each.result(90)
+            each.result(240)
     expected = [(partition, offset) for partition in range(partitions) for offset in range(records // partitions)]
     assert sorted(read) == expected
 
@@ -94,13 +95,13 @@ def killed(stage: Stage) -> None:
     stage.fill(*"abcdef")
     first = stage.another()
     first.join(group=stage.group, topic=stage.topic, session_ms=SHORT_SESSION_MS)
-    assert values(first.poll(count=2, seconds=20)) == ["a", "b"]
+    assert values(first.poll(count=2, seconds=60)) == ["a", "b"]
     first.commit()
-    assert values(first.poll(count=2, seconds=20)) == ["c", "d"]
+    assert values(first.poll(count=2, seconds=60)) == ["c", "d"]
     first.kill()
     second = stage.another()
-    second.join(group=stage.group, topic=stage.topic, session_ms=SHORT_SESSION_MS)
-    assert values(second.poll(count=4, seconds=20)) == ["c", "d", "e", "f"]
+    second.join(group=stage.group, topic=stage.topic, session_ms=LONG_SESSION_MS)
+    assert values(second.poll(count=4, seconds=60)) == ["c", "d", "e", "f"]
     second.leave()
 
 
@@ -109,11 +110,11 @@ def fenced(stage: Stage) -> None:
     stage.fill(*"abcdef")
     late = stage.another()
     late.join(group=stage.group, topic=stage.topic, session_ms=SHORT_SESSION_MS)
-    assert values(late.poll(count=4, seconds=20)) == ["a", "b", "c", "d"]
+    assert values(late.poll(count=4, seconds=60)) == ["a", "b", "c", "d"]
     late.pause()
     other = stage.another()
-    other.join(group=stage.group, topic=stage.topic, session_ms=SHORT_SESSION_MS)
-    assert values(other.poll(count=2, seconds=20)) == ["a", "b"]
+    other.join(group=stage.group, topic=stage.topic, session_ms=LONG_SESSION_MS)
+    assert values(other.poll(count=2, seconds=60)) == ["a", "b"]
     other.commit()
     late.resume()
     refused = refusal(late.commit)
@@ -126,13 +127,13 @@ def back_to_a_time(stage: Stage) -> None:
     stage.create()
     stage.fill_hourly(6)
     stage.client.join(group=stage.group, topic=stage.topic)
-    assert len(stage.client.poll(count=6, seconds=20)) == 6
+    assert len(stage.client.poll(count=6, seconds=60)) == 6
     stage.client.commit()
     stage.client.leave()
     offset = stage.client.offset_for_time(topic=stage.topic, partition=0, timestamp_ms=SOME_TIME_MS + 4 * HOUR_MS)
     stage.client.set_group_offsets(group=stage.group, topic=stage.topic, offsets=[(0, offset)])
     stage.client.join(group=stage.group, topic=stage.topic)
-    assert values(stage.client.poll(count=2, seconds=20)) == ["4", "5"]
+    assert values(stage.client.poll(count=2, seconds=60)) == ["4", "5"]
     stage.client.leave()
 
 
@@ -140,7 +141,7 @@ def recreated(stage: Stage) -> None:
     stage.create()
     stage.fill("old 0", "old 1", "old 2")
     stage.client.join(group=stage.group, topic=stage.topic)
-    assert len(stage.client.poll(count=3, seconds=20)) == 3
+    assert len(stage.client.poll(count=3, seconds=60)) == 3
     stage.referee.delete_topic(stage.topic)
     stage.create()
     stage.fill("new 0", "new 1")
@@ -153,7 +154,7 @@ def recreated(stage: Stage) -> None:
             assert refused.code in (UNKNOWN_TOPIC, UNKNOWN_TOPIC_ID), refused
         return len(read) >= 2
 
-    eventually(poll, seconds=30)
+    eventually(poll, seconds=60)
     stage.client.leave()
     assert read == ["new 0", "new 1"]
 
@@ -174,7 +175,7 @@ def static_members(stage: Stage) -> None:
 
     with ThreadPoolExecutor(2) as pool:
         one, other = pool.map(start, ("one", "other"))
-        eventually(lambda: is_shared(one, other), seconds=30)
+        eventually(lambda: is_shared(one, other), seconds=60)
         before = one.owned(), other.owned()
         other.kill()
         again = start("other")

@@ -47,7 +47,7 @@ def exactly_once(stage: Stage) -> None:
         worker.join(group=stage.group, topic=stage.topic)
         worker.open_transactions(transactional_id=stage.group)
         worker.begin()
-        taken = worker.poll(count=3, seconds=20)
+        taken = worker.poll(count=3, seconds=60)
         assert values(taken) == ["a", "b", "c"]
         worker.send(topic=target, records=[Outgoing(value=each.upper().encode(), partition=0) for each in values(taken)])
         worker.send_offsets()
