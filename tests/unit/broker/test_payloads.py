@@ -168,7 +168,7 @@ async def test_a_fetch_that_waits_for_many_bytes_is_woken_by_a_payload() -> None
         )
         await until(lambda: len(broker._waiting_fetches) == 1)
         await broker.publish([Message("t", A)])
-        (answer,) = await asyncio.wait_for(waiting, 5)
+        (answer,) = await asyncio.wait_for(waiting, 20)
         assert sum(map(len, answer.batches)) > INLINE
 
 

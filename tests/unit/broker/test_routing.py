@@ -126,7 +126,7 @@ async def test_a_growing_source_ends_the_waiting() -> None:
         await turns()
         assert not asking.done()
         await insert(sql, 1)
-        (source,) = await asyncio.wait_for(asking, 5)
+        (source,) = await asyncio.wait_for(asking, 15)
         assert source.end == 1
 
 
@@ -135,7 +135,7 @@ async def test_a_growing_source_ends_the_waiting() -> None:
 async def test_names_that_are_none_of_a_source_wait_for_nothing(name: str) -> None:
     async with running_sql() as sql:
         epoch = await chat(sql)
-        assert await asyncio.wait_for(sql.broker.routing.sources(epoch, {name: 0}, 20_000), 5) == []
+        assert await asyncio.wait_for(sql.broker.routing.sources(epoch, {name: 0}, 20_000), 15) == []
 
 
 @on_loop

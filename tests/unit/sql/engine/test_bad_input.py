@@ -200,5 +200,5 @@ def test_a_query_without_end_is_stopped(prepared: SharedSql, text: str) -> None:
     with pytest.raises(TailraceError, match="query_seconds") as refused:
         prepared.run(text)
     assert refused.value.http_status == 422
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60, "it has five seconds, and would go on for ever"
     check_unchanged(prepared)

@@ -87,7 +87,7 @@ async def test_a_query_that_takes_too_long_is_stopped() -> None:
         started = time.monotonic()
         with pytest.raises(QueryLimitError, match="query_seconds"):
             await sql.rows(ENDLESS)
-        assert time.monotonic() - started < 15
+        assert time.monotonic() - started < 60, "it has a second, and would go on for ever"
         assert await sql.value("SELECT 1") == 1
 
 

@@ -102,7 +102,7 @@ async def test_what_the_log_refuses_is_not_in_the_table(tmp_path: Path) -> None:
 @on_loop
 async def test_a_write_that_runs_too_long_is_stopped_and_its_neighbours_go_on(tmp_path: Path) -> None:
     store = GatedStore(SystemClock())
-    limits = msgspec.structs.replace(DEFAULT_LIMITS, query_seconds=1)
+    limits = msgspec.structs.replace(DEFAULT_LIMITS, query_seconds=2)
     async with running_tables(tmp_path, store, SystemClock(), limits) as sql:
         await given_table(sql)
         await sql.run(INSERT, [[id] for id in range(1000)])

@@ -213,7 +213,7 @@ ENDLESS = "SELECT count(*) FROM n a, n b, n c, n d WHERE a.i + b.i + c.i + d.i =
 
 @on_loop
 async def test_a_query_that_takes_too_long_is_stopped(tmp_path: Path) -> None:
-    limits = msgspec.structs.replace(DEFAULT_LIMITS, query_seconds=1)
+    limits = msgspec.structs.replace(DEFAULT_LIMITS, query_seconds=2)
     async with running_tables(tmp_path, clock=SystemClock(), limits=limits) as sql:
         await given_numbers(sql, 1000)
         with pytest.raises(QueryLimitError, match="query_seconds"):
