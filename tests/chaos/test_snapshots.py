@@ -3,6 +3,7 @@
 import contextlib
 import json
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from tests.support.eventually import eventually
 from tests.support.server import ServerProcess
 from tests.support.snapshots import events_for, rows_told
 
-ROWS = 600
+ROWS = 2_000
 ADD = "ALTER TOPIC app.rows ADD SOURCE s.t ON INSERT, UPDATE, DELETE WITH (payload = 'full', snapshot = true)"
 SIGKILL = "SIGKILL"
 
@@ -27,7 +28,8 @@ SIGKILL = "SIGKILL"
 def test_a_snapshot_goes_on_after_a_kill_at(name: str, passes: int, tmp_path: Path) -> None:
     environment = {"TAILRACE_KILLPOINT": f"{name}:{passes}"} if passes else {}
     folder = tmp_path / "data"
-    with ServerProcess(folder, "--config", with_chunks_of(5, tmp_path), environment=environment) as server:
+    # One row at a time, so that it is far from its end when it dies.
+    with ServerProcess(folder, "--config", with_chunks_of(1, tmp_path), environment=environment) as server:
         api = Api(server.url)
         api.sql("CREATE TABLE s.t (id BIGINT PRIMARY KEY, n BIGINT)")
         api.create_topic("app.rows")
@@ -40,10 +42,9 @@ def test_a_snapshot_goes_on_after_a_kill_at(name: str, passes: int, tmp_path: Pa
                 server.kill()
             else:
                 assert server.wait() == EXIT_CODE
-    # It goes on by itself, so it has to be still at it when it can be asked.
-    with ServerProcess(folder, "--config", with_chunks_of(1, tmp_path)) as server:
+    died_ms = round(time.time() * 1000)
+    with ServerProcess(folder, "--config", with_chunks_of(100, tmp_path)) as server:
         api = Api(server.url)
-        assert snapshot_of(api)[1] < ROWS
         with writing(api, 100_000) as also_acknowledged:
             eventually(lambda: snapshot_of(api)[0] == "done", "the rest of the snapshot")
         rows = {json.dumps({"id": id}): {"id": id, "n": n} for id, n in api.sql("SELECT id, n FROM s.t")}
@@ -51,6 +52,8 @@ def test_a_snapshot_goes_on_after_a_kill_at(name: str, passes: int, tmp_path: Pa
         events = events_for(route_of(api), records)
         assert rows_told(events) == rows
         assert sum(event["op"] == "read" for event in events) == snapshot_of(api)[1]
+        read_ms = [record.timestamp for record in records if json.loads(record.value or b"")["op"] == "read"]
+        assert min(read_ms) <= died_ms < max(read_ms), "a part of the rows was read before it died, and a part after"
         images = [json.loads(record.value or b"")["new"] for record in records]
         assert acknowledged
         assert {*acknowledged, *also_acknowledged} <= {image["n"] for image in images if image is not None}
@@ -111,11 +114,13 @@ def route_of(api: Api) -> Route:
 
 
 def records_of(api: Api) -> list[Record]:
-    found = api.sql('SELECT "offset", "cursor", headers, value FROM _changes.s.t ORDER BY "offset"')
+    found = api.sql(
+        """SELECT "offset", "cursor", headers, value, (epoch_ms("timestamp"))::bigint FROM _changes.s.t ORDER BY 1"""
+    )
     assert [row[0] for row in found] == list(range(len(found)))
     return [
-        Record(None, _text(value).encode(), tuple(_headers(headers)), 0, Offset(offset), Cursor(cursor))
-        for offset, cursor, headers, value in found
+        Record(None, _text(value).encode(), tuple(_headers(headers)), timestamp_ms, Offset(offset), Cursor(cursor))
+        for offset, cursor, headers, value, timestamp_ms in found
     ]
 
 
