@@ -4,12 +4,13 @@ The same calls build it when a group is written and when frames are replayed. Ca
 """
 
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from tailrace.log.index import IndexReader, PartitionIndex
 from tailrace.log.place import pack_place
+from tailrace.log.tail_cache import TailCache
 from tailrace.log.usage import SegmentUsage
 from tailrace.model.changes import Buffer, Changes
 from tailrace.model.clock import Hlc
@@ -17,7 +18,6 @@ from tailrace.model.ids import Cursor, Partition, Position, TopicId
 from tailrace.model.invariant import InvariantError, invariant
 from tailrace.model.stats import StoreStats
 
-_CACHED_BATCH_OVERHEAD = 512
 _COUNTERS_AT_MOST = 2
 """Saved counters for each partition, before all are saved afresh."""
 
@@ -65,18 +65,16 @@ class Catalog:
         self.end = end
         """The end that readers see."""
         self.unsaved_batches = 0
-        self._cache_bytes = cache_bytes
+        self.cache = TailCache(cache_bytes, stats)
         self._reader = reader
-        self._stats = stats
         self._active: SegmentUsage | None = None
         self._dirty: list[PartitionIndex] = []
         self._counted: int | None = None
         """How many counters are saved, old ones of the same partitions included. Not known at first."""
         self._dropped: list[TopicId] = []
         self._marks: list[tuple[int, int]] = []
-        self._cached: deque[tuple[PartitionIndex, int]] = deque()
-        self._aged = 0
-        """How many of the cached batches, from the oldest on, were there when their age was last looked at."""
+        self._lingering: set[PartitionIndex] = set()
+        """Those of which many places are saved, but stay in memory because their batches do."""
         self._stride = mark_stride_bytes
 
     @property
@@ -107,7 +105,7 @@ class Catalog:
             for partition in [partition for partition in self.partitions if partition.topic_id == topic_id]:
                 index = self.partitions.pop(partition)
                 index.is_dropped = True
-                self.unsaved_batches -= len(index.recent.places) - index.saved
+                self.unsaved_batches -= len(index.places) - index.saved
             self._dropped.append(topic_id)
         for partition, start in changes.trims:
             index = self.partitions[partition]
@@ -127,7 +125,8 @@ class Catalog:
         """Batches are in the log now. This is the busiest loop of the log: everything that it needs is at hand."""
         partitions, active = self.partitions, self.active
         segment = active.base
-        count = cached = 0
+        cached: dict[int, Buffer] = {}
+        count = 0
         for partition, base, records, length, position, timestamp, cursor, data in batches:
             index = partitions[partition]
             if base != index.end:
@@ -141,46 +140,27 @@ class Catalog:
             running = index.running
             if timestamp > running:
                 index.running = running = timestamp
-            recent = index.recent
-            recent.data.append(data)
-            recent.places.append(pack_place(base, records, length, position, timestamp, cursor, running, before))
+            index.places.append(pack_place(base, records, length, position, timestamp, cursor, running, before))
             index.end = base + records
             count += 1
-            if data is None:
-                recent.evicted += 1
-            else:
-                size = length + _CACHED_BATCH_OVERHEAD
-                self._cached.append((index, size))
-                cached += size
+            if data is not None:
+                cached[cursor] = data
         self.unsaved_batches += count
-        self._stats.cached_bytes += cached
+        self.cache.add(cached)
 
     def advance(self, end: LogEnd) -> None:
         """Show everything up to `end` to readers."""
         self.end = end
-        self._evict(self._cache_bytes, len(self._cached))
+        self.cache.shrink()
 
-    def evict_aged(self, most: int) -> bool:
-        """Let up to so many go that were cached at the last `age`, oldest first; says whether there are more of them."""
-        self._evict(0, min(most, self._aged))
-        return self._aged > 0
+    def evict_aged(self) -> bool:
+        """Let some batches go that were cached at the last `age`; says whether there are more of them."""
+        return self.cache.evict_aged()
 
     def age(self) -> None:
         """What is cached now is old when this is called again."""
-        self._aged = len(self._cached)
-
-    def _evict(self, keep_bytes: int, most: int) -> None:
-        """Let the oldest go from memory, until so many bytes are left or so many have gone."""
-        take_oldest = self._cached.popleft
-        cached = self._stats.cached_bytes
-        evicted = 0
-        while cached > keep_bytes and evicted < most:
-            index, size = take_oldest()
-            index.evict()
-            cached -= size
-            evicted += 1
-        self._stats.cached_bytes = cached
-        self._aged = max(0, self._aged - evicted)
+        self.cache.age()
+        self._forget_places(())
 
     def mark_before(self, cursor: int) -> tuple[int, int] | None:
         """The last unsaved mark at or before the cursor."""
@@ -198,7 +178,7 @@ class Catalog:
         counts_all = bool(dropped) or (bool(changed) and self._has_many_counters(len(changed)))
         return Cut(
             self.end,
-            [(index, index.recent.places[index.saved :]) for index in changed],
+            [(index, index.places[index.saved :]) for index in changed],
             [index.pack_counters() for index in (self.partitions.values() if counts_all else changed)],
             counts_all,
             dropped,
@@ -211,8 +191,8 @@ class Catalog:
         for index, places in cut.partitions:
             if not index.is_dropped:
                 index.saved += len(places)
-                index.forget_saved()
                 self.unsaved_batches -= len(places)
+        self._forget_places(index for index, _ in cut.partitions)
         if cut.has_all_counters:
             self._counted = 0
         if self._counted is not None:
@@ -221,6 +201,12 @@ class Catalog:
         for usage, packed in cut.usages:
             if SegmentUsage.was_closed(packed):
                 del self.usages[usage.base]
+
+    def _forget_places(self, saved: Iterable[PartitionIndex]) -> None:
+        """Let go of what is saved and no longer cached, of these partitions and of those that had to wait for it."""
+        oldest = self.cache.oldest()
+        cursor = self.end.cursor if oldest is None else oldest
+        self._lingering = {index for index in chain(saved, self._lingering) if index.forget_saved(cursor)}
 
     def not_saved(self, cut: Cut) -> None:
         """The cut could not be saved: the next one must take it along."""

@@ -215,10 +215,10 @@ class Cleaner:
             self._saved.save_chunk(batch, partition_key(partition), [at_new_position(place) for place in places])
         index = self._catalog.partitions.get(partition)
         if index is not None:
-            for at, place in enumerate(map(unpack_place, index.recent.places)):
+            for at, place in enumerate(map(unpack_place, index.places)):
                 if place.position >= old.stop:
                     break
-                index.recent.places[at] = at_new_position(place)
+                index.places[at] = at_new_position(place)
 
     def _forget_marks(self, batch: WriteBatch, segment: Segment) -> None:
         following = self._segments.after(segment)

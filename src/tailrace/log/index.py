@@ -1,6 +1,6 @@
 """Where every batch is: the index of the log.
 
-The newest batches of each partition are listed in memory, their bytes too as long as the tail cache has room. A checkpoint
+The newest batches of each partition are listed in memory. A checkpoint
 saves the list in chunks, so that older batches are found with one look into RocksDB. Each entry carries the running
 maximum of the partition's timestamps and the running sum of its bytes; both rise with the offset, so that lookups by time
 and by size are binary searches even when timestamps are out of order, over the chunks and in them.
@@ -18,6 +18,7 @@ from tailrace.log.place import (
     Place,
     base_of,
     bytes_before,
+    cursor_of,
     holding,
     last_of,
     running_of,
@@ -25,7 +26,6 @@ from tailrace.log.place import (
     unpack_places,
 )
 from tailrace.log.state import CHUNK, StateDb, after_prefix
-from tailrace.model.changes import Buffer
 from tailrace.model.ids import Partition, Position
 
 _U64 = Struct(">Q")
@@ -34,22 +34,6 @@ _NO_SEGMENT = Position(-1)
 NO_TIMESTAMP = -1 << 63
 _FORGET_AT_LEAST = 16
 """With many partitions each has few places, and to copy their lists for one of them costs more than to keep it."""
-
-
-class Recent:
-    """The newest batches of a partition: their places and, beside them, their bytes as long as the tail cache has them.
-
-    The lists only grow. What is no longer needed goes by replacing the whole object, so a reader that holds it is safe.
-    """
-
-    __slots__ = ("data", "evicted", "places")
-
-    def __init__(self, places: list[bytes], data: list[Buffer | None], evicted: int) -> None:
-        self.places = places
-        """Packed."""
-        self.data = data
-        self.evicted = evicted
-        """How many at the front have left the tail cache."""
 
 
 class PartitionIndex:
@@ -62,8 +46,8 @@ class PartitionIndex:
         "is_dropped",
         "key",
         "partition",
+        "places",
         "pruned",
-        "recent",
         "running",
         "saved",
         "segment",
@@ -82,9 +66,10 @@ class PartitionIndex:
         self.running = NO_TIMESTAMP
         self.pruned = 0
         """The start up to which the saved index has been cleared."""
-        self.recent = Recent([], [], 0)
+        self.places: list[bytes] = []
+        """Of the newest batches, packed. The list only grows, and is replaced to let go of some, so who reads it is safe."""
         self.saved = 0
-        """How many of the recent places are in the saved index too."""
+        """How many of these places are in the saved index too."""
         self.is_dirty = False
         """Whether the next checkpoint has something to save of it."""
         self.is_dropped = False
@@ -99,21 +84,15 @@ class PartitionIndex:
     def pack_counters(self) -> bytes:
         return pack_counters(self.key, self.start, self.end, self.start_bytes, self.end_bytes, self.running)
 
-    def evict(self) -> None:
-        """Let the oldest cached batch go from memory."""
-        recent = self.recent
-        recent.data[recent.evicted] = None
-        recent.evicted += 1
-        if self.saved >= _FORGET_AT_LEAST and recent.evicted * 2 >= len(recent.places):
-            self.forget_saved()
-
-    def forget_saved(self) -> None:
-        """Let go of the places that are on disk and whose bytes are not in memory, once they are many."""
-        recent = self.recent
-        count = min(self.saved, recent.evicted)
+    def forget_saved(self, cursor: int) -> bool:
+        """Let go of the places below the cursor that are on disk, if they are many; says whether there may be more later."""
+        if self.saved < _FORGET_AT_LEAST:
+            return False
+        count = bisect_left(self.places, cursor, hi=self.saved, key=cursor_of)
         if count >= _FORGET_AT_LEAST:
-            self.recent = Recent(recent.places[count:], recent.data[count:], recent.evicted - count)
+            self.places = self.places[count:]
             self.saved -= count
+        return self.saved >= _FORGET_AT_LEAST
 
 
 class SavedIndex:
@@ -224,7 +203,7 @@ class IndexReader:
         """Places in order, beginning with the batch that holds `offset`."""
         if offset >= index.end:
             return
-        recent = index.recent.places
+        recent = index.places
         stop = base_of(recent[0]) if recent else index.end
         if offset < stop:
             for place in self._saved.places(index.partition, offset):
@@ -235,7 +214,7 @@ class IndexReader:
 
     def for_time(self, index: PartitionIndex, timestamp: int) -> Place | None:
         """The first batch at or above the start that holds a record with this timestamp or a later one."""
-        recent = index.recent.places
+        recent = index.places
         offset = index.start
         chunk = self._saved.chunk_for_time(index.partition, timestamp)
         if chunk is not None:
@@ -259,7 +238,7 @@ class IndexReader:
     def for_size(self, index: PartitionIndex, keep_bytes: int) -> int:
         """Base offset of the first batch such that it and all after it are at most `keep_bytes`."""
         least = max(index.end_bytes - keep_bytes, index.start_bytes)
-        recent = index.recent.places
+        recent = index.places
         if recent and bytes_before(recent[0]) <= least:
             at = bisect_left(recent, least, key=bytes_before)
             return base_of(recent[at]) if at < len(recent) else index.end

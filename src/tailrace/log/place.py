@@ -12,7 +12,7 @@ from typing import NamedTuple
 _PLACE = Struct(">QIIQqQqQ")
 _BASE = Struct(">Q")
 _RUNNING = Struct(">q")
-_CURSOR_AT = Struct(">QIIQq").size
+_CURSOR = Struct(f">{Struct('>QIIQq').size}xQ")
 _RUNNING_AT = Struct(">QIIQqQ").size
 _BYTES_AT = Struct(">QIIQqQq").size
 
@@ -60,8 +60,12 @@ def base_of(packed: bytes) -> int:
     return base
 
 
+unpack_cursor = _CURSOR.unpack_from
+"""Gives a tuple of one, which is quicker than `cursor_of` where there are many."""
+
+
 def cursor_of(packed: bytes) -> int:
-    cursor: int = _BASE.unpack_from(packed, _CURSOR_AT)[0]
+    cursor: int = _CURSOR.unpack_from(packed)[0]
     return cursor
 
 

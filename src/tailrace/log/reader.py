@@ -1,7 +1,7 @@
 """Reading: the tail from memory, the rest from disk in large pieces, every byte checked before it is served."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from tailrace.log.catalog import Catalog
@@ -9,7 +9,7 @@ from tailrace.log.checkpoint import Checkpoints
 from tailrace.log.frame import BadFrameError, Entry, Frame, batch_fault, frame_size, read_frame
 from tailrace.log.index import IndexReader, PartitionIndex
 from tailrace.log.options import LogOptions
-from tailrace.log.place import Place, base_of, cursor_of, first_above, holding
+from tailrace.log.place import Place, base_of, cursor_of, first_above, holding, unpack_cursor
 from tailrace.log.segment import HEADER_BYTES, SegmentFolder, SegmentHandle
 from tailrace.model.changes import Bounds, Buffer, Fetched, LogBatch, Scanned
 from tailrace.model.errors import CorruptionError, OffsetOutOfRangeError
@@ -44,11 +44,11 @@ class LogReader:
         self._stats = stats
 
     def is_hot(self, index: PartitionIndex, offset: int) -> bool:
-        recent = index.recent
+        places = index.places
         return offset >= index.end or (
-            bool(recent.places)
-            and offset >= base_of(recent.places[0])
-            and recent.data[holding(recent.places, offset)] is not None
+            bool(places)
+            and offset >= base_of(places[0])
+            and (cursor := cursor_of(places[holding(places, offset)])) in self._catalog.cache.run_with(cursor)
         )
 
     def bounds(self, index: PartitionIndex) -> Bounds:
@@ -98,22 +98,27 @@ class LogReader:
         return batches, [Cursor(place.cursor) for place in places]
 
     def _from_memory(self, index: PartitionIndex, offset: int, end: int, max_bytes: int) -> _Found:
-        recent = index.recent
-        places, data = recent.places, recent.data
+        places = index.places
+        run: Mapping[int, Buffer] = {}
         found: list[Buffer] = []
+        cursors: list[Cursor] = []
         if not places or offset < base_of(places[0]):
-            return found, ()
+            return found, cursors
         size = 0
-        first = holding(places, offset)
-        for at in range(first, first_above(places, end - 1)):
-            batch = data[at]
+        for at in range(holding(places, offset), first_above(places, end - 1)):
+            (cursor,) = unpack_cursor(places[at])
+            batch = run.get(cursor)
             if batch is None:
-                break
+                run = self._catalog.cache.run_with(cursor)
+                batch = run.get(cursor)
+                if batch is None:
+                    break
             size += len(batch)
             if found and size > max_bytes:
                 break
             found.append(batch)
-        return found, [Cursor(cursor_of(place)) for place in places[first : first + len(found)]]
+            cursors.append(cursor)
+        return found, cursors
 
     def _pieces(self, places: Sequence[Place]) -> Iterator[Sequence[Place]]:
         """Runs of places that are read at once: near each other, in one segment, not too large."""

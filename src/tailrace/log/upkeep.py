@@ -26,8 +26,6 @@ _LAG = 4
 """How many checkpoints' worth of unsaved log make the writer wait for the checkpoint."""
 
 _NO_ROOM_PAUSE_SECONDS = 0.5
-_EVICTED_AT_ONCE = 1_000
-"""Batches that leave the cache while the writer and readers wait."""
 _WORTH_TRIMMING_BYTES = 4 * MIB
 
 _logger = logging.getLogger(__name__)
@@ -168,7 +166,7 @@ class Upkeep:
         before = self._stats.cached_bytes
         while has_more:
             with self._lock:
-                has_more = self._catalog.evict_aged(_EVICTED_AT_ONCE)
+                has_more = self._catalog.evict_aged()
         with self._lock:
             self._catalog.age()
         if before - self._stats.cached_bytes >= _WORTH_TRIMMING_BYTES:

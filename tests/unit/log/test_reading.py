@@ -104,13 +104,24 @@ def test_a_lookup_by_time_reads_neither_the_log_nor_the_whole_index(tmp_path: Pa
     store.close()
 
 
+def test_places_leave_memory_with_their_batches_though_nothing_more_comes(tmp_path: Path) -> None:
+    store = _store(tmp_path, 2, Limits(), LogOptions(cache_seconds=0.1))
+    partition = Partition(TOPIC, 0)
+    store.commit(Changes(appends=[append(partition, b"%d" % number) for number in range(100)]))
+    store.checkpoint()
+    index = store._catalog.partitions[partition]
+    eventually(lambda: not index.places, "all places are on disk only")
+    assert values_of(store.fetch(partition, Offset(0), MIB).batches) == [b"%d" % number for number in range(100)]
+    store.close()
+
+
 def test_the_index_in_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
     store = _store(tmp_path, 1, Limits(tail_cache_bytes=64 * KIB), LogOptions(checkpoint_batches=500))
     partition = Partition(TOPIC, 0)
     for _ in range(100):
         store.commit(Changes(appends=[append(partition, b"x") for _ in range(100)]))
     store.checkpoint()
-    held = store._catalog.partitions[partition].recent.places
+    held = store._catalog.partitions[partition].places
     assert len(held) < 500
     assert len(store.fetch(partition, Offset(0), 100 * MIB).batches) == 10_000
     store.close()
