@@ -49,7 +49,7 @@ class OpenLog(NamedTuple):
     catalog: Catalog
     settled: SettledState
     reader: LogReader
-    index: IndexReader
+    lookup: IndexReader
     segments: SegmentFolder
 
 
