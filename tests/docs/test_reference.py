@@ -64,7 +64,7 @@ COMMANDS = {
 def app() -> Litestar:
     return create_app(
         Broker(MemoryStore(), CLOCK), ServerStatus("fsync", CLOCK, lambda: None), DEFAULT_LIMITS, [KafkaCollector(Traffic())]
-    )
+    ).load()
 
 
 def test_every_limit_is_documented_with_its_default() -> None:

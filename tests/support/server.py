@@ -73,7 +73,7 @@ class ServerProcess:
         self.url = match["url"]
         self.kafka = match["kafka"]
         # The first request loads what answers it, which on a busy machine takes longer than clients wait.
-        httpx.get(f"{self.url}/health", timeout=PATIENCE_SECONDS)
+        httpx.get(f"{self.url}/api/topics?limit=1", timeout=PATIENCE_SECONDS)
         return self
 
     def launch(self) -> None:

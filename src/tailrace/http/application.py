@@ -1,30 +1,53 @@
-"""Litestar's application, without what it adds for other kinds of classes than ours, and with a way past it.
+"""The application that the listener runs: endpoints that need no framework, and the framework, once it is needed.
 
-Litestar loads plugins for the classes of pydantic and attrs wherever these are installed: a fifth of the server's start, and
-memory for nothing. No setting turns that off, so this replaces the method that chooses them, which is not part of Litestar's
-interface. With a Litestar that chooses elsewhere the server would work as before and only start slower; a test says so.
+The framework takes most of the time and memory that HTTP takes to load. A server that is only published to, fetched from and
+probed by HTTP never loads it.
 """
 
-from typing import Any
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, TypeVar
 
-from litestar import Litestar
-from litestar.plugins import PluginProtocol
-from litestar.plugins.core import MsgspecDIPlugin
+from tailrace.http.direct import DirectAnswer, DirectEndpoints, Send, send_answer
+from tailrace.http.problems import MEDIA_TYPE, problem_body
 
-from tailrace.http.direct import DirectEndpoints
+_log = logging.getLogger("tailrace.http")
+
+F = TypeVar("F", bound=Callable[[Any, Any, Any], Awaitable[None]])
 
 
-class Application(Litestar):
-    direct: DirectEndpoints | None = None
-    """Endpoints that are asked past Litestar."""
+class Application(Generic[F]):
+    """`load` gives the framework. It is called in a thread, so that others are served meanwhile; again, if it failed."""
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        endpoint = None if self.direct is None else self.direct.find(scope)
-        if self.direct is None or endpoint is None:
-            await super().__call__(scope, receive, send)
-        else:
-            await self.direct.answer(endpoint, scope, receive, send)
+    def __init__(self, direct: DirectEndpoints, load: Callable[[], F]) -> None:
+        self.load = load
+        self._direct = direct
+        self._loading: asyncio.Future[F] | None = None
+        self._framework: F | None = None
 
-    @staticmethod
-    def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:
-        return [*plugins, MsgspecDIPlugin()]
+    async def __call__(self, scope: Any, receive: Any, send: Send) -> None:
+        endpoint = self._direct.find(scope)
+        if endpoint is not None:
+            await self._direct.answer(endpoint, scope, receive, send)
+            return
+        framework = self._framework or await self._loaded()
+        if framework is not None:
+            await framework(scope, receive, send)
+        elif scope["type"] == "http":
+            body = problem_body(503, "the server can't answer this now; its log says why")
+            await send_answer(DirectAnswer(body, MEDIA_TYPE, 503), send)
+
+    async def _loaded(self) -> F | None:
+        """`None`: it can't be loaded now. What keeps it from that may pass, such as too many open files."""
+        if self._loading is None:
+            self._loading = asyncio.get_running_loop().run_in_executor(None, self.load)
+        loading = self._loading
+        try:
+            # Others wait for it too, so it outlives those who lose patience.
+            self._framework = await asyncio.shield(loading)
+        except Exception:  # noqa: BLE001  whatever it is, what needs no framework is served
+            if self._loading is loading:
+                self._loading = None
+                _log.exception("the framework of HTTP can't be loaded; the next request that needs it tries again")
+        return self._framework

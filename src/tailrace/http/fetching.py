@@ -1,16 +1,12 @@
 """`POST /api/topics/fetch`: record batches as they are stored, for readers that decode them themselves."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
-from litestar import Request, Response, post
-from litestar.di import NamedDependency
-from litestar.params import RawBody
 from msgspec import Meta
 
 from tailrace.broker.broker import Broker
 from tailrace.http.consuming import NonNegative, StartPosition
-from tailrace.http.description import described
 from tailrace.http.messages import read_body
 from tailrace.http.patience import Receive, while_connected
 from tailrace.model.consume import PartitionOffset
@@ -27,12 +23,6 @@ class FetchBatches(msgspec.Struct, forbid_unknown_fields=True):
     positions: Annotated[list[StartPosition], Meta(min_length=1)]
     max_bytes: Annotated[int, Meta(ge=1)] = 1 << 20
     timeout_ms: NonNegative = 0
-
-
-@post("/api/topics/fetch", status_code=200, tags=["topics"], opt=described(FetchBatches, answer_types={BYTES: bytes}))
-async def fetch(request: Request[Any, Any, Any], body: RawBody, broker: NamedDependency[Broker]) -> Response[bytes]:
-    """Committed record batches of some partitions of a topic; waits for the first one if there is none yet."""
-    return Response(await fetched(body, broker, request.receive), media_type=BYTES)
 
 
 async def fetched(body: bytes, broker: Broker, receive: Receive) -> bytes:

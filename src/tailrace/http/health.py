@@ -3,8 +3,6 @@
 from typing import Literal
 
 import msgspec
-from litestar import Response, get
-from litestar.di import NamedDependency
 
 from tailrace import __version__
 from tailrace.broker.broker import Broker
@@ -21,18 +19,17 @@ class Health(msgspec.Struct, omit_defaults=True):
     failure: str = ""
 
 
-@get("/health")
-async def health(broker: NamedDependency[Broker], status: NamedDependency[ServerStatus]) -> Response[Health]:
-    """Whether the server works, and how far its log goes."""
+def health_of(broker: Broker, status: ServerStatus) -> Health:
     failure = status.failure()
-    return Response(
-        Health(
-            status="failed" if failure else "ok",
-            version=__version__,
-            durability=status.durability,
-            uptime_seconds=round(status.uptime_seconds, 3),
-            end_cursor=broker.end_cursor(),
-            failure=str(failure or ""),
-        ),
-        status_code=503 if failure else 200,
+    return Health(
+        status="failed" if failure else "ok",
+        version=__version__,
+        durability=status.durability,
+        uptime_seconds=round(status.uptime_seconds, 3),
+        end_cursor=broker.end_cursor(),
+        failure=str(failure or ""),
     )
+
+
+def http_status_of(health: Health) -> int:
+    return 503 if health.failure else 200

@@ -7,10 +7,11 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 from socket import socket
+from typing import Any
 
 import uvicorn
-from litestar import Litestar
 
+from tailrace.http.application import Application
 from tailrace.http.connections import connection_class
 from tailrace.model.limits import KIB, Limits
 
@@ -20,7 +21,7 @@ _MESSAGE_BYTES = 4 * KIB
 
 
 class HttpListener:
-    def __init__(self, app: Litestar, bound: socket, limits: Limits, stop_seconds: int) -> None:
+    def __init__(self, app: Application[Any], bound: socket, limits: Limits, stop_seconds: int) -> None:
         config = uvicorn.Config(
             app,
             http=connection_class(limits),

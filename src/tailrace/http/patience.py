@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mappi
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from litestar.exceptions import ClientException
+from tailrace.http.problems import RequestRefusedError
 
 T = TypeVar("T")
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -18,7 +18,7 @@ async def while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
     """The outcome of the work, cancelled when the client goes away. The body must have been read before."""
     async with until_gone(receive, _LOOK_AFTER_SECONDS):
         return await work
-    raise ClientException("the client has gone", status_code=499)
+    raise RequestRefusedError(499, "the client has gone")
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from litestar import Request, WebSocket, get
 from litestar.di import NamedDependency
+from litestar.exceptions import PermissionDeniedException
 from litestar.handlers import websocket
 from litestar.params import FromQuery
 from litestar.types import ASGIApp, Receive, Scope, Send
@@ -23,7 +24,7 @@ from tailrace.http.description import described
 from tailrace.http.frames import SSE_TYPE, Frames, sse_error, sse_sign_of_life, websocket_sign_of_life
 from tailrace.http.guards import FirstLook
 from tailrace.http.patience import until_gone
-from tailrace.http.problems import MEDIA_TYPE, error_body
+from tailrace.http.problems import MEDIA_TYPE, RequestRefusedError, error_body
 from tailrace.model.errors import InvalidRequestError, SlowSubscriberError, TailraceError
 from tailrace.model.ids import Cursor
 from tailrace.model.limits import Limits
@@ -72,7 +73,10 @@ async def subscribe_by_websocket(
     limits: NamedDependency[Limits],
     first_look: NamedDependency[FirstLook],
 ) -> None:
-    first_look.check_socket(socket)
+    try:
+        first_look.check_socket(socket.scope)
+    except RequestRefusedError as error:
+        raise PermissionDeniedException(error.detail) from error
     query = socket.query_params
     try:
         start = _start(query.get("cursor", LogEdge.LATEST), query.get("after", ""))

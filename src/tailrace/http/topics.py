@@ -1,4 +1,4 @@
-"""`/api/topics`: make, change, list and delete topics; publish, consume, ack."""
+"""`/api/topics`: make, change, list and delete topics; publish, fetch, consume, ack."""
 
 import asyncio
 from typing import Annotated, Any
@@ -12,10 +12,12 @@ from msgspec import UNSET, Meta, UnsetType
 from tailrace.broker.broker import Broker
 from tailrace.http.consuming import Ack, AckAnswer, Consume, ConsumeAnswer, to_ack, to_acked, to_answer, to_consume
 from tailrace.http.description import described
+from tailrace.http.fetching import BYTES, FetchBatches, fetched
 from tailrace.http.guards import JSON
-from tailrace.http.messages import Publish, PublishAnswer, read_body, to_messages, to_numbered, to_published
+from tailrace.http.messages import Publish, PublishAnswer, read_body
 from tailrace.http.paging import DEFAULT_PAGE, PageSize, page
 from tailrace.http.patience import while_connected
+from tailrace.http.publishing import published
 from tailrace.model.fetch import Isolation
 from tailrace.model.start import Edge
 from tailrace.model.topic import NO_OPTIONS, Topic, TopicOptions
@@ -59,14 +61,6 @@ class PartitionView(msgspec.Struct):
 class PartitionPage(msgspec.Struct):
     partitions: list[PartitionView]
     next: str | None
-
-
-async def published(body: bytes, broker: Broker) -> PublishAnswer:
-    asked = read_body(body, Publish)
-    messages, numbered = to_messages(asked.messages), to_numbered(asked)
-    return PublishAnswer(
-        to_published(await (broker.publish(messages) if numbered is None else broker.publish_once(numbered, messages)))
-    )
 
 
 class TopicEndpoints(Controller):
@@ -128,6 +122,11 @@ class TopicEndpoints(Controller):
     async def publish(self, body: RawBody, broker: NamedDependency[Broker]) -> PublishAnswer:
         """Publish messages to any number of topics, all or nothing."""
         return await published(body, broker)
+
+    @post("/fetch", status_code=200, opt=described(FetchBatches, answer_types={BYTES: bytes}))
+    async def fetch(self, request: Request[Any, Any, Any], body: RawBody, broker: NamedDependency[Broker]) -> Response[bytes]:
+        """Committed record batches of some partitions of a topic; waits for the first one if there is none yet."""
+        return Response(await fetched(body, broker, request.receive), media_type=BYTES)
 
     @post("/consume", status_code=200, opt=described(Consume, answer=ConsumeAnswer))
     async def consume(self, request: Request[Any, Any, Any], body: RawBody, broker: NamedDependency[Broker]) -> Response[bytes]:

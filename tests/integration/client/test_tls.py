@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tailrace.cli.exits import Exit
-from tailrace.client import AsyncClient, Client, ConfigurationError, ConsumerConfig, TlsError
+from tailrace.client import AsyncClient, Client, ConfigurationError, ConsumerConfig, PublisherConfig, TlsError
 from tests.integration.cli.commands import Commands
 from tests.support.aio import on_loop
 from tests.support.tls import TlsFront, make_certificate
@@ -52,10 +52,8 @@ async def test_coroutines_go_over_tls_too(front: TlsFront, certificate: Path, to
 def test_one_setting_is_enough_and_has_the_name_that_clients_of_kafka_know(
     front: TlsFront, certificate: Path, topic: str
 ) -> None:
-    with (
-        Client(front.url, ca_file="/is/not/there") as client,
-        client.publisher(**{"ssl.ca.location": str(certificate)}) as publisher,
-    ):
+    trusting = PublisherConfig.from_properties({"ssl.ca.location": certificate})
+    with Client(front.url, ca_file="/is/not/there") as client, client.publisher(trusting) as publisher:
         assert publisher.publish(topic, {"id": 1}).offset == 0
 
 

@@ -31,7 +31,7 @@ class FaultyBroker(Broker):
 @asynccontextmanager
 async def client_of(broker: Broker, failure: TailraceError | None = None) -> AsyncIterator[httpx.AsyncClient]:
     app = create_app(broker, ServerStatus("fsync", CLOCK, lambda: failure), DEFAULT_LIMITS)
-    transport = httpx.ASGITransport(app, raise_app_exceptions=False)  # type: ignore[arg-type]
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
         yield client
 
@@ -79,7 +79,7 @@ def test_a_server_on_the_loopback_answers_to_its_own_names_only(host: str, statu
         app = create_app(
             Broker(MemoryStore(), CLOCK), ServerStatus("fsync", CLOCK, lambda: None), DEFAULT_LIMITS, on_loopback=True
         )
-        transport = httpx.ASGITransport(app)  # type: ignore[arg-type]
+        transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
             assert (await client.get("/api/topics", headers={"host": host})).status_code == status
 

@@ -11,7 +11,6 @@ import pytest
 
 from tailrace.broker.broker import Broker
 from tailrace.http.app import create_app
-from tailrace.http.application import Application
 from tailrace.http.status import ServerStatus
 from tailrace.model.clock import SystemClock
 from tailrace.model.limits import DEFAULT_LIMITS
@@ -25,13 +24,12 @@ ONCE = b'{"publisher": "me", "number": 1, "messages": [{"topic": "a", "value": 1
 
 
 @asynccontextmanager
-async def running() -> AsyncIterator[tuple[Broker, Application]]:
+async def running() -> AsyncIterator[tuple[Broker, Any]]:
     store = MemoryStore()
     broker = Broker(store, CLOCK, LIMITS)
     await broker.start()
     await broker.topics.create("a", 1)
     app = create_app(broker, ServerStatus("fsync", CLOCK, lambda: None), LIMITS, on_loopback=True)
-    assert isinstance(app, Application)
     yield broker, app
     await broker.close()
 
@@ -63,6 +61,19 @@ async def test_an_answer_is_the_same_by_both_ways(path: str, body: bytes, header
     direct, framed = ((each.status_code, each.headers["content-type"], each.content) for each in answers)
     assert direct == framed
     assert direct[0] == status
+
+
+@pytest.mark.parametrize("headers", [{}, {"host": "elsewhere.example"}], ids=["answered", "refused"])
+@on_loop
+async def test_health_is_the_same_by_both_ways(headers: dict[str, str]) -> None:
+    async with running() as (_, app):
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            direct, framed = [await client.get(f"/health{slash}", headers=headers) for slash in ("", "/")]
+    told = [answer.json() | {"uptime_seconds": 0} for answer in (direct, framed)]
+    assert told[0] == told[1]
+    assert direct.status_code == framed.status_code == (403 if headers else 200)
+    assert direct.headers["content-type"] == framed.headers["content-type"]
 
 
 @on_loop

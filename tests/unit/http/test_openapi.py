@@ -13,7 +13,7 @@ from tailrace.store.memory import MemoryStore
 
 def app() -> Litestar:
     clock = SystemClock()
-    return create_app(Broker(MemoryStore(), clock), ServerStatus("fsync", clock, lambda: None), DEFAULT_LIMITS)
+    return create_app(Broker(MemoryStore(), clock), ServerStatus("fsync", clock, lambda: None), DEFAULT_LIMITS).load()
 
 
 def test_bodies_and_answers_refer_to_the_shapes_that_are_used() -> None:

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 from litestar import Request
-from litestar.exceptions import ClientException
 from litestar.types import HTTPDisconnectEvent
 
 from tailrace.http.patience import while_connected
+from tailrace.http.problems import RequestRefusedError
 from tests.support.aio import on_loop, turns
 
 
@@ -35,7 +35,7 @@ async def test_work_is_cancelled_when_the_client_has_gone() -> None:
     working = asyncio.ensure_future(while_connected(request_of(gone).receive, work()))
     await turns(3)
     gone.set()
-    with pytest.raises(ClientException):
+    with pytest.raises(RequestRefusedError, match="the client has gone"):
         await working
     assert was_cancelled
 

@@ -1,4 +1,4 @@
-"""`GET /metrics`: what broker, store and process have done, in Prometheus' text format."""
+"""For those who watch the server: `GET /health`, and `GET /metrics` in Prometheus' text format."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from tailrace import __version__
+from tailrace.broker.broker import Broker
 from tailrace.http.description import described
+from tailrace.http.health import Health, health_of, http_status_of
 from tailrace.http.problems import UnexpectedErrors
 from tailrace.http.status import ServerStatus
 
@@ -39,6 +41,13 @@ def registry_of(*collectors: Collector) -> CollectorRegistry:
         registry.register(collector)
     ProcessCollector(registry=registry)
     return registry
+
+
+@get("/health")
+async def health(broker: NamedDependency[Broker], status: NamedDependency[ServerStatus]) -> Response[Health]:
+    """Whether the server works, and how far its log goes."""
+    found = health_of(broker, status)
+    return Response(found, status_code=http_status_of(found))
 
 
 @get("/metrics", opt=described(answer_types={"text/plain": str}))
