@@ -11,6 +11,7 @@ from typing import NoReturn
 from sqlglot.tokenizer_core import Token, TokenType
 
 from tailrace.model.errors import SqlError, SqlSyntaxError, UnsupportedSqlError
+from tailrace.sql.near_names import did_you_mean
 from tailrace.sql.places import Place, place_at, place_of_token
 
 _QUOTED = {TokenType.STRING, TokenType.IDENTIFIER, TokenType.HEREDOC_STRING, TokenType.NUMBER, TokenType.BYTE_STRING}
@@ -185,7 +186,8 @@ class Words:
         if self.is_at_end or not self._tokens[self._at].text[:1].isalpha():
             self.fail(expected)
         word = self._source_of(self._tokens[self._at]).upper()
-        raise UnsupportedSqlError(f"{before}{word} is not supported; expected {before}{expected}", *self.place)
+        hint = did_you_mean(word, expected.replace(",", " ").split())
+        raise UnsupportedSqlError(f"{before}{word} is not supported; expected {before}{expected}{hint}", *self.place)
 
     def refuse(self, message: str, place: Place | None = None) -> NoReturn:
         """Something is well written and means nothing good: the last name, value or keyword, or what is at `place`."""

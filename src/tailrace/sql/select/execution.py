@@ -117,7 +117,8 @@ class Execution:
         except TailraceError as error:
             if self._stopped_by is not None:
                 raise self._stopped_by from error
-            raise with_place(error, [self._query.tree]) from error
+            known = (column for _, named, *_ in self._sources for column in (*named.columns, *named.hidden))
+            raise with_place(error, [self._query.tree], known) from error
         finally:
             with self._lock:
                 worker, self._worker = self._worker, None

@@ -20,13 +20,14 @@ def target_table(target: exp.Expr, find: Find) -> Table:
     return table
 
 
-def columns_named(table: Table, names: Sequence[str], at: exp.Expr) -> Sequence[Column]:
+def columns_named(table: Table, named: Sequence[exp.Expr]) -> Sequence[Column]:
     """Columns by their names, in whatever case; all of them if no name is given."""
-    if not names:
+    if not named:
         return table.columns
     by_name = {column.name.lower(): column for column in table.columns}
     found = []
-    for name in names:
+    for at in named:
+        name = at.name
         column = by_name.get(name.lower())
         if column is None:
             known = ", ".join(column.name for column in table.columns[:20])
@@ -49,7 +50,7 @@ def assignments(item: exp.Expr) -> list[exp.Expr]:
 
 
 def assignment(item: exp.Expr, table: Table) -> exp.Expr:
-    column = columns_named(table, [item.this.name], item.this)[0]
+    column = columns_named(table, [item.this])[0]
     return exp.EQ(this=identifier(column), expression=stored_in(item.expression, table, column))
 
 

@@ -31,11 +31,11 @@ def insert_program(tree: exp.Insert, find: Find, types: dict[str, ColumnType]) -
         raise UnsupportedSqlError("write INSERT INTO ... ON CONFLICT DO NOTHING or DO UPDATE", *(place_of(tree) or ()))
     schema = tree.this
     target = schema.this if isinstance(schema, exp.Schema) else schema
-    names = [item.name for item in schema.expressions] if isinstance(schema, exp.Schema) else []
+    named = schema.expressions if isinstance(schema, exp.Schema) else []
     source = tree.args.get("expression")
     conflict = tree.args.get("conflict")
     table = target_table(target, find)
-    columns = columns_named(table, names, target)
+    columns = columns_named(table, named)
     rows = _plain_rows(source, table, columns, bool(tree.args.get("default")))
     if rows is None:
         return _insert_source(tree, target, table, columns, find, types)
@@ -135,7 +135,7 @@ def _prepare_conflict(conflict: exp.Expr | None, table: Table) -> None:
     if conflict.args.get("constraint"):
         raise UnsupportedSqlError("name the columns of the key in ON CONFLICT, not a constraint", *(place_of(conflict) or ()))
     keys = conflict.args.get("conflict_keys") or []
-    columns = columns_named(table, [_unordered(key).name for key in keys], conflict) if keys else []
+    columns = columns_named(table, [_unordered(key) for key in keys]) if keys else []
     conflict.set("conflict_keys", [identifier(column) for column in columns])
     conflict.set("expressions", [pair for item in conflict.expressions for pair in assignments(item)])
 

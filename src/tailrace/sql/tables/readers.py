@@ -22,7 +22,7 @@ from tailrace.sql.tables.functions import register_functions
 from tailrace.sql.tables.library import Library
 from tailrace.sql.tables.programs import Run
 from tailrace.sql.tables.runner import Watch, fetch, result_of, values_for
-from tailrace.sql.unknown_columns import with_place
+from tailrace.sql.unknown_columns import columns_in, with_place
 
 
 class TableReaders:
@@ -109,7 +109,8 @@ class _Reader:
             types = program.returning.types if isinstance(program, Run) and program.returning is not None else None
             return result_of(fetched, types, self._library.find)
         except Exception as error:
-            raise (self._watch.refusal or with_place(failure_of(error, self._limits), [query.tree])) from error
+            known = columns_in([query.tree], self._library.find)
+            raise (self._watch.refusal or with_place(failure_of(error, self._limits), [query.tree], known)) from error
         finally:
             self._watch.stop()
 

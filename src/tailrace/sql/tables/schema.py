@@ -57,7 +57,10 @@ def checked_shape(create: CreateTable, limits: Limits) -> Shape:
     if not create.columns:
         raise SqlError(f"table {create.name!r} has no columns")
     if not create.primary_key:
-        raise SqlError(f"table {create.name!r} has no PRIMARY KEY; changes of a row are told by its key")
+        raise SqlError(
+            f"table {create.name!r} has no PRIMARY KEY, and changes of a row are told by its key; add one, such as"
+            f" PRIMARY KEY ({create.columns[0].name})"
+        )
     columns: dict[str, Column] = {}
     for column in create.columns:
         name = column.name.lower()

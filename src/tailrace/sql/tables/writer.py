@@ -38,7 +38,7 @@ from tailrace.sql.tables.failures import failure_of
 from tailrace.sql.tables.job_queue import JobQueue
 from tailrace.sql.tables.jobs import Job, RouteJob, SchemaJob, SnapshotJob, WriteJob
 from tailrace.sql.tables.library import Library
-from tailrace.sql.unknown_columns import with_place
+from tailrace.sql.unknown_columns import columns_in, with_place
 
 AnyJob = TypeVar("AnyJob", bound=Job)
 
@@ -205,7 +205,8 @@ class TableWriter:
         return True
 
     def _failure_of(self, job: WriteJob, error: Exception) -> TailraceError:
-        return with_place(failure_of(error, self._limits), [statement.tree for statement in job.statements])
+        trees = [statement.tree for statement in job.statements]
+        return with_place(failure_of(error, self._limits), trees, columns_in(trees, self._library.find))
 
     def _commit(self, jobs: list[WriteJob]) -> None:
         execution = self._execution

@@ -28,6 +28,21 @@ async def test_errors_have_their_place() -> None:
             ("UPDATE chat.messages SET body = nope", 33, "there is no column nope"),
             ("DELETE FROM chat.messages WHERE nope = 1", 33, "there is no column nope"),
             ("INSERT INTO chat.messages (id) SELECT nope FROM chat.messages", 39, "there is no column nope"),
+            ("SELECT bdoy FROM chat.messages", 8, "there is no column bdoy; did you mean 'body'?"),
+            ("UPDATE chat.messages SET body = boddy", 33, "there is no column boddy; did you mean 'body'?"),
+            ("SELECT offst FROM app.new", 8, "there is no column offst; did you mean 'offset'?"),
+            ("SELECT n.offst FROM app.new n", 8, "there is no column n.offst; did you mean 'offset'?"),
+            (
+                "INSERT INTO chat.messages (id, bdy) VALUES (1, 2)",
+                32,
+                "table 'chat.messages' has no column 'bdy'; it has id, body",
+            ),
+            ("INSERT INTO chat.messages (id, Id) VALUES (1, 2)", 32, "column 'Id' is named twice"),
+            (
+                "INSERT INTO chat.messages (id) VALUES (1) ON CONFLICT (bdy) DO NOTHING",
+                56,
+                "table 'chat.messages' has no column 'bdy'; it has id, body",
+            ),
             ("SELECT * FROM messages", 15, "there is no table, topic or alias 'messages'; did you mean 'chat.messages'?"),
             ("SELECT * FROM app.nwe", 15, "there is no table, topic or alias 'app.nwe'; did you mean 'app.new'?"),
             ("SELECT * FROM zzz", 15, "there is no table, topic or alias 'zzz'"),
@@ -71,3 +86,10 @@ async def test_what_is_counted_of_sql_is_in_the_system_table() -> None:
             "SELECT value FROM system.stats WHERE name = 'tailrace_table_rows_total' AND labels ->> 'table' = 'chat.messages'"
         )
         assert await sql.rows(text) == [(1.0,)]
+
+
+@on_loop
+async def test_a_table_without_a_key_is_told_how_to_have_one() -> None:
+    async with running_sql() as sql:
+        with pytest.raises(SqlError, match=r"'t' has no PRIMARY KEY, .*; add one, such as PRIMARY KEY \(id\)$"):
+            await sql.run("CREATE TABLE t (id bigint, body text)")

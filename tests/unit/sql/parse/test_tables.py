@@ -114,6 +114,7 @@ def test_a_table_is_dropped() -> None:
         ("CREATE TABLE t (a int) WITH (x = 1)", "line 1, column 24: expected the end of the statement, found 'WITH'"),
         ("CREATE TABLE t AS SELECT 1", "line 1, column 16: expected (, found 'AS'"),
         ("CREATE TEMP TABLE t (a int)", "CREATE TEMP is not supported; expected CREATE TABLE or TOPIC"),
+        ("CREATE TABEL t (a int)", "CREATE TABEL is not supported; expected CREATE TABLE or TOPIC; did you mean 'TABLE'?"),
         ("DROP TABLE a, b", "line 1, column 13: expected CASCADE or the end of the statement, found ','"),
     ],
 )
