@@ -8,6 +8,7 @@ from litestar.exceptions import HTTPException, ValidationException
 from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from litestar.types import ExceptionHandlersMap
 
+from tailrace.http.openapi import PATH
 from tailrace.http.problems import MEDIA_TYPE, RequestRefusedError, UnexpectedErrors, error_body, problem_body, too_large
 from tailrace.model.errors import TailraceError
 from tailrace.model.limits import Limits
@@ -46,7 +47,7 @@ def _http(request: _Request, error: HTTPException) -> Response[bytes]:
     """What the framework itself refuses."""
     detail = error.detail
     if error.status_code == HTTPStatus.NOT_FOUND:
-        detail = f"there is no {request.url.path}"
+        detail = f"there is no {request.url.path}; {PATH} lists what there is"
     elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         detail = f"{request.url.path} does not take {request.method}"
     elif isinstance(error, ValidationException) and isinstance(error.extra, list):

@@ -68,6 +68,13 @@ def test_two_keys_are_a_mistake() -> None:
             "it can be 'delete' or 'insert' or 'update'",
         ),
         (b'{"topic": 1}', Consume, "Expected `str`, got `int` - at `$.topic`"),
+        (b'{"mesages": []}', Publish, "unknown field `mesages`; it can have messages, publisher, number"),
+        (
+            b'{"messages": [{"topic": "a", "headers": [{"nme": "b"}]}]}',
+            Publish,
+            "unknown field `nme` - at `$.messages[0].headers[0]`; it can have name, value, value_base64",
+        ),
+        (b'{"topic": "a", "start": {"time": 1}}', Consume, "unknown field `time` - at `$.start`; it can have timestamp_ms"),
     ],
 )
 def test_a_wrong_choice_is_told_with_the_right_ones(body: bytes, shape: type, message: str) -> None:
