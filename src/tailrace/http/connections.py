@@ -19,7 +19,7 @@ REQUEST_NAME = b"tailrace-request"
 """What a client names its request by; the answer has the same, so that it is never taken for the answer to another. Not
 `x-request-id`: proxies have their own ideas of that."""
 CUT = "cut"
-_LINGER_SECONDS = 5.0
+LINGER_SECONDS = 5.0
 """How long a client that was cut off has to fetch what was sent before."""
 
 
@@ -182,4 +182,8 @@ def connection_class(limits: Limits) -> type[HttpConnection]:
 def close_soon(transport: asyncio.Transport) -> None:
     """Send what there is to send, as far as the client takes it in a short time."""
     transport.close()
-    asyncio.get_running_loop().call_later(_LINGER_SECONDS, transport.abort)
+    abort_soon(transport)
+
+
+def abort_soon(transport: asyncio.Transport) -> None:
+    asyncio.get_running_loop().call_later(LINGER_SECONDS, transport.abort)

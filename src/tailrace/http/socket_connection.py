@@ -3,7 +3,7 @@
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.http11 import Request
 
-from tailrace.http.connections import CUT, EXTENSION, close_soon
+from tailrace.http.connections import CUT, EXTENSION, LINGER_SECONDS, abort_soon
 
 
 class WebSocketConnection(WebSocketsSansIOProtocol):
@@ -13,10 +13,15 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             self.scope["extensions"] = {**(self.scope["extensions"] or {}), EXTENSION: {CUT: self.cut}}
 
     def cut(self, code: int, reason: str) -> None:
-        """Say why, whether the client hears it or not, and close."""
+        """Say why, and close when the client has heard it, or after a short time.
+
+        On its way through what it has not read yet the client answers pings. A connection that is closed already would answer
+        that with a reset, and the reason would be lost with all the rest; so it is read until the end.
+        """
         if not self.close_sent and not self.transport.is_closing():
             self.stop_keepalive()
             self.conn.send_close(code, reason)
             self.transport.write(b"".join(self.conn.data_to_send()))
             self.close_sent = True
-            close_soon(self.transport)
+            self.close_timer = self.loop.call_later(LINGER_SECONDS, self.transport.close)
+            abort_soon(self.transport)

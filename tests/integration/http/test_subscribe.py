@@ -4,6 +4,7 @@ import json
 import socket as sockets
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,6 @@ from tests.support.server import ServerProcess
 
 BOTH = pytest.mark.parametrize("protocol", ["sse", "websocket"])
 _NUMBERS = count()
-STUFFINGS = 4
-"""Of 2 MB."""
 
 
 @pytest.fixture(scope="module")
@@ -140,43 +139,54 @@ def test_a_thousand_records_of_a_batch_come_once_each_to_all(url: str, root: str
             assert values(stream.take(1000)) == list(range(1000))
 
 
-def with_little_room(url: str) -> sockets.socket:
-    """A connection whose buffer is soon full, and soon emptied."""
-    host, _, port = url.removeprefix("http://").rpartition(":")
-    connection = sockets.socket()
-    connection.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, 65_536)
-    connection.settimeout(SECONDS)
-    connection.connect((host, int(port)))
-    return connection
+@contextmanager
+def until_cut(url: str, root: str) -> Iterator[None]:
+    """Fill all buffers on the way; the block begins as soon as somebody is cut off, who has five seconds to hear why."""
+    cut = metric(url, "tailrace_subscribers_cut_total")
+    stop = threading.Event()
 
+    def fill() -> None:
+        while not stop.is_set():
+            publish(url, root, *("x" * 100_000 for _ in range(20)))
 
-def until_cut(url: str, root: str, cut: float) -> None:
-    """Publish more than all buffers on the way hold, and wait until one more is cut off. It has five seconds to hear why."""
-    for _ in range(STUFFINGS):
-        publish(url, root, *("x" * 100_000 for _ in range(20)))
-    eventually(lambda: metric(url, "tailrace_subscribers_cut_total") == cut + 1, "the slow one is cut off", SECONDS)
+    filling = threading.Thread(target=fill)
+    filling.start()
+    try:
+        eventually(lambda: metric(url, "tailrace_subscribers_cut_total") == cut + 1, "the slow one is cut off", SECONDS)
+        stop.set()
+        yield
+    finally:
+        stop.set()
+        filling.join()
 
 
 def test_one_that_takes_nothing_is_told_why_and_cut_off(url: str, root: str) -> None:
     create(url, root)
-    cut = metric(url, "tailrace_subscribers_cut_total")
-    with with_little_room(url) as slow:
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    with sockets.create_connection((host, int(port)), SECONDS) as slow:
         slow.sendall(f"GET /api/subscribe?pattern={root}&cursor=beginning HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
-        until_cut(url, root, cut)
-        received = b""
-        while part := slow.recv(1 << 20):
-            received += part
+        received = bytearray()
+        with until_cut(url, root):
+            while part := slow.recv(1 << 20):
+                received += part
     assert b"event: error" in received[-2_000:]
     assert b"slow-subscriber" in received[-2_000:]
 
 
-def test_a_websocket_that_takes_nothing_is_told_why_and_cut_off(url: str, root: str) -> None:
-    create(url, root)
-    cut = metric(url, "tailrace_subscribers_cut_total")
-    address = f"{url.replace('http', 'ws', 1)}/api/subscribe?pattern={root}"
-    with connect(address, sock=with_little_room(url), max_queue=1) as slow:
-        until_cut(url, root, cut)
-        with pytest.raises(ConnectionClosedError) as closed:
+def test_a_websocket_that_takes_nothing_is_told_why_and_cut_off(tmp_path: Path, root: str) -> None:
+    config = tmp_path / "tailrace.toml"
+    # No pings: that nobody answers them would be a reason too.
+    config.write_text("[limits]\nsubscriber_silence_seconds = 600\nsubscriber_stall_seconds = 1\n")
+    with ServerProcess(tmp_path / "data", "--config", str(config)) as server:
+        url = server.url
+        create(url, root)
+        with (
+            connect(f"{url.replace('http', 'ws', 1)}/api/subscribe?pattern={root}", max_queue=1) as slow,
+            until_cut(url, root),
+            pytest.raises(ConnectionClosedError) as closed,
+        ):
+            # What it says before it has heard, such as an answer to a ping, does no harm.
+            slow.pong()
             while True:
                 slow.recv(timeout=SECONDS)
     assert closed.value.rcvd is not None
