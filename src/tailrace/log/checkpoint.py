@@ -18,7 +18,7 @@ from tailrace.model.killpoint import killpoint
 _STAMP = META + b"stamp"
 _STAMP_VALUE = Struct(">HQQQ")
 _FORMAT_VERSION = 2
-"""Of the state. The first checkpoint that has something to save makes 2 of 1; see `log.counters`."""
+"""Of the state. What only format 1 has is read, too, and goes when all counters are saved (`log.counters`)."""
 _U64 = Struct(">Q")
 
 
