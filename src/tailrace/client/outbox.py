@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -14,6 +14,7 @@ T = TypeVar("T")
 
 _NULL = b"null"
 _ENCODER = msgspec.json.Encoder()
+_BYTES = (bytes, bytearray, memoryview)
 
 
 class _Header(msgspec.Struct, omit_defaults=True):
@@ -86,17 +87,27 @@ class Outbox(Generic[T]):
         return taken
 
 
+def outgoing(message: OutgoingMessage | tuple[str, Any]) -> OutgoingMessage:
+    if isinstance(message, OutgoingMessage):
+        return message
+    if not isinstance(message, tuple) or not 2 <= len(message) <= len(OutgoingMessage._fields):
+        raise InvalidRequestError(f"a message of the batch is {message!r}; give an OutgoingMessage, or a topic and a value")
+    return OutgoingMessage(*message)
+
+
 def encode_message(message: OutgoingMessage) -> bytes:
     """The message as the server takes it."""
     topic, value, key, headers, message_id, partition_id, timestamp_ms = message
     sent = _Sent(topic, partition_id=partition_id, timestamp_ms=timestamp_ms, message_id=message_id)
     if isinstance(key, str):
         sent.key = key
-    elif key is not None:
+    elif isinstance(key, _BYTES):
         sent.key_base64 = bytes(key)
+    elif key is not None:
+        raise InvalidRequestError(f"the key for {topic!r} is {key!r}, which is neither text nor bytes; give str({key!r})")
     if headers:
         sent.headers = _encode_headers(headers)
-    if isinstance(value, bytes | bytearray | memoryview):
+    if isinstance(value, _BYTES):
         sent.value_base64 = bytes(value)
         return _ENCODER.encode(sent)
     if value is None:
@@ -129,8 +140,10 @@ def _encode_headers(headers: GivenHeaders) -> list[_Header]:
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     encoded = []
     for name, value in pairs:
-        if isinstance(value, bytes):
-            encoded.append(_Header(name, value_base64=value))
-        else:
+        if isinstance(value, _BYTES):
+            encoded.append(_Header(name, value_base64=bytes(value)))
+        elif value is None or isinstance(value, str):
             encoded.append(_Header(name, value))
+        else:
+            raise InvalidRequestError(f"the header {name!r} is {value!r}, which is neither text nor bytes; give str({value!r})")
     return encoded

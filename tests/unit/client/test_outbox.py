@@ -1,12 +1,13 @@
 """Messages on their way out: encoded, gathered, bounded."""
 
 import json
+import re
 from typing import Any
 
 import pytest
 
 from tailrace.client import InvalidRequestError, OutgoingMessage, PublisherConfig
-from tailrace.client.outbox import Outbox, Parcel, encode_message, encode_publish
+from tailrace.client.outbox import Outbox, Parcel, encode_message, encode_publish, outgoing
 
 
 @pytest.mark.parametrize(
@@ -35,6 +36,25 @@ def test_a_message_is_sent_as_the_server_takes_it(message: OutgoingMessage, expe
     if expected is None:
         expected = {"topic": "t", "value": 1, "key": "", "message_id": "m", "partition_id": 0, "timestamp_ms": 0}
     assert sent == expected
+
+
+@pytest.mark.parametrize("key", [5, 1 << 40, 1.5, True, ["a"]])
+def test_a_key_is_text_or_bytes(key: Any) -> None:
+    with pytest.raises(
+        InvalidRequestError, match=rf"the key for 'a' is {re.escape(repr(key))}, which is neither text nor bytes"
+    ):
+        encode_message(OutgoingMessage("a", 1, key=key))
+
+
+def test_a_header_is_text_or_bytes() -> None:
+    with pytest.raises(InvalidRequestError, match=r"the header 'n' is 5, which is neither text nor bytes; give str\(5\)"):
+        encode_message(OutgoingMessage("a", 1, headers={"n": 5}))  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("message", ["ab", ("a",), ["a", 1], {"topic": "a", "value": 1}])
+def test_a_message_of_a_batch_is_a_topic_and_a_value(message: Any) -> None:
+    with pytest.raises(InvalidRequestError, match="give an OutgoingMessage, or a topic and a value"):
+        outgoing(message)
 
 
 def test_what_is_neither_bytes_nor_json_is_refused() -> None:

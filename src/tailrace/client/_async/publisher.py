@@ -17,7 +17,7 @@ from tailrace.client._async.connection import AsyncConnection
 from tailrace.client._async.courier import AsyncCourier
 from tailrace.client.attempts import Attempts, is_transient
 from tailrace.client.config import PublisherConfig
-from tailrace.client.outbox import Outbox, Parcel, encode_message, encode_publish
+from tailrace.client.outbox import Outbox, Parcel, encode_message, encode_publish, outgoing
 from tailrace.client.values import GivenHeaders, OutgoingMessage, PublishResult
 from tailrace.model.errors import OverloadedError, TailraceError
 
@@ -107,7 +107,7 @@ class AsyncPublisher(AsyncClosing):
 
         A message is an `OutgoingMessage` or just its topic and value.
         """
-        encoded = [encode_message(OutgoingMessage(*message)) for message in messages]
+        encoded = [encode_message(outgoing(message)) for message in messages]
         if not encoded:
             return []
         delivery = await self._send(encoded, is_awaited=True)
