@@ -8,6 +8,7 @@ import pytest
 from tailrace.http.consuming import Consume
 from tailrace.http.messages import Publish, read_body, to_messages, to_read
 from tailrace.http.routes import AddRoute
+from tailrace.http.topics import CreateTopic
 from tailrace.model.errors import InvalidRequestError
 from tailrace.model.ids import Offset
 from tailrace.model.record import Record
@@ -67,6 +68,7 @@ def test_two_keys_are_a_mistake() -> None:
             AddRoute,
             "it can be 'delete' or 'insert' or 'update'",
         ),
+        (b'{"name": "a", "settings": {"dedup": "x"}}', CreateTopic, "`$.settings.dedup`; it can be 'content' or 'id'"),
         (b'{"topic": 1}', Consume, "Expected `str`, got `int` - at `$.topic`"),
         (b'{"mesages": []}', Publish, "unknown field `mesages`; it can have messages, publisher, number"),
         (
