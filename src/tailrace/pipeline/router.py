@@ -41,6 +41,10 @@ _FINISH_SECONDS = 4.0
 _FIRST_PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 15.0
 _ERROR_LENGTH = 1_000
+_SLOW_STARTS = 10
+"""How often a run that ends by itself puts up with a worker that was too slow."""
+_SLOW_START = "Python worker failed to connect back"
+"""Spark gives a worker ten seconds to start, which is not long on a machine with much else to do, and nothing changes that."""
 
 
 class RouterSettings(NamedTuple):
@@ -90,6 +94,7 @@ class Router:
         """Route until `stop`, or with `once` until everything that is there now is routed."""
         with self._tenure as tenure:
             pause = _FIRST_PAUSE_SECONDS
+            slow_starts = 0
             while not self._stopping.is_set():
                 batches = tenure.report.batches
                 try:
@@ -100,6 +105,10 @@ class Router:
                     if self._stopping.is_set() and tenure.loss is None:
                         # Whatever a batch says that was torn off.
                         break
+                    if once and _SLOW_START in str(error) and slow_starts < _SLOW_STARTS:
+                        slow_starts += 1
+                        _log.warning("a worker of Spark took too long to start, and is started again")
+                        continue
                     if once or self._is_final(error):
                         raise
                     self._tell_failure(error)

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from tailrace.model.killpoint import ROUTER_KILLPOINTS
 from tailrace.pipeline import router as router_module
 from tailrace.pipeline.errors import PipelineError
+from tailrace.pipeline.router import Router
 from tests.integration.pipeline.chat import all_routed, create_chat, write
 from tests.integration.pipeline.conftest import Running, RunOnce, router_of
 from tests.support.eventually import eventually
@@ -94,6 +95,26 @@ def python_workers(parent: int) -> list[int]:
         return False
 
     return [pid for pid in daemons if parents[pid] in daemons and is_below(pid)]
+
+
+def test_a_run_that_ends_by_itself_starts_a_worker_again_that_was_too_slow(
+    chat: RoutedTables, route_once: RunOnce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_query = Router._run_query
+    slow = iter(range(3))
+
+    def run_slowly(router: Router, once: bool) -> None:
+        if next(slow, None) is not None:
+            raise PipelineError("the query failed: Python worker failed to connect back.")
+        run_query(router, once)
+
+    monkeypatch.setattr(Router, "_run_query", run_slowly)
+    write(chat, 0)
+    assert len(route_once()) == 1
+    chat.check()
+    slow = iter(range(1_000))
+    with pytest.raises(PipelineError, match="failed to connect back"):
+        route_once()
 
 
 def test_a_lost_or_old_checkpoint_does_not_matter(chat: RoutedTables, route_once: RunOnce, tmp_path: Path) -> None:
