@@ -19,7 +19,8 @@ _TYPE_PREFIX = "urn:tailrace:error:"
 _STANDARD = frozenset(("type", "title", "status", "detail"))
 _SHOWN = 200
 _NOT_SENT = (NotConnectedError, httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-_BUSY = frozenset((HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT))
+BUSY = frozenset((HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT))
+"""What a server says that can't take the connection, and what stands before one that is gone: come again."""
 _RETRIABLE = "retriable"
 _OUTCOME = "outcome"
 
@@ -38,7 +39,7 @@ def error_of_answer(status: int, body: bytes) -> TailraceError:
     if not problem:
         # No server of ours wrote this: something stands between.
         unknown: Outcome = "unknown" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "failed"
-        members = {_RETRIABLE: status in _BUSY, _OUTCOME: unknown}
+        members = {_RETRIABLE: status in BUSY, _OUTCOME: unknown}
     error.__dict__.update(members)
     return error
 

@@ -127,15 +127,16 @@ def test_an_answer_that_was_there_before_the_request_is_heard_by_coroutines(
         runner.run(ask(port, refuse))
 
 
-def test_a_server_that_takes_no_more_connections_is_quoted_though_it_names_no_request() -> None:
+@pytest.mark.parametrize("status", [b"502 Bad Gateway", b"503 Full", b"504 Gateway Timeout"])
+def test_who_stands_before_a_server_or_can_take_no_more_is_quoted_though_it_names_no_request(status: bytes) -> None:
     named = OK.replace(b"\r\n\r\n", b"\r\ntailrace-request: 1\r\nconnection: close\r\n\r\n")
-    full = b"HTTP/1.1 503 Full\r\nconnection: close\r\ncontent-length: 4\r\n\r\nfull"
-    with answering(named, full) as (url, came_by):
+    busy = b"HTTP/1.1 %b\r\ncontent-length: 4\r\n\r\nbusy" % status
+    with answering(named, busy) as (url, came_by):
         connection = Connection(url, ConnectionConfig())
         assert connection.send_once("GET", "/health", None) == b"{}"
-        with pytest.raises(TailraceError, match="HTTP 503: full") as caught:
+        with pytest.raises(TailraceError, match=f"HTTP {status[:3].decode()}: busy") as caught:
             connection.send_once("GET", "/health", None)
-        assert caught.value.retriable
+        assert (caught.value.retriable, caught.value.outcome) == (True, "unknown")
         connection.close()
     assert came_by == [0, 1]
 

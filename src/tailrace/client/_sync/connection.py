@@ -8,7 +8,6 @@ takes another question for it.
 """
 
 from functools import partial
-from http import HTTPStatus
 from itertools import count
 from typing import Any, TypeVar
 
@@ -20,7 +19,7 @@ from tailrace.client._sync.far_lines import FarLines
 from tailrace.client._sync.lines import Lines
 from tailrace.client.attempts import Attempts
 from tailrace.client.config import ConnectionConfig
-from tailrace.client.errors import error_of_answer, error_of_connection
+from tailrace.client.errors import BUSY, error_of_answer, error_of_connection
 from tailrace.client.exchange import Answer, Request, checked_url, direct_address
 from tailrace.client.trust import trusting
 from tailrace.model.errors import ConnectionLostError, TailraceError
@@ -98,11 +97,11 @@ class Connection:
     def _check_name(self, name: str, answer: Answer) -> None:
         """Servers name the request that they answer; what stands between may not.
 
-        Nor does a server that can't take the connection, and there is only one thing that this answer can mean.
+        Nor does a server that can't take the connection. To come again is all that such an answer can mean, whosever it is.
         """
         if answer.name == name:
             self._answers_have_names = True
-        elif answer.name is None and answer.is_last and answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
+        elif answer.name is None and answer.status in BUSY:
             return
         elif answer.name is not None or self._answers_have_names:
             # Whatever stands between has doubled something, and all further answers of this connection are others' too.
