@@ -6,11 +6,11 @@ from pathlib import Path
 import msgspec
 
 from tailrace.log.frame import BadFrameError, Frame, read_effects, read_frame
-from tailrace.log.opening import LOG_FOLDER
+from tailrace.log.inventory import LOG_FOLDER, require_data_folder
 from tailrace.log.recovery import frames_behind, mapped
 from tailrace.log.segment import HEADER_BYTES, SegmentFolder, read_header
 from tailrace.model.changes import Changes
-from tailrace.model.errors import CorruptionError, TailraceError
+from tailrace.model.errors import CorruptionError
 
 
 class DumpedBatch(msgspec.Struct, frozen=True):
@@ -39,8 +39,7 @@ class DumpedFrame(msgspec.Struct, frozen=True):
 
 def frames(folder: Path, from_cursor: int = 0) -> Iterator[DumpedFrame]:
     """Every frame in order, beginning with the one that holds `from_cursor`."""
-    if not (folder / LOG_FOLDER).is_dir():
-        raise TailraceError(f"{folder} is not a data folder: it has no {LOG_FOLDER!r} in it")
+    require_data_folder(folder)
     has_begun = not from_cursor
     for path, base, generation in SegmentFolder(folder / LOG_FOLDER, 1).list_files():
         with mapped(path) as data:

@@ -14,9 +14,9 @@ import msgspec
 from tailrace.log.checkpoint import Checkpoints
 from tailrace.log.frame import BadFrameError, Entry, Frame, read_effects, read_frame
 from tailrace.log.index import PartitionIndex, SavedIndex
-from tailrace.log.inventory import take_inventory
+from tailrace.log.inventory import LOG_FOLDER, require_data_folder, take_inventory
 from tailrace.log.lock import FolderLock
-from tailrace.log.opening import LOG_FOLDER, STATE_FOLDER
+from tailrace.log.opening import STATE_FOLDER
 from tailrace.log.payload_check import PayloadCheck
 from tailrace.log.payload_files import PAYLOADS_FOLDER
 from tailrace.log.place import Place
@@ -24,7 +24,7 @@ from tailrace.log.recovery import SegmentFile, frames_behind, mapped
 from tailrace.log.segment import HEADER_BYTES, SegmentFolder, read_header
 from tailrace.log.state import StateDb
 from tailrace.log.usage import SegmentUsage
-from tailrace.model.errors import CorruptionError, TailraceError
+from tailrace.model.errors import CorruptionError
 from tailrace.model.ids import Offset, Partition, Position
 
 _MAX_FINDINGS = 1000
@@ -62,8 +62,7 @@ class Report(msgspec.Struct):
 
 def check(folder: Path) -> Report:
     """Check the folder. Raises `FolderInUseError` if a server has it open and `FormatError` if it is no data folder."""
-    if not (folder / LOG_FOLDER).is_dir():
-        raise TailraceError(f"{folder} is not a data folder: it has no {LOG_FOLDER!r} in it")
+    require_data_folder(folder)
     lock = FolderLock(folder)
     report = Report(folder)
     try:
