@@ -18,7 +18,6 @@ from tailrace.wire.messages.list_groups import ListGroupsRequest
 from tailrace.wire.messages.produce import ProduceRequest, ProduceResponse
 from tests.support.aio import until
 from tests.support.kafka import frame, sized
-from tests.support.patience import PATIENCE_SECONDS
 
 SIZE = Struct(">i")
 BEAT = sized(frame(heartbeat.API, 4, HeartbeatRequest()))
@@ -26,7 +25,7 @@ BEAT = sized(frame(heartbeat.API, 4, HeartbeatRequest()))
 
 
 @asynccontextmanager
-async def served(*, stop_seconds: float = PATIENCE_SECONDS, **limits: int) -> AsyncIterator["Served"]:
+async def served(*, stop_seconds: float = 0.5, **limits: int) -> AsyncIterator["Served"]:
     bounds = Limits(**limits)
     handlers = Handlers()
     traffic = Traffic()

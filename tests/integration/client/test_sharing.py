@@ -17,7 +17,7 @@ from tests.support.eventually import eventually
 from tests.support.patience import PATIENCE_SECONDS
 from tests.support.server import ServerProcess
 
-QUICK = {"heartbeat_interval": 100, "poll_timeout": 100, "session_timeout": 60_000}
+QUICK = {"heartbeat_interval": 100, "poll_timeout": 100, "session_timeout": 20_000}
 
 
 @pytest.fixture
@@ -208,7 +208,7 @@ def test_the_group_goes_on_in_its_generation_when_the_server_restarts(tmp_path: 
         api.create_topic("t")
         port = server.url.rpartition(":")[2]
         group = new_group()
-        with TopicConsumer(server.url, settings("t", group)) as consumer:
+        with TopicConsumer(server.url, settings("t", group, session_timeout=60_000)) as consumer:
             consumer.poll()
             generation = api.ask(f"/api/groups/{group}")["generation"]
             server.kill()

@@ -16,6 +16,7 @@ from tailrace.wire.messages.produce import ProduceRequest
 from tests.support.aio import on_loop, until
 from tests.support.connections import BEAT, SIZE, beats, lists, sends, served
 from tests.support.kafka import frame, read_response, sized
+from tests.support.patience import PATIENCE_SECONDS
 
 
 @pytest.mark.parametrize("piece", [1, 3, 7, 1000])
@@ -189,7 +190,7 @@ async def test_a_produce_of_a_lost_client_goes_on() -> None:
 
 @on_loop
 async def test_a_stop_answers_what_is_in_flight_and_closes_the_rest() -> None:
-    async with served() as server:
+    async with served(stop_seconds=PATIENCE_SECONDS) as server:
         idle, busy = await server.connect(), await server.connect()
         await busy.send(lists(1))
         await until(lambda: server.traffic.requests["ListGroups"] == 1)
@@ -203,7 +204,7 @@ async def test_a_stop_answers_what_is_in_flight_and_closes_the_rest() -> None:
 
 @on_loop
 async def test_a_stop_does_not_wait_for_ever() -> None:
-    async with served(stop_seconds=0.5) as server:
+    async with served() as server:
         side = await server.connect()
         await side.send(lists(1))
         await until(lambda: server.traffic.requests["ListGroups"] == 1)
