@@ -16,6 +16,7 @@ from tailrace.client._sync.connection import Connection
 from tailrace.client._sync.line import Line
 from tailrace.client.config import ConnectionConfig
 from tailrace.client.exchange import Answer
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.proxy import FaultyProxy
 
 ADDRESS = "127.0.0.1"
@@ -98,9 +99,9 @@ def refusing(*, stays: bool) -> Iterator[tuple[int, Callable[[], None]]]:
 @pytest.mark.parametrize("size", [100, 20_000_000])
 def test_an_answer_that_was_there_before_the_request_is_heard(size: int, stays: bool) -> None:
     with refusing(stays=stays) as (port, refuse):
-        line = Line.open(ADDRESS, port, 5)
+        line = Line.open(ADDRESS, port, PATIENCE_SECONDS)
         refuse()
-        assert line.exchange(bytes(size), 5) == REFUSED
+        assert line.exchange(bytes(size), PATIENCE_SECONDS) == REFUSED
         assert not line.is_usable
         line.close()
 
@@ -113,12 +114,12 @@ def test_an_answer_that_was_there_before_the_request_is_heard_by_coroutines(
     loop: Callable[[], asyncio.AbstractEventLoop], stays: bool, size: int, turns: int
 ) -> None:
     async def ask(port: int, refuse: Callable[[], None]) -> None:
-        line = await AsyncLine.open(ADDRESS, port, 5)
+        line = await AsyncLine.open(ADDRESS, port, PATIENCE_SECONDS)
         refuse()
         for _ in range(turns):
             await asyncio.sleep(0)
         try:
-            assert await line.exchange(bytes(size), 5) == REFUSED
+            assert await line.exchange(bytes(size), PATIENCE_SECONDS) == REFUSED
             assert not line.is_usable
         finally:
             line.close()
