@@ -38,6 +38,8 @@ def test_acked_records_survive_sigkill_again_and_again(tmp_path: Path, chaos_see
         folder = tmp_path / f"data-{cycle // CYCLES_PER_FOLDER}"
         durability = moments.choice(("fsync", "fsync", "relaxed"))
         writer = WriterProcess(folder, "--run", str(cycle), "--seed", str(chaos_seed), "--durability", durability)
+        if cycle % 2:  # the others may die while they open the folder, or before
+            writer.wait_for_acks(5)
         time.sleep(moments.uniform(0.1, 0.6))
         writer.kill()
         history.extend(writer.events)
