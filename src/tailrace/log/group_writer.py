@@ -75,9 +75,9 @@ class GroupWriter:
             self._stats.sync_seconds.observe(self._clock.monotonic() - started)
 
     def settle(self) -> None:
-        """Before a checkpoint: all that is shown is durable, and the state that belongs to it is in RocksDB."""
+        """Before a checkpoint: all that it names is durable, seals and new segments too, and RocksDB has the state of it."""
         with self._settled.releasing():
-            if self.is_relaxed:
+            if self._writer.synced < self._writer.position:
                 self._writer.sync()
 
     def seal(self) -> None:

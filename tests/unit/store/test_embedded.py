@@ -1,17 +1,20 @@
 """The embedded store where it does more than the contract asks for."""
 
+import os
+import shutil
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tailrace.model.changes import Changes
-from tailrace.model.ids import Partition, TopicId
+from tailrace.model.ids import Offset, Partition, TopicId
 from tailrace.store.embedded import EmbeddedStore
-from tests.support.batches import append
-from tests.support.folders import wait_until_sealed
+from tests.support.batches import append, values_of
+from tests.support.folders import segment_files, wait_until_sealed
 from tests.support.patience import PATIENCE_SECONDS
 
 A0 = Partition(TopicId(1), 0)
@@ -64,3 +67,26 @@ def test_with_relaxed_the_log_is_sealed_soon_although_the_writer_thread_slept(re
     before = wait_until_sealed(tmp_path / "data")
     answering_thread(relaxed, Changes(appends=[append(A0, b"small")]))
     assert wait_until_sealed(tmp_path / "data").position > before.position
+
+
+def test_a_checkpoint_names_nothing_that_is_not_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seal after the last commit, neither: a power cut takes what was not synced."""
+    durable: dict[Path, int] = {}
+    sync = os.fdatasync
+
+    def noting(fd: int) -> None:
+        sync(fd)
+        durable[Path(f"/proc/self/fd/{fd}").readlink()] = os.fstat(fd).st_size
+
+    monkeypatch.setattr(os, "fdatasync", noting)
+    store = EmbeddedStore.open(tmp_path / "data")
+    store.commit(Changes(creates=[(A0.topic_id, 1)], appends=[append(A0, b"kept")]))
+    wait_until_sealed(tmp_path / "data")
+    store.checkpoint()
+    (segment,) = segment_files(tmp_path / "data")
+    left = shutil.copytree(tmp_path / "data", tmp_path / "left")
+    os.truncate(left / segment.relative_to(tmp_path / "data"), durable[segment])
+    store.close()
+
+    with closing(EmbeddedStore.open(left)) as again:
+        assert values_of(again.fetch(A0, Offset(0), 1_000).batches) == [b"kept"]
