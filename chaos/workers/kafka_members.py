@@ -10,6 +10,9 @@ from chaos.workers.librdkafka import SURFACE, open_consumer, sort_out
 from chaos.workers.worker import Site, TopicShape, Worker
 
 SESSION_MS = 4_000
+ASKS_AGAIN_SECONDS = 0.05
+"""A commit whose answer is lost is sent again, on a connection that takes longer than this. What the second try is told says
+nothing of the first."""
 _METADATA_HEAD = b"CGMDv2:"
 
 
@@ -67,12 +70,14 @@ class KafkaMember(Worker):
         what = Commit(self._group, offsets, generation_of(self._consumer))
         call = self.site.recorder.invoke(self.name, SURFACE, what)
         self._read = {}
+        began = self.site.recorder.now()
         try:
             committed = self._consumer.commit(offsets=[TopicPartition(*place) for place in offsets], asynchronous=False)
         except KafkaException as error:
             # Only what the coordinator itself said is known to be refused; all else may have got through.
             kafka_error = error.args[0]
-            refused = kafka_error.code() > 0 and not kafka_error.retriable()
+            is_first_try = self.site.recorder.now() - began < ASKS_AGAIN_SECONDS
+            refused = is_first_try and kafka_error.code() > 0 and not kafka_error.retriable()
             self.site.recorder.complete(call, Outcome.FAILED if refused else Outcome.UNKNOWN, error=kafka_error.name())
             return
         refusals = [each.error for each in committed or () if each.error is not None]
