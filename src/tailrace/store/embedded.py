@@ -72,18 +72,19 @@ class EmbeddedStore:
         self._commits = GroupCommit(self, sequencer, limits, clock, self._stats, on_failure, group_bytes)
         self.staging: Staging = StagingFolder(folder / "staging", limits)
         self.payloads: PayloadStore = PayloadFolder(folder / PAYLOADS_FOLDER, self._check_room, self._fail)
-        self._room_checked_at = 0.0
-        self._has_room = True
+        self._room_checked_at = float("-inf")
+        self._has_room = False
+        self._look_for_room()
         self._log.start()
         self._commits.start()
 
     def submit(self, changes: Changes, done: Done) -> PendingCommit:
-        if changes.appends:
+        if not self._has_room and changes.appends:
             self._check_room()
         return self._commits.submit(changes, done)
 
     def commit(self, changes: Changes) -> Receipt:
-        if changes.appends:
+        if not self._has_room and changes.appends:
             self._check_room()
         return self._commits.commit(changes)
 
@@ -162,6 +163,7 @@ class EmbeddedStore:
 
     def persist(self, group: Sequence[PendingCommit]) -> None:
         self._log.write(group)
+        self._look_for_room()
 
     def idle(self) -> None:
         self._log.seal()
@@ -183,16 +185,20 @@ class EmbeddedStore:
 
     def _check_room(self) -> None:
         """Refuse records before the disk is full, so that there is room left to clean up."""
-        now = time.monotonic()
-        if now - self._room_checked_at >= _ROOM_CHECK_SECONDS:
-            self._room_checked_at = now
-            disk = os.statvfs(self._folder)
-            self._has_room = disk.f_bavail * disk.f_frsize >= self._limits.min_free_bytes
+        self._look_for_room()
         if not self._has_room:
             raise StorageFullError(
                 f"less than {self._limits.min_free_bytes} bytes are free on the disk of {self._folder} (min_free_bytes);"
                 " nothing was written. Free some space and send again"
             )
+
+    def _look_for_room(self) -> None:
+        """After each group, so that the many callers need not: what they bring in the meantime has room."""
+        now = time.monotonic()
+        if now - self._room_checked_at >= _ROOM_CHECK_SECONDS:
+            self._room_checked_at = now
+            disk = os.statvfs(self._folder)
+            self._has_room = disk.f_bavail * disk.f_frsize >= self._limits.min_free_bytes
 
     def _fail(self, error: BaseException) -> None:
         self._commits.abort(error)

@@ -32,9 +32,8 @@ NO_PRODUCER = -1
 LEADER_EPOCH = 0
 
 _HEADER = Struct(">qiibIhiqqqhii")
-_BASE_OFFSET = Struct(">q")
-_LEADER_EPOCH = Struct(">i")
-_LEADER_EPOCH_AT = 12
+_PLACED = Struct(">qii")
+"""The first fields: base offset, length, leader epoch."""
 _LENGTH = Struct(">i")
 _LENGTH_AT = 8
 _MAGIC_AT = 16
@@ -112,8 +111,7 @@ def placed(batch: Buffer, offset: int) -> Buffer:
 
     Set in place where the buffer can be written to, else in a copy.
     """
-    if isinstance(batch, bytes) or (isinstance(batch, memoryview) and batch.readonly):
+    if type(batch) is not bytearray and (isinstance(batch, bytes) or memoryview(batch).readonly):
         batch = bytearray(batch)
-    _BASE_OFFSET.pack_into(batch, 0, offset)
-    _LEADER_EPOCH.pack_into(batch, _LEADER_EPOCH_AT, LEADER_EPOCH)
+    _PLACED.pack_into(batch, 0, offset, len(batch) - LENGTH_FROM, LEADER_EPOCH)
     return batch
