@@ -26,6 +26,7 @@ class FaultyProxy:
 
     - `delay_seconds`: each piece waits so long, in both directions
     - `is_silent`: pieces are swallowed, and connections stay open: half-open, as after a pulled cable
+    - `hangs`: requests for which this is true, by their first bytes, get no answer, and their connections stay open
     - `cut_answers`: how many of the next answers are lost: the request arrives, then the connection is reset
     - `busy_answers`: how many of the next answers are 503 instead, as of a gateway that lost patience
     - `double_requests`: how many of the next requests are passed on twice, whole
@@ -40,6 +41,7 @@ class FaultyProxy:
         self.delay_seconds = 0.0
         self.is_silent = False
         self.refuses = False
+        self.hangs: Callable[[bytes], bool] = lambda _: False
         self.cut_answers = 0
         self.busy_answers = 0
         self.double_requests = 0
@@ -138,6 +140,8 @@ class FaultyProxy:
                     await asyncio.sleep(self.delay_seconds)
                 if not is_answer and piece[:4] in (b"POST", b"GET "):
                     requests[:] = [piece[:200]]
+                if is_answer and requests and self.hangs(requests[0]):
+                    continue
                 if is_answer and self.cut_answers and requests and self.cut_only(requests[0]):
                     self.cut_answers -= 1
                     _reset(target)

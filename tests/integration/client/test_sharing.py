@@ -95,8 +95,7 @@ def test_when_a_consumer_dies_its_partitions_go_to_the_other_from_its_last_commi
         while len(taken) < 20:
             taken += [record.value for record in await dying.poll()]
         # It dies without a word: no heartbeats, no goodbye, nothing committed.
-        dying._attendant._is_ending = True
-        dying._attendant._wake.set()
+        await dying._attendant.close()
         seen: list[int] = []
         await poll_until([first], lambda: set(lost) <= set(owned(first)) and len(set(seen)) == 40, seen)
         assert set(taken) <= set(seen)

@@ -132,11 +132,12 @@ class AsyncTopicConsumer(AsyncClosing):
             return
         self._is_closed = True
         try:
-            await self._attendant.close()
+            await self._attendant.end_commits()
             if self.config.enable_auto_commit or self._attendant.owes_commit:
                 await self._offsets.commit()
             self._attendant.raise_failure()
         finally:
+            await self._attendant.close()
             await self._offsets.leave()
             await self._connection.close()
 

@@ -62,6 +62,7 @@ class AsyncMembership:
         self.member_id = NO_MEMBER
         self.generation = NO_GENERATION
         self.needs_join = True
+        self._is_joining = False
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -71,40 +72,36 @@ class AsyncMembership:
     async def join(self) -> list[int]:
         """Be part of the next generation. The partitions that this member gets."""
         self._topic = (await self._look_at(self._config.topic)).name
-        deadline = time.monotonic() + self._config.api_timeout.total_seconds() + self._rebalance_seconds
-        while True:
-            self.generation = NO_GENERATION
-            self.needs_join = True
-            try:
-                partitions = await self._join_once()
-            except MemberIdRequiredError as error:
-                self.member_id = error.member_id
-            except UnknownMemberError:
-                self.member_id = NO_MEMBER
-            except (RebalanceInProgressError, IllegalGenerationError) as error:
-                if time.monotonic() > deadline:
-                    raise
-                _log.info("group %s shares out anew while %s joins: %s", self._config.group_id, self.member_id, error)
-            else:
-                self.needs_join = False
-                return partitions
-
-    async def heartbeat(self) -> None:
-        """Say that this member is still there, and find out whether it must join again. Raises nothing that goes away."""
-        if self.needs_join:
-            return
-        generation = self.generation
+        self._is_joining = True
         try:
-            # One that hangs must not use up the session.
-            patience = self._config.heartbeat_interval.total_seconds()
-            body = msgspec.json.encode(self.identity)
+            return await self._join_until_in()
+        finally:
+            self._is_joining = False
+
+    async def heartbeat(self, patience: float) -> bool:
+        """Say that this member is still there, and find out whether it must join again. Until it does it goes on saying so:
+        it may have long to work before its next poll.
+
+        Whether there was an answer within `patience` seconds. Raises nothing that goes away.
+        """
+        identity = self.identity
+        generation = identity["generation"]
+        if self._is_joining or self.member_id == NO_MEMBER or generation == NO_GENERATION:
+            return True
+        try:
+            body = msgspec.json.encode(identity)
             await self._connection.send_once("POST", f"{self._path}/heartbeat", body, most_seconds=patience)
-            if self._shared_out and await self._has_grown():
-                self.needs_join = True
+            has_grown = bool(self._shared_out) and not self.needs_join and await self._has_grown(patience)
         except TailraceError as error:
+            if is_transient(error):
+                return False
             self.spoke(generation, error)
-            if not self.needs_join and not is_transient(error):
+            if generation == self.generation and not self.needs_join:
                 raise
+        else:
+            if has_grown and generation == self.generation:
+                self.needs_join = True
+        return True
 
     def spoke(self, generation: int, error: TailraceError) -> None:
         """The group refused something that was said for a generation. If that is the newest one, join again."""
@@ -131,6 +128,25 @@ class AsyncMembership:
     @property
     def _rebalance_seconds(self) -> float:
         return self._config.max_poll_interval.total_seconds()
+
+    async def _join_until_in(self) -> list[int]:
+        deadline = time.monotonic() + self._config.api_timeout.total_seconds() + self._rebalance_seconds
+        while True:
+            self.generation = NO_GENERATION
+            self.needs_join = True
+            try:
+                partitions = await self._join_once()
+            except MemberIdRequiredError as error:
+                self.member_id = error.member_id
+            except UnknownMemberError:
+                self.member_id = NO_MEMBER
+            except (RebalanceInProgressError, IllegalGenerationError) as error:
+                if time.monotonic() > deadline:
+                    raise
+                _log.info("group %s shares out anew while %s joins: %s", self._config.group_id, self.member_id, error)
+            else:
+                self.needs_join = False
+                return partitions
 
     async def _join_once(self) -> list[int]:
         config = self._config
@@ -163,8 +179,13 @@ class AsyncMembership:
         self._shared_out = counts
         return assign_ranges(subscriptions, counts)
 
-    async def _has_grown(self) -> bool:
-        return (await self._look_at(self._topic)).partitions > self._shared_out.get(self._topic, 0)
+    async def _has_grown(self, patience: float) -> bool:
+        answer = await self._connection.send_once("GET", _path_of(self._topic), None, most_seconds=patience)
+        return msgspec.json.decode(answer, type=_Topic).partitions > self._shared_out.get(self._topic, 0)
 
     async def _look_at(self, topic: str) -> _Topic:
-        return await self._connection.look(f"/api/topics/{quote(topic, safe='')}", _Topic)
+        return await self._connection.look(_path_of(topic), _Topic)
+
+
+def _path_of(topic: str) -> str:
+    return f"/api/topics/{quote(topic, safe='')}"

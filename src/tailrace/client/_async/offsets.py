@@ -62,9 +62,9 @@ class AsyncGroupOffsets:
         self.owned = {number: kept.get(number) or begun[number] for number in numbers}
         self._has_begun = True
 
-    async def heartbeat(self) -> None:
-        if self._membership is not None:
-            await self._membership.heartbeat()
+    async def heartbeat(self, patience: float) -> bool:
+        """Whether there was an answer within `patience` seconds."""
+        return self._membership is None or await self._membership.heartbeat(patience)
 
     async def commit(self, patience: float | None = None) -> list[CommitResult]:
         """Commit everything that is processed, in all partitions or in none. Tried again for `patience` seconds."""

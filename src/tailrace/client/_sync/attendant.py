@@ -2,14 +2,15 @@
 
 """What a consumer does beside its polls: heartbeats, commits by interval, and commits that nobody waits for.
 
-An error is kept until the consumer is told: by its next poll, commit or close.
+Heartbeats and commits run apart, so a commit that hangs does not cost the membership. An error is kept until the consumer is
+told: by its next poll, commit or close.
 """
 
 import logging
-import time
 
 from tailrace.client._sync.concurrency import Signal, Worker
 from tailrace.client._sync.offsets import GroupOffsets
+from tailrace.client._sync.pulse import Pulse
 from tailrace.client.attempts import is_transient
 from tailrace.client.config import ConsumerConfig
 from tailrace.model.errors import TailraceError
@@ -21,20 +22,21 @@ class Attendant:
     def __init__(self, offsets: GroupOffsets, config: ConsumerConfig) -> None:
         self._offsets = offsets
         self._config = config
-        self._worker = Worker(self._work, f"tailrace consumer {config.group_id}")
+        self._pulse = Pulse(offsets, config, self._keep)
+        self._committer = Worker(self._commit_on, f"tailrace commits {config.group_id}")
         self._wake = Signal()
         self._ending = Signal()
         self._is_ending = False
         self._commit_is_wanted = False
         self._failure: Exception | None = None
-        self._polled_at = time.monotonic()
 
     def start(self) -> None:
-        self._worker.start()
+        self._pulse.start()
+        self._committer.start()
 
     def polled(self) -> None:
         """The consumer is not stuck."""
-        self._polled_at = time.monotonic()
+        self._pulse.polled()
 
     def ask_for_commit(self) -> None:
         self._commit_is_wanted = True
@@ -54,54 +56,39 @@ class Attendant:
         """Let time pass, but not beyond the end."""
         self._ending.wait(seconds)
 
-    def close(self) -> None:
+    def end_commits(self) -> None:
+        """No more commits from here. Heartbeats go on: the last commit is made by a member."""
         self._is_ending = True
         self._ending.set()
         self._wake.set()
-        self._worker.join()
+        self._committer.join()
 
-    def _work(self) -> None:
-        heartbeat_seconds = self._config.heartbeat_interval.total_seconds()
-        commit_seconds = self._config.auto_commit_interval.total_seconds()
-        now = time.monotonic()
-        heartbeat_at = now + heartbeat_seconds
-        commit_at = now + commit_seconds
+    def close(self) -> None:
+        self.end_commits()
+        self._pulse.close()
+
+    def _keep(self, error: Exception) -> None:
+        self._failure = error
+
+    def _commit_on(self) -> None:
+        interval = self._config.auto_commit_interval.total_seconds()
         while not self._is_ending:
-            next_at = min(heartbeat_at, commit_at) if self._config.enable_auto_commit else heartbeat_at
-            self._wake.wait(max(0.0, next_at - time.monotonic()))
+            is_due = not self._wake.wait(interval if self._config.enable_auto_commit or self._commit_is_wanted else None)
             self._wake.clear()
-            now = time.monotonic()
             wanted, self._commit_is_wanted = self._commit_is_wanted, False
-            if wanted or (self._config.enable_auto_commit and now >= commit_at):
+            if wanted or is_due:
                 self._commit(wanted)
-                commit_at = time.monotonic() + commit_seconds
-            if now >= heartbeat_at:
-                self._heartbeat(now)
-                heartbeat_at = now + heartbeat_seconds
-
-    def _heartbeat(self, now: float) -> None:
-        if now - self._polled_at > self._config.max_poll_interval.total_seconds():
-            _log.warning(
-                "a consumer of group %s has not polled for longer than max_poll_interval (%s); it gives up its partitions",
-                self._config.group_id,
-                self._config.max_poll_interval,
-            )
-            return
-        try:
-            self._offsets.heartbeat()
-        except Exception as error:  # noqa: BLE001  the top of the worker: the consumer is told at its next poll
-            self._failure = error
 
     def _commit(self, wanted: bool) -> None:
         try:
-            # Not for longer, because heartbeats must not wait for it.
-            self._offsets.commit(self._config.heartbeat_interval.total_seconds())
+            # Not for longer: the next one says what this one says, and more.
+            self._offsets.commit(self._config.auto_commit_interval.total_seconds())
         except TailraceError as error:
             # What is committed by interval is committed with the next interval, or after the next join.
             if is_transient(error) or (self._offsets.needs_join and not wanted):
                 self._commit_is_wanted = wanted or self._commit_is_wanted
                 _log.warning("a commit of group %s was not taken and will be tried again: %s", self._config.group_id, error)
             else:
-                self._failure = error
+                self._keep(error)
         except Exception as error:  # noqa: BLE001  the top of the worker: the consumer is told at its next poll
-            self._failure = error
+            self._keep(error)

@@ -134,11 +134,12 @@ class TopicConsumer(Closing):
             return
         self._is_closed = True
         try:
-            self._attendant.close()
+            self._attendant.end_commits()
             if self.config.enable_auto_commit or self._attendant.owes_commit:
                 self._offsets.commit()
             self._attendant.raise_failure()
         finally:
+            self._attendant.close()
             self._offsets.leave()
             self._connection.close()
 

@@ -64,9 +64,9 @@ class GroupOffsets:
         self.owned = {number: kept.get(number) or begun[number] for number in numbers}
         self._has_begun = True
 
-    def heartbeat(self) -> None:
-        if self._membership is not None:
-            self._membership.heartbeat()
+    def heartbeat(self, patience: float) -> bool:
+        """Whether there was an answer within `patience` seconds."""
+        return self._membership is None or self._membership.heartbeat(patience)
 
     def commit(self, patience: float | None = None) -> list[CommitResult]:
         """Commit everything that is processed, in all partitions or in none. Tried again for `patience` seconds."""
