@@ -126,14 +126,14 @@ def test_what_is_no_data_folder_gets_one_clear_line(tmp_path: Path, command: str
     missing = tmp_path / "missing"
     assert tailrace(command, missing).stderr == f"tailrace: there is no folder {missing}\n"
     missing.write_text("")
-    assert tailrace(command, missing).stderr == f"tailrace: {missing} is a file, not a data folder\n"
+    assert tailrace(command, missing).stderr == f"tailrace: {missing} is a file; the data is in a folder of its own\n"
 
 
 def test_a_server_does_not_take_a_file_for_its_folder(tmp_path: Path) -> None:
     file = tmp_path / "data"
     file.write_text("mine")
     ended = tailrace("serve", "--data", file)
-    assert (ended.returncode, ended.stderr) == (1, f"tailrace: {file} is a file; the data needs a folder of its own\n")
+    assert (ended.returncode, ended.stderr) == (1, f"tailrace: {file} is a file; the data is in a folder of its own\n")
     assert file.read_text() == "mine"
 
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from tailrace.log.folder import LOG_FOLDER
 from tailrace.log.fsck import check
-from tailrace.log.inventory import LOG_FOLDER
 from tailrace.model.errors import TailraceError
 from tailrace.model.invariant import InvariantError
 from tailrace.model.limits import Limits

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 
+from tailrace.log.folder import LOG_FOLDER, require_data_folder
 from tailrace.log.frame import BadFrameError, Frame, read_effects, read_frame
-from tailrace.log.inventory import LOG_FOLDER, require_data_folder
 from tailrace.log.recovery import frames_behind, mapped
 from tailrace.log.segment import HEADER_BYTES, SegmentFolder, read_header
 from tailrace.model.changes import Changes

@@ -12,11 +12,11 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from tailrace.log.checkpoint import Checkpoints
+from tailrace.log.folder import LOG_FOLDER, STATE_FOLDER, require_data_folder
 from tailrace.log.frame import BadFrameError, Entry, Frame, read_effects, read_frame
 from tailrace.log.index import PartitionIndex, SavedIndex
-from tailrace.log.inventory import LOG_FOLDER, require_data_folder, take_inventory
+from tailrace.log.inventory import take_inventory
 from tailrace.log.lock import FolderLock
-from tailrace.log.opening import STATE_FOLDER
 from tailrace.log.payload_check import PayloadCheck
 from tailrace.log.payload_files import PAYLOADS_FOLDER
 from tailrace.log.place import Place

@@ -10,10 +10,7 @@ from typing import NamedTuple
 from tailrace.log.recovery import SegmentFile
 from tailrace.log.segment import SegmentFolder
 from tailrace.log.usage import SegmentUsage
-from tailrace.model.errors import TailraceError
 from tailrace.model.ids import Position
-
-LOG_FOLDER = "log"
 
 
 class Inventory(NamedTuple):
@@ -23,16 +20,6 @@ class Inventory(NamedTuple):
     """Files that the cleaner has replaced, or was about to put in another's place, when the server stopped."""
     faults: list[tuple[str, str]]
     """The name of a file, and what is wrong with it."""
-
-
-def require_data_folder(folder: Path) -> None:
-    """Refuse what can't be one, before anything is made in it."""
-    if not folder.exists():
-        raise TailraceError(f"there is no folder {folder}")
-    if not folder.is_dir():
-        raise TailraceError(f"{folder} is a file, not a data folder")
-    if not (folder / LOG_FOLDER).is_dir():
-        raise TailraceError(f"{folder} is not a data folder: it has no {LOG_FOLDER!r} in it")
 
 
 def take_inventory(segments: SegmentFolder, usages: Mapping[Position, SegmentUsage]) -> Inventory:

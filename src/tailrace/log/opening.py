@@ -9,10 +9,11 @@ from typing import NamedTuple
 from tailrace.log.catalog import Catalog, LogEnd
 from tailrace.log.checkpoint import Checkpoints
 from tailrace.log.cleaner import Cleaner
+from tailrace.log.folder import LOG_FOLDER, STATE_FOLDER, make_data_folder
 from tailrace.log.frame import BadFrameError, Frame, read_effects
 from tailrace.log.group_writer import GroupWriter
 from tailrace.log.index import IndexReader, SavedIndex
-from tailrace.log.inventory import LOG_FOLDER, take_inventory
+from tailrace.log.inventory import take_inventory
 from tailrace.log.lock import FolderLock
 from tailrace.log.log import Log
 from tailrace.log.options import LogOptions
@@ -27,13 +28,11 @@ from tailrace.log.writer import LogWriter
 from tailrace.model.changes import Changes
 from tailrace.model.clock import Clock, Hlc
 from tailrace.model.durability import Durability
-from tailrace.model.errors import CorruptionError, TailraceError
+from tailrace.model.errors import CorruptionError
 from tailrace.model.ids import Cursor, Position
 from tailrace.model.invariant import InvariantError, invariant
 from tailrace.model.limits import Limits
 from tailrace.model.stats import StoreStats
-
-STATE_FOLDER = "state"
 
 _START = LogEnd(Position(0), Cursor(0), Hlc(0))
 _EFFECTS_AT_ONCE = 1000
@@ -61,10 +60,7 @@ def open_log(
     stats: StoreStats,
     on_failure: Callable[[BaseException], None],
 ) -> OpenLog:
-    if folder.exists() and not folder.is_dir():
-        raise TailraceError(f"{folder} is a file; the data needs a folder of its own")
-    for path in (folder, folder / LOG_FOLDER, folder / STATE_FOLDER):
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_data_folder(folder)
     folder_lock = FolderLock(folder)
     try:
         state = StateDb(folder / STATE_FOLDER)

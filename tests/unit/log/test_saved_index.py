@@ -7,9 +7,9 @@ from struct import Struct
 import pytest
 
 from tailrace.log.counters import SavedCounters, partition_key
+from tailrace.log.folder import STATE_FOLDER
 from tailrace.log.fsck import check
 from tailrace.log.index import SavedIndex
-from tailrace.log.opening import STATE_FOLDER
 from tailrace.log.options import LogOptions
 from tailrace.log.place import last_of
 from tailrace.log.state import CHUNK, COUNTERS, META, OLD_COUNTER, OLD_TIME, StateDb
