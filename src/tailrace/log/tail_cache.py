@@ -33,7 +33,8 @@ class TailCache:
         self._stats = stats
         self._held = _Held([], [], [])
         self._is_full = True
-        """Whether the newest run is, so that the next batches begin one."""
+        """Whether the newest run is, so that the next batches begin one. So it is when the cache is empty: a newest run leaves
+        only if it is larger than the whole cache, or if nothing has come since `age`."""
         self._aged = 0
         """How many runs, from the oldest on, were there when their age was last looked at."""
 
@@ -87,6 +88,5 @@ class TailCache:
         """Let so many of the oldest runs go."""
         firsts, runs, sizes = self._held
         self._held = _Held(firsts[count:], runs[count:], sizes[count:])
-        self._is_full |= count == len(runs)
         self._stats.cached_bytes -= sum(sizes[:count])
         self._aged = max(0, self._aged - count)

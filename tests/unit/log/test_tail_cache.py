@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from tailrace.log.tail_cache import TailCache
 from tailrace.model.changes import Buffer
 from tailrace.model.stats import StoreStats
@@ -75,6 +78,28 @@ def test_what_was_there_when_age_was_looked_at_goes_and_nothing_else() -> None:
     while cache.evict_aged():
         pass
     assert (_kept(cache, range(102)), stats.cached_bytes) == ([], 0)
+
+
+@given(steps=st.lists(st.sampled_from(["small", "run", "huge", "age", "evict"]), max_size=30))
+def test_what_is_added_after_whatever_went_is_found(steps: list[str]) -> None:
+    """A batch of a run, and one that is larger than the cache; runs that are aged and evicted in between."""
+    stats = StoreStats()
+    cache = TailCache(64 * TAKEN_BYTES, stats)
+    counts = {"small": 1, "run": 2, "huge": 65}
+    cursor = 0
+    for step in steps:
+        if step == "age":
+            cache.age()
+        elif step == "evict":
+            cache.evict_aged()
+        else:
+            cache.add(_batches(range(cursor, cursor + counts[step])))
+            cursor += counts[step]
+            assert _kept(cache, [cursor - 1]) == [cursor - 1]
+            cache.shrink()
+        kept = _kept(cache, range(cursor))
+        assert kept == list(range(cursor - len(kept), cursor))
+        assert stats.cached_bytes == len(kept) * TAKEN_BYTES
 
 
 def test_a_reader_goes_on_with_what_it_has_found() -> None:
