@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from tailrace import __version__
+from tailrace.cli.command_line import CommandLine
 from tailrace.cli.consume import consume
 from tailrace.cli.dump import dump
 from tailrace.cli.fsck import fsck
@@ -23,28 +24,21 @@ _USE = "Use it: these talk to a running server"
 _LOOK = "Look at its folder"
 
 
-def build_app() -> typer.Typer:
-    app = typer.Typer(
-        name="tailrace",
-        help="Durable topics fed by table changes: one process, one folder.",
-        no_args_is_help=True,
-        add_completion=False,
-        rich_markup_mode="rich",
-        pretty_exceptions_enable=False,
-    )
+def build_app() -> CommandLine:
+    app = CommandLine("Durable topics fed by table changes: one process, one folder.")
     app.callback()(_root)
-    app.command("up", rich_help_panel=_RUN)(up)
-    app.command("serve", rich_help_panel=_RUN)(serve)
-    app.command("pipeline", rich_help_panel=_RUN)(pipeline)
-    app.command("sql", rich_help_panel=_USE)(sql)
-    app.command("publish", rich_help_panel=_USE)(publish)
-    app.command("consume", rich_help_panel=_USE)(consume)
-    app.command("tail", rich_help_panel=_USE)(tail)
+    app.add("up", up, _RUN)
+    app.add("serve", serve, _RUN)
+    app.add("pipeline", pipeline, _RUN)
+    app.add("sql", sql, _USE)
+    app.add("publish", publish, _USE)
+    app.add("consume", consume, _USE)
+    app.add("tail", tail, _USE)
     app.add_typer(topics_app(), name="topics", rich_help_panel=_USE)
     app.add_typer(groups_app(), name="groups", rich_help_panel=_USE)
     app.add_typer(routes_app(), name="routes", rich_help_panel=_USE)
-    app.command("fsck", rich_help_panel=_LOOK)(fsck)
-    app.command("dump", rich_help_panel=_LOOK)(dump)
+    app.add("fsck", fsck, _LOOK)
+    app.add("dump", dump, _LOOK)
     return app
 
 

@@ -21,7 +21,9 @@ _WAIT_MS = 20_000
 
 def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Name or alias.")],
-    group: Annotated[str | None, typer.Option("--group", "-g", help="Begin where this group has come to.")] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", metavar="NAME", help="Begin where this group has come to.")
+    ] = None,
     start: Annotated[
         str | None,
         typer.Option(
@@ -45,12 +47,9 @@ def consume(
     messages were printed: whoever is killed in between gets them again.
 
     [bold]Examples[/]
-
-      tailrace consume shop.orders --limit 10
-
-      tailrace consume shop.orders --from 10m --follow
-
-      tailrace consume shop.orders --group billing --ack --format value | ./bill
+    tailrace consume shop.orders --limit 10
+    tailrace consume shop.orders --from 10m --follow
+    tailrace consume shop.orders --group billing --ack --format value | ./bill
     """
     if ack and group is None:
         raise UsageError("--ack is said for a group; name it with --group")

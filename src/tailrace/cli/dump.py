@@ -32,10 +32,8 @@ def dump(
     should be and is not comes with the reason.
 
     [bold]Examples[/]
-
-      tailrace dump ./data --limit 20
-
-      tailrace dump ./data --from 4711 --records
+    tailrace dump ./data --limit 20
+    tailrace dump ./data --from 4711 --records
     """
     # Loads RocksDB, which --help does without.
     from tailrace.log.dump import frames

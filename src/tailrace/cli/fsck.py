@@ -21,8 +21,7 @@ def fsck(
     Exits with 1 if anything is wrong.
 
     [bold]Example[/]
-
-      tailrace fsck ./data
+    tailrace fsck ./data
     """
     # Loads RocksDB, which --help does without.
     from tailrace.log.fsck import check

@@ -5,6 +5,7 @@ from urllib.parse import quote
 
 import typer
 
+from tailrace.cli.command_line import CommandLine
 from tailrace.cli.display import Heading, confirm, print_json, print_properties, print_table
 from tailrace.cli.options import DEFAULT_SERVER, JsonOption, PartitionOption, ServerOption, YesOption
 from tailrace.cli.starts import parse_start
@@ -15,12 +16,12 @@ _PLACE = ("topic_name", "partition_id", "committed_offset", "end_offset")
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")]
 
 
-def groups_app() -> typer.Typer:
-    app = typer.Typer(help="List, describe, reset and delete consumer groups.", no_args_is_help=True, rich_markup_mode="rich")
-    app.command("list")(list_groups)
-    app.command("describe")(describe)
-    app.command("reset")(reset)
-    app.command("delete")(delete)
+def groups_app() -> CommandLine:
+    app = CommandLine("List, describe, reset and delete consumer groups.")
+    app.add("list", list_groups)
+    app.add("describe", describe)
+    app.add("reset", reset)
+    app.add("delete", delete)
     return app
 
 
@@ -28,8 +29,7 @@ def list_groups(as_json: JsonOption = False, server: ServerOption = DEFAULT_SERV
     """List groups with their members and their lag.
 
     [bold]Example[/]
-
-      tailrace groups list
+    tailrace groups list
     """
     from tailrace.cli.server_api import ServerApi
 
@@ -49,8 +49,7 @@ def describe(group: GroupArgument, as_json: JsonOption = False, server: ServerOp
     """Show a group: state, members, and how far it has come in each partition.
 
     [bold]Example[/]
-
-      tailrace groups describe billing
+    tailrace groups describe billing
     """
     from tailrace.cli.server_api import ServerApi
 
@@ -85,10 +84,8 @@ def reset(
     """Put a group without members somewhere else, forwards or back.
 
     [bold]Examples[/]
-
-      tailrace groups reset billing shop.orders --to earliest
-
-      tailrace groups reset billing shop.orders --to 2026-01-28T12:00:00Z --yes
+    tailrace groups reset billing shop.orders --to earliest
+    tailrace groups reset billing shop.orders --to 2026-01-28T12:00:00Z --yes
     """
     start = parse_start(to)
     confirm(f"{group!r} will read {topic} from {to}, again or with a gap.", yes=yes)
@@ -110,8 +107,7 @@ def delete(
     """Forget a group without members, and its offsets.
 
     [bold]Example[/]
-
-      tailrace groups delete billing
+    tailrace groups delete billing
     """
     from tailrace.cli.server_api import ServerApi
 

@@ -24,7 +24,9 @@ def pipeline(
     server: ServerOption = DEFAULT_SERVER,
     master: Annotated[
         str,
-        typer.Option("--master", help="Where Spark runs: local[*] is this machine, spark://host:7077 a cluster."),
+        typer.Option(
+            "--master", metavar="URL", help="Where Spark runs: local[*] is this machine, spark://host:7077 a cluster."
+        ),
     ] = "local[*]",
     checkpoint: Annotated[
         Path | None,
@@ -34,20 +36,21 @@ def pipeline(
     take_over: Annotated[
         bool, typer.Option("--take-over", help="Run even if another one does; that one can publish nothing more and stops.")
     ] = False,
-    batch_rows: Annotated[int, typer.Option("--batch-rows", min=1, help="Changes of one batch at most.")] = 200_000,
+    batch_rows: Annotated[
+        int, typer.Option("--batch-rows", metavar="N", min=1, help="Changes of one batch at most.")
+    ] = 200_000,
 ) -> None:
     """Route table changes to topics, on Spark.
 
-    Needs a running server, Java 17 or newer, and PySpark (pip install 'tailrace\\[spark]'). May be stopped or killed at any
-    time: the server knows how far it has come, and every change reaches its topics once.
+    Needs a running server, Java 17 or newer, and PySpark
+    (pip install 'tailrace\\[spark]'). May be stopped or killed at any time:
+    the server knows how far it has come, and every change reaches its
+    topics once.
 
     [bold]Examples[/]
-
-      tailrace pipeline
-
-      tailrace pipeline --server http://10.0.0.5:8080 --master spark://10.0.0.7:7077
-
-      tailrace pipeline --once
+    tailrace pipeline
+    tailrace pipeline --server http://db:8080 --master spark://10.0.0.7:7077
+    tailrace pipeline --once
     """
     from tailrace.pipeline.connection import check_server
     from tailrace.pipeline.errors import PipelineError

@@ -84,7 +84,7 @@ def publish(
     value: Annotated[
         str | None, typer.Argument(metavar="VALUE", help="The message; left out, each line of stdin is one.")
     ] = None,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="Equal keys go to the same partition.")] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", metavar="KEY", help="Equal keys go to the same partition.")] = None,
     key_separator: Annotated[
         str | None, typer.Option("--key-separator", metavar="TEXT", help="What stands before it in a line is the key.")
     ] = None,
@@ -107,12 +107,9 @@ def publish(
     each whole or not at all; an error says how many were stored.
 
     [bold]Examples[/]
-
-      tailrace publish shop.orders '{"order": 1}' --key ann
-
-      tailrace publish shop.orders --as json < orders.jsonl
-
-      tail -f access.log | tailrace publish logs.access
+    tailrace publish shop.orders '{"order": 1}' --key ann
+    tailrace publish shop.orders --as json < orders.jsonl
+    tail -f access.log | tailrace publish logs.access
     """
     if key is not None and key_separator is not None:
         raise UsageError("--key and --key-separator both say what the key is; give one of them")

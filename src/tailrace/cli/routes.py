@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tailrace.cli.command_line import CommandLine
 from tailrace.cli.display import Heading, confirm, note, print_json, print_table
 from tailrace.cli.failures import UsageError
 from tailrace.cli.options import DEFAULT_SERVER, JsonOption, ServerOption, YesOption
@@ -37,12 +38,12 @@ PartitionByOption = Annotated[
 PayloadOption = Annotated[Payload, typer.Option("--payload", help="What a message holds of the row.")]
 
 
-def routes_app() -> typer.Typer:
-    app = typer.Typer(help="List, try out, add and drop routes.", no_args_is_help=True, rich_markup_mode="rich")
-    app.command("list")(list_routes)
-    app.command("explain")(explain)
-    app.command("add")(add)
-    app.command("drop")(drop)
+def routes_app() -> CommandLine:
+    app = CommandLine("List, try out, add and drop routes.")
+    app.add("list", list_routes)
+    app.add("explain", explain)
+    app.add("add", add)
+    app.add("drop", drop)
     return app
 
 
@@ -50,8 +51,7 @@ def list_routes(as_json: JsonOption = False, server: ServerOption = DEFAULT_SERV
     """List routes in the order in which they were added.
 
     [bold]Example[/]
-
-      tailrace routes list
+    tailrace routes list
     """
     from tailrace.cli.server_api import ServerApi
 
@@ -89,8 +89,7 @@ def explain(
     """Try a route out on the last changes of the table: which would match, and what would be published. Nothing is changed.
 
     [bold]Example[/]
-
-      tailrace routes explain app.new_messages chat.messages --where is_visible
+    tailrace routes explain app.new_messages chat.messages --where is_visible
     """
     request = _statement("EXPLAIN ", topic, table, on, where, partition_by, payload)
     (result,) = _run(request, server)
@@ -116,10 +115,8 @@ def add(
     With --snapshot the rows that are there already come first.
 
     [bold]Examples[/]
-
-      tailrace routes add app.new_messages chat.messages --where is_visible
-
-      tailrace routes add app.audit chat.messages --on update,delete
+    tailrace routes add app.new_messages chat.messages --where is_visible
+    tailrace routes add app.audit chat.messages --on update,delete
     """
     (result,) = _run(_statement("", topic, table, on, where, partition_by, payload, snapshot=snapshot), server)
     if as_json:
@@ -138,8 +135,7 @@ def drop(
     """End all routes from a table to a topic. What they have published stays.
 
     [bold]Example[/]
-
-      tailrace routes drop app.new_messages chat.messages
+    tailrace routes drop app.new_messages chat.messages
     """
     from tailrace.cli.server_api import ServerApi
 

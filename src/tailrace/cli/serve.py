@@ -47,10 +47,8 @@ def serve(
     what it was asked to do, syncs and exits with 0.
 
     [bold]Examples[/]
-
-      tailrace serve --data ./data
-
-      tailrace serve --data /var/lib/tailrace --http 127.0.0.1:9000 --config tailrace.toml
+    tailrace serve --data ./data
+    tailrace serve --data /var/lib/tailrace --config tailrace.toml
     """
     hand_over(
         Flags(

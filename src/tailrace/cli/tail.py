@@ -32,12 +32,9 @@ def tail(
     nothing twice. Each message has its cursor, and Ctrl-C says where to go on.
 
     [bold]Examples[/]
-
-      tailrace tail shop.orders
-
-      tailrace tail 'shop.>' --cursor beginning
-
-      tailrace tail '>' --cursor 4711 --json | jq .value
+    tailrace tail shop.orders
+    tailrace tail 'shop.>' --cursor beginning
+    tailrace tail '>' --cursor 4711 --json | jq .value
     """
     import msgspec
 

@@ -5,6 +5,7 @@ from urllib.parse import quote
 
 import typer
 
+from tailrace.cli.command_line import CommandLine
 from tailrace.cli.display import Heading, confirm, print_json, print_properties, print_table, size
 from tailrace.cli.failures import UsageError
 from tailrace.cli.options import DEFAULT_SERVER, JsonOption, ServerOption, YesOption
@@ -23,16 +24,14 @@ _PLACE = ("partition_id", "start_offset", "end_offset")
 _TEXT_SETTINGS = frozenset({"dedup", "timestamps"})
 
 
-def topics_app() -> typer.Typer:
-    app = typer.Typer(
-        help="List, create, describe, alter, clear and delete topics.", no_args_is_help=True, rich_markup_mode="rich"
-    )
-    app.command("list")(list_topics)
-    app.command("create")(create)
-    app.command("describe")(describe)
-    app.command("alter")(alter)
-    app.command("clear")(clear)
-    app.command("delete")(delete)
+def topics_app() -> CommandLine:
+    app = CommandLine("List, create, describe, alter, clear and delete topics.")
+    app.add("list", list_topics)
+    app.add("create", create)
+    app.add("describe", describe)
+    app.add("alter", alter)
+    app.add("clear", clear)
+    app.add("delete", delete)
     return app
 
 
@@ -40,8 +39,7 @@ def list_topics(as_json: JsonOption = False, server: ServerOption = DEFAULT_SERV
     """List topics with what they hold.
 
     [bold]Example[/]
-
-      tailrace topics list
+    tailrace topics list
     """
     from tailrace.cli.server_api import ServerApi
 
@@ -73,10 +71,8 @@ def create(
     """Make a topic. One that is there already and like that is left alone; more partitions make it grow.
 
     [bold]Examples[/]
-
-      tailrace topics create shop.orders --partitions 3
-
-      tailrace topics create shop.events --set retention_seconds=604800
+    tailrace topics create shop.orders --partitions 3
+    tailrace topics create shop.events --set retention_seconds=604800
     """
     from tailrace.cli.server_api import ServerApi
 
@@ -90,8 +86,7 @@ def describe(topic: TopicArgument, as_json: JsonOption = False, server: ServerOp
     """Show a topic: its settings, and where its partitions begin and end.
 
     [bold]Example[/]
-
-      tailrace topics describe shop.orders
+    tailrace topics describe shop.orders
     """
     from tailrace.cli.server_api import ServerApi
 
@@ -119,10 +114,8 @@ def alter(
     """Change a topic; what is not named stays as it is.
 
     [bold]Examples[/]
-
-      tailrace topics alter shop.orders --partitions 6
-
-      tailrace topics alter shop.orders --set retention_seconds=null
+    tailrace topics alter shop.orders --partitions 6
+    tailrace topics alter shop.orders --set retention_seconds=null
     """
     body: dict[str, Any] = {"settings": _settings(settings)} if settings else {}
     if partitions is not None:
@@ -144,8 +137,7 @@ def clear(
     """Remove all records of a topic; offsets go on where they were.
 
     [bold]Example[/]
-
-      tailrace topics clear shop.orders --yes
+    tailrace topics clear shop.orders --yes
     """
     from tailrace.cli.server_api import ServerApi
 
@@ -162,8 +154,7 @@ def delete(
     """Delete a topic with its records and the offsets of its groups. Refused while routes lead to it.
 
     [bold]Example[/]
-
-      tailrace topics delete shop.orders --yes
+    tailrace topics delete shop.orders --yes
     """
     from tailrace.cli.server_api import ServerApi
 

@@ -20,7 +20,7 @@ def up(
     http: Annotated[str, typer.Option("--http", metavar="HOST:PORT", help="HTTP listener.")] = "127.0.0.1:8080",
     kafka: Annotated[str, typer.Option("--kafka", metavar="HOST:PORT", help="Kafka listener.")] = "127.0.0.1:9092",
     config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Settings in TOML.")] = None,
-    master: Annotated[str, typer.Option("--master", help="Where Spark runs.")] = "local[*]",
+    master: Annotated[str, typer.Option("--master", metavar="URL", help="Where Spark runs.")] = "local[*]",
 ) -> None:
     """Run a server and its pipeline together, in one terminal.
 
@@ -29,10 +29,8 @@ def up(
     changes wait in the log. Ctrl-C stops both.
 
     [bold]Examples[/]
-
-      tailrace up
-
-      tailrace up --data /var/lib/tailrace --http 127.0.0.1:9000
+    tailrace up
+    tailrace up --data /var/lib/tailrace --http 127.0.0.1:9000
     """
     from tailrace.pipeline.errors import PipelineError
     from tailrace.pipeline.session import check_spark

@@ -1,10 +1,12 @@
 """`--help`: quick, and with something to copy."""
 
+import re
 import subprocess
 import sys
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from tailrace.cli.commands import build_app
 
@@ -35,6 +37,18 @@ def test_every_command_shows_an_example_of_itself(command: str) -> None:
     assert before.strip()
     assert heading
     assert f"tailrace {command}" in examples
+
+
+@pytest.mark.parametrize("command", ["", "topics", "groups", "routes", *COMMANDS])
+def test_help_shows_flags_as_flags_and_every_line_as_it_was_written(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = CliRunner().invoke(build_app(), [*command.split(), "--help"]).output
+    assert " --help " in shown
+    assert [word for word in ("<bool>", "<int", "list[") if word in shown] == []
+    written = getattr(COMMANDS.get(command), "help", "").partition("\n\n")[2]
+    seen = [line.strip() for line in shown.splitlines()]
+    for line in written.splitlines():
+        assert re.sub(r"\[/?(bold)?\]", "", line).replace("\\[", "[").strip() in seen
 
 
 def test_help_loads_nothing_that_it_does_not_need() -> None:

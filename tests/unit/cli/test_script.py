@@ -1,7 +1,7 @@
 """Where statements end, and which of them go to the server together."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sqlglot.tokenizer_core import TokenType
 
@@ -96,10 +96,13 @@ def test_the_server_sees_the_same_statements(text: str) -> None:
 
 
 @given(st.lists(PIECES, max_size=25).map("".join))
+@example("/*'*/;'")
 def test_nothing_of_a_text_is_lost_but_what_is_between_statements(text: str) -> None:
+    lines = text.splitlines(keepends=True)
     at = 0
     for statement in read(text):
-        place = text.index(statement.text, at)
+        place = sum(map(len, lines[: statement.line - 1])) + statement.column - 1
+        assert text.startswith(statement.text, place)
         assert read(text[at:place]) == []
         at = place + len(statement.text)
     assert read(text[at:]) == []

@@ -41,14 +41,10 @@ def sql(
     request. With parameters the whole text is one request.
 
     [bold]Examples[/]
-
-      tailrace sql
-
-      tailrace sql -c 'SELECT count(*) FROM shop.orders'
-
-      tailrace sql -c 'SELECT * FROM t WHERE id = :id' -p id=42 --format csv
-
-      tailrace sql -f schema.sql
+    tailrace sql
+    tailrace sql -c 'SELECT count(*) FROM shop.orders'
+    tailrace sql -c 'SELECT * FROM t WHERE id = :id' -p id=42 --format csv
+    tailrace sql -f schema.sql
     """
     if command is not None and file is not None:
         raise UsageError("-c and -f name two texts to run; give one of them")
