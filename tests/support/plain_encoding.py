@@ -8,7 +8,8 @@ from tailrace.model.limits import MIB
 from tailrace.model.record import Record
 from tailrace.wire.arrow_encoding import EncodedBatch, RecordColumns
 from tailrace.wire.codecs import Codec
-from tailrace.wire.records import encode_batch, encode_varint
+from tailrace.wire.records import encode_batch
+from tailrace.wire.varints import encode_varint
 
 
 def encode_plain(

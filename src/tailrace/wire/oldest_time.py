@@ -13,7 +13,8 @@ from tailrace.model.errors import CorruptBatchError
 from tailrace.model.limits import Limits
 from tailrace.model.record import NO_TIMESTAMP
 from tailrace.wire.batch import TIMESTAMP_TYPE_MASK, BatchHeader, read_header
-from tailrace.wire.records import GREATEST_TIMESTAMP, LEAST_TIMESTAMP, cut_off, decode_varint, record_bytes
+from tailrace.wire.records import GREATEST_TIMESTAMP, LEAST_TIMESTAMP, cut_off, record_bytes
+from tailrace.wire.varints import decode_varint
 
 NEVER_MS = GREATEST_TIMESTAMP
 """The oldest time where no record has a time."""

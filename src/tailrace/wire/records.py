@@ -27,21 +27,14 @@ from tailrace.wire.batch import (
     read_header,
 )
 from tailrace.wire.codecs import Codec, compress, decompress
+from tailrace.wire.varints import SHORT, SHORT_VARINTS, VARINT_BYTES, decode_varint, encode_varint, long_varint
 
 _UNCHECKED_HEAD = Struct(">qiibI")
 _CHECKED_HEAD = Struct(">hiqqqhii")
-_ATTRIBUTES_AND_DELTA_BYTES = 6
-_TIMESTAMPS = Struct(">qq")
-_ATTRIBUTES = Struct(">h")
-_LENGTH = Struct(">i")
-_LENGTH_AT = 8
-_CRC = Struct(">I")
-_CRC_AT = 17
 
 LEAST_TIMESTAMP = -(1 << 63)
 GREATEST_TIMESTAMP = (1 << 63) - 1
 LEAST_RECORD_BYTES = 7
-_VARINT_BYTES = 10
 _NULL = b"\1"
 
 
@@ -68,7 +61,7 @@ def encode_batch(
     max_timestamp = base_timestamp
     parts: list[Buffer] = []
     add = parts.append
-    varints = _SHORT_VARINTS
+    varints = SHORT_VARINTS
     names: dict[str, bytes] = {}
     for delta, (key, value, headers, timestamp, _, _) in enumerate(records):
         if timestamp > max_timestamp:
@@ -77,15 +70,15 @@ def encode_batch(
         body = b"".join(
             (
                 b"\0",
-                varints[later] if 0 <= later < _SHORT else encode_varint(later),
-                varints[delta] if delta < _SHORT else encode_varint(delta),
+                varints[later] if 0 <= later < SHORT else encode_varint(later),
+                varints[delta] if delta < SHORT else encode_varint(delta),
                 encode_field(key),
                 encode_field(value),
                 _encode_headers(headers, names) if headers else b"\0",
             )
         )
         size = len(body)
-        add(varints[size] if size < _SHORT else encode_varint(size))
+        add(varints[size] if size < SHORT else encode_varint(size))
         add(body)
     if append_time is not None:
         # Deltas stay relative to the first record's own time; readers take the batch's maximum instead.
@@ -164,41 +157,12 @@ def record_bytes(batch: Buffer, header: BatchHeader, limits: Limits) -> bytes:
     return data
 
 
-def with_append_time(batch: Buffer, timestamp_ms: int) -> bytearray:
-    """A copy of the batch whose records all have this timestamp."""
-    stamped = bytearray(batch)
-    header = read_header(stamped)
-    _ATTRIBUTES.pack_into(stamped, CHECKED_FROM, header.attributes | TIMESTAMP_TYPE_MASK)
-    _TIMESTAMPS.pack_into(stamped, CHECKED_FROM + _ATTRIBUTES_AND_DELTA_BYTES, header.base_timestamp, timestamp_ms)
-    _CRC.pack_into(stamped, _CRC_AT, crc32c(memoryview(stamped)[CHECKED_FROM:]))
-    return stamped
-
-
-def with_attributes(batch: bytearray, mask: int) -> bytearray:
-    """The batch, changed in place to have these attributes besides its own."""
-    _ATTRIBUTES.pack_into(batch, CHECKED_FROM, read_header(batch).attributes | mask)
-    _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CHECKED_FROM:]))
-    return batch
-
-
-def with_records(batch: Buffer, parts: Sequence[bytes], attributes: int) -> bytes:
-    """A batch with the head of this one, but for its attributes, and with what these parts are together as its records."""
-    head = bytearray(memoryview(batch)[:HEADER_BYTES])
-    _LENGTH.pack_into(head, _LENGTH_AT, HEADER_BYTES - LENGTH_FROM + sum(map(len, parts)))
-    _ATTRIBUTES.pack_into(head, CHECKED_FROM, attributes)
-    crc = crc32c(memoryview(head)[CHECKED_FROM:])
-    for part in parts:
-        crc = crc32c(part, crc)
-    _CRC.pack_into(head, _CRC_AT, crc)
-    return b"".join((head, *parts))
-
-
 def encoded_size_bound(record: Record) -> int:
     """Bytes that a record takes at most in a batch that is not compressed."""
     key, value, headers, _, _, _ = record
-    size = 1 + 6 * _VARINT_BYTES + len(key or b"") + len(value or b"")
+    size = 1 + 6 * VARINT_BYTES + len(key or b"") + len(value or b"")
     for name, value in headers:
-        size += 2 * _VARINT_BYTES + (len(name) if name.isascii() else len(name.encode())) + len(value or b"")
+        size += 2 * VARINT_BYTES + (len(name) if name.isascii() else len(name.encode())) + len(value or b"")
     return size
 
 
@@ -216,7 +180,7 @@ def _decode_records(data: bytes, header: BatchHeader, first: int, stop: int, cur
         if length < 0x80:
             length = (length >> 1) ^ -(length & 1)
         else:
-            length, at = _long_varint(data, at)
+            length, at = long_varint(data, at)
         end = at + length
         if length < LEAST_RECORD_BYTES - 1 or end > size:
             raise _wrong_length(index, length, size - at)
@@ -226,7 +190,7 @@ def _decode_records(data: bytes, header: BatchHeader, first: int, stop: int, cur
         if timestamp < 0x80:
             timestamp = (timestamp >> 1) ^ -(timestamp & 1)
         else:
-            timestamp, at = _long_varint(data, at)
+            timestamp, at = long_varint(data, at)
             if not LEAST_TIMESTAMP <= base_timestamp + timestamp <= GREATEST_TIMESTAMP:
                 raise CorruptBatchError(f"record {index} of the batch has a timestamp of more than 64 bits")
         delta = data[at]
@@ -234,7 +198,7 @@ def _decode_records(data: bytes, header: BatchHeader, first: int, stop: int, cur
         if delta < 0x80:
             delta = (delta >> 1) ^ -(delta & 1)
         else:
-            delta, at = _long_varint(data, at)
+            delta, at = long_varint(data, at)
         if delta != index:
             raise CorruptBatchError(f"record {index} of the batch says that it is record {delta}")
         key, at = _decode_bytes(data, at, end, index)
@@ -278,7 +242,7 @@ def _decode_bytes(data: bytes, at: int, end: int, index: int) -> tuple[bytes | N
     if length < 0x80:
         length = (length >> 1) ^ -(length & 1)
     else:
-        length, at = _long_varint(data, at)
+        length, at = long_varint(data, at)
     if length == -1:
         return None, at
     stop = at + length
@@ -293,7 +257,7 @@ def _decode_headers(data: bytes, at: int, end: int, index: int) -> tuple[Headers
     if count < 0x80:
         count = (count >> 1) ^ -(count & 1)
     else:
-        count, at = _long_varint(data, at)
+        count, at = long_varint(data, at)
     if not 0 <= count * 2 <= end - at:
         raise CorruptBatchError(f"record {index} of the batch counts {count} headers in {end - at} bytes")
     headers = []
@@ -314,7 +278,7 @@ def encode_field(data: bytes | None) -> bytes:
     if data is None:
         return _NULL
     size = len(data)
-    return (_SHORT_VARINTS[size] if size < _SHORT else _encode_varint(size)) + data
+    return (SHORT_VARINTS[size] if size < SHORT else encode_varint(size)) + data
 
 
 def encode_headers(headers: Headers) -> bytes:
@@ -331,49 +295,6 @@ def _encode_headers(headers: Headers, names: dict[str, bytes]) -> bytes:
         parts.append(encoded)
         parts.append(encode_field(value))
     return b"".join(parts)
-
-
-def encode_varint(number: int) -> bytes:
-    if 0 <= number < _SHORT:
-        return _SHORT_VARINTS[number]
-    return _encode_varint(number)
-
-
-def _encode_varint(number: int) -> bytes:
-    rest = (number << 1) ^ (number >> 63)
-    encoded = bytearray()
-    while rest > 0x7F:
-        encoded.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    encoded.append(rest)
-    return bytes(encoded)
-
-
-_SHORT = 1 << 11
-_SHORT_VARINTS = [_encode_varint(number) for number in range(_SHORT)]
-
-
-def decode_varint(data: bytes, at: int) -> tuple[int, int]:
-    number = data[at]
-    at += 1
-    if number < 0x80:
-        return (number >> 1) ^ -(number & 1), at
-    return _long_varint(data, at)
-
-
-def _long_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Go on with a number whose first byte, before `at`, says that there is more."""
-    number = data[at - 1] & 0x7F
-    shift = 7
-    while True:
-        byte = data[at]
-        at += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (number >> 1) ^ -(number & 1), at
-        shift += 7
-        if shift >= 7 * _VARINT_BYTES:
-            raise CorruptBatchError(f"the batch has a number of more than {_VARINT_BYTES} bytes")
 
 
 def _wrong_length(index: int, length: int, left: int) -> CorruptBatchError:

@@ -13,15 +13,9 @@ from tailrace.model.limits import Limits
 from tailrace.model.payload import DIGEST_BYTES, PayloadReference
 from tailrace.model.record import Record
 from tailrace.wire.batch import CHECKED_FROM, REFERENCE_MASK, read_header
-from tailrace.wire.records import (
-    decode_batch,
-    encode_batch,
-    encode_field,
-    encode_headers,
-    encode_varint,
-    with_attributes,
-    with_records,
-)
+from tailrace.wire.records import decode_batch, encode_batch, encode_field, encode_headers
+from tailrace.wire.restamped import with_attributes, with_records
+from tailrace.wire.varints import encode_varint
 
 _REFERENCE = Struct(f">BQ{DIGEST_BYTES}s")
 _FORMAT = 1

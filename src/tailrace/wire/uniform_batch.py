@@ -11,7 +11,8 @@ from crc32c import crc32c
 
 from tailrace.model.record import Headers
 from tailrace.wire.batch import CHECKED_FROM, LENGTH_FROM, MAGIC, NO_PRODUCER
-from tailrace.wire.records import encode_headers, encode_varint
+from tailrace.wire.records import encode_headers
+from tailrace.wire.varints import encode_varint
 
 _UNCHECKED_HEAD = Struct(">qiibI")
 _CHECKED_HEAD = Struct(">hiqqqhii")

@@ -12,7 +12,9 @@ from tailrace.model.record import NO_TIMESTAMP, Record
 from tailrace.wire.batch import HEADER_BYTES, read_header
 from tailrace.wire.codecs import Codec
 from tailrace.wire.oldest_time import NEVER_MS, oldest_time
-from tailrace.wire.records import decode_batch, encode_batch, encode_varint, with_records
+from tailrace.wire.records import decode_batch, encode_batch
+from tailrace.wire.restamped import with_records
+from tailrace.wire.varints import encode_varint
 
 BASE_MS = 1_700_000_000_000
 SIZES = [0, 50, 57, 58, 100, 8_000, 8_184, 8_190, 20_000]

@@ -9,7 +9,7 @@ from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.record import Record
 from tailrace.wire.batch import CHECKED_FROM, HEADER_BYTES, check_batch, placed, read_header
 from tailrace.wire.codecs import Codec
-from tailrace.wire.records import decode_batch, encode_batch, encoded_size_bound, first_record_at, with_append_time
+from tailrace.wire.records import decode_batch, encode_batch, encoded_size_bound, first_record_at
 from tests.support import batches
 
 NOW = 1_700_000_000_000
@@ -71,21 +71,6 @@ def test_the_head_says_what_the_records_are() -> None:
     assert (header.records, header.last_offset_delta) == (4, 3)
     assert (header.base_timestamp, header.max_timestamp) == (NOW, NOW + 1_000_000)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 2, 77)
-
-
-def test_the_append_time_replaces_every_timestamp() -> None:
-    made = encode_batch(RECORDS, append_time=NOW + 50)
-    stamped = with_append_time(encode_batch(RECORDS), NOW + 50)
-    assert made == stamped
-    check_batch(stamped)
-    assert {record.timestamp for record in decode_batch(stamped, DEFAULT_LIMITS)} == {NOW + 50}
-
-
-def test_stamping_leaves_the_original_alone() -> None:
-    batch = encode_batch(RECORDS)
-    before = bytes(batch)
-    with_append_time(batch, NOW)
-    assert batch == before
 
 
 def test_no_record_is_larger_than_its_bound() -> None:

@@ -9,8 +9,9 @@ from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.payload import reference_to
 from tailrace.model.record import Record
 from tailrace.wire.batch import REFERENCE_MASK, check_batch, placed, read_header
-from tailrace.wire.records import decode_batch, encode_batch, with_attributes
+from tailrace.wire.records import decode_batch, encode_batch
 from tailrace.wire.references import encode_referring, expand, expanded_size, is_referring, read_reference
+from tailrace.wire.restamped import with_attributes
 
 CONTENT = bytes(range(256)) * 500
 

@@ -11,7 +11,8 @@ from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.model.changes import Append, Buffer
 from tailrace.model.ids import Offset
 from tailrace.model.record import NO_TIMESTAMP, Record
-from tailrace.wire.records import encode_batch, with_append_time
+from tailrace.wire.records import encode_batch
+from tailrace.wire.restamped import with_append_time
 
 
 class Placed(NamedTuple):

@@ -28,8 +28,9 @@ from tailrace.model.subscription import LogEdge
 from tailrace.store.contract import Store
 from tailrace.store.memory import MemoryStore
 from tailrace.wire.batch import REFERENCE_MASK, check_batch
-from tailrace.wire.records import decode_batch, encode_batch, with_attributes
+from tailrace.wire.records import decode_batch, encode_batch
 from tailrace.wire.references import is_referring
+from tailrace.wire.restamped import with_attributes
 from tests.support.aio import on_loop, until
 from tests.support.brokers import GatedStore, bounds_of, options, raw, running_broker, values_in
 from tests.support.clocks import ManualClock
