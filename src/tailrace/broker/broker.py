@@ -154,7 +154,7 @@ class Broker:
                 Job("producers", settings.producer_interval_seconds, self.producers.expire),
                 Job("publishers", settings.producer_interval_seconds, self._publishers.expire),
                 Job("transactions", settings.transaction_interval_seconds, self.transactions.abort_overdue),
-                Job("transactional_ids", settings.producer_interval_seconds, self.transactions.forget_silent),
+                Job("transactional_ids", settings.producer_interval_seconds, self._transactions.silent_ids.forget),
                 Job("groups", settings.group_interval_seconds, self.groups.expire),
                 Job("payloads", settings.payload_interval_seconds, self.payload_sweep.run_once),
                 Job("staging", settings.staging_interval_seconds, self.pipelines.clean),

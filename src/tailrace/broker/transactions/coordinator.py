@@ -42,8 +42,6 @@ from tailrace.store.contract import Store
 CheckMember = Callable[[], None]
 """Raises unless the group's member may commit offsets now."""
 
-_SCAN_KEYS = 1_000
-
 
 class Coordinator:
     def __init__(
@@ -224,20 +222,6 @@ class Coordinator:
             await self._abort_if_overdue(transactional_id)
         return len(overdue)
 
-    async def forget_silent(self) -> int:
-        """Forget transactional ids that have not been used for long."""
-        oldest_ms = self._clock.now_ms() - self._limits.transactional_id_idle_seconds * 1000
-        forgotten = 0
-        start = b""
-        while True:
-            found = self._store.range(keys.TRANSACTIONS, start, _SCAN_KEYS)
-            silent = [key for key, value in found if _is_silent(read_transaction(value), oldest_ms)]
-            if silent:
-                forgotten += await self._forget(silent, oldest_ms)
-            if len(found) < _SCAN_KEYS:
-                return forgotten
-            start = found[-1][0][len(keys.TRANSACTIONS) :] + b"\0"
-
     async def _extend(
         self,
         transactional_id: str,
@@ -301,24 +285,6 @@ class Coordinator:
 
         await self._committer.submit(Change(decide, settled))
 
-    async def _forget(self, silent: Sequence[bytes], oldest_ms: int) -> int:
-        gone: list[bytes] = []
-
-        def decide() -> Changes | None:
-            gone.clear()
-            for key in silent:
-                value = self._store.latest(key)
-                if value is not None and value == self._store.get(key) and _is_silent(read_transaction(value), oldest_ms):
-                    gone.append(key)
-            return Changes(puts=tuple((key, None) for key in gone)) if gone else None
-
-        def settled(_: Receipt | None) -> int:
-            for key in gone:
-                self._registry.leave(keys.transactional_id_of(key))
-            return len(gone)
-
-        return await self._committer.submit(Change(decide, settled))
-
     def _find(self, draft: Draft, transactional_id: str) -> Transaction | None:
         key = keys.transaction_key(transactional_id)
         value = draft.latest(key)
@@ -374,7 +340,3 @@ def _with_group(transaction: Transaction, group: str) -> Transaction:
     if group in transaction.groups:
         return transaction
     return msgspec.structs.replace(transaction, groups=(*transaction.groups, group))
-
-
-def _is_silent(transaction: Transaction, oldest_ms: int) -> bool:
-    return not transaction.is_open and transaction.changed_ms < oldest_ms

@@ -9,6 +9,7 @@ from tailrace.broker.topics.topics import Topics
 from tailrace.broker.transactions.aborted import AbortedTransactions
 from tailrace.broker.transactions.conclude import Concluder, OnMarker
 from tailrace.broker.transactions.coordinator import Coordinator
+from tailrace.broker.transactions.forgetting import SilentIds
 from tailrace.broker.transactions.joining import Joiner
 from tailrace.broker.transactions.pending import PendingOffsets
 from tailrace.broker.transactions.queries import TransactionQueries
@@ -48,6 +49,7 @@ class Transactions:
         self.coordinator = Coordinator(
             store, committer, topics, producers, offsets, group_names, clock, limits, self._registry, pending, self._concluder
         )
+        self.silent_ids = SilentIds(store, committer, clock, limits, self._registry)
         self.queries = TransactionQueries(store, topics, clock, pending)
 
     def load(self) -> None:
