@@ -73,7 +73,11 @@ class GroupCommit:
         self._lock = threading.Lock()
         self._persisting = threading.Lock()
         self._last_at = 0.0
-        self._queue: SimpleQueue[PendingCommit | None] = SimpleQueue()
+        self._waiting: list[PendingCommit] = []
+        self._bell: SimpleQueue[None] = SimpleQueue()
+        self._is_resting = False
+        """Whether the thread waits for the bell. Whoever has something for it rings once."""
+        self._has_ended = False
         self._refusal: TailraceError | None = None
         self._is_told = False
         self._thread = threading.Thread(target=self._run, name="tailrace-writer", daemon=True)
@@ -100,7 +104,9 @@ class GroupCommit:
             # Taken under the lock: whoever is sequenced after this commit finds it pending and is persisted after it.
             is_mine = is_alone and self._backend.persists_at_once(commit) and self._persisting.acquire(blocking=False)
             if not is_mine:
-                self._queue.put(commit)
+                self._waiting.append(commit)
+                if self._is_resting:
+                    self._ring()
         if is_mine:
             self._attempt(partial(self._persist, [commit], commit.size), is_my_turn=True)
         return commit
@@ -132,7 +138,7 @@ class GroupCommit:
         with self._lock:
             is_told, self._is_told = self._is_told, True
         self._fail([], failure, final=True)
-        self._queue.put(None)
+        self._end()
         if not is_told:
             self._on_failure(failure)
 
@@ -141,41 +147,53 @@ class GroupCommit:
         with self._lock:
             if self._refusal is None:
                 self._refusal = StoreClosedError("the store is closed; open it again to go on")
-        self._queue.put(None)
+        self._end()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
         with self._persisting:  # a caller may be in the middle of its own
             pass
 
     def _run(self) -> None:
-        idle_told = True
+        rest: float | None = None
         while True:
-            try:
-                commit = self._queue.get(timeout=None if idle_told else IDLE_SECONDS)
-            except Empty:
-                idle_told = True
-                if not self._attempt(self._backend.idle):
+            group, size = self._gather()
+            if group:
+                rest = IDLE_SECONDS
+                if not self._attempt(partial(self._persist, group, size)):
                     return
-                continue
-            if commit is None:
+            elif self._has_ended:
                 return
-            idle_told = False
-            group, size, ended = self._gather(commit)
-            if not self._attempt(partial(self._persist, group, size)) or ended:
-                return
+            else:
+                try:
+                    self._bell.get(timeout=rest)
+                except Empty:
+                    rest = None
+                    if not self._attempt(self._backend.idle):
+                        return
 
-    def _gather(self, first: PendingCommit) -> tuple[list[PendingCommit], int, bool]:
-        """All that has come, up to a size; how many bytes that is; and whether the end came after it."""
-        group = [first]
-        size = first.size
-        queue = self._queue
-        while size < self._group_bytes and len(group) < _MAX_GROUP and not queue.empty():
-            commit = queue.get()
-            if commit is None:
-                return group, size, True
-            group.append(commit)
-            size += commit.size
-        return group, size, False
+    def _gather(self) -> tuple[list[PendingCommit], int]:
+        """All that has come, up to a size, and how many bytes that is. If there is nothing, the bell is rung for the next."""
+        with self._lock:
+            waiting = self._waiting
+            self._is_resting = not waiting
+            size = count = 0
+            for commit in waiting[:_MAX_GROUP]:
+                size += commit.size
+                count += 1
+                if size >= self._group_bytes:
+                    break
+            self._waiting = waiting[count:]
+            return waiting[:count], size
+
+    def _ring(self) -> None:
+        self._is_resting = False
+        self._bell.put(None)
+
+    def _end(self) -> None:
+        """Called when nothing new is taken any more: the thread finishes what waits, and ends."""
+        with self._lock:
+            self._has_ended = True
+            self._ring()
 
     def _persist(self, group: list[PendingCommit], size: int) -> None:
         stats = self._stats
@@ -221,15 +239,8 @@ class GroupCommit:
         with self._lock:
             if final and not isinstance(self._refusal, StorageFailedError):
                 self._refusal = error
-            ended = False
-            while not self._queue.empty():
-                commit = self._queue.get()
-                if commit is None:
-                    ended = True
-                else:
-                    failed.append(commit)
-            if ended:
-                self._queue.put(None)
+            failed += self._waiting
+            self._waiting = []
             self._sequencer.reset(*self._backend.settled_ends())
             self._stats.pending_commits = 0
             self._stats.pending_bytes = 0
