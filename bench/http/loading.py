@@ -5,6 +5,7 @@ from uuid import uuid4
 
 from bench.http.server import HttpServer
 from tailrace.model.record import Record
+from tailrace.pipeline.address import ServerAddress
 from tailrace.pipeline.connection import ServerConnection
 from tailrace.pipeline.staging import Stager, write
 from tailrace.wire.records import encode_batch
@@ -28,7 +29,7 @@ def load_topic(server: HttpServer, topic: str, records: int, value_bytes: int) -
     batch = encode_batch([Record(b"%d" % number, value, (), _TIMESTAMP) for number, value in enumerate(values)])
     wanted = -(-records // _BATCH_RECORDS)
     server.create_topic(topic)
-    with ServerConnection(server.url) as connection:
+    with ServerConnection(ServerAddress(server.url)) as connection:
         writer = f"loading-{uuid4().hex}"
         for first in range(0, wanted, _STAGE_BATCHES):
             stager = Stager(connection, writer, f"{writer}-{first}")

@@ -36,6 +36,12 @@ def pipeline(
     take_over: Annotated[
         bool, typer.Option("--take-over", help="Run even if another one does; that one can publish nothing more and stops.")
     ] = False,
+    ca_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--ca-file", metavar="FILE", help="Of an https:// server: whom to trust, as PEM; on every machine of the cluster."
+        ),
+    ] = None,
     batch_rows: Annotated[
         int, typer.Option("--batch-rows", metavar="N", min=1, help="Changes of one batch at most.")
     ] = 200_000,
@@ -52,6 +58,7 @@ def pipeline(
     tailrace pipeline --server http://db:8080 --master spark://10.0.0.7:7077
     tailrace pipeline --once
     """
+    from tailrace.pipeline.address import ServerAddress
     from tailrace.pipeline.connection import check_server
     from tailrace.pipeline.errors import PipelineError
     from tailrace.pipeline.session import check_spark, spark_session
@@ -62,7 +69,8 @@ def pipeline(
     try:
         check_spark()
         # Before Java is started, which takes its time.
-        check_server(server)
+        address = ServerAddress(server, None if ca_file is None else str(ca_file.absolute()))
+        check_server(address)
         from tailrace.pipeline.kernels import load_kernels
         from tailrace.pipeline.router import Router, RouterSettings
         from tailrace.pipeline.table_changes import TableChanges
@@ -73,8 +81,8 @@ def pipeline(
         loading.start()
         spark = spark_session(master)
         loading.join()
-        settings = RouterSettings(server, checkpoint, take_over=take_over)
-        source = TableChanges(server, batch_rows, settings.patience_seconds)
+        settings = RouterSettings(address, checkpoint, take_over=take_over)
+        source = TableChanges(address, batch_rows, settings.patience_seconds)
         router = Router(spark, source, settings, RoutedSoFar())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: router.stop())

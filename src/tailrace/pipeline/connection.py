@@ -11,11 +11,11 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 import msgspec
 
-from tailrace.pipeline.errors import OptionError, RefusedError, ServerUnreachableError
+from tailrace.pipeline.address import ServerAddress
+from tailrace.pipeline.errors import RefusedError, ServerUnreachableError
 from tailrace.wire.fetched import PartitionPart, decode_fetched
 
 PATIENCE_SECONDS = 60.0
@@ -37,13 +37,10 @@ class Ends(NamedTuple):
 class ServerConnection:
     """Not for several threads. Opened when the first request is sent."""
 
-    def __init__(self, url: str, patience_seconds: float = PATIENCE_SECONDS, stopping: threading.Event | None = None) -> None:
-        parts = urlsplit(url if "//" in url else f"http://{url}")
-        if parts.scheme != "http" or not parts.hostname:
-            raise OptionError(f"the server {url!r} is not an address such as http://127.0.0.1:8080")
-        self._url = url
-        self._host = parts.hostname
-        self._port = parts.port or 8080
+    def __init__(
+        self, server: ServerAddress, patience_seconds: float = PATIENCE_SECONDS, stopping: threading.Event | None = None
+    ) -> None:
+        self._server = server.checked()
         self._patience = patience_seconds
         self._stopping = stopping or threading.Event()
         self._connection: http.client.HTTPConnection | None = None
@@ -95,18 +92,21 @@ class ServerConnection:
                 return self._attempt(method, path, body, kind)
             except (OSError, http.client.HTTPException, _NoRoomError) as error:
                 self.close()
+                untrusted = self._server.why_untrusted(error)
+                if untrusted is not None:
+                    raise untrusted from error
                 # Not all tasks at the same moment.
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS) * random.uniform(0.5, 1.0)  # noqa: S311
                 if time.monotonic() + pause > deadline or self._stopping.wait(pause):
                     raise ServerUnreachableError(
-                        f"{self._url} did not take {method} {path} for {self._patience:g} s: {error}."
+                        f"{self._server.url} did not take {method} {path} for {self._patience:g} s: {error}."
                         " Is `tailrace serve` running there?"
                     ) from error
 
     def _attempt(self, method: str, path: str, body: bytes | None, kind: str) -> bytes:
         if self._connection is None:
-            self._connection = http.client.HTTPConnection(self._host, self._port, timeout=_REQUEST_SECONDS)
-        self._connection.request(method, path, body, {"content-type": kind} if body is not None else {})
+            self._connection = self._server.connect(_REQUEST_SECONDS)
+        self._connection.request(method, self._server.prefix + path, body, {"content-type": kind} if body is not None else {})
         response = self._connection.getresponse()
         answer = response.read()
         if response.status < 300:
@@ -114,12 +114,12 @@ class ServerConnection:
         message, name = _problem(answer, response.reason)
         if response.status in _NO_ROOM:
             raise _NoRoomError(message)
-        raise RefusedError(f"{self._url} refused {method} {path}: {message}", response.status, name)
+        raise RefusedError(f"{self._server.url} refused {method} {path}: {message}", response.status, name)
 
 
-def check_server(url: str) -> None:
+def check_server(server: ServerAddress) -> None:
     """Raises, with what to do, where no server answers."""
-    with ServerConnection(url, _FIRST_CONTACT_SECONDS) as connection:
+    with ServerConnection(server, _FIRST_CONTACT_SECONDS) as connection:
         connection.ask("GET", "/health")
 
 

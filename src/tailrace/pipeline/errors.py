@@ -13,6 +13,10 @@ class ServerUnreachableError(PipelineError):
     """The server did not answer for as long as the client is patient."""
 
 
+class UntrustedServerError(PipelineError):
+    """There is no TLS with the server, or its certificate is not trusted."""
+
+
 class RefusedError(PipelineError):
     """The server has refused a request, and would refuse it again."""
 

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import msgspec
 
+from tailrace.pipeline.address import ServerAddress
 from tailrace.pipeline.errors import OptionError
 
 T = TypeVar("T")
@@ -21,7 +22,7 @@ Start = str | int | dict[str, dict[str, int]]
 
 
 class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
-    server: str
+    server: ServerAddress
     topics: tuple[str, ...]
     pattern: str | None
     starting: Start
@@ -36,7 +37,7 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
-    server: str
+    server: ServerAddress
     topic: str | None
     compression: str
     patience_seconds: float
@@ -60,7 +61,7 @@ def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOpti
     if ending == EARLIEST:
         raise OptionError("endingOffsets is 'earliest', and a batch that ends at the beginning holds nothing")
     return SourceOptions(
-        server=given.text("server") or DEFAULT_SERVER,
+        server=given.address(),
         topics=topics,
         pattern=pattern,
         starting=starting,
@@ -80,7 +81,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     if compression not in ("none", "gzip", "snappy", "lz4", "zstd"):
         raise OptionError(f"compression is {compression!r}; it must be none, gzip, snappy, lz4 or zstd")
     return SinkOptions(
-        server=given.text("server") or DEFAULT_SERVER,
+        server=given.address(),
         topic=given.text("topic"),
         compression=compression,
         patience_seconds=float(given.number("patienceSeconds", least=0) or 60),
@@ -118,6 +119,9 @@ class _Given:
 
     def text(self, name: str) -> str | None:
         return self._options.get(name.lower())
+
+    def address(self) -> ServerAddress:
+        return ServerAddress(self.text("server") or DEFAULT_SERVER, self.text("caFile"))
 
     def flag(self, name: str, otherwise: bool) -> bool:
         value = self.text(name)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
 from tailrace.model.pipeline import MarkMove
+from tailrace.pipeline.address import ServerAddress
 from tailrace.pipeline.change_rows import STEP_BYTES, STEP_ROWS
 from tailrace.pipeline.connection import ServerConnection
 from tailrace.pipeline.dead_letters import NOT_EVALUATED, TOO_LARGE, DeadLetters, Letter, lost_event
@@ -38,7 +39,7 @@ _STAGED_ARROW = pa.schema(
 
 
 def stage_routed(
-    targets: Sequence[RouteTarget], server: str, pipeline: str, patience_seconds: float
+    targets: Sequence[RouteTarget], server: ServerAddress, pipeline: str, patience_seconds: float
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A function for `mapInArrow`: takes the rows of a `RoutingPlan`, gives one row that says what was staged."""
 

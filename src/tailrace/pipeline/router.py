@@ -24,6 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tailrace.model.killpoint import killpoint
 from tailrace.model.pipeline import ROUTER, PipelineReport
 from tailrace.model.route import Route
+from tailrace.pipeline.address import ServerAddress
 from tailrace.pipeline.cells import CellSlots
 from tailrace.pipeline.connection import PATIENCE_SECONDS, ServerConnection
 from tailrace.pipeline.errors import PipelineError
@@ -48,7 +49,7 @@ _SLOW_START = "Python worker failed to connect back"
 
 
 class RouterSettings(NamedTuple):
-    server: str
+    server: ServerAddress
     checkpoint: Path | None = None
     """Where Spark's notes go while a query runs; `None` is a temporary folder, in memory where that is possible."""
     patience_seconds: float = PATIENCE_SECONDS

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from tailrace.pipeline.address import ServerAddress
 from tailrace.pipeline.cells import CellSlots
 from tailrace.pipeline.change_rows import change_schema
 from tailrace.pipeline.connection import ServerConnection
@@ -28,7 +29,7 @@ _WAIT_MS = 200
 class TableChanges(NamedTuple):
     """The source, before it is known for which router and which cells."""
 
-    server: str
+    server: ServerAddress
     most_rows: int
     """Changes of one batch."""
     patience_seconds: float
@@ -44,7 +45,7 @@ class TableChanges(NamedTuple):
 class WantedChanges(msgspec.Struct, frozen=True):
     """What a query's reader must know."""
 
-    server: str
+    server: ServerAddress
     epoch: int
     """Of the router's lease: a reader that was left behind by one that lost it gets nothing more."""
     most_rows: int

@@ -15,6 +15,7 @@ from uuid import uuid4
 import msgspec
 
 from tailrace.model.pipeline import ROUTER, PipelineReport
+from tailrace.pipeline.address import ServerAddress
 from tailrace.pipeline.connection import ServerConnection
 from tailrace.pipeline.errors import PipelineError, RefusedError
 
@@ -32,7 +33,7 @@ class Tenure:
 
     def __init__(
         self,
-        server: str,
+        server: ServerAddress,
         stopping: threading.Event,
         *,
         patience_seconds: float,

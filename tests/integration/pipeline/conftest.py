@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tailrace.model.pipeline import PipelineReport
+from tailrace.pipeline.address import ServerAddress
 from tailrace.pipeline.router import Router, RouterSettings
 from tailrace.pipeline.session import spark_session
 from tailrace.pipeline.table_changes import TableChanges
@@ -72,8 +73,8 @@ Running = Callable[..., AbstractContextManager[list[PipelineReport]]]
 def router_of(
     spark: SparkSession, server: ServerProcess, reports: list[PipelineReport], most_rows: int = 200_000, **settings: Any
 ) -> Router:
-    given = RouterSettings(server.url, **settings)
-    return Router(spark, TableChanges(server.url, most_rows, given.patience_seconds), given, reports.append)
+    given = RouterSettings(ServerAddress(server.url), **settings)
+    return Router(spark, TableChanges(given.server, most_rows, given.patience_seconds), given, reports.append)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from tailrace.model.killpoint import EXIT_CODE, LARGE_WRITE_KILLPOINTS
 from tailrace.model.record import Record
+from tailrace.pipeline.address import ServerAddress
 from tailrace.pipeline.connection import ServerConnection
 from tailrace.pipeline.errors import ServerUnreachableError
 from tailrace.pipeline.staging import StagedTask, Stager, write
@@ -55,7 +56,7 @@ def test_a_large_write_is_done_once_although_the_server_dies_at_every_step_of_it
         return ServerProcess(tmp_path / "data", "--config", str(config), environment=environment)
 
     def killed_while_it_writes(running: ServerProcess, name: str, values: Iterable[bytes]) -> None:
-        with ServerConnection(running.url, 0.5) as connection:
+        with ServerConnection(ServerAddress(running.url), 0.5) as connection:
             tasks = stage(connection, name, values)
             with pytest.raises(ServerUnreachableError):
                 write(connection, "query-7", tasks, "batch", 0)
@@ -73,7 +74,7 @@ def test_a_large_write_is_done_once_although_the_server_dies_at_every_step_of_it
         running = server(point)
         running.launch()
         assert running.wait() == EXIT_CODE
-    with server() as running, ServerConnection(running.url) as connection:
+    with server() as running, ServerConnection(ServerAddress(running.url)) as connection:
         assert values_in(running) == ROWS[::-1]
         write(connection, "query-7", stage(connection, "third", ROWS), "batch", 0)
         write(connection, "query-7", stage(connection, "fourth", [b"later"]), "batch", 1)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tailrace.model.ids import Cursor
 from tailrace.model.record import Record
 from tailrace.pipeline import change_reading
+from tailrace.pipeline.address import ServerAddress
 from tailrace.pipeline.cells import Cell, CellSlots, slots_for
 from tailrace.pipeline.change_reading import ChangeRange, change_rows
 from tailrace.pipeline.change_rows import Step, read_step
@@ -26,7 +27,7 @@ class ChangeTopic(ServerConnection):
     """Holds batches of changes, and hands out a few at a time."""
 
     def __init__(self, sizes: list[int], at_once: int, row_bytes: int) -> None:
-        super().__init__("http://127.0.0.1:1")
+        super().__init__(ServerAddress("http://127.0.0.1:1"))
         self._at_once = at_once
         self._batches: list[tuple[int, int, bytes]] = []
         offset = 0

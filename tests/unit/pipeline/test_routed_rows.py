@@ -12,6 +12,7 @@ from tailrace.model.ids import Cursor, Offset, RouteId
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.pipeline import MarkMove
 from tailrace.model.record import Record
+from tailrace.pipeline.address import ServerAddress
 from tailrace.pipeline.cells import OPERATIONS
 from tailrace.pipeline.change_rows import CHANGES, Step, write_step
 from tailrace.pipeline.connection import Ends, ServerConnection
@@ -39,7 +40,7 @@ class Topics(ServerConnection):
     """Knows how large topics are, and that those for dead letters have to be made."""
 
     def __init__(self, max_batch_bytes: int = 1_000_000) -> None:
-        super().__init__("http://127.0.0.1:1")
+        super().__init__(ServerAddress("http://127.0.0.1:1"))
         self.made: list[str] = []
         self._most = max_batch_bytes
 
