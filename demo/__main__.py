@@ -12,7 +12,7 @@ from rich.table import Table
 
 from demo.chat import SET_UP, Book, Writer
 from demo.readers import HttpGroup, read_by_kafka
-from demo.server import Api, Pipeline, wait_until
+from demo.server import WAIT_SECONDS, Api, Pipeline, wait_until
 from tailrace.pipeline.errors import PipelineError
 from tailrace.pipeline.session import check_spark
 from tests.support.server import ServerProcess
@@ -30,19 +30,20 @@ def main() -> int:
         return 1
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="tailrace-demo-"))
-    with ServerProcess(folder / "data") as server:
-        kept = _tell(console, server, folder)
+    log = folder / "pipeline.log"
+    with ServerProcess(folder / "data") as server, Pipeline(server.url, log) as pipeline:
+        kept = _tell(console, server, pipeline)
+    console.print(f"   Where to look: {log}; docs/guarantees.md says what is promised, and which test shows it")
     console.print(f"   The folder stays: .venv/bin/tailrace dump {folder / 'data'} --records")
     console.print(f"   Took {time.monotonic() - began:.0f} s.")
     return 0 if kept else 1
 
 
-def _tell(console: Console, server: ServerProcess, folder: Path) -> bool:
+def _tell(console: Console, server: ServerProcess, pipeline: Pipeline) -> bool:
     console.print("[bold]1. A server on a new folder, and a pipeline on Spark beside it[/]")
     console.print(f"   {server.ready_line.strip()}")
     # The same addresses after the kill, so that everybody who waits finds it again.
     server.flags += ("--http", server.url.removeprefix("http://"), "--kafka", server.kafka)
-    pipeline = Pipeline(server.url, folder / "pipeline.log")
     api, writer, book = Api(server.url), Writer(seed=7), Book()
 
     console.print("\n[bold]2. A table, two topics and two routes, in SQL[/]")
@@ -52,9 +53,10 @@ def _tell(console: Console, server: ServerProcess, folder: Path) -> bool:
     console.print("\n[bold]3. Rows are inserted, updated and deleted; the pipeline routes the changes[/]")
     writer.write(api, book, STATEMENTS)
     console.print(f"   {_said(book)}")
+    console.print("   Waiting for the first of them; Spark takes some seconds to start.", style="dim")
     group = HttpGroup(CHANGED_KEYS, "demo")
     if not wait_until(lambda: group.read_up(api, 500) > 0, pipeline):
-        console.print("[red]   nothing was routed in time[/]")
+        console.print(f"[red]   Nothing was routed in {WAIT_SECONDS:g} s; the log of the pipeline says how far it has come.[/]")
         return False
     console.print(f"   A consumer group over HTTP has read {group.read.total():,} of {CHANGED_KEYS} and acknowledged them.")
 
@@ -88,9 +90,6 @@ def _tell(console: Console, server: ServerProcess, folder: Path) -> bool:
     stopped = pipeline.stop() == 0
     kept = stopped and server.terminate() == 0 and all(went_in == came_out for _, went_in, came_out in lines)
     console.print("\n[bold green]Every change reached its topics once.[/]" if kept else "\n[bold red]A promise was broken.[/]")
-    console.print(
-        f"   Where to look: {folder / 'pipeline.log'}; docs/guarantees.md says what is promised, and which test shows it"
-    )
     return kept
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import httpx
 
-WAIT_SECONDS = 90.0
+WAIT_SECONDS = 300.0
+"""Spark starts in ten seconds on an idle machine, and in minutes on a busy one."""
 
 
 class Unanswered(Exception):
@@ -37,18 +38,26 @@ class Api:
 
 
 class Pipeline:
-    """`tailrace pipeline` in a process of its own. It outlives the server, and waits for it."""
+    """`with Pipeline(...)` runs `tailrace pipeline` in a process of its own. It outlives the server, and waits for it."""
 
     def __init__(self, url: str, log: Path) -> None:
         self._log = log.open("w")
         command = [sys.executable, "-m", "tailrace", "pipeline", "--server", url]
         self._process = subprocess.Popen(command, stdout=self._log, stderr=subprocess.STDOUT)
 
+    def __enter__(self) -> "Pipeline":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        self._log.close()
+
     def check(self) -> None:
         if self._process.poll() is not None:
             raise SystemExit(f"the pipeline ended: {Path(self._log.name).read_text()[-2000:]}")
 
     def stop(self) -> int:
+        """End it, if it still runs, and say how it ended."""
         self._process.terminate()
         try:
             return self._process.wait(30)
