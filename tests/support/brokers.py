@@ -128,9 +128,10 @@ def raw(topic: str, partition: int, *values: bytes, timestamp: int | None = None
     return RawBatch(topic, partition, encode_batch([Record(None, value, (), at) for value in values], **producer))
 
 
-def placed(base_offset: int, cursor: int | None, *, append_time: int = -1, duplicates: int = 0) -> Appended:
+def placed(base_offset: int, cursor: int | None, *, append_time: int = -1, duplicates: int = 0, log_start: int = 0) -> Appended:
     """The answer for a batch that is at this place."""
-    return Appended(Offset(base_offset), None if cursor is None else Cursor(cursor), append_time, duplicates)
+    at = None if cursor is None else Cursor(cursor)
+    return Appended(Offset(base_offset), at, append_time, duplicates, Offset(log_start))
 
 
 async def append(broker: Broker, *batches: RawBatch) -> Appended:

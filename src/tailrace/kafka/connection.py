@@ -11,7 +11,9 @@ import asyncio
 import logging
 from collections import deque
 from struct import Struct
-from typing import NamedTuple, Protocol, cast
+from typing import Protocol, cast
+
+import msgspec
 
 from tailrace.kafka.dispatch import Client, Dispatcher
 from tailrace.kafka.pending import Pending
@@ -32,13 +34,14 @@ _SECOND_BYTES = MIB
 _PRESSED_SECONDS = 5
 """How long a client may take to send a request while memory is short."""
 _SIZE = Struct(">i")
+_SIZE_BYTES = _SIZE.size
 _LEAST_FRAME_BYTES = 8
 
 _HTTP = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"PRI ")
 _TLS = b"\x16\x03"
 
 
-class Surroundings(NamedTuple):
+class Surroundings(msgspec.Struct, frozen=True):
     """What all connections of a listener share."""
 
     dispatcher: Dispatcher
@@ -187,15 +190,15 @@ class Connection(asyncio.BufferedProtocol):
         """Cut what has been received into requests, as far as there is room for them."""
         at = 0
         end = len(data)
-        while end - at >= _SIZE.size:
+        while end - at >= _SIZE_BYTES:
             (size,) = _SIZE.unpack_from(data, at)
             if not _LEAST_FRAME_BYTES <= size <= self._limits.request_bytes:
-                self._refuse_frame(bytes(data[at : at + _SIZE.size]), size)
+                self._refuse_frame(bytes(data[at : at + _SIZE_BYTES]), size)
                 return
             if self._is_full(size):
                 break
             self._is_first = False
-            at += _SIZE.size
+            at += _SIZE_BYTES
             have = end - at
             if have < size:
                 room = _room_for(size, have)
@@ -311,7 +314,8 @@ class Connection(asyncio.BufferedProtocol):
             pass
         elif len(self._slots) == 1 and not self._queue and not self._rest:
             self._send()
-            self._watch_reading()
+            if not self._is_reading:
+                self._watch_reading()
         else:
             # Answers that come in the same turn of the loop, as those of one commit do, leave in one write; and what waits
             # begins when those who were answered with this one have been told as well.
@@ -338,17 +342,20 @@ class Connection(asyncio.BufferedProtocol):
         """Send the answers whose turn it is."""
         slots = self._slots
         parts: list[Buffer] = []
+        done_bytes = 0
         while slots and slots[0].is_settled:
             slot = slots.popleft()
-            self._release(slot.request_bytes)
+            done_bytes += slot.request_bytes
             if slot.reply is not None:
                 parts += slot.reply
+        self._release(done_bytes)
         if parts:
-            self._shared.traffic.bytes_out += sum(map(len, parts))
             self._last_byte_at = self._loop.time()
             if len(parts) == 1:
+                self._shared.traffic.bytes_out += len(parts[0])
                 self._transport.write(parts[0])
             else:
+                self._shared.traffic.bytes_out += sum(map(len, parts))
                 self._transport.writelines(parts)
         if not slots and not self._queue and self._is_closing:
             self._transport.close()
@@ -369,7 +376,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.pause_reading()
 
     def _has_backlog(self) -> bool:
-        return len(self._rest) >= _SIZE.size
+        return len(self._rest) >= _SIZE_BYTES
 
     def poke(self) -> None:
         """Look again whether there is room; another connection may have made it."""

@@ -71,9 +71,11 @@ class Appended(msgspec.Struct, frozen=True):
     """The broker's time in milliseconds where the topic keeps it, else -1."""
     duplicates: int
     """Records of the batch that were there already and were not written again."""
+    log_start: Offset
+    """The first offset that the partition holds; -1 if it is deleted by now."""
 
 
-class RawBatch(NamedTuple):
+class RawBatch(msgspec.Struct, frozen=True):
     """One Kafka RecordBatch (v2) on its way to a partition, as a client sent it."""
 
     topic: str

@@ -5,8 +5,8 @@ touching the rest.
 """
 
 from struct import Struct
-from typing import NamedTuple
 
+import msgspec
 from crc32c import crc32c
 
 from tailrace.model.changes import Buffer
@@ -40,7 +40,7 @@ _MAGIC_AT = 16
 _COPIED_BYTES = 4096
 
 
-class BatchHeader(NamedTuple):
+class BatchHeader(msgspec.Struct, frozen=True):
     base_offset: int
     length: int
     """Bytes after the length field itself, as on the wire."""
@@ -76,7 +76,7 @@ class BatchHeader(NamedTuple):
 
 def read_header(batch: Buffer) -> BatchHeader:
     """Read the head of a batch whose length is known to suffice."""
-    return BatchHeader._make(_HEADER.unpack_from(batch))
+    return BatchHeader(*_HEADER.unpack_from(batch))
 
 
 def batch_length(batch: Buffer) -> int:
@@ -93,7 +93,7 @@ def check_batch(batch: Buffer) -> BatchHeader:
     if size < HEADER_BYTES:
         raise CorruptBatchError(f"a record batch has at least {HEADER_BYTES} bytes, this one has {size}")
     fields = _HEADER.unpack_from(batch)
-    _, length, _, _, crc, _, last_offset_delta, *_, records = fields
+    _, length, _, _, crc, _, last_offset_delta, _, _, _, _, _, records = fields
     if length + LENGTH_FROM != size:
         raise CorruptBatchError(f"the batch says that it has {length + LENGTH_FROM} bytes, and has {size}")
     # A small copy takes less time than a view.
@@ -103,7 +103,7 @@ def check_batch(batch: Buffer) -> BatchHeader:
         raise CorruptBatchError(
             f"the batch counts {records} records and {last_offset_delta + 1} offsets, not one offset a record"
         )
-    return BatchHeader._make(fields)
+    return BatchHeader(*fields)
 
 
 def placed(batch: Buffer, offset: int) -> Buffer:

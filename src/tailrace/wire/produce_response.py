@@ -33,6 +33,8 @@ _LONE_HEAD = Struct(">iiBB")
 _LONE_PARTITION = Struct(">BihqqqHBBiB")
 """Count of partitions; the partition; no errors of records and no message; no tags of both; no throttling; no tags."""
 _SIZE_BYTES = 4
+_LONE_BYTES = _LONE_HEAD.size - _SIZE_BYTES + _LONE_PARTITION.size
+"""Of a response after its size, but for the topic."""
 _ONE = 2
 """Counts are one more than what they count."""
 _NOTHING_WRONG = 0x0100
@@ -91,9 +93,8 @@ def write_lone_response(asked: LoneBatch, base_offset: int, append_time_ms: int,
     else:
         name = asked.topic.encode()
         topic = bytes((len(name) + 1,)) + name
-    size = _LONE_HEAD.size - _SIZE_BYTES + len(topic) + _LONE_PARTITION.size
     return (
-        _LONE_HEAD.pack(size, asked.correlation_id, 0, _ONE)
+        _LONE_HEAD.pack(_LONE_BYTES + len(topic), asked.correlation_id, 0, _ONE)
         + topic
         + _LONE_PARTITION.pack(
             _ONE, asked.partition, 0, base_offset, append_time_ms, log_start_offset, _NOTHING_WRONG, 0, 0, 0, 0

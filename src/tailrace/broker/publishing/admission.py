@@ -54,7 +54,7 @@ def check_batch_for(live: LiveTopic, number: int, batch: Buffer, now_ms: int, li
     _check_raw_batch(header, len(batch), live, now_ms, limits)
     if header.max_timestamp < 0:
         # The records have no time of their own; for retention and the index it is now.
-        header = header._replace(max_timestamp=now_ms)
+        header = msgspec.structs.replace(header, max_timestamp=now_ms)
     records = None
     dedup = live.topic.settings.dedup
     # What a transaction writes may be aborted and come again, so it is no duplicate of anything.

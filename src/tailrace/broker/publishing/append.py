@@ -51,9 +51,8 @@ class Appender:
 
     def _checked(self, raw: RawBatch) -> CheckedBatch | TailraceError:
         intake = self._intake
-        topic, number, batch = raw
         try:
-            return check_batch_for(intake.topics.get(topic), number, batch, intake.clock.now_ms(), intake.limits)
+            return check_batch_for(intake.topics.get(raw.topic), raw.partition, raw.batch, intake.clock.now_ms(), intake.limits)
         except TailraceError as error:
             return _without_frames(error)
 

@@ -57,15 +57,19 @@ class AppendBatches(Proposal[list[Outcome]]):
     def settled(self, receipt: Receipt | None) -> list[Outcome]:
         outcomes: list[Outcome] = []
         cursor = receipt.cursor if receipt is not None else Cursor(0)
-        for placed in self._placed:
+        for checked, placed in zip(self._batches, self._placed, strict=True):
+            if isinstance(checked, TailraceError):
+                outcomes.append(checked)
+                continue
             if isinstance(placed, TailraceError):
                 outcomes.append(placed)
                 continue
             live, append, base_offset, append_time, duplicates = placed
+            start = self._intake.log_start(checked.partition)
             if append is None:
-                outcomes.append(Appended(base_offset, None, append_time, duplicates))
+                outcomes.append(Appended(base_offset, None, append_time, duplicates, start))
                 continue
-            outcomes.append(Appended(base_offset, cursor, append_time, duplicates))
+            outcomes.append(Appended(base_offset, cursor, append_time, duplicates, start))
             self._intake.arrived(live, append.partition, append.records, len(append.batch))
             cursor = Cursor(cursor + append.records)
         if self._windows is not None:
@@ -88,7 +92,8 @@ class AppendBatches(Proposal[list[Outcome]]):
             return error
         if not self._intake.producers.has_stored(checked.partition, checked.header):
             return error
-        return Appended(placed.base_offset, None, NO_TIMESTAMP, placed.duplicates)
+        start = self._intake.log_start(checked.partition)
+        return Appended(placed.base_offset, None, NO_TIMESTAMP, placed.duplicates, start)
 
     def _leave_transactions(self) -> None:
         if self._joining is not None:

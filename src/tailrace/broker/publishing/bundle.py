@@ -18,7 +18,7 @@ from tailrace.broker.publishing.intake import Intake
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.model.changes import Append, Changes, Receipt
 from tailrace.model.errors import TailraceError
-from tailrace.model.ids import Cursor, Partition
+from tailrace.model.ids import Cursor, Offset, Partition
 from tailrace.model.limits import MIB
 from tailrace.model.record import NO_TIMESTAMP, Appended
 from tailrace.wire.batch import NO_PRODUCER
@@ -56,10 +56,11 @@ def pass_on(waiter: Waiter, done: "asyncio.Future[list[Outcome]]") -> None:
 class _Arrival:
     """What a partition got of a bundle."""
 
-    __slots__ = ("live", "records", "size")
+    __slots__ = ("live", "log_start", "records", "size")
 
-    def __init__(self, live: LiveTopic) -> None:
+    def __init__(self, live: LiveTopic, log_start: Offset) -> None:
         self.live = live
+        self.log_start = log_start
         self.records = 0
         self.size = 0
 
@@ -89,7 +90,8 @@ class Bundle(Proposal[None]):
         draft = Draft(self._intake.store)
         placed = self._placed = []
         waiting = []
-        for checked, waiter in self._waiting:
+        for each in self._waiting:
+            checked, waiter = each
             try:
                 outcome: Append | Outcome = self._place(draft, checked)
             except TailraceError as error:
@@ -102,24 +104,27 @@ class Bundle(Proposal[None]):
                 _tell(waiter.told, outcome)
                 continue
             placed.append(outcome)
-            waiting.append((checked, waiter))
+            waiting.append(each)
         self._waiting = waiting
         return None if draft.is_empty else draft.changes()
 
     def settled(self, receipt: Receipt | None) -> None:
-        cursor: int = receipt.cursor if receipt is not None else 0
+        cursor = receipt.cursor if receipt is not None else Cursor(0)
         arrivals: dict[Partition, _Arrival] = {}
         for (checked, waiter), outcome in zip(self._waiting, self._placed, strict=True):
             if isinstance(outcome, Append):
                 partition, batch, records, _, base_offset = outcome
                 arrival = arrivals.get(partition)
                 if arrival is None:
-                    arrivals[partition] = arrival = _Arrival(checked.live)
+                    arrivals[partition] = arrival = _Arrival(checked.live, self._intake.log_start(partition))
                 arrival.records += records
                 arrival.size += len(batch)
-                outcome = Appended(base_offset, Cursor(cursor), NO_TIMESTAMP, 0)
-                cursor += records
-            _tell(waiter.told, outcome)
+                outcome = Appended(base_offset, cursor, NO_TIMESTAMP, 0, arrival.log_start)
+                cursor = Cursor(cursor + records)
+            try:
+                waiter.told(outcome)
+            except Exception:  # noqa: BLE001  those after it must hear of theirs
+                _log.exception("whoever sent a batch could not be told what became of it")
         for partition, arrival in arrivals.items():
             self._intake.arrived(arrival.live, partition, arrival.records, arrival.size)
 
@@ -137,7 +142,7 @@ class Bundle(Proposal[None]):
             producers = self._intake.producers
             first = producers.find_duplicate(draft, partition, header)
             if first is not None:
-                return Appended(first, None, NO_TIMESTAMP, header.records)
+                return Appended(first, None, NO_TIMESTAMP, header.records, self._intake.log_start(partition))
             producers.remember(draft, partition, header, base_offset)
         append = Append(partition, batch, header.records, header.max_timestamp, base_offset)
         draft.append(append)

@@ -9,9 +9,13 @@ from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.broker.topics.topics import Topics
 from tailrace.broker.transactions.joining import Joiner
 from tailrace.model.clock import Clock
-from tailrace.model.ids import Partition, TopicId
+from tailrace.model.errors import TailraceError
+from tailrace.model.ids import Offset, Partition, TopicId
 from tailrace.model.limits import Limits
 from tailrace.store.contract import Store
+
+GONE = Offset(-1)
+"""As the start of a partition: there is none any more."""
 
 OnArrival = Callable[[Partition, int], None]
 """Called with a partition and the bytes that readers can see there from now on."""
@@ -37,6 +41,14 @@ class Intake:
         self.clock = clock
         self.limits = limits
         self._on_arrival = on_arrival
+
+    def log_start(self, partition: Partition) -> Offset:
+        """For whoever appended something there."""
+        try:
+            return self.store.bounds(partition).start
+        except TailraceError:
+            # Deleted since. The records were taken, and that is what their sender must hear.
+            return GONE
 
     def arrived(self, live: LiveTopic, partition: Partition, records: int, size: int) -> None:
         live.messages_in += records

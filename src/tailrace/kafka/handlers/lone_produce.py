@@ -16,7 +16,6 @@ from tailrace.wire.produce_response import write_lone_refusal, write_lone_respon
 PARTITIONS_ADDED_SINCE = 12
 """Clients that speak this version add partitions to their transaction by writing to them."""
 _ACKNOWLEDGED = (-1, 1)
-_NO_OFFSET = -1
 _PERHAPS_STORED = 20
 """Kafka's code for records that were written and perhaps not kept: clients send them again as the same, not as others."""
 
@@ -38,7 +37,7 @@ class LoneProduces:
                 topic = self._broker.topics.by_uuid(asked.topic_id).topic.name
             except TailraceError:
                 return None
-        lone = _LoneProduce(self._broker, asked, topic)
+        lone = _LoneProduce(asked)
         adds_partitions = asked.version >= PARTITIONS_ADDED_SINCE
         self._broker.append_one(RawBatch(topic, asked.partition, records), lone, adds_partitions=adds_partitions)
         return lone
@@ -47,18 +46,15 @@ class LoneProduces:
 class _LoneProduce(Pending):
     """One of them, which is told what becomes of its batch."""
 
-    __slots__ = ("_asked", "_broker", "_topic")
+    __slots__ = ("_asked",)
 
-    def __init__(self, broker: Broker, asked: LoneBatch, topic: str) -> None:
+    def __init__(self, asked: LoneBatch) -> None:
         super().__init__()
-        self._broker = broker
         self._asked = asked
-        self._topic = topic
 
     def told(self, outcome: Appended | TailraceError) -> None:
         if isinstance(outcome, Appended):
-            start = self._log_start()
-            self.settle((write_lone_response(self._asked, outcome.base_offset, outcome.append_time, start),))
+            self.settle((write_lone_response(self._asked, outcome.base_offset, outcome.append_time, outcome.log_start),))
         else:
             self.failed(outcome)
 
@@ -67,13 +63,6 @@ class _LoneProduce(Pending):
             self.settle((write_lone_refusal(self._asked, code_of(error), str(error)),))
         else:
             self.fail(error)
-
-    def _log_start(self) -> int:
-        try:
-            return self._broker.positions.bounds(self._topic, self._asked.partition).start
-        except TailraceError:
-            # Deleted since. The records were taken, and that is what the client must hear.
-            return _NO_OFFSET
 
 
 def code_of(error: TailraceError) -> int:

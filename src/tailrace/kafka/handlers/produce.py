@@ -51,7 +51,7 @@ class ProduceHandlers:
         asked = _Asked(request, placed)
         if request.acks == _NO_ACKS:
             return Later(self._append(call, batches), lambda done: _unanswered(asked, done))
-        return Later(self._append(call, batches), lambda done: self._answer(call, asked, names, done))
+        return Later(self._append(call, batches), lambda done: _answer(call, asked, done))
 
     def _append(self, call: Call, batches: Sequence[RawBatch]) -> "asyncio.Future[Outcomes]":
         if batches:
@@ -68,30 +68,6 @@ class ProduceHandlers:
             return self._broker.topics.by_uuid(topic.topic_id).topic.name
         except TailraceError as error:
             return error
-
-    def _answer(
-        self, call: Call, asked: "_Asked", names: Sequence[str | TailraceError], done: "asyncio.Future[Outcomes]"
-    ) -> Body:
-        outcomes = iter(asked.outcomes(done))
-        topics = [
-            ProducedTopic(
-                topic.name,
-                topic.topic_id,
-                [self._produced(name, partition.index, next(outcomes)) for partition in topic.partition_data],
-            )
-            for topic, name in zip(asked.request.topic_data, names, strict=True)
-        ]
-        return Body((write_produce_response(call.version, topics),))
-
-    def _produced(self, name: str | TailraceError, number: int, outcome: Appended | TailraceError) -> ProducedPartition:
-        if isinstance(outcome, TailraceError):
-            return _refused(number, code_of(outcome), str(outcome))
-        try:
-            start = _NO_OFFSET if isinstance(name, TailraceError) else self._broker.positions.bounds(name, number).start
-        except TailraceError:
-            # Deleted since. The records were taken, and that is what the client must hear.
-            start = _NO_OFFSET
-        return ProducedPartition(number, 0, outcome.base_offset, outcome.append_time, start)
 
 
 class _Asked(NamedTuple):
@@ -120,6 +96,17 @@ def _checked(name: str, partition: PartitionProduceData) -> RawBatch | TailraceE
     return RawBatch(name, partition.index, records)
 
 
+def _answer(call: Call, asked: _Asked, done: "asyncio.Future[Outcomes]") -> Body:
+    outcomes = iter(asked.outcomes(done))
+    topics = [
+        ProducedTopic(
+            topic.name, topic.topic_id, [_produced(partition.index, next(outcomes)) for partition in topic.partition_data]
+        )
+        for topic in asked.request.topic_data
+    ]
+    return Body((write_produce_response(call.version, topics),))
+
+
 def _unanswered(asked: _Asked, done: "asyncio.Future[Outcomes]") -> None:
     """A client that wants no answer learns of a failure by losing its connection, as with Kafka."""
     for outcome in asked.outcomes(done):
@@ -133,6 +120,12 @@ def _all_refused(call: Call, request: ProduceRequest, code: int, why: str) -> Bo
         for topic in request.topic_data
     ]
     return Body((write_produce_response(call.version, topics),))
+
+
+def _produced(number: int, outcome: Appended | TailraceError) -> ProducedPartition:
+    if isinstance(outcome, TailraceError):
+        return _refused(number, code_of(outcome), str(outcome))
+    return ProducedPartition(number, 0, outcome.base_offset, outcome.append_time, outcome.log_start)
 
 
 def _refused(number: int, code: int, why: str) -> ProducedPartition:

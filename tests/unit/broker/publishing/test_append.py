@@ -158,6 +158,34 @@ async def test_those_who_wait_without_a_future_are_told_once_whatever_one_of_the
 
 
 @on_loop
+async def test_the_answer_says_where_the_partition_begins() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("t", 2)
+        await append(broker, raw("t", 0, b"1", b"2", b"3"))
+        await broker.retention.delete_before("t", 0, Offset(2))
+        assert await append(broker, raw("t", 0, b"4")) == placed(3, 3, log_start=2)
+        both = await broker.append([raw("t", 0, b"5"), raw("t", 1, b"6")])
+        assert both == [placed(4, 4, log_start=2), placed(0, 5)]
+
+
+@on_loop
+async def test_a_batch_is_acknowledged_also_if_its_topic_is_deleted_right_after_it() -> None:
+    store = GatedStore()
+    async with running_broker(store) as broker:
+        await broker.topics.create("t", 2)
+        store.close_gate()
+        alone = broker.append([raw("t", 0, b"1")])
+        together = broker.append([raw("t", 0, b"2"), raw("t", 1, b"3")])
+        await turns()
+        deletion = asyncio.ensure_future(broker.topics.delete("t"))
+        await turns()
+        store.open_gate()
+        assert await alone == [placed(0, 0, log_start=-1)]
+        assert await together == [placed(1, 1, log_start=-1), placed(0, 2, log_start=-1)]
+        await deletion
+
+
+@on_loop
 async def test_batches_of_one_request_share_a_commit_and_are_judged_each_for_itself() -> None:
     store = MemoryStore()
     async with running_broker(store) as broker:

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from tailrace.broker import keys
@@ -138,7 +139,7 @@ async def test_a_batch_sent_again_after_its_transaction_has_ended_is_a_duplicate
         producer = await started(broker)
         await producer.add(0)
         batch = producer.batch(0, b"a")
-        await broker.append([batch._replace(batch=bytes(batch.batch))])
+        await broker.append([msgspec.structs.replace(batch, batch=bytes(batch.batch))])
         await producer.commit()
         (outcome,) = await broker.append([batch])
         assert (outcome.base_offset, outcome.duplicates) == (0, 1)  # type: ignore[union-attr]
