@@ -13,13 +13,23 @@ from tailrace.cli.supervisor import Part, Supervisor
 _SERVER = "server"
 _PIPELINE = "pipeline"
 _READY = "is ready at "
+_DATA = Path("./data")
 
 
 def up(
-    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="Folder that holds everything.")] = Path("./data"),
-    http: Annotated[str, typer.Option("--http", metavar="HOST:PORT", help="HTTP listener.")] = "127.0.0.1:8080",
-    kafka: Annotated[str, typer.Option("--kafka", metavar="HOST:PORT", help="Kafka listener.")] = "127.0.0.1:9092",
-    config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Settings in TOML.")] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="Folder that holds everything, by default ./data.")
+    ] = None,
+    http: Annotated[
+        str | None, typer.Option("--http", metavar="HOST:PORT", help="HTTP listener, by default 127.0.0.1:8080.")
+    ] = None,
+    kafka: Annotated[
+        str | None, typer.Option("--kafka", metavar="HOST:PORT", help="Kafka listener, by default 127.0.0.1:9092.")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", metavar="FILE", help="Settings in TOML, the folder among them; flags win over it."),
+    ] = None,
     master: Annotated[str, typer.Option("--master", metavar="URL", help="Where Spark runs.")] = "local[*]",
 ) -> None:
     """Run a server and its pipeline together, in one terminal.
@@ -36,9 +46,10 @@ def up(
     from tailrace.pipeline.session import check_spark
 
     command = [sys.executable, "-m", "tailrace"]
-    serve = [*command, "serve", "--data", str(data), "--http", http, "--kafka", kafka]
-    if config is not None:
-        serve += ["--config", str(config)]
+    # What is not said here is left to the file, if there is one.
+    folder = _DATA if data is None and config is None else data
+    said = {"--data": folder, "--http": http, "--kafka": kafka, "--config": config}
+    serve = [*command, "serve", *(word for flag, value in said.items() if value is not None for word in (flag, str(value)))]
     supervisor = Supervisor(_say)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: supervisor.stop())

@@ -115,6 +115,17 @@ def test_up_without_java_serves_and_says_how_to_get_it(tmp_path: Path) -> None:
         assert "server | ended with exit code -9; stopping the rest" in process.output
 
 
+def test_up_leaves_to_the_file_what_no_flag_says(tmp_path: Path) -> None:
+    config = tmp_path / "tailrace.toml"
+    config.write_text(f'[server]\ndata = "{tmp_path}/elsewhere"\nhttp = "127.0.0.1:0"\nkafka = "127.0.0.1:0"\n')
+    environment = {"JAVA_HOME": str(tmp_path / "nowhere")}
+    with CommandProcess(tmp_path / "logs", "up", "--config", str(config), environment=environment) as process:
+        addresses_of(process)
+        assert f"data in {tmp_path}/elsewhere," in process.output
+        process.await_line("pipeline | not started: Java is not installed")
+        assert process.terminate() == 0
+
+
 def test_up_passes_on_the_exit_code_of_the_server(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("not a folder")
     with up(tmp_path) as process:
