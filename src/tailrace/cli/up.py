@@ -28,7 +28,7 @@ def up(
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option("--config", metavar="FILE", help="Settings in TOML, the folder among them; flags win over it."),
+        typer.Option("--config", metavar="FILE", help="Settings in TOML; flags win over it."),
     ] = None,
     master: Annotated[str, typer.Option("--master", metavar="URL", help="Where Spark runs.")] = "local[*]",
 ) -> None:
