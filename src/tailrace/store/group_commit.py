@@ -156,12 +156,12 @@ class GroupCommit:
     def _run(self) -> None:
         rest: float | None = None
         while True:
-            group, size = self._gather()
+            group, size, has_ended = self._gather()
             if group:
                 rest = IDLE_SECONDS
                 if not self._attempt(partial(self._persist, group, size)):
                     return
-            elif self._has_ended:
+            elif has_ended:
                 return
             else:
                 try:
@@ -171,8 +171,11 @@ class GroupCommit:
                     if not self._attempt(self._backend.idle):
                         return
 
-    def _gather(self) -> tuple[list[PendingCommit], int]:
-        """All that has come, up to a size, and how many bytes that is. If there is nothing, the bell is rung for the next."""
+    def _gather(self) -> tuple[list[PendingCommit], int, bool]:
+        """All that has come, up to a size; how many bytes that is; and whether no more comes after what waits.
+
+        If there is nothing, the bell is rung for the next.
+        """
         with self._lock:
             waiting = self._waiting
             self._is_resting = not waiting
@@ -183,7 +186,7 @@ class GroupCommit:
                 if size >= self._group_bytes:
                     break
             self._waiting = waiting[count:]
-            return waiting[:count], size
+            return waiting[:count], size, self._has_ended
 
     def _ring(self) -> None:
         self._is_resting = False
