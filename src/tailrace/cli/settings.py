@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
@@ -69,10 +69,10 @@ def read_configuration(file: Path) -> Configuration:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{file} is not TOML: {error}") from error
     try:
-        _refuse_unknown(raw, Configuration, "")
+        _refuse_wrong(raw, Configuration, "")
         configuration = msgspec.convert(raw, Configuration)
         _refuse_out_of_range(configuration)
-    except (msgspec.ValidationError, ConfigurationError) as error:
+    except ConfigurationError as error:
         raise ConfigurationError(f"{file}: {error}") from error
     return configuration
 
@@ -113,15 +113,32 @@ def settle(
     return settings
 
 
-def _refuse_unknown(raw: Mapping[str, Any], known: type[msgspec.Struct], path: str) -> None:
+def _refuse_wrong(raw: Mapping[str, Any], known: type[msgspec.Struct], path: str) -> None:
     fields = {field.name: field.type for field in msgspec.structs.fields(known)}
     for name, value in raw.items():
         if name not in fields:
             near = get_close_matches(name, fields, 1)
             hint = f"did you mean {near[0]}? " if near else ""
             raise ConfigurationError(f"unknown key {path}{name}; {hint}Known here: {', '.join(sorted(fields))}")
-        if isinstance(value, dict) and isinstance(fields[name], type) and issubclass(fields[name], msgspec.Struct):
-            _refuse_unknown(value, fields[name], f"{path}{name}.")
+        kind = fields[name]
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            if not isinstance(value, dict):
+                raise ConfigurationError(f"{path}{name} is {value!r}; it must be a section, [{path}{name}]")
+            _refuse_wrong(value, kind, f"{path}{name}.")
+            continue
+        try:
+            msgspec.convert(value, kind)
+        except msgspec.ValidationError:
+            raise ConfigurationError(f"{path}{name} is {value!r}; it must be {_in_words(kind)}") from None
+
+
+def _in_words(kind: Any) -> str:
+    """What a value of this type looks like in the file."""
+    if get_origin(kind) is Literal:
+        return " or ".join(f'"{choice}"' for choice in get_args(kind))
+    if kind is bool:
+        return "true or false"
+    return "a whole number" if kind is int else "text in quotes"
 
 
 def _refuse_out_of_range(configuration: Configuration) -> None:
