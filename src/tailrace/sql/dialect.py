@@ -17,6 +17,7 @@ from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from tailrace.model.errors import SqlError, SqlSyntaxError
+from tailrace.sql.near_names import CLAUSES, did_you_mean
 from tailrace.sql.places import Place, place_at, place_of_token
 from tailrace.sql.strict.statements import check_expression, check_statement
 
@@ -172,5 +173,6 @@ def _in_words(said: str, at: Token | None, is_last: bool) -> str:
         after = f" after {at.text!r}" if at is not None else ""
         return f"expected a value{after}, found the end of it" if is_last else f"expected a value, {found}"
     if said.startswith("Invalid expression"):
-        return f"expected an operator, a clause or the end of the statement, {found}"
+        hint = did_you_mean(at.text, CLAUSES) if at is not None else ""
+        return f"expected an operator, a clause or the end of the statement, {found}{hint}"
     return f"{said[:1].lower()}{said[1:].partition(' but got ')[0]}, {found}"

@@ -11,6 +11,9 @@ _MOST_COMPARED = 1_000
 _LIKENESS = 0.7
 """Enough for two letters in the wrong order in a word of four, and no more."""
 
+CLAUSES = ("FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "JOIN", "UNION", "VALUES", "SET", "RETURNING")
+"""What may follow where a statement goes on."""
+
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`; did you mean 'chat.messages'?`, or nothing. A name without its namespace is the nearest of all."""

@@ -65,7 +65,8 @@ class Words:
         for phrase in phrases:
             if self.take(phrase):
                 return phrase
-        self.fail(_listed(phrases))
+        meant = "" if self.is_at_end else did_you_mean(self._source_of(self._tokens[self._at]), phrases)
+        self.fail(_listed(phrases), meant)
 
     def name(self, what: str) -> str:
         """A name with its dots. A part in double quotes may hold whatever a name can."""
@@ -80,6 +81,8 @@ class Words:
         return self._part(what)
 
     def string(self, what: str) -> str:
+        if not self.is_at_end and self._tokens[self._at].token_type in (TokenType.VAR, TokenType.IDENTIFIER):
+            raise SqlSyntaxError(f"{what} stands in single quotes: '{self._tokens[self._at].text}'", *self.place)
         value = self.value(what, str)
         if not isinstance(value, str):
             raise SqlError(f"{what} is {value!r}; it must be a text", *self._last_place())
@@ -174,8 +177,8 @@ class Words:
     def mark(self) -> int:
         return self._at
 
-    def fail(self, expected: str) -> NoReturn:
-        raise SqlSyntaxError(f"expected {expected}, found {self._found()}", *self.place)
+    def fail(self, expected: str, hint: str = "") -> NoReturn:
+        raise SqlSyntaxError(f"expected {expected}, found {self._found()}{hint}", *self.place)
 
     def ends_with(self, phrase: str) -> bool:
         """Whether these keywords come next, and nothing after them."""

@@ -7,6 +7,7 @@ from typing import NamedTuple, NoReturn
 from sqlglot.tokenizer_core import Token, TokenType
 
 from tailrace.model.errors import SqlSyntaxError
+from tailrace.sql.near_names import CLAUSES, did_you_mean
 from tailrace.sql.places import place_at, place_of_token
 
 _TEXTS = frozenset(
@@ -93,19 +94,19 @@ class Tape:
 
     def expect_end(self) -> None:
         if self.word.kind is not Kind.END:
-            self.fail("an operator, a clause or the end of the statement")
+            self.fail("an operator, a clause or the end of the statement", did_you_mean(self.word.said, CLAUSES))
 
     def follows_line_break(self) -> bool:
         """Whether the word that comes next stands in a line of its own."""
         before, token = self._words[self._at - 1].token, self.word.token
         return before is not None and token is not None and "\n" in self._text[before.end + 1 : token.start]
 
-    def fail(self, expected: str) -> NoReturn:
+    def fail(self, expected: str, hint: str = "") -> NoReturn:
         token = self.word.token
         if token is None:
             place = place_at(self._text, self._tokens[-1].end + 1)
             raise SqlSyntaxError(f"expected {expected}, found the end of the statement", *place)
-        raise SqlSyntaxError(f"expected {expected}, found {token.text!r}", *place_of_token(token, self._text))
+        raise SqlSyntaxError(f"expected {expected}, found {token.text!r}{hint}", *place_of_token(token, self._text))
 
 
 def _words(tokens: Sequence[Token]) -> Iterator[Word]:

@@ -194,7 +194,7 @@ def test_options_may_be_parameters() -> None:
         ("CONSUME FROM a.b LIMIT 5 LIMIT 6", "line 1, column 26: expected GROUP, PARTITION, FROM, WAIT or the end"),
         ("CONSUME FROM a.b WAIT '5 parsecs'", "'5 parsecs' is not a duration"),
         ("CONSUME FROM a.b FROM TIMESTAMP 'noon'", "'noon' is not a time"),
-        ("CONSUME FROM a.b GROUP g", "line 1, column 24: expected the name of the group, found 'g'"),
+        ("CONSUME FROM a.b GROUP g", "line 1, column 24: the name of the group stands in single quotes: 'g'"),
         ("ACK a.b GROUP 'g' PARTITION 0", "expected UPTO OFFSET, found the end of the statement"),
         ("ACK a.b GROUP 'g' UPTO OFFSET 99999999999999999999", "it must be a whole number below 2^63"),
         ("SHOW NOTHING", "line 1, column 6: expected TOPICS, TABLES, ROUTES or GROUPS, found 'NOTHING'"),
