@@ -138,10 +138,7 @@ class Routes:
 
     async def drop(self, topic_name: str, table_name: str) -> list[Route]:
         """End all routes from the table to the topic, in one commit. The topic may be named by its alias."""
-        live = self._topics.find(topic_name)
-        if live is None:
-            raise UnknownTopicError(f"there is no topic or alias {topic_name!r}")
-        topic_id = live.topic.id
+        topic_id = self._topics.get(topic_name).topic.id
         name = table_name.lower()
 
         def chosen() -> list[Route]:

@@ -47,7 +47,9 @@ class TopicRegistry:
         """By name or alias."""
         live = self._by_name.get(name)
         if live is None:
-            raise UnknownTopicError(f"there is no topic or alias {name!r}")
+            raise UnknownTopicError(
+                f"there is no topic or alias {name!r}; `tailrace topics list` shows which there are, CREATE TOPIC makes one"
+            )
         return live
 
     def find(self, name: str) -> LiveTopic | None:
