@@ -121,10 +121,7 @@ class Bundle(Proposal[None]):
                 arrival.size += len(batch)
                 outcome = Appended(base_offset, cursor, NO_TIMESTAMP, 0, arrival.log_start)
                 cursor = Cursor(cursor + records)
-            try:
-                waiter.told(outcome)
-            except Exception:  # noqa: BLE001  those after it must hear of theirs
-                _log.exception("whoever sent a batch could not be told what became of it")
+            _tell(waiter.told, outcome)
         for partition, arrival in arrivals.items():
             self._intake.arrived(arrival.live, partition, arrival.records, arrival.size)
 
