@@ -1,1 +1,1 @@
-"""HTTP and WebSocket surface, OpenAPI, the pages of the console."""
+"""HTTP and WebSocket surface, OpenAPI, a page for whoever comes by browser."""

@@ -18,6 +18,7 @@ from tailrace.broker.broker import Broker
 from tailrace.broker.sql_metrics import SqlCollector
 from tailrace.http.engine import Engine
 from tailrace.http.frames import Frames
+from tailrace.http.front import front
 from tailrace.http.groups import GroupEndpoints
 from tailrace.http.guards import JSON, TAKES, FirstLook
 from tailrace.http.handlers import exception_handlers
@@ -63,6 +64,7 @@ def create_framework(
 
     return Framework(
         [
+            front,
             health,
             metrics,
             openapi,

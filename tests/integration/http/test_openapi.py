@@ -34,6 +34,7 @@ def test_the_document_holds_every_endpoint_but_those_that_pipelines_use(url: str
     document = httpx.get(f"{url}/api/openapi.json", timeout=PATIENCE_SECONDS).json()
     assert document["openapi"] == "3.1.0"
     assert set(document["paths"]) == {
+        "/",
         "/health",
         "/metrics",
         "/api/openapi.json",

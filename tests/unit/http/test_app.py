@@ -89,7 +89,7 @@ def test_a_server_on_the_loopback_answers_to_its_own_names_only(host: str, statu
 @on_loop
 async def test_who_is_lost_is_told_where_the_endpoints_are() -> None:
     async with client_of(Broker(MemoryStore(), CLOCK)) as client:
-        lost = await client.get("/")
+        lost = await client.get("/console")
         told = lost.json()["detail"]
-        assert (lost.status_code, told) == (404, "there is no /; /api/openapi.json lists what there is")
+        assert (lost.status_code, told) == (404, "there is no /console; /api/openapi.json lists what there is")
         assert (await client.get("/api/openapi.json")).status_code == 200
