@@ -1,6 +1,7 @@
 """Options of the data source, named as Spark's Kafka source names them, read and checked."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import TypeVar
 
 import msgspec
@@ -16,6 +17,22 @@ _EARLIEST_OFFSET = -2
 _LATEST_OFFSET = -1
 
 DEFAULT_SERVER = "http://127.0.0.1:8080"
+
+_COMMON = ("server", "caFile", "patienceSeconds")
+_OF_SOURCES = (
+    *_COMMON,
+    *("subscribe", "pattern", "startingOffsets", "startingTimestamp", "endingOffsets", "endingTimestamp", "pin"),
+    *("maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss", "includeHeaders", "pushFilters"),
+)
+_OF_SINKS = (*_COMMON, "topic", "compression")
+_INSTEAD_OF_KAFKAS = {
+    "kafka.bootstrap.servers": "server",
+    "subscribepattern": "pattern",
+    "startingoffsetsbytimestamp": "startingTimestamp",
+    "endingoffsetsbytimestamp": "endingTimestamp",
+}
+_LIKENESS = 0.85
+"""Of a name and one that was probably meant. Others are let pass: Spark has options of its own."""
 
 Start = str | int | dict[str, dict[str, int]]
 """An edge, a time in milliseconds, or offsets by topic and partition, where -2 is earliest and -1 latest."""
@@ -44,7 +61,7 @@ class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
-    given = _Given(options)
+    given = _Given(options, _OF_SOURCES)
     subscribed = given.text("subscribe")
     pattern = given.text("pattern")
     if (subscribed is None) == (pattern is None):
@@ -54,7 +71,7 @@ def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOpti
         raise OptionError(f"subscribe is {subscribed!r}; name at least one topic")
     starting = _edge(given, "starting", LATEST if streaming else EARLIEST)
     ending = _edge(given, "ending", LATEST)
-    if streaming and any(given.has(name) for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")):
+    if streaming and any(given.has(name) for name in ("endingOffsets", "endingTimestamp")):
         raise OptionError("a stream has no end: leave out endingOffsets, or read a batch with spark.read")
     if not streaming and starting == LATEST:
         raise OptionError("startingOffsets is 'latest', and a batch that begins at the end holds nothing")
@@ -76,7 +93,7 @@ def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOpti
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
-    given = _Given(options)
+    given = _Given(options, _OF_SINKS)
     compression = given.text("compression") or "none"
     if compression not in ("none", "gzip", "snappy", "lz4", "zstd"):
         raise OptionError(f"compression is {compression!r}; it must be none, gzip, snappy, lz4 or zstd")
@@ -89,7 +106,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
 
 
 def _edge(given: "_Given", side: str, otherwise: str) -> Start:
-    """One of `startingOffsets`, `startingTimestamp` and `startingOffsetsByTimestamp`, or the same with `ending`."""
+    """`startingOffsets` or `startingTimestamp`, or the same with `ending`."""
     names = [f"{side}Offsets", f"{side}Timestamp"]
     if sum(map(given.has, names)) > 1:
         raise OptionError(f"{names[0]} and {names[1]} are both given; leave one out")
@@ -111,8 +128,14 @@ def _edge(given: "_Given", side: str, otherwise: str) -> Start:
 class _Given:
     """Spark makes no difference between large and small letters in the names of options."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], known: Sequence[str]) -> None:
         self._options = {name.lower(): value for name, value in options.items()}
+        by_lower = {name.lower(): name for name in known}
+        for name in self._options.keys() - by_lower.keys():
+            near = get_close_matches(name, by_lower, 1, _LIKENESS)
+            meant = by_lower[near[0]] if near else _INSTEAD_OF_KAFKAS.get(name)
+            if meant is not None:
+                raise OptionError(f"there is no option {name}; did you mean {meant}?")
 
     def has(self, name: str) -> bool:
         return name.lower() in self._options

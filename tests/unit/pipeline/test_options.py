@@ -50,6 +50,29 @@ def test_a_batch_that_could_hold_nothing_is_refused(given: dict[str, str]) -> No
         source_options({"subscribe": "a", **given}, streaming=False)
 
 
+@pytest.mark.parametrize(
+    ("misspelt", "meant"),
+    [
+        ("startingOffset", "startingOffsets"),
+        ("subscibe", "subscribe"),
+        ("maxOffsetPerTrigger", "maxOffsetsPerTrigger"),
+        ("subscribePattern", "pattern"),
+        ("kafka.bootstrap.servers", "server"),
+        ("startingOffsetsByTimestamp", "startingTimestamp"),
+    ],
+)
+def test_an_option_that_would_be_ignored_is_answered_with_the_one_that_was_meant(misspelt: str, meant: str) -> None:
+    with pytest.raises(OptionError, match=f"there is no option {misspelt.lower()}; did you mean {meant}\\?"):
+        source_options({"subscribe": "a", misspelt: "x"}, streaming=True)
+
+
+def test_options_of_spark_itself_are_let_pass() -> None:
+    source_options({"subscribe": "a", "path": "/x", "checkpointLocation": "/y", "schema": "z"}, streaming=True)
+    sink_options({"topic": "t", "checkpointLocation": "/y", "queryName": "q", "path": "/x"})
+    with pytest.raises(OptionError, match="did you mean topic"):
+        sink_options({"topics": "t"})
+
+
 def test_an_unknown_compression_is_refused() -> None:
     with pytest.raises(OptionError, match="compression is 'zip'"):
         sink_options({"topic": "t", "compression": "zip"})
