@@ -1,15 +1,18 @@
 """Groups for tests: requests as consumers send them, and a group whose answers and saves are collected."""
 
+import asyncio
 from collections.abc import Sequence
 from itertools import count
 from struct import pack
 
+from tailrace.broker.broker import Broker
 from tailrace.broker.groups.effects import Effect, Reply, Save
 from tailrace.broker.groups.group import Group
 from tailrace.broker.settings import BrokerSettings
 from tailrace.model.errors import TailraceError
 from tailrace.model.group import CONSUMER, GroupRecord, Joined, JoinRequest, MemberIdentity, MemberProtocol, Synced, SyncRequest
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
+from tests.support.aio import turns
 from tests.support.clocks import ManualClock
 
 SESSION_MS = 10_000
@@ -59,6 +62,29 @@ def syncing(joined: Joined, *, group: str = "g", instance: str | None = None, **
         joined.protocol,
         tuple(shares.items()),
     )
+
+
+def identity(joined: Joined, instance: str | None = None) -> MemberIdentity:
+    return MemberIdentity(joined.member_id, joined.generation, instance)
+
+
+async def stable(broker: Broker, clock: ManualClock, *instances: str | None, group: str = "g") -> list[Joined]:
+    """Bring members into one generation."""
+    joins = [asyncio.ensure_future(broker.groups.join(joining(group=group, instance=each))) for each in instances]
+    await turns()
+    clock.advance(DELAY_MS)
+    broker.groups.run_due()
+    members = list(await asyncio.gather(*joins))
+    shares = {member.member_id: member.member_id.encode() for member in members}
+    await asyncio.gather(
+        *(
+            broker.groups.sync(
+                syncing(member, group=group, instance=instance, **(shares if member.leader == member.member_id else {}))
+            )
+            for member, instance in zip(members, instances, strict=True)
+        )
+    )
+    return members
 
 
 class GroupUnderTest:

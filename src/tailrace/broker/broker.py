@@ -11,8 +11,10 @@ import msgspec
 from tailrace.broker import keys
 from tailrace.broker.commits.commit import Committer
 from tailrace.broker.groups.coordinator import GroupCoordinator
+from tailrace.broker.groups.live_groups import LiveGroups
 from tailrace.broker.groups.names import GroupNames
 from tailrace.broker.groups.offsets import Offsets
+from tailrace.broker.groups.removal import GroupRemoval
 from tailrace.broker.identity import identity_of
 from tailrace.broker.jobs import Job, Jobs
 from tailrace.broker.metrics import BrokerCollector, Sources
@@ -88,7 +90,11 @@ class Broker:
         group_names = GroupNames(limits)
         pending = PendingOffsets(store)
         self.offsets = Offsets(store, self._committer, self.topics, group_names, pending, clock, limits)
-        self.groups = GroupCoordinator(store, self._committer, self.offsets, group_names, clock, limits, settings)
+        self._live_groups = LiveGroups(group_names, limits)
+        self.groups = GroupCoordinator(
+            store, self._committer, self._live_groups, self.offsets, group_names, clock, limits, settings
+        )
+        self.group_removal = GroupRemoval(self._live_groups, self.offsets, group_names, clock, settings)
         self.positions = Positions(store, self._reader, self.topics, stable, limits)
         self.consumers = Consumers(self.topics, self.positions, self.offsets, self.groups, self._committed, limits)
         self.subscriptions = Subscriptions(
@@ -155,7 +161,7 @@ class Broker:
                 Job("publishers", settings.producer_interval_seconds, self._publishers.expire),
                 Job("transactions", settings.transaction_interval_seconds, self.transactions.abort_overdue),
                 Job("transactional_ids", settings.producer_interval_seconds, self._transactions.silent_ids.forget),
-                Job("groups", settings.group_interval_seconds, self.groups.expire),
+                Job("groups", settings.group_interval_seconds, self.group_removal.expire),
                 Job("payloads", settings.payload_interval_seconds, self.payload_sweep.run_once),
                 Job("staging", settings.staging_interval_seconds, self.pipelines.clean),
                 *surveying,
@@ -268,6 +274,8 @@ class Broker:
                 self._reader,
                 self.offsets,
                 self.groups,
+                self._live_groups,
+                self.group_removal,
                 self.producers,
                 self._transactions,
                 self._dedup,

@@ -13,7 +13,9 @@ from prometheus_client.registry import Collector
 
 from tailrace.broker.commits.commit import Committer
 from tailrace.broker.groups.coordinator import GroupCoordinator
+from tailrace.broker.groups.live_groups import LiveGroups
 from tailrace.broker.groups.offsets import Offsets
+from tailrace.broker.groups.removal import GroupRemoval
 from tailrace.broker.jobs import Jobs
 from tailrace.broker.payloads.expansion import Expansion
 from tailrace.broker.payloads.payloads import Payloads
@@ -44,6 +46,8 @@ class Sources(NamedTuple):
     reader: Reader
     offsets: Offsets
     groups: GroupCoordinator
+    live_groups: LiveGroups
+    group_removal: GroupRemoval
     producers: Producers
     transactions: Transactions
     dedup: Dedup
@@ -149,9 +153,9 @@ NUMBERS = (
     _now("topics", "Topics that there are.", lambda sources: len(sources.topics)),
     _now("partitions", "Partitions of all topics.", lambda sources: sources.topics.partition_count),
     _now("groups", "Consumer groups that are stored.", lambda sources: len(sources.offsets.groups)),
-    _now("group_members", "Members of all groups.", lambda sources: sources.groups.members),
-    Counted("group_rebalances", "Rebalances of all groups.", lambda sources: sources.groups.rebalances),
-    Counted("groups_expired", "Groups forgotten after long silence.", lambda sources: sources.groups.expired),
+    _now("group_members", "Members of all groups.", lambda sources: sources.live_groups.members),
+    Counted("group_rebalances", "Rebalances of all groups.", lambda sources: sources.live_groups.rebalances),
+    Counted("groups_expired", "Groups forgotten after long silence.", lambda sources: sources.group_removal.expired),
     _now("end_cursor", "The cursor that the next record of the log will get.", lambda sources: sources.store.end_cursor()),
     _now("fetch_waiters", "Fetches that wait for records.", lambda sources: len(sources.waiting_fetches)),
     _now("subscribers", "Subscribers to patterns.", lambda sources: sources.subscriptions.subscribers),
@@ -276,7 +280,7 @@ class BrokerCollector(Collector):
             lags.add_metric(labels, lag)
         yield lags
         yield _by_label(GROUP_STATES, "state", sources.groups.states.items())
-        yield _by_label(GROUP_GENERATIONS, "group", sorted(sources.groups.generations.items()))
+        yield _by_label(GROUP_GENERATIONS, "group", sorted(sources.live_groups.generations.items()))
         pipelines = sources.pipelines()
         for each in BY_PIPELINE:
             values = [(pipeline.name, value) for pipeline in pipelines if (value := each.read(pipeline)) is not None]

@@ -110,7 +110,7 @@ class GroupEndpoints(Controller):
     @delete("/{group_id:str}")
     async def remove(self, group_id: FromPath[str], broker: NamedDependency[Broker]) -> None:
         """Forget a group without members, and its offsets."""
-        await broker.groups.delete(group_id)
+        await broker.group_removal.delete(group_id)
 
     @get("/{group_id:str}/offsets")
     async def offsets(

@@ -19,21 +19,17 @@ from tailrace.broker.groups.admission import asked_bytes
 from tailrace.broker.groups.deadlines import Deadlines
 from tailrace.broker.groups.effects import Effect, Reply, Save
 from tailrace.broker.groups.group import Group
+from tailrace.broker.groups.live_groups import LiveGroups
 from tailrace.broker.groups.names import GroupNames
 from tailrace.broker.groups.offsets import Offsets
-from tailrace.broker.groups.views import describe, subscribes_to
+from tailrace.broker.groups.views import describe
 from tailrace.broker.settings import BrokerSettings
 from tailrace.model.changes import Changes
 from tailrace.model.clock import Clock
-from tailrace.model.counting import counted
 from tailrace.model.errors import (
-    GroupNotEmptyError,
-    GroupSubscribedError,
     IllegalGenerationError,
-    LimitExceededError,
     StoreClosedError,
     TailraceError,
-    UnknownGroupError,
     UnknownMemberError,
 )
 from tailrace.model.group import (
@@ -64,6 +60,7 @@ class GroupCoordinator:
         self,
         store: Store,
         committer: Committer,
+        live: LiveGroups,
         offsets: Offsets,
         names: GroupNames,
         clock: Clock,
@@ -73,19 +70,14 @@ class GroupCoordinator:
     ) -> None:
         self._store = store
         self._committer = committer
+        self._live = live
         self._offsets = offsets
         self._names = names
         self._clock = clock
         self._limits = limits
         self._settings = settings
         self._new_uuid = new_uuid
-        self._groups: dict[str, Group] = {}
-        """Groups that have members, had some, or are about to. Others are only names with offsets."""
-        self._held_bytes: dict[str, int] = {}
-        self._past_rebalances = 0
         self._is_closed = False
-        self.expired = 0
-        """Groups that were forgotten after long silence."""
 
     def start(self) -> None:
         """Take up the groups that are stored; `Offsets` has read their names."""
@@ -102,7 +94,7 @@ class GroupCoordinator:
         """Tell all who wait to come again."""
         self._is_closed = True
         self._deadlines.close()
-        for group in self._groups.values():
+        for group in self._live:
             for effect in group.end(_closed()):
                 if isinstance(effect, Reply):
                     _answer(effect)
@@ -111,8 +103,8 @@ class GroupCoordinator:
         """Wait for the next generation of the group and be part of it."""
         self._check_open()
         check_group_name(request.group, self._limits)
-        self._check_bytes(request)
-        group = self._groups.get(request.group)
+        self._live.check_room(asked_bytes(request))
+        group = self._live.get(request.group)
         if group is None:
             if request.member_id != NO_MEMBER:
                 raise _unknown_member(request.group, request.member_id)
@@ -121,7 +113,7 @@ class GroupCoordinator:
         try:
             effects = group.join(request, joined)
         except TailraceError:
-            self._forget_if_blank(group)
+            self._live.forget_if_blank(group)
             raise
         self._carry_out(group, effects)
         return await joined
@@ -129,7 +121,7 @@ class GroupCoordinator:
     async def sync(self, request: SyncRequest) -> Synced:
         """Hand out the shares of all, or wait for the own one."""
         self._check_open()
-        group = self._groups.get(request.group)
+        group = self._live.get(request.group)
         if group is None:
             raise _unknown_member(request.group, request.member.member_id)
         synced: asyncio.Future[Synced] = self._loop.create_future()
@@ -138,7 +130,7 @@ class GroupCoordinator:
 
     def heartbeat(self, name: str, speaker: MemberIdentity) -> None:
         self._check_open()
-        group = self._groups.get(name)
+        group = self._live.get(name)
         if group is None:
             raise _unknown_member(name, speaker.member_id)
         group.heartbeat(speaker)
@@ -148,7 +140,7 @@ class GroupCoordinator:
         self._check_open()
         outcomes: list[TailraceError | None] = []
         for member_id, instance_id in leavers:
-            group = self._groups.get(name)
+            group = self._live.get(name)
             try:
                 if group is None:
                     raise _unknown_member(name, member_id)
@@ -162,7 +154,7 @@ class GroupCoordinator:
     def check_commit(self, name: str, speaker: MemberIdentity, *, in_transaction: bool = False) -> None:
         """Raise unless offsets of the group may be committed by this one, now."""
         self._check_open()
-        group = self._groups.get(name)
+        group = self._live.get(name)
         if group is not None:
             group.check_commit(speaker, in_transaction=in_transaction)
         elif speaker.generation >= 0:
@@ -181,59 +173,19 @@ class GroupCoordinator:
         self.check_commit(name, speaker)
         return await self._offsets.commit_each(name, commits, reset=True, check=lambda: self.check_commit(name, speaker))
 
-    async def delete_offsets(self, name: str, topic: str, partitions: Sequence[int]) -> None:
-        """Forget how far the group has come in these partitions. Refused while a member reads the topic."""
-
-        def check() -> None:
-            group = self._groups.get(name)
-            if group is not None and any(subscribes_to(group, known) for known in names):
-                raise GroupSubscribedError(f"group {name!r} has members that read topic {topic!r}; stop them first")
-
-        self._find(name)
-        names = self._offsets.names_of(topic)
-        await self._offsets.delete_offsets(name, topic, partitions, check=check)
-
-    async def delete(self, name: str) -> None:
-        """Forget a group without members, and its offsets."""
-        self._find(name)
-        await self._delete(name, lambda: None)
-
     def describe(self, name: str) -> GroupDescription:
-        group = self._find(name)
+        self._check_open()
+        group = self._live.find(name)
         return GroupDescription(name, "Empty", "", "", 0, NO_MEMBER, ()) if group is None else describe(group)
 
     def all(self) -> list[GroupListing]:
         """All groups by name. Those that only commit offsets are empty and of no type."""
         listings = []
-        for name in sorted({*self._names, *self._groups}):
-            group = self._groups.get(name)
+        for name in self._live.names:
+            group = self._live.get(name)
             state: GroupState = "Empty" if group is None else group.state
             listings.append(GroupListing(name, state, "" if group is None else group.protocol_type))
         return listings
-
-    async def expire(self) -> int:
-        """Forget groups that have been without members and commits for longer than the settings keep them.
-
-        A group that never committed anything has nothing to be kept for. One with offsets in an open transaction stays.
-        """
-        gone = 0
-        for name in self._names:
-            seen_ms = self._names.last_commit_ms(name)
-            if not self._is_due(name, seen_ms):
-                continue
-
-            def check(name: str = name, seen_ms: int | None = seen_ms) -> None:
-                if self._names.last_commit_ms(name) != seen_ms or self._offsets.has_pending(name):
-                    raise GroupNotEmptyError(f"group {name!r} has just committed an offset")
-
-            try:
-                await self._delete(name, check)
-            except (GroupNotEmptyError, UnknownGroupError):
-                continue
-            _log.info("group %s was silent for longer than group_retention_seconds and is forgotten", name)
-            gone += 1
-        self.expired += gone
-        return gone
 
     def run_due(self) -> None:
         """Do what is due by the clock. The timer of the event loop does this; tests that move the clock call it."""
@@ -244,29 +196,9 @@ class GroupCoordinator:
         counted = Counter(listing.state for listing in self.all())
         return {state: counted[state] for state in GROUP_STATES}
 
-    @property
-    def members(self) -> int:
-        return sum(len(group.members) for group in tuple(self._groups.values()))
-
-    @property
-    def rebalances(self) -> int:
-        return self._past_rebalances + sum(group.rebalances for group in tuple(self._groups.values()))
-
-    @property
-    def generations(self) -> dict[str, int]:
-        return {group.name: group.generation for group in tuple(self._groups.values())}
-
-    def _find(self, name: str) -> Group | None:
-        """`None` for a group that has offsets and never had members."""
-        self._check_open()
-        group = self._groups.get(name)
-        if group is None and name not in self._names:
-            raise UnknownGroupError(f"there is no group {name!r}")
-        return group
-
     def _new_group(self, name: str) -> Group:
-        self._names.hold(name)
-        group = self._groups[name] = Group(name, self._clock, self._settings, self._limits, self._new_member_id)
+        group = Group(name, self._clock, self._settings, self._limits, self._new_member_id)
+        self._live.add(group)
         return group
 
     def _new_member_id(self, request: JoinRequest) -> str:
@@ -274,34 +206,8 @@ class GroupCoordinator:
         name = request.instance_id or request.client_id
         return f"{name[:_NAME_IN_ID]}-{self._new_uuid()}"
 
-    async def _delete(self, name: str, check: Callable[[], None]) -> None:
-        def may_go() -> None:
-            group = self._groups.get(name)
-            if group is not None and not group.is_deserted:
-                raise GroupNotEmptyError(
-                    f"group {name!r} has {counted(len(group.members), 'member')}; delete it when none is left"
-                )
-            check()
-
-        may_go()
-        if name in self._names:
-            await self._offsets.delete_group(name, check=may_go)
-        group = self._groups.get(name)
-        # Who joined while the deletion was on its way to the disk goes on: its group is stored anew with the next generation.
-        if group is not None and group.is_deserted:
-            self._forget(group)
-
-    def _is_due(self, name: str, last_commit_ms: int | None) -> bool:
-        group = self._groups.get(name)
-        if (group is not None and not group.is_deserted) or self._offsets.has_pending(name):
-            return False
-        if last_commit_ms is None:
-            return True
-        last_sign_ms = max(last_commit_ms, 0 if group is None else group.changed_ms)
-        return last_sign_ms + self._settings.group_retention_seconds * 1000 <= self._clock.now_ms()
-
     def _wake(self, name: str) -> None:
-        group = self._groups.get(name)
+        group = self._live.get(name)
         if group is not None:
             self._carry_out(group, group.tick())
 
@@ -311,10 +217,10 @@ class GroupCoordinator:
                 _answer(effect)
             else:
                 self._save(group, effect)
-        if self._groups.get(group.name) is group and not self._is_closed:
-            self._held_bytes[group.name] = group.held_bytes
+        if group in self._live and not self._is_closed:
+            self._live.measure(group)
             self._deadlines.set(group.name, group.next_due_ms())
-            self._forget_if_blank(group)
+            self._live.forget_if_blank(group)
 
     def _save(self, group: Group, save: Save) -> None:
         changes = Changes(puts=((keys.group_key(group.name), msgspec.msgpack.encode(save.record)),))
@@ -329,26 +235,6 @@ class GroupCoordinator:
 
         storing = self._committer.submit(Change(lambda: changes, lambda _: self._names.store(group.name)))
         storing.add_done_callback(saved)
-
-    def _forget_if_blank(self, group: Group) -> None:
-        if group.is_blank and self._groups.get(group.name) is group:
-            self._forget(group)
-
-    def _forget(self, group: Group) -> None:
-        del self._groups[group.name]
-        self._held_bytes.pop(group.name, None)
-        self._past_rebalances += group.rebalances
-        self._deadlines.set(group.name, None)
-        self._names.release(group.name)
-
-    def _check_bytes(self, request: JoinRequest) -> None:
-        held = sum(self._held_bytes.values())
-        asked = asked_bytes(request)
-        if held + asked > self._limits.groups_state_bytes:
-            raise LimitExceededError(
-                f"the members of all groups hold {held} bytes and {asked} more would be over groups_state_bytes"
-                f" ({self._limits.groups_state_bytes})"
-            )
 
     def _check_open(self) -> None:
         if self._is_closed:

@@ -50,6 +50,7 @@ class GroupOffsetHandlers:
         self._topics = broker.topics
         self._offsets = broker.offsets
         self._groups = broker.groups
+        self._removal = broker.group_removal
         self._transactions = broker.transaction_queries
 
     def routes(self) -> list[Route]:
@@ -184,7 +185,7 @@ class GroupOffsetHandlers:
         for number in (partition.partition_index for partition in topic.partitions):
             code = 0
             try:
-                await self._groups.delete_offsets(group, topic.name, [number])
+                await self._removal.delete_offsets(group, topic.name, [number])
             except TailraceError as error:
                 code = group_error_code(error)
             results.append(OffsetDeleteResponsePartition(partition_index=number, error_code=code))

@@ -48,6 +48,7 @@ def group_error_code(error: TailraceError | None) -> int:
 class GroupHandlers:
     def __init__(self, broker: Broker) -> None:
         self._groups = broker.groups
+        self._removal = broker.group_removal
 
     def routes(self) -> list[Route]:
         return [
@@ -156,7 +157,7 @@ class GroupHandlers:
         results = []
         for name in dict.fromkeys(request.groups_names):
             try:
-                await self._groups.delete(name)
+                await self._removal.delete(name)
             except TailraceError as error:
                 results.append(DeletableGroupResult(group_id=name, error_code=group_error_code(error)))
             else:

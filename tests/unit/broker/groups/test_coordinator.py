@@ -2,15 +2,10 @@
 
 import asyncio
 
-import msgspec
 import pytest
 
-from tailrace.broker import keys
-from tailrace.broker.broker import Broker
 from tailrace.model.errors import (
     FencedInstanceError,
-    GroupNotEmptyError,
-    GroupSubscribedError,
     IllegalGenerationError,
     InvalidGroupNameError,
     InvalidSessionTimeoutError,
@@ -20,43 +15,17 @@ from tailrace.model.errors import (
     RebalanceInProgressError,
     StorageFullError,
     StoreClosedError,
-    UnknownGroupError,
     UnknownMemberError,
     UnknownTopicError,
 )
-from tailrace.model.group import GroupListing, GroupRecord, Joined, MemberIdentity
+from tailrace.model.group import GroupListing, MemberIdentity
 from tailrace.model.limits import Limits
 from tailrace.store.memory import MemoryStore
 from tests.support.aio import on_loop, turns
 from tests.support.brokers import GatedStore, append, raw, running_broker
 from tests.support.clocks import ManualClock
-from tests.support.groups import DELAY_MS, SESSION_MS, joining, subscription, syncing
+from tests.support.groups import DELAY_MS, SESSION_MS, identity, joining, stable, subscription, syncing
 from tests.support.offsets import up_to
-
-WEEK_MS = 7 * 24 * 3600 * 1000
-
-
-def identity(joined: Joined, instance: str | None = None) -> MemberIdentity:
-    return MemberIdentity(joined.member_id, joined.generation, instance)
-
-
-async def stable(broker: Broker, clock: ManualClock, *instances: str | None, group: str = "g") -> list[Joined]:
-    """Bring members into one generation."""
-    joins = [asyncio.ensure_future(broker.groups.join(joining(group=group, instance=each))) for each in instances]
-    await turns()
-    clock.advance(DELAY_MS)
-    broker.groups.run_due()
-    members = list(await asyncio.gather(*joins))
-    shares = {member.member_id: member.member_id.encode() for member in members}
-    await asyncio.gather(
-        *(
-            broker.groups.sync(
-                syncing(member, group=group, instance=instance, **(shares if member.leader == member.member_id else {}))
-            )
-            for member, instance in zip(members, instances, strict=True)
-        )
-    )
-    return members
 
 
 @on_loop
@@ -198,133 +167,6 @@ async def test_what_can_be_committed_is_and_the_rest_is_refused_one_by_one() -> 
 
 
 @on_loop
-async def test_a_group_with_members_can_not_be_deleted() -> None:
-    clock = ManualClock()
-    store = MemoryStore(clock)
-    async with running_broker(store, clock) as broker:
-        await broker.topics.create("t", 1)
-        (member,) = await stable(broker, clock, None)
-        await broker.groups.commit("g", identity(member), [up_to("t", 0, 0)])
-        with pytest.raises(GroupNotEmptyError):
-            await broker.groups.delete("g")
-        assert broker.groups.leave("g", [(member.member_id, None)]) == [None]
-        await broker.groups.delete("g")
-        assert broker.groups.all() == []
-        assert broker.offsets.committed_by("g") == []
-        assert list(store.range(keys.GROUPS)) == []
-        with pytest.raises(UnknownGroupError):
-            await broker.groups.delete("g")
-
-
-@on_loop
-async def test_who_joins_while_its_group_is_deleted_stays() -> None:
-    clock = ManualClock()
-    store = GatedStore(clock)
-    async with running_broker(store, clock) as broker:
-        (member,) = await stable(broker, clock, None)
-        broker.groups.leave("g", [(member.member_id, None)])
-        await turns()
-        store.close_gate()
-        deletion = asyncio.ensure_future(broker.groups.delete("g"))
-        await turns()
-        joined = asyncio.ensure_future(broker.groups.join(joining()))
-        await turns()
-        store.open_gate()
-        await deletion
-        clock.advance(DELAY_MS)
-        broker.groups.run_due()
-        await broker.groups.sync(syncing(await joined))
-        assert [(each.name, each.state) for each in broker.groups.all()] == [("g", "Stable")]
-        assert msgspec.msgpack.decode(store.get(keys.group_key("g")) or b"", type=GroupRecord).members != ()
-
-
-@on_loop
-async def test_offsets_of_a_topic_that_is_read_can_not_be_deleted() -> None:
-    clock = ManualClock()
-    async with running_broker(clock=clock) as broker:
-        await broker.topics.create("t", 2)
-        await broker.topics.create("u", 1)
-        both = [up_to("t", 0, 0), up_to("t", 1, 0), up_to("u", 0, 0)]
-        await broker.groups.commit("g", MemberIdentity(), both)
-        (member,) = await stable(broker, clock, None)
-        with pytest.raises(GroupSubscribedError):
-            await broker.groups.delete_offsets("g", "t", [0])
-        await broker.groups.delete_offsets("g", "u", [0])
-        broker.groups.leave("g", [(member.member_id, None)])
-        await broker.groups.delete_offsets("g", "t", [1])
-        assert [(each.topic, each.partition) for each in broker.offsets.committed_by("g")] == [("t", 0)]
-        with pytest.raises(UnknownGroupError):
-            await broker.groups.delete_offsets("other", "t", [0])
-
-
-@on_loop
-async def test_a_silent_group_is_forgotten_and_a_busy_one_is_not() -> None:
-    clock = ManualClock()
-    async with running_broker(clock=clock) as broker:
-        await broker.topics.create("t", 1)
-        for group in ("left", "simple", "busy"):
-            await broker.groups.commit(group, MemberIdentity(), [up_to("t", 0, 0)])
-        clock.advance(WEEK_MS - SESSION_MS)
-        (busy,) = await stable(broker, clock, None, group="busy")
-        (left,) = await stable(broker, clock, None, group="left")
-        broker.groups.leave("left", [(left.member_id, None)])
-        assert await broker.groups.expire() == 0
-        clock.advance(SESSION_MS - 1)
-        broker.groups.heartbeat("busy", identity(busy))
-        assert await broker.groups.expire() == 1
-        assert broker.groups.expired == 1
-        assert [each.name for each in broker.groups.all()] == ["busy", "left"]
-        clock.advance(WEEK_MS)
-        broker.groups.heartbeat("busy", identity(busy))
-        await broker.groups.expire()
-        assert [each.name for each in broker.groups.all()] == ["busy"]
-
-
-@on_loop
-async def test_a_group_that_commits_while_it_is_deleted_is_not_forgotten() -> None:
-    clock = ManualClock()
-    store = GatedStore(clock)
-    async with running_broker(store, clock) as broker:
-        await broker.topics.create("t", 1)
-        await broker.groups.commit("g", MemberIdentity(), [up_to("t", 0, 0)])
-        store.close_gate()
-        deletion = asyncio.ensure_future(broker.groups.delete("g"))
-        await turns()
-        commit = asyncio.ensure_future(broker.groups.commit("g", MemberIdentity(), [up_to("t", 0, 0)]))
-        await turns()
-        store.open_gate()
-        await asyncio.gather(deletion, commit)
-        assert await broker.groups.expire() == 0
-        assert len(broker.offsets.committed_by("g")) == 1
-
-
-@on_loop
-async def test_the_last_commit_of_a_group_is_known_after_a_restart() -> None:
-    clock = ManualClock()
-    store = MemoryStore(clock)
-    async with running_broker(store, clock) as broker:
-        await broker.topics.create("t", 1)
-        await broker.groups.commit("g", MemberIdentity(), [up_to("t", 0, 0)])
-    async with running_broker(store, clock) as broker:
-        clock.advance(WEEK_MS - 1)
-        assert await broker.groups.expire() == 0
-        clock.advance(1)
-        assert await broker.groups.expire() == 1
-
-
-@on_loop
-async def test_a_group_that_never_committed_goes_with_its_last_member() -> None:
-    clock = ManualClock()
-    async with running_broker(clock=clock) as broker:
-        (member,) = await stable(broker, clock, None)
-        assert await broker.groups.expire() == 0
-        broker.groups.leave("g", [(member.member_id, None)])
-        await turns()
-        assert await broker.groups.expire() == 1
-        assert broker.groups.all() == []
-
-
-@on_loop
 async def test_groups_are_counted_whether_they_join_or_commit() -> None:
     clock = ManualClock()
     async with running_broker(clock=clock, limits=Limits(groups=2)) as broker:
@@ -387,10 +229,10 @@ async def test_what_is_counted() -> None:
     clock = ManualClock()
     async with running_broker(clock=clock) as broker:
         (member, _) = await stable(broker, clock, None, None)
-        assert broker.groups.members == 2
+        assert broker._live_groups.members == 2
         assert broker.groups.states["Stable"] == 1
-        assert broker.groups.generations == {"g": 1}
+        assert broker._live_groups.generations == {"g": 1}
         with pytest.raises(RebalanceInProgressError):
             broker.groups.leave("g", [("", None), (member.member_id, None)])
             broker.groups.heartbeat("g", MemberIdentity(broker.groups.describe("g").members[0].member_id, 1))
-        assert broker.groups.rebalances == 2
+        assert broker._live_groups.rebalances == 2

@@ -140,11 +140,11 @@ async def test_a_group_with_pending_offsets_is_not_forgotten() -> None:
         await producer.commit_offset("g", 0, 3)
         await producer.commit_offset("new", 0, 4)
         clock.advance(LONG_MS)
-        assert await broker.groups.expire() == 0
+        assert await broker.group_removal.expire() == 0
         await producer.commit()
         assert (offset_of(broker), offset_of(broker, "new")) == (3, 4)
         clock.advance(LONG_MS)
-        assert await broker.groups.expire() == 2
+        assert await broker.group_removal.expire() == 2
 
 
 @on_loop
@@ -154,7 +154,7 @@ async def test_a_group_whose_transaction_is_aborted_is_forgotten() -> None:
         producer = await started(broker)
         await producer.commit_offset("g", 0, 3)
         await producer.abort()
-        assert await broker.groups.expire() == 1
+        assert await broker.group_removal.expire() == 1
         assert broker.offsets.groups == []
 
 
@@ -168,7 +168,7 @@ def test_a_deleted_group_takes_its_pending_offsets_with_it(newer: bool) -> None:
             producer = await started(broker, newer=newer)
             await producer.commit_offset("g", 0, 3)
             await producer.commit_offset("other", 0, 4)
-            await broker.groups.delete("g")
+            await broker.group_removal.delete("g")
             broker.transaction_queries.check_offset_stable("g", "t", 0)
             await producer.commit()
             assert (offset_of(broker), offset_of(broker, "other")) == (None, 4)
@@ -185,7 +185,7 @@ async def test_what_is_committed_after_the_deletion_counts_again() -> None:
         await with_records(broker)
         producer = await started(broker)
         await producer.commit_offset("g", 0, 3)
-        await broker.groups.delete("g")
+        await broker.group_removal.delete("g")
         await producer.commit_offset("g", 0, 5)
         await producer.commit()
         assert offset_of(broker) == 5
@@ -207,7 +207,7 @@ async def test_a_pending_offset_on_its_way_to_the_log_is_deleted_with_its_group(
         )
         await turns()
         assert broker.offsets.has_pending("g")
-        deletion = asyncio.ensure_future(broker.groups.delete("g"))
+        deletion = asyncio.ensure_future(broker.group_removal.delete("g"))
         await turns()
         store.open_gate()
         assert await coming == [None]
