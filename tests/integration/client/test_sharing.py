@@ -41,15 +41,16 @@ def fill(api: Api, topic: str, count: int, first: int = 0) -> None:
 
 
 async def poll_until(consumers: list[AsyncTopicConsumer], condition: Callable[[], bool], seen: list[int] | None = None) -> None:
-    """All of them poll and mark, until the condition holds."""
-    while not condition():
-        for records, consumer in zip(
-            await asyncio.gather(*(consumer.poll() for consumer in consumers)), consumers, strict=True
-        ):
-            for record in records:
+    """All of them poll and mark, each in its own time, until the condition holds: who joins waits for the others' polls."""
+
+    async def go_on(consumer: AsyncTopicConsumer) -> None:
+        while not condition():
+            for record in await consumer.poll():
                 consumer.mark_processed(record)
                 if seen is not None:
                     seen.append(record.value)
+
+    await asyncio.gather(*map(go_on, consumers))
 
 
 def owned(consumer: AsyncTopicConsumer) -> list[int]:

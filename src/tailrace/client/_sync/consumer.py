@@ -57,8 +57,9 @@ class TopicConsumer(Closing):
     def poll(self, timeout: float | timedelta | None = None) -> list[ConsumerRecord]:
         """The next records, at most `max_poll_records`; none if there are none within the time (`poll_timeout`).
 
-        `timeout` is in seconds. Transient errors are tried again for `api_timeout`, then raised; so is an error that happened
-        beside, in a commit by interval or by `commit_async`.
+        `timeout` is in seconds. A poll that must join, because the group shares out anew, lasts until the other members have
+        polled as well or are given up. Transient errors are tried again for `api_timeout`, then raised; so is an error that
+        happened beside, in a commit by interval or by `commit_async`.
         """
         self._check_open()
         self._attendant.polled()
