@@ -109,6 +109,6 @@ class RoutedSoFar:
         letters = f", {report.dead_letters:,} to dead letters" if report.dead_letters else ""
         typer.echo(
             f"batch {report.batch}: {counted(report.rows, 'change')} routed so far{letters}; the last batch took"
-            f" {report.batch_seconds:.2f} s for {counted(report.routes, 'route')} ({report.rows_per_second:,.0f} changes/s)"
+            f" {report.batch_seconds:.2f} s for {counted(report.routes, 'route')} ({counted(round(report.rows_per_second), 'change')}/s)"
         )
         self._told_at, self._told = now, report.rows

@@ -14,6 +14,8 @@ _SERVER = "server"
 _PIPELINE = "pipeline"
 _READY = "is ready at "
 _DATA = Path("./data")
+_JAVAS_OWN = "WARNING: Using incubator modules"
+"""Java says so whenever Spark starts, and nobody need do anything about it."""
 
 
 def up(
@@ -70,4 +72,6 @@ def up(
 
 
 def _say(part: str, line: str) -> None:
+    if line.startswith(_JAVAS_OWN):
+        return
     typer.echo(f"{part:>8} | {line}")

@@ -7,10 +7,8 @@ from tailrace.model.pipeline import PipelineReport
 
 
 def test_one_change_of_one_route_is_told_in_the_singular(capsys: pytest.CaptureFixture[str]) -> None:
-    RoutedSoFar()(PipelineReport(batch=3, rows=1, routes=1, batch_seconds=0.25, rows_per_second=4.0))
-    assert capsys.readouterr().out == (
-        "batch 3: 1 change routed so far; the last batch took 0.25 s for 1 route (4 changes/s)\n"
-    )
+    RoutedSoFar()(PipelineReport(batch=3, rows=1, routes=1, batch_seconds=1.25, rows_per_second=0.8))
+    assert capsys.readouterr().out == ("batch 3: 1 change routed so far; the last batch took 1.25 s for 1 route (1 change/s)\n")
 
 
 def test_many_changes_of_many_routes_are_told_in_the_plural(capsys: pytest.CaptureFixture[str]) -> None:
