@@ -106,9 +106,10 @@ class RoutedSoFar:
         now = time.monotonic()
         if report.rows == self._told or (self._told and now - self._told_at < _SECONDS_BETWEEN_LINES):
             return
+        speed = f"{counted(round(report.rows_per_second), 'change')}/s"
         letters = f", {report.dead_letters:,} to dead letters" if report.dead_letters else ""
         typer.echo(
             f"batch {report.batch}: {counted(report.rows, 'change')} routed so far{letters}; the last batch took"
-            f" {report.batch_seconds:.2f} s for {counted(report.routes, 'route')} ({counted(round(report.rows_per_second), 'change')}/s)"
+            f" {report.batch_seconds:.2f} s for {counted(report.routes, 'route')} ({speed})"
         )
         self._told_at, self._told = now, report.rows
