@@ -28,7 +28,6 @@ class KafkaScale(msgspec.Struct, frozen=True, kw_only=True):
     connections: int
     turns: int
     """Records over each connection, in each round."""
-    synced_turns: int
     starts: int
     rest_seconds: float
     """How long a server may recover from its load before its memory is looked at again."""
@@ -171,7 +170,6 @@ FULL = Scale(
         steady_seconds=2,
         connections=500,
         turns=10,
-        synced_turns=2,
         starts=2,
         rest_seconds=12,
     ),
@@ -235,7 +233,6 @@ QUICK = msgspec.structs.replace(
         steady_seconds=1,
         connections=100,
         turns=5,
-        synced_turns=2,
         starts=1,
         rest_seconds=12,
     ),

@@ -79,7 +79,7 @@ def _figures(ground: Ground, make_ours: MakePeer, make_other: MakePeer, durabili
         ground.say(f"{durability}: one record at a time")
         singles = both.take_turns(_one_by_one, scale.one_by_one, scale.rounds)
         ground.say(f"{durability}: {scale.connections} connections")
-        crowds = _crowds(both, alone, scale.connections, scale.synced_turns if is_synced else scale.turns, scale.rounds)
+        crowds = _crowds(both, alone, scale.connections, scale.turns, scale.rounds)
 
     def figure(name: str, unit: str, sides: Sequence[Sequence[float]], bar: Bar | None = None) -> Figure:
         client = samples(sides[2]) if len(sides) > 2 else None
