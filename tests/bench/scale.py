@@ -34,7 +34,6 @@ TINY = Scale(
         steady_seconds=0.1,
         connections=3,
         turns=2,
-        synced_turns=1,
         starts=1,
         rest_seconds=0.1,
     ),
