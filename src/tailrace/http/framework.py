@@ -23,9 +23,10 @@ from tailrace.http.groups import GroupEndpoints
 from tailrace.http.guards import JSON, TAKES, FirstLook
 from tailrace.http.handlers import exception_handlers
 from tailrace.http.members import MemberEndpoints
-from tailrace.http.openapi import openapi
+from tailrace.http.openapi import openapi, parameter_names
 from tailrace.http.pipelines import BatchEndpoints, PipelineEndpoints
 from tailrace.http.problems import UnexpectedErrors
+from tailrace.http.query import refuse_unknown
 from tailrace.http.queues import QueueEndpoints
 from tailrace.http.routes import RouteEndpoints
 from tailrace.http.sql import sql
@@ -60,6 +61,9 @@ def create_framework(
     # Not a guard in the framework's sense, because those cost a copy of the handler each time.
     async def look(request: Request[Any, Any, Any]) -> Response[None] | None:
         first_look.check(request.scope, request.route_handler.opt.get(TAKES, JSON))
+        # Others may have their own ways with the rest: Prometheus names metrics, browsers come from wherever.
+        if request.scope["query_string"] and request.scope["path"].startswith("/api/"):
+            refuse_unknown(request.scope["path"], request.query_params, parameter_names(request.route_handler))
         return _allowed(request) if request.scope["method"] == "OPTIONS" else None
 
     return Framework(

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 from litestar import Litestar, Request, Response, get
-from litestar.handlers import HTTPRouteHandler
+from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.routes import HTTPRoute
 
 from tailrace import __version__
@@ -133,6 +133,11 @@ def _answers_of(handler: HTTPRouteHandler) -> Sequence[Any]:
     if get_origin(returned) is Response:
         (returned,) = get_args(returned)
     return () if returned in (None, type(None), bytes) else (returned,)
+
+
+def parameter_names(handler: BaseRouteHandler) -> list[str]:
+    """What a request may name, in its path or its query."""
+    return [name for name in handler.parsed_fn_signature.parameters if name not in _INJECTED]
 
 
 def _parameter_shapes(handler: HTTPRouteHandler) -> dict[str, tuple[Any, bool]]:

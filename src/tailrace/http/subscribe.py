@@ -25,6 +25,7 @@ from tailrace.http.frames import SSE_TYPE, Frames, sse_error, sse_sign_of_life, 
 from tailrace.http.guards import FirstLook
 from tailrace.http.patience import until_gone
 from tailrace.http.problems import MEDIA_TYPE, RequestRefusedError, error_body
+from tailrace.http.query import refuse_unknown
 from tailrace.model.errors import InvalidRequestError, SlowSubscriberError, TailraceError
 from tailrace.model.ids import Cursor
 from tailrace.model.limits import Limits
@@ -37,6 +38,7 @@ _SERVICE_RESTART = 1012
 _NUMBER = re.compile("[0-9]{1,19}")
 _NOTHING_SEEN = "-1"
 _SHOWN = 40
+_QUERY = ("pattern", "cursor", "after")
 SeenCursor = Annotated[str, Meta(pattern="^[0-9]*$")]
 _HEADERS = [(b"content-type", SSE_TYPE.encode()), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
 
@@ -75,6 +77,7 @@ async def subscribe_by_websocket(
 ) -> None:
     try:
         first_look.check_socket(socket.scope)
+        refuse_unknown("/api/subscribe", socket.query_params, _QUERY)
     except RequestRefusedError as error:
         raise PermissionDeniedException(error.detail) from error
     query = socket.query_params
