@@ -66,11 +66,28 @@ class Passed(NamedTuple):
     """For all of these."""
 
 
+class _Sent(NamedTuple):
+    """A load that is in its topic."""
+
+    load: Load
+    took: Span
+    cpu_seconds: float
+
+
 class Duel(NamedTuple):
     """Tailrace and another one, both running."""
 
     ours: Contender
     other: Contender
+
+    def pass_through(self, load: Load, reads: int, *, other_first: bool) -> tuple[Passed, Passed]:
+        """Ours and the other's. Both produce; then they consume in turn, `reads` times, with a new consumer each time, so
+        that a slow moment of the machine meets both."""
+        order = (self.other, self.ours) if other_first else (self.ours, self.other)
+        sent = [_send(contender, load) for contender in order]
+        rounds = [[_read(*pair) for pair in zip(order, sent, strict=True)] for _ in range(reads)]
+        first, second = (_passed(each, read) for each, read in zip(sent, zip(*rounds, strict=True), strict=True))
+        return (second, first) if other_first else (first, second)
 
     def take_turns(self, side: Callable[[Contender, int], T], work: int, rounds: int) -> tuple[Sequence[T], Sequence[T]]:
         """Ours and the other's, round by round."""
@@ -113,15 +130,27 @@ def client_alone(ground: Ground, durability: Durability) -> Iterator[Contender |
         yield contender
 
 
-def pass_through(contender: Contender, load: Load, reads: int = 1) -> Passed:
-    """Produce, then consume, then check; the last two `reads` times, each with a consumer of its own."""
+def pass_through(contender: Contender, load: Load) -> None:
+    """Produce, then consume, then check."""
+    _read(contender, _send(contender, load))
+
+
+def _send(contender: Contender, load: Load) -> _Sent:
     settle_disk()
     load = contender.new_topic(load)
     before = contender.cpu_seconds
-    produced = said(Span, contender.sender.ask(Produce(load)))
-    between = contender.cpu_seconds
-    consumed = [check(contender, load) for _ in range(reads)]
-    return Passed(produced, consumed, between - before, contender.cpu_seconds - between)
+    took = said(Span, contender.sender.ask(Produce(load)))
+    return _Sent(load, took, contender.cpu_seconds - before)
+
+
+def _read(contender: Contender, sent: _Sent) -> tuple[Span, float]:
+    """What it took, by the clock and of the server's CPU."""
+    before = contender.cpu_seconds
+    return check(contender, sent.load), contender.cpu_seconds - before
+
+
+def _passed(sent: _Sent, reads: Sequence[tuple[Span, float]]) -> Passed:
+    return Passed(sent.took, [took for took, _ in reads], sent.cpu_seconds, sum(cpu for _, cpu in reads))
 
 
 def check(contender: Contender, load: Load) -> Span:

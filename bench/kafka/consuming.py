@@ -16,7 +16,6 @@ _AT_ONCE = 10_000
 _UNHINDERED: dict[str, Any] = {
     # By default librdkafka rests a second whenever its queue is full, and that would be all that is measured.
     "fetch.queue.backoff.ms": 1,
-    "queued.min.messages": 1_000_000,
     # With the default of 500 ms some reads of many partitions stood still for that long, whatever the server.
     "fetch.wait.max.ms": 10,
 }
@@ -76,6 +75,9 @@ class Receiver:
             }
         )
         consumer.list_topics(load.topic, ANSWER_SECONDS)
+        # This answer comes over the connection that is read from. Else that to a server which is quick to tell where its
+        # partitions are would be made while the clock runs.
+        consumer.get_watermark_offsets(TopicPartition(load.topic, 0), ANSWER_SECONDS, cached=False)
         return consumer
 
     def _check(self, load: Load, found: list[Message]) -> None:

@@ -3,11 +3,12 @@
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import cycle
 from typing import NamedTuple
 
 from bench.figures import Bar, Figure, Section
 from bench.ground import Ground, settle_disk
-from bench.kafka.arena import Contender, client_alone, duel, pass_through, said, samples
+from bench.kafka.arena import Contender, Duel, client_alone, duel, said, samples
 from bench.kafka.tasks import Load, Produce, Span
 from bench.measure import take_turns
 from bench.peers.contract import MakePeer
@@ -79,11 +80,12 @@ def run_relaxed(ground: Ground, ours: MakePeer, other: MakePeer) -> Section:
     return Section(
         title="Beside Kafka: produce and consume, `relaxed`",
         text="One producer sends records as fast as it can until the last of them is acknowledged (`acks=all`); then one"
-        " consumer reads them all from the start, and others do so again, one after another; their median counts."
+        " consumer reads them all from the start, and others do so again, at both servers in turn; their median counts."
         " Producer and consumers are librdkafka in processes of their own, the servers are separate processes as well, and all"
-        " share the machine's cores. Default batches are librdkafka's (5 ms, up to 10,000 records"
-        " or 1 MB), large ones have 50 ms and 4 MB, and 16 KB is what Java's producer takes by default. Kafka has the settings"
-        " it comes with, so it leaves syncing to the operating system. The goal is 1.5 times its speed.",
+        " share the machine's cores. The clients keep the memory that they once had (`MALLOC_TRIM_THRESHOLD_`,"
+        " `MALLOC_TOP_PAD_`), and are connected before the clock starts. Default batches are librdkafka's (5 ms, up to 10,000"
+        " records or 1 MB), large ones have 50 ms and 4 MB, and 16 KB is what Java's producer takes by default. Kafka has the"
+        " settings it comes with, so it leaves syncing to the operating system. The goal is 1.5 times its speed.",
         figures=figures,
         remarks=remarks,
     )
@@ -112,33 +114,37 @@ def _measure(
             ground.say(f"{durability}: {case.name}")
             records = scale.records(case.record_bytes) // (case.batching.synced_share if durability == "fsync" else 1)
             reads = scale.reads if durability in _CONSUME_BARS else 1
-            sides = {"ours": partial(_speed, case, reads, both.ours), "other": partial(_speed, case, reads, both.other)}
+            sides = {"both": partial(_speeds, case, reads, both, cycle((False, True)))}
             if alone is not None:
                 sides["alone"] = partial(_speed_of_sending, case, alone)
             found = take_turns(sides, records, scale.rounds)
-            ours, others = found["ours"], found["other"]
-            figures += _figures(case, durability, both.other.peer.name, ours, others, found.get("alone"))
+            ours, others = zip(*found["both"], strict=True)
+            sent_alone = [speed for (speed,) in found.get("alone", ())]
+            figures += _figures(case, durability, both.other.peer.name, ours, others, sent_alone)
             remarks.append(f"{case.name}: {_cpu_of(ours)}; {both.other.peer.name} {_cpu_of(others)}.")
     return figures, ["CPU that the server uses for 1 GB in and for 1 GB out, Tailrace first:", *remarks]
 
 
-def _speed(case: _Case, reads: int, contender: Contender, records: int) -> _Speed:
+def _speeds(case: _Case, reads: int, both: Duel, other_first: Iterator[bool], records: int) -> tuple[_Speed, ...]:
+    """Ours and the other's. Who goes first changes from round to round."""
     load = case.load(records)
-    passed = pass_through(contender, load, reads)
     gigabytes = load.megabytes / 1_000
-    return _Speed(
-        load.megabytes / passed.produced.seconds,
-        load.megabytes / statistics.median(span.seconds for span in passed.consumed),
-        passed.produce_cpu_seconds / gigabytes,
-        passed.consume_cpu_seconds / (reads * gigabytes),
+    return tuple(
+        _Speed(
+            load.megabytes / passed.produced.seconds,
+            load.megabytes / statistics.median(span.seconds for span in passed.consumed),
+            passed.produce_cpu_seconds / gigabytes,
+            passed.consume_cpu_seconds / (reads * gigabytes),
+        )
+        for passed in both.pass_through(load, reads, other_first=next(other_first))
     )
 
 
-def _speed_of_sending(case: _Case, contender: Contender, records: int) -> _Speed:
+def _speed_of_sending(case: _Case, contender: Contender, records: int) -> tuple[_Speed, ...]:
     """Of a client whose records nobody keeps."""
     settle_disk()
     load = contender.new_topic(case.load(records))
-    return _Speed(load.megabytes / said(Span, contender.sender.ask(Produce(load))).seconds, 0.0, 0.0, 0.0)
+    return (_Speed(load.megabytes / said(Span, contender.sender.ask(Produce(load))).seconds, 0.0, 0.0, 0.0),)
 
 
 def _figures(
@@ -147,7 +153,7 @@ def _figures(
     peer: str,
     ours: Sequence[_Speed],
     others: Sequence[_Speed],
-    alone: Sequence[_Speed] | None,
+    alone: Sequence[_Speed],
 ) -> Iterator[Figure]:
     is_judged = case.record_bytes in _JUDGED_BYTES
     yield Figure(
@@ -157,7 +163,7 @@ def _figures(
         peer=peer,
         peers=samples(each.produced for each in others),
         bar=_PRODUCE_BARS[durability] if is_judged else None,
-        alone=None if alone is None else samples(each.produced for each in alone),
+        alone=samples(each.produced for each in alone) if alone else None,
     )
     yield Figure(
         name=f"consume {case.name}",
