@@ -113,7 +113,8 @@ def test_a_disk_that_is_full_at_an_idle_moment_does_not_end_the_store(disk: Path
 
 
 @needs_mounts
-def test_the_last_room_is_kept_for_cleaning_up(disk: Path) -> None:
+def test_the_last_room_is_kept_for_cleaning_up(disk: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     store = EmbeddedStore.open(disk / "data", limits=Limits(min_free_bytes=4 * MIB), options=OPTIONS)
     store.commit(Changes(creates=[(A0.topic_id, 1)]))
     for _ in range(15):
@@ -121,11 +122,15 @@ def test_the_last_room_is_kept_for_cleaning_up(disk: Path) -> None:
     (disk / "filler").write_bytes(bytes(2 * MIB))
     with pytest.raises(StorageFullError, match="min_free_bytes"):
         _until_refused(store)
+    assert store.is_full()
+    assert store.stats().failed_commits == 1
     end = store.bounds(A0).end
     store.commit(Changes(trims=[(A0, end)], puts=[(b"trimmed", b"yes")]))
     store.clean()
     _until_taken(store)
     assert store.bounds(A0) == (end, end + 1)
+    assert not store.is_full()
+    assert [record.levelname for record in caplog.records if record.name == "tailrace.store.room"] == ["WARNING", "INFO"]
     store.close()
 
 

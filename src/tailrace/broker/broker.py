@@ -258,6 +258,10 @@ class Broker:
         """The cursor that the next record of the log will get."""
         return self._store.end_cursor()
 
+    def is_full(self) -> bool:
+        """Whether records are refused because the disk has no room."""
+        return self._store.is_full()
+
     def view(self, topic: str) -> TopicView:
         """The topic as it is now, to be read from any thread. See `Scanner`."""
         return self._scanner.view(self.topics.get(topic))

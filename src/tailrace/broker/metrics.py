@@ -235,6 +235,7 @@ NUMBERS = (
     _of_store("commits", "Commits made durable.", lambda stats: stats.commits),
     _of_store("commit_bytes", "Bytes of commits made durable.", lambda stats: stats.commit_bytes),
     _of_store("failed_commits", "Commits that storage could not take.", lambda stats: stats.failed_commits),
+    _now("disk_full", "1 while records are refused because the disk has no room.", lambda sources: sources.store.is_full()),
     _of_store("pending_commits", "Commits that wait for their sync.", lambda stats: stats.pending_commits, rises_only=False),
     _of_store(
         "pending_bytes", "Bytes of commits that wait for their sync.", lambda stats: stats.pending_bytes, rises_only=False

@@ -63,4 +63,6 @@ async def front(
 def _in_words(health: Health) -> str:
     if health.failure:
         return f"It has failed: {health.failure}"
+    if health.status == "full":
+        return "There is no room on its disk: records are refused until there is."
     return f"It works. Durability is {health.durability}; the next record gets cursor {health.end_cursor:,}."

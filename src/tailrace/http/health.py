@@ -10,7 +10,8 @@ from tailrace.http.status import ServerStatus
 
 
 class Health(msgspec.Struct, omit_defaults=True):
-    status: Literal["ok", "failed"]
+    status: Literal["ok", "full", "failed"]
+    """Full: there is no room on the disk, so records are refused and all else goes on."""
     version: str
     durability: str
     uptime_seconds: float
@@ -22,7 +23,7 @@ class Health(msgspec.Struct, omit_defaults=True):
 def health_of(broker: Broker, status: ServerStatus) -> Health:
     failure = status.failure()
     return Health(
-        status="failed" if failure else "ok",
+        status="failed" if failure else "full" if broker.is_full() else "ok",
         version=__version__,
         durability=status.durability,
         uptime_seconds=round(status.uptime_seconds, 3),

@@ -140,5 +140,8 @@ class Store(Protocol):
     def stats(self) -> StoreStats:
         """Figures for the metrics page."""
 
+    def is_full(self) -> bool:
+        """Whether records are refused for want of room."""
+
     def close(self) -> None:
         """Finish what is in flight, make it durable, release the folder. Calling it again does nothing."""

@@ -1,7 +1,5 @@
 """The default store: the log on disk, in this process, in one folder."""
 
-import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -20,10 +18,10 @@ from tailrace.model.stats import StoreStats
 from tailrace.store.contract import PayloadStore, Staging
 from tailrace.store.group_commit import GroupCommit
 from tailrace.store.payloads import PayloadFolder
+from tailrace.store.room import Room
 from tailrace.store.sequencer import Done, PendingCommit, Sequencer
 from tailrace.store.staging import StagingFolder
 
-_ROOM_CHECK_SECONDS = 0.1
 _COPIED_AT_ONCE_BYTES = 64 * KIB
 
 
@@ -71,21 +69,19 @@ class EmbeddedStore:
         group_bytes = limits.group_commit_bytes if durability == "fsync" else min(limits.group_commit_bytes, MIB)
         self._commits = GroupCommit(self, sequencer, limits, clock, self._stats, on_failure, group_bytes)
         self.staging: Staging = StagingFolder(folder / "staging", limits)
-        self.payloads: PayloadStore = PayloadFolder(folder / PAYLOADS_FOLDER, self._check_room, self._fail)
-        self._room_checked_at = float("-inf")
-        self._has_room = False
-        self._look_for_room()
+        self._room = Room(folder, limits.min_free_bytes, self._stats)
+        self.payloads: PayloadStore = PayloadFolder(folder / PAYLOADS_FOLDER, self._room.check, self._fail)
         self._log.start()
         self._commits.start()
 
     def submit(self, changes: Changes, done: Done) -> PendingCommit:
-        if not self._has_room and changes.appends:
-            self._check_room()
+        if not self._room.is_left and changes.appends:
+            self._room.check()
         return self._commits.submit(changes, done)
 
     def commit(self, changes: Changes) -> Receipt:
-        if not self._has_room and changes.appends:
-            self._check_room()
+        if not self._room.is_left and changes.appends:
+            self._room.check()
         return self._commits.commit(changes)
 
     def fetch(self, partition: Partition, offset: Offset, max_bytes: int) -> Fetched:
@@ -139,6 +135,9 @@ class EmbeddedStore:
         self._stats.log_bytes = sum(segment.path.stat().st_size for segment in segments if segment.path.exists())
         return self._stats
 
+    def is_full(self) -> bool:
+        return not self._room.look()
+
     def close(self) -> None:
         if self._closed:
             return
@@ -163,7 +162,7 @@ class EmbeddedStore:
 
     def persist(self, group: Sequence[PendingCommit]) -> None:
         self._log.write(group)
-        self._look_for_room()
+        self._room.look()  # once a group, so that callers need not: what they bring in the meantime has room
 
     def idle(self) -> None:
         self._log.seal()
@@ -182,23 +181,6 @@ class EmbeddedStore:
         if index is None:
             raise UnknownPartitionError.of(partition)
         return index
-
-    def _check_room(self) -> None:
-        """Refuse records before the disk is full, so that there is room left to clean up."""
-        self._look_for_room()
-        if not self._has_room:
-            raise StorageFullError(
-                f"less than {self._limits.min_free_bytes} bytes are free on the disk of {self._folder} (min_free_bytes);"
-                " nothing was written. Free some space and send again"
-            )
-
-    def _look_for_room(self) -> None:
-        """After each group, so that the many callers need not: what they bring in the meantime has room."""
-        now = time.monotonic()
-        if now - self._room_checked_at >= _ROOM_CHECK_SECONDS:
-            self._room_checked_at = now
-            disk = os.statvfs(self._folder)
-            self._has_room = disk.f_bavail * disk.f_frsize >= self._limits.min_free_bytes
 
     def _fail(self, error: BaseException) -> None:
         self._commits.abort(error)

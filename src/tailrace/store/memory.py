@@ -150,6 +150,9 @@ class MemoryStore:
     def stats(self) -> StoreStats:
         return self._stats
 
+    def is_full(self) -> bool:
+        return False
+
     def close(self) -> None:
         with self._lock:
             self._closed = True

@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
 
 import httpx
 import pytest
@@ -12,8 +13,9 @@ from tailrace.http.app import create_app
 from tailrace.http.status import ServerStatus
 from tailrace.model.clock import SystemClock
 from tailrace.model.errors import StorageFailedError, TailraceError
-from tailrace.model.limits import DEFAULT_LIMITS
+from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.record import Message, Published
+from tailrace.store.embedded import EmbeddedStore
 from tailrace.store.memory import MemoryStore
 from tests.support.aio import on_loop
 
@@ -56,6 +58,16 @@ async def test_health_is_unavailable_once_storage_has_failed() -> None:
         answer = await client.get("/health")
     assert answer.status_code == 503
     assert (answer.json()["status"], answer.json()["failure"]) == ("failed", "the disk is gone")
+
+
+@on_loop
+async def test_health_and_metrics_tell_of_a_full_disk(tmp_path: Path) -> None:
+    with closing(EmbeddedStore.open(tmp_path, limits=Limits(min_free_bytes=1 << 60))) as store:
+        async with client_of(Broker(store, CLOCK)) as client:
+            health, metrics, page = [await client.get(path) for path in ("/health", "/metrics", "/")]
+    assert (health.status_code, health.json()["status"]) == (200, "full")
+    assert "tailrace_disk_full 1.0" in metrics.text
+    assert "no room on its disk" in page.text
 
 
 @pytest.mark.parametrize(
