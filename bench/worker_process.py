@@ -3,12 +3,9 @@
 Tasks and answers are lines of JSON. The module reads its tasks from stdin, and answers by `bench.answers.say`.
 """
 
-import os
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Generic, Self, TypeVar
 
 import msgspec
@@ -24,19 +21,12 @@ _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 class WorkerProcess(Generic[_Task, _Answer]):
     """Gone when it is closed. If it fails, the run is over: its figures would mean nothing."""
 
-    def __init__(
-        self, side: str, module: str, *arguments: str, answers: Any, environment: Mapping[str, str] = MappingProxyType({})
-    ) -> None:
-        """`side`: whose client it is, for failures. `answers`: the types of its answers; it may always say `Failed`.
-        `environment`: what it has beyond ours."""
+    def __init__(self, side: str, module: str, *arguments: str, answers: Any) -> None:
+        """`side`: whose client it is, for failures. `answers`: the types of its answers; it may always say `Failed`."""
         self._side = side
         self._answers = answers | Failed
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
-            cwd=_ROOT,
-            env={**os.environ, **environment},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            [sys.executable, "-m", module, *arguments], cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
 
     def __enter__(self) -> Self:

@@ -31,24 +31,14 @@ from bench.kafka.tasks import (
     Task,
 )
 from bench.peers.contract import Peer
-from bench.scale import GIB
 from bench.worker_process import WorkerProcess
-from tailrace.model.limits import MIB
-
-_MEMORY = {
-    # By default glibc gives a thread more memory page by page, and takes it back soon. While it does so the thread that reads
-    # from the socket and the one that takes the records wait for each other: that was a third of the time, and the more of it,
-    # the sooner a server answers.
-    "MALLOC_TOP_PAD_": str(64 * MIB),
-    "MALLOC_TRIM_THRESHOLD_": str(8 * GIB),
-}
 
 
 class ClientProcess(WorkerProcess[Task, Answer]):
     """This module as a child."""
 
     def __init__(self, peer: Peer) -> None:
-        super().__init__(peer.name, "bench.kafka.client", str(peer.address), answers=Answer, environment=_MEMORY)
+        super().__init__(peer.name, "bench.kafka.client", str(peer.address), answers=Answer)
 
 
 class _Client:

@@ -16,6 +16,7 @@ _AT_ONCE = 10_000
 _UNHINDERED: dict[str, Any] = {
     # By default librdkafka rests a second whenever its queue is full, and that would be all that is measured.
     "fetch.queue.backoff.ms": 1,
+    "queued.min.messages": 1_000_000,
     # With the default of 500 ms some reads of many partitions stood still for that long, whatever the server.
     "fetch.wait.max.ms": 10,
 }
