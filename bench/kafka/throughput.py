@@ -82,9 +82,9 @@ def run_relaxed(ground: Ground, ours: MakePeer, other: MakePeer) -> Section:
         text="One producer sends records as fast as it can until the last of them is acknowledged (`acks=all`); then one"
         " consumer reads them all from the start, and others do so again, at both servers in turn; their median counts."
         " Producer and consumers are librdkafka in processes of their own, the servers are separate processes as well, and all"
-        " share the machine's cores. Consumers are connected before the clock starts. Default batches are librdkafka's (5 ms, up"
-        " to 10,000 records or 1 MB), large ones have 50 ms and 4 MB, and 16 KB is what Java's producer takes by default. Kafka"
-        " has the settings it comes with, so it leaves syncing to the operating system. The goal is 1.5 times its speed.",
+        " share the machine's cores. Consumers are connected before the clock starts. Default batches are librdkafka's (5 ms,"
+        " up to 10,000 records or 1 MB), large ones have 50 ms and 4 MB, and 16 KB is what Java's producer takes by default."
+        " Kafka has the settings it comes with, so it leaves syncing to the operating system. The goal is 1.5 times its speed.",
         figures=figures,
         remarks=remarks,
     )
