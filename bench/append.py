@@ -14,6 +14,8 @@ from bench.stores import new_store, new_stream
 
 PARTITIONS = 8
 WRITERS = 64
+_SYNCED_ROUNDS = 3
+"""For one of other subjects: a round takes half a second, and disk and processor change from second to second."""
 
 _BAR = Bar("at least", 0.7)
 
@@ -98,7 +100,8 @@ def _synced(ground: Ground, shape: Shape) -> tuple[Figure, str]:
             return ring.megabytes(sum(groups)) / plain.write_groups(folder, ring, groups)
 
     ground.say(f"append, fsync, {shape.name}")
-    rates = alternate({"ours": ours, "replayed": replayed}, ground.scale.synced_bytes // ring.batch_bytes, ground.scale.rounds)
+    sides = {"ours": ours, "replayed": replayed}
+    rates = alternate(sides, ground.scale.synced_bytes // ring.batch_bytes, _SYNCED_ROUNDS * ground.scale.rounds)
     figure = Figure(
         name=f"{shape.name} batches",
         ours=rates["ours"],
