@@ -14,8 +14,6 @@ from bench.stores import new_store, new_stream
 
 PARTITIONS = 8
 WRITERS = 64
-_SYNCED_ROUNDS = 3
-"""For one of other subjects: a round takes half a second, and disk and processor change from second to second."""
 
 _BAR = Bar("at least", 0.7)
 
@@ -101,7 +99,7 @@ def _synced(ground: Ground, shape: Shape) -> tuple[Figure, str]:
 
     ground.say(f"append, fsync, {shape.name}")
     sides = {"ours": ours, "replayed": replayed}
-    rates = alternate(sides, ground.scale.synced_bytes // ring.batch_bytes, _SYNCED_ROUNDS * ground.scale.rounds)
+    rates = alternate(sides, ground.scale.synced_bytes // ring.batch_bytes, ground.scale.synced_rounds)
     figure = Figure(
         name=f"{shape.name} batches",
         ours=rates["ours"],

@@ -104,6 +104,8 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
     append_bytes: int
     """Written by each side in each round, without syncs."""
     synced_bytes: int
+    synced_rounds: int
+    """Of synced appends: a round takes half a second, and disk and processor change from second to second."""
     """Written by each side in each round, with syncs."""
     callers: int
     """Callers of tiny appends."""
@@ -144,6 +146,7 @@ FULL = Scale(
     ring_bytes=256 * MIB,
     append_bytes=GIB,
     synced_bytes=256 * MIB,
+    synced_rounds=15,
     callers=1_000,
     tiny_appends=300_000,
     cached_bytes=48 * MIB,
@@ -212,6 +215,7 @@ QUICK = msgspec.structs.replace(
     rounds=3,
     append_bytes=256 * MIB,
     synced_bytes=64 * MIB,
+    synced_rounds=5,
     tiny_appends=60_000,
     fetched_bytes=256 * MIB,
     interleaved_batches=50_000,

@@ -8,6 +8,7 @@ TINY = Scale(
     ring_bytes=32 * MIB,
     append_bytes=2 * MIB,
     synced_bytes=2 * MIB,
+    synced_rounds=1,
     callers=50,
     tiny_appends=1_000,
     cached_bytes=2 * MIB,
