@@ -59,6 +59,7 @@ class Server:
         kafka_settings: KafkaSettings,
         limits: Limits,
         clock: Clock,
+        accept_loss_after: int | None = None,
         on_ready: Callable[[Ready], None],
         on_stop: Callable[[], None],
     ) -> None:
@@ -71,6 +72,7 @@ class Server:
         self._kafka_settings = kafka_settings
         self._limits = limits
         self._clock = clock
+        self._accept_loss_after = accept_loss_after
         self._on_ready = on_ready
         self._on_stop = on_stop
         self._stopping = asyncio.Event()
@@ -152,7 +154,12 @@ class Server:
 
         began = self._clock.monotonic()
         store = EmbeddedStore.open(
-            self._folder, durability=self._durability, clock=self._clock, limits=self._limits, on_failure=fail
+            self._folder,
+            durability=self._durability,
+            clock=self._clock,
+            limits=self._limits,
+            on_failure=fail,
+            accept_loss_after=self._accept_loss_after,
         )
         return _Opened(store, self._clock.monotonic() - began)
 

@@ -13,7 +13,7 @@ from tailrace.log.catalog import Catalog, Cut, NewBatch
 from tailrace.log.checkpoint import Checkpoints
 from tailrace.log.encoding import Piece
 from tailrace.log.frame import BadFrameError, Frame, frame_size, read_effects, read_frame
-from tailrace.log.recovery import Recovery, SegmentFile
+from tailrace.log.recovery import Recovery, SegmentFile, Witness
 from tailrace.log.settled import SettledState
 from tailrace.log.state import StateDb
 from tailrace.log.writer import LogWriter
@@ -54,7 +54,8 @@ def state_ahead_of_log() -> None:
         made = list(pieces)
         buffers = [buffer for piece in made for buffer in piece.buffers]
         settled = SettledState(opened[0])
-        settled.apply([read_effects(bytes(frame.effects), frame.effect_count) for frame in _frames(buffers, self.position)])
+        frames = _frames(buffers, self.position, self.salt)
+        settled.apply([read_effects(bytes(frame.effects), frame.effect_count) for frame in frames], self.synced)
         opened[0].flush()
         write(self, made)
 
@@ -111,12 +112,12 @@ def reused_cursor() -> None:
 def torn_commit_accepted() -> None:
     """A frame whose head is whole is taken, however much of its records is there."""
 
-    def generous(data: memoryview, at: int, position: int, *, check_batches: bool = True) -> Frame:
+    def generous(data: memoryview, at: int, position: int, salt: int, *, check_batches: bool = True) -> Frame:
         try:
-            return read_frame(data, at, position, check_batches=check_batches)
+            return read_frame(data, at, position, salt, check_batches=check_batches)
         except BadFrameError:
             padded = memoryview(bytes(data[at:]) + bytes(1 << 20))
-            return read_frame(padded, 0, position, check_batches=False)
+            return read_frame(padded, 0, position, salt, check_batches=False)
 
     recovery.read_frame = generous  # type: ignore[attr-defined]
 
@@ -125,9 +126,9 @@ def recovery_cuts_too_much() -> None:
     """A start cuts off a quarter of the log, as if it were torn."""
     create = Recovery.__init__
 
-    def cautious(self: Recovery, files: Sequence[SegmentFile], start: int) -> None:
+    def cautious(self: Recovery, files: Sequence[SegmentFile], start: int, witnesses: Sequence[Witness]) -> None:
         os.truncate(files[-1].path, files[-1].path.stat().st_size * 3 // 4)
-        create(self, files, start)
+        create(self, files, start, ())
 
     Recovery.__init__ = cautious  # type: ignore[method-assign]
 
@@ -143,7 +144,7 @@ def state_not_replayed() -> None:
 
 def corruption_cut_off() -> None:
     """A start cuts the log at the first bad frame, whatever stands behind it."""
-    recovery.frames_behind = lambda data, at, base: iter(())
+    recovery.judge = lambda *_: None
 
 
 MUTANTS: Mapping[str, Callable[[], None]] = {
@@ -163,11 +164,11 @@ MUTANTS: Mapping[str, Callable[[], None]] = {
 }
 
 
-def _frames(buffers: Sequence[Buffer], position: int) -> Iterator[Frame]:
+def _frames(buffers: Sequence[Buffer], position: int, salt: int) -> Iterator[Frame]:
     data = memoryview(b"".join(buffers))
     at = 0
     while at < len(data):
-        yield read_frame(data, at, position + at)
+        yield read_frame(data, at, position + at, salt)
         at += frame_size(data, at)
 
 

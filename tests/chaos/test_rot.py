@@ -25,7 +25,7 @@ A, B = TopicId(1), TopicId(2)
 CHUNK = 4 * KIB
 OPTIONS = LogOptions(segment_bytes=12 * KIB, checkpoint_bytes=24 * KIB, index_chunk_batches=8, cursor_stride_bytes=KIB)
 FLIPS = 150
-HEADER_USED_BYTES = 36
+HEADER_USED_BYTES = 52
 """What follows in a segment's header has no meaning yet."""
 
 

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from tailrace.log.frame import BadFrameError, Frame, read_frame
-from tailrace.log.segment import HEADER_BYTES
+from tailrace.log.segment import HEADER_BYTES, salt_of
 from tests.support.patience import PATIENCE_SECONDS
 
 _ATTEMPTS = 100
@@ -37,11 +37,12 @@ def frames_of(segment: Path) -> list[Frame]:
     """The frames of a segment in order, up to the first that is not whole."""
     base = int(segment.name.partition("-")[0])
     data = memoryview(segment.read_bytes())
+    salt = salt_of(bytes(data[:HEADER_BYTES]))
     at = HEADER_BYTES
     found = []
     while at < len(data):
         try:
-            found.append(read_frame(data, at, base + at))
+            found.append(read_frame(data, at, base + at, salt))
         except BadFrameError:
             break
         at += found[-1].size

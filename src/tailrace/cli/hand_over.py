@@ -25,6 +25,7 @@ class Flags(NamedTuple):
     durability: Durability | None
     config: str | None
     allow_remote: bool
+    accept_loss_after: int | None
 
 
 def hand_over(flags: Flags) -> NoReturn:

@@ -8,6 +8,8 @@ import typer
 from tailrace.cli.hand_over import Flags, hand_over
 from tailrace.model.durability import Durability
 
+ACCEPT_LOSS_HELP = "Start on a log that has lost its end, without what is lost: the position that the refusal names."
+
 
 def serve(
     data: Annotated[
@@ -37,6 +39,9 @@ def serve(
     config: Annotated[
         Path | None, typer.Option("--config", metavar="FILE", help="Settings in TOML; flags win over it.")
     ] = None,
+    accept_loss_after: Annotated[
+        int | None, typer.Option("--accept-loss-after", metavar="POSITION", min=0, help=ACCEPT_LOSS_HELP)
+    ] = None,
     allow_remote: Annotated[
         bool, typer.Option("--allow-remote", help="Listen where other machines can reach it. There is no authentication yet.")
     ] = False,
@@ -59,6 +64,7 @@ def serve(
             durability=durability,
             config=_text(config),
             allow_remote=allow_remote,
+            accept_loss_after=accept_loss_after,
         )
     )
 

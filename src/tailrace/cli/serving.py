@@ -28,11 +28,12 @@ def serve(flags: Flags) -> None:
             advertise=flags.advertise,
             durability=flags.durability,
             allow_remote=flags.allow_remote,
-        )
+        ),
+        flags.accept_loss_after,
     )
 
 
-def _run(settings: Settings) -> None:
+def _run(settings: Settings, accept_loss_after: int | None) -> None:
     def announce(ready: Ready) -> None:
         replayed = f" with {ready.replayed_bytes:,} bytes read again" if ready.replayed_bytes else ""
         sys.stdout.write(
@@ -51,6 +52,7 @@ def _run(settings: Settings) -> None:
         kafka_settings=settings.kafka_settings,
         limits=settings.limits,
         clock=SystemClock(),
+        accept_loss_after=accept_loss_after,
         on_ready=announce,
         on_stop=_end_by_force_later,
     )

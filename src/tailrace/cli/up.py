@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tailrace.cli.exits import Exit
+from tailrace.cli.serve import ACCEPT_LOSS_HELP
 from tailrace.cli.supervisor import Part, Supervisor
 
 _SERVER = "server"
@@ -32,6 +33,9 @@ def up(
         Path | None,
         typer.Option("--config", metavar="FILE", help="Settings in TOML; flags win over it."),
     ] = None,
+    accept_loss_after: Annotated[
+        int | None, typer.Option("--accept-loss-after", metavar="POSITION", min=0, help=ACCEPT_LOSS_HELP)
+    ] = None,
     master: Annotated[str, typer.Option("--master", metavar="URL", help="Where Spark runs.")] = "local[*]",
 ) -> None:
     """Run a server and its pipeline together, in one terminal.
@@ -50,7 +54,13 @@ def up(
     command = [sys.executable, "-m", "tailrace"]
     # What is not said here is left to the file, if there is one.
     folder = _DATA if data is None and config is None else data
-    said = {"--data": folder, "--http": http, "--kafka": kafka, "--config": config}
+    said = {
+        "--data": folder,
+        "--http": http,
+        "--kafka": kafka,
+        "--config": config,
+        "--accept-loss-after": accept_loss_after,
+    }
     serve = [*command, "serve", *(word for flag, value in said.items() if value is not None for word in (flag, str(value)))]
     supervisor = Supervisor(_say)
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -24,7 +24,7 @@ from tailrace.log.index import SavedIndex
 from tailrace.log.options import LogOptions
 from tailrace.log.place import Place, pack_place, unpack_place
 from tailrace.log.recovery import mapped
-from tailrace.log.segment import HEADER_BYTES, Segment, SegmentFolder, header_bytes, sync_folder
+from tailrace.log.segment import HEADER_BYTES, Segment, SegmentFolder, header_bytes, new_salt, salt_of, sync_folder
 from tailrace.log.state import CURSOR, SEGMENT, StateDb
 from tailrace.log.usage import SegmentUsage
 from tailrace.log.writer import write_all
@@ -150,7 +150,8 @@ class Cleaner:
         """Write the live batches of `old` to `new`, durably; says how many bytes that made."""
         fd = os.open(new.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            buffers: list[Buffer] = [header_bytes(new.base, new.generation, new.first_cursor)]
+            salt = new_salt()
+            buffers: list[Buffer] = [header_bytes(new.base, new.generation, new.first_cursor, salt)]
             position = new.base + HEADER_BYTES
             waiting = 0
             with mapped(old.path) as data, closing(self._live_frames(old, data)) as frames:
@@ -174,7 +175,7 @@ class Cleaner:
                     body = sum(map(len, bodies))
                     if not marks or position - marks[-1][1] >= self._options.cursor_stride_bytes:
                         marks.append((frame_cursor, position))
-                    buffers.append(head_bytes(position, synced, frame_cursor, hlc, entries, b"", 0, body))
+                    buffers.append(head_bytes(position, synced, frame_cursor, hlc, entries, b"", 0, body, salt))
                     buffers += bodies
                     waiting += at - position
                     position = at
@@ -190,9 +191,10 @@ class Cleaner:
 
     def _live_frames(self, segment: Segment, data: memoryview) -> Generator[tuple[int, int, int, list[Entry]], None, None]:
         partitions = self._catalog.partitions
+        salt = salt_of(bytes(data[:HEADER_BYTES]))
         at = HEADER_BYTES
         while at < len(data):
-            frame = read_frame(data, at, segment.base + at)
+            frame = read_frame(data, at, segment.base + at, salt)
             at += frame.size
             live = []
             for entry in frame.entries:

@@ -8,7 +8,7 @@ import msgspec
 from tailrace.log.folder import LOG_FOLDER, require_data_folder
 from tailrace.log.frame import BadFrameError, Frame, read_effects, read_frame
 from tailrace.log.recovery import frames_behind, mapped
-from tailrace.log.segment import HEADER_BYTES, SegmentFolder, read_header
+from tailrace.log.segment import HEADER_BYTES, SegmentFolder, read_header, salt_of
 from tailrace.model.changes import Changes
 from tailrace.model.errors import CorruptionError
 
@@ -44,17 +44,19 @@ def frames(folder: Path, from_cursor: int = 0) -> Iterator[DumpedFrame]:
     for path, base, generation in SegmentFolder(folder / LOG_FOLDER, 1).list_files():
         with mapped(path) as data:
             try:
-                read_header(path, bytes(data[:HEADER_BYTES]), base, generation)
+                header = bytes(data[:HEADER_BYTES])
+                read_header(path, header, base, generation)
             except CorruptionError as error:
                 yield DumpedFrame(path.name, base, fault=str(error))
                 continue
+            salt = salt_of(header)
             at = HEADER_BYTES
             while at < len(data):
                 try:
-                    frame = read_frame(data, at, base + at)
+                    frame = read_frame(data, at, base + at, salt)
                 except BadFrameError as error:
                     yield DumpedFrame(path.name, base + at, fault=str(error))
-                    later = next(frames_behind(data, at, base), None)
+                    later = next(frames_behind(data, at, base, salt), None)
                     at = later.position - base if later else len(data)
                     continue
                 has_begun = has_begun or frame.end_cursor > from_cursor

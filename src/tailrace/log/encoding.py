@@ -46,9 +46,10 @@ class Piece(NamedTuple):
 class GroupFrames:
     """The frames of a group, from `position` on. What it says of the group holds when all pieces have been taken."""
 
-    def __init__(self, group: Sequence[Committed], position: int, synced: int, piece_bytes: int) -> None:
+    def __init__(self, group: Sequence[Committed], position: int, synced: int, salt: int, piece_bytes: int) -> None:
         self._group = group
         self._synced = synced
+        self._salt = salt
         self._piece_bytes = piece_bytes
         self.position = position
         """Where the next frame begins."""
@@ -58,7 +59,7 @@ class GroupFrames:
         self.is_structural = False
 
     def pieces(self) -> Iterator[Piece]:
-        synced = self._synced
+        synced, salt = self._synced, self._salt
         batches = self.batches
         begun = position = self.position
         full = begun + self._piece_bytes
@@ -82,7 +83,7 @@ class GroupFrames:
             batch = placed(batch, base)
             length = len(batch)
             buffers.append(
-                one_batch_head_bytes(position, synced, cursor, commit.hlc, partition, base, records, batch, timestamp)
+                one_batch_head_bytes(position, synced, cursor, commit.hlc, partition, base, records, batch, timestamp, salt)
             )
             buffers.append(batch)
             at = position + ONE_BATCH_HEAD_BYTES
@@ -110,6 +111,8 @@ class GroupFrames:
             self.batches.append((partition, base, records, length, at, timestamp, cursor, batch))
             at += length
             cursor += records
-        head = head_bytes(self.position, self._synced, commit.cursor, commit.hlc, entries, effects, effect_count, at - start)
+        head = head_bytes(
+            self.position, self._synced, commit.cursor, commit.hlc, entries, effects, effect_count, at - start, self._salt
+        )
         self.position, self.cursor = at, cursor
         return [head, *bodies]

@@ -7,9 +7,10 @@
 
 The head's checksum covers head, entries and effects. A batch is covered by its own checksum, which its entry repeats; so
 every byte is checked once and no batch is read twice. `position` is the frame's own place in the log: bytes that look like
-a frame elsewhere are not one. `synced` is the position up to which the log was known to be durable when the frame was
-written: a bad frame below a later frame's `synced` was once good, so it is corruption; above it, it is a torn write.
-A frame without entries and effects is a seal: it says only `synced`.
+a frame elsewhere are not one. The checksum begins with the salt of its segment, a number that nobody outside knows: a record
+value that holds a frame, made to stand just there, is not one either. `synced` is the position up to which the log was known
+to be durable when the frame was written: a bad frame below a later frame's `synced` was once good, so it is corruption; above
+it, it is a torn write. A frame without entries and effects is a seal: it says only `synced`.
 """
 
 from collections.abc import Sequence
@@ -110,6 +111,7 @@ def one_batch_head_bytes(
     records: int,
     batch: Buffer,
     max_timestamp: int,
+    salt: int,
 ) -> bytes:
     """What `head_bytes` makes of one batch and no effects, the commonest frame by far, in half the time."""
     (crc,) = _CRC.unpack_from(batch, _CHECKSUM_AT)
@@ -133,7 +135,7 @@ def one_batch_head_bytes(
         crc,
         max_timestamp,
     )
-    return _MAGIC_AND_CRC.pack(MAGIC, crc32c(checked)) + checked
+    return _MAGIC_AND_CRC.pack(MAGIC, crc32c(checked, salt)) + checked
 
 
 def head_size(entry_count: int, effects_size: int) -> int:
@@ -142,13 +144,21 @@ def head_size(entry_count: int, effects_size: int) -> int:
 
 
 def head_bytes(
-    position: int, synced: int, cursor: int, hlc: int, entries: Sequence[bytes], effects: bytes, effect_count: int, body: int
+    position: int,
+    synced: int,
+    cursor: int,
+    hlc: int,
+    entries: Sequence[bytes],
+    effects: bytes,
+    effect_count: int,
+    body: int,
+    salt: int,
 ) -> bytes:
     """Everything of a frame that comes before its batches, of which there are `body` bytes."""
     size = head_size(len(entries), len(effects))
     head = _HEAD.pack(size + body, size, position, synced, cursor, hlc, len(entries), effect_count)
     checked = b"".join((head, *entries, effects))
-    return MAGIC + _CRC.pack(crc32c(checked)) + checked
+    return MAGIC + _CRC.pack(crc32c(checked, salt)) + checked
 
 
 def effect_bytes(changes: Changes) -> tuple[bytes, int]:
@@ -202,8 +212,8 @@ def read_effects(effects: bytes, count: int) -> Changes:
     return Changes(creates=creates, drops=drops, trims=trims, drop_prefixes=drop_prefixes, puts=puts)
 
 
-def read_frame(data: memoryview, at: int, position: int, *, check_batches: bool = True) -> Frame:
-    """Read and check the frame at `at`, which is log position `position`."""
+def read_frame(data: memoryview, at: int, position: int, salt: int, *, check_batches: bool = True) -> Frame:
+    """Read and check the frame at `at`, which is log position `position` in a segment with this salt."""
     left = len(data) - at
     if left < HEAD_BYTES:
         raise BadFrameError(f"{left} bytes are too few for a frame")
@@ -213,7 +223,7 @@ def read_frame(data: memoryview, at: int, position: int, *, check_batches: bool 
     size, head, own, synced, cursor, hlc, entry_count, effect_count = _HEAD.unpack_from(data, at + _CRC_FROM)
     if not HEAD_BYTES + entry_count * _ENTRY.size <= head <= size <= left:
         raise BadFrameError(f"a frame of {size} bytes with a head of {head} does not fit into {left} bytes")
-    if crc32c(data[at + _CRC_FROM : at + head]) != crc:
+    if crc32c(data[at + _CRC_FROM : at + head], salt) != crc:
         raise BadFrameError("the head's checksum does not match")
     if own != position:
         raise BadFrameError(f"the frame says that it stands at {own}")

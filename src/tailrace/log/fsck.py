@@ -5,27 +5,29 @@ batches that the log holds, each at its place. Payloads that records refer to mu
 behind is a note; what must never be is a finding.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import msgspec
 
 from tailrace.log.checkpoint import Checkpoints
-from tailrace.log.folder import LOG_FOLDER, STATE_FOLDER, require_data_folder
+from tailrace.log.folder import LOG_FOLDER, STATE_FOLDER, in_words, require_data_folder, traces_of_a_log
 from tailrace.log.frame import BadFrameError, Entry, Frame, read_effects, read_frame
+from tailrace.log.high_mark import HIGH_MARK_FILE, FoundMark, read_high_mark
 from tailrace.log.index import PartitionIndex, SavedIndex
 from tailrace.log.inventory import take_inventory
 from tailrace.log.lock import FolderLock
+from tailrace.log.opening import START, witnesses_of
 from tailrace.log.payload_check import PayloadCheck
 from tailrace.log.payload_files import PAYLOADS_FOLDER
 from tailrace.log.place import Place
-from tailrace.log.recovery import SegmentFile, frames_behind, mapped
-from tailrace.log.segment import HEADER_BYTES, SegmentFolder, read_header
+from tailrace.log.recovery import SegmentFile, frames_behind, judge, mapped
+from tailrace.log.segment import HEADER_BYTES, SegmentFolder, read_header, salt_of
+from tailrace.log.settled import SettledState
 from tailrace.log.state import StateDb
 from tailrace.log.usage import SegmentUsage
 from tailrace.model.errors import CorruptionError
-from tailrace.model.ids import Offset, Partition, Position
+from tailrace.model.ids import Offset, Partition
 
 _MAX_FINDINGS = 1000
 
@@ -66,6 +68,8 @@ def check(folder: Path) -> Report:
     lock = FolderLock(folder)
     report = Report(folder)
     try:
+        if traces := traces_of_a_log(folder):
+            report.find(LOG_FOLDER, f"{folder} {in_words(traces)}")
         with TemporaryDirectory() as nothing:
             state_folder = folder / STATE_FOLDER
             has_state = (state_folder / "CURRENT").exists()
@@ -73,7 +77,8 @@ def check(folder: Path) -> Report:
                 report.notes.append("there is no checkpoint yet; the next start reads the whole log")
             state = StateDb(state_folder, read_only=True) if has_state else StateDb(Path(nothing))
             try:
-                _Check(report, SegmentFolder(folder / LOG_FOLDER, 1), state, PayloadCheck(folder / PAYLOADS_FOLDER)).run()
+                payloads = PayloadCheck(folder / PAYLOADS_FOLDER)
+                _Check(report, SegmentFolder(folder / LOG_FOLDER, 1), state, payloads, read_high_mark(folder)).run()
             finally:
                 state.close()
     except CorruptionError as error:
@@ -109,14 +114,22 @@ class _SavedPlaces:
 
 
 class _Check:
-    def __init__(self, report: Report, segments: SegmentFolder, state: StateDb, payloads: PayloadCheck) -> None:
+    def __init__(
+        self, report: Report, segments: SegmentFolder, state: StateDb, payloads: PayloadCheck, mark: FoundMark
+    ) -> None:
         self._report = report
         self._payloads = payloads
         self._segments = segments
         self._saved = SavedIndex(state, 1)
         self._checkpoints = Checkpoints(state, self._saved)
-        stamp = self._checkpoints.stamp()
-        self._stamp = stamp.position if stamp else Position(0)
+        stamp = self._checkpoints.stamp() or START
+        self._stamp = stamp.position
+        self._mark = mark
+        self._witnesses = witnesses_of(mark.position, stamp, SettledState(state))
+        self._tail: list[SegmentFile] = []
+        """The segments that a start reads."""
+        self._is_cut = False
+        """The log ends with a torn write; a start cuts off what is behind."""
         self._indexes: dict[Partition, _SavedPlaces] = {}
         self._ends: dict[Partition, int] = {}
         self._deleted: set[int] = set()
@@ -135,11 +148,15 @@ class _Check:
             self._report.notes.append(f"{path.name} was left over by the cleaner; the next start removes it")
         for name, what in faults:
             self._report.find(name, what)
-        self._load_indexes([file for file, usage in files if usage is None or not usage.size])
+        self._tail = [file for file, usage in files if usage is None or not usage.size]
+        self._load_indexes()
         for file, usage in files:
             self._segment(file, usage, marks)
-        if self._log_end < self._stamp:
-            self._report.find("log", f"it ends at {self._log_end}, but the checkpoint was taken at {self._stamp}")
+        lost = judge(self._tail, len(self._tail), self._log_end, "", self._witnesses)
+        if lost is not None:
+            self._report.find(LOG_FOLDER, str(lost))
+        if self._mark.fault:
+            self._report.find(HIGH_MARK_FILE, self._mark.fault)
         for position, cursor in marks.items():
             self._report.find("cursor index", f"cursor {cursor} points to position {position}, where no frame begins")
         for partition, saved in self._indexes.items():
@@ -155,13 +172,13 @@ class _Check:
         is_new = partition.topic_id in self._created and partition.topic_id not in self._deleted
         return is_new and offset >= self._trims.get(partition, 0)
 
-    def _load_indexes(self, tail: Sequence[SegmentFile]) -> None:
+    def _load_indexes(self) -> None:
         """The saved index as the cleaner sees it: by what was trimmed and deleted after the checkpoint, too."""
         indexes = self._saved.load()
-        for file in tail:
+        for file in self._tail:
             with mapped(file.path) as data:
                 start = max(HEADER_BYTES, self._stamp - file.base) - 1
-                for frame in frames_behind(data, start, file.base):
+                for frame in frames_behind(data, start, file.base, salt_of(bytes(data[:HEADER_BYTES]))):
                     if not frame.effect_count:
                         continue
                     changes = read_effects(frame.effects, frame.effect_count)
@@ -179,20 +196,29 @@ class _Check:
     def _segment(self, file: SegmentFile, usage: SegmentUsage | None, marks: dict[int, int]) -> None:
         self._report.segments += 1
         name = file.path.name
+        if self._is_cut:
+            self._report.notes.append(f"{name} is behind a write that was never acknowledged; the next start removes it")
+            return
         with mapped(file.path) as data:
             self._report.bytes += len(data)
+            is_whole = file.generation == 0 and file.base == self._log_end
+            if usage is not None and file in self._tail:
+                # The checkpoint knows all before it as closed, and the cleaner may have made that shorter.
+                self._log_end = file.base
+            if file in self._tail[1:] and file.base != self._log_end:
+                fault = f"{name} does not follow on position {self._log_end}"
+                if not self._was_durable(file, self._log_end, name, fault):
+                    self._report.notes.append(f"{name} was begun when the server stopped; the next start removes it")
+                    return
+            salt = salt_of(bytes(data[:HEADER_BYTES]))
             try:
                 header = read_header(file.path, bytes(data[:HEADER_BYTES]), file.base, file.generation)
             except CorruptionError as error:
-                if file.base < self._stamp:
+                if file not in self._tail:
                     self._report.find(name, str(error))
-                else:
+                elif not self._was_durable(file, file.base, name, str(error)):
                     self._report.notes.append(f"{name} was being created when the server stopped; the next start removes it")
-                    if usage is not None:
-                        # The checkpoint knows all before it as closed, and the cleaner may have made that shorter.
-                        self._log_end = file.base
                 return
-            is_whole = file.generation == 0 and file.base == self._log_end
             if is_whole and header.first_cursor != self._cursor:
                 self._report.find(
                     name, f"it begins with cursor {header.first_cursor}, the log before it ends with {self._cursor}"
@@ -201,9 +227,9 @@ class _Check:
             at = HEADER_BYTES
             while at < len(data):
                 try:
-                    frame = read_frame(data, at, file.base + at)
+                    frame = read_frame(data, at, file.base + at, salt)
                 except BadFrameError as error:
-                    following = self._bad_frame(name, data, at, file.base, str(error), is_closed=bool(usage and usage.size))
+                    following = self._bad_frame(file, data, at, salt, str(error))
                     if following is None:
                         return
                     at = following
@@ -215,19 +241,29 @@ class _Check:
                 at += frame.size
             self._log_end = file.base + (usage.size if usage and usage.size and file.generation == 0 else at)
 
-    def _bad_frame(self, name: str, data: memoryview, at: int, base: int, fault: str, *, is_closed: bool) -> int | None:
+    def _was_durable(self, file: SegmentFile, end: int, where: str, fault: str) -> bool:
+        """Whether what is bad here was good once, by the judgement of the start; if so, it is a finding."""
+        verdict = judge(self._tail, self._tail.index(file), end, "", self._witnesses)
+        self._is_cut = verdict is None
+        if verdict is not None:
+            self._report.find(where, f"{fault}. {verdict}")
+        return verdict is not None
+
+    def _bad_frame(self, file: SegmentFile, data: memoryview, at: int, salt: int, fault: str) -> int | None:
         """Say what the bad frame is, and where the next good one begins."""
+        name, base = file.path.name, file.base
         position = base + at
-        later = next(frames_behind(data, at, base), None)
-        was_durable = is_closed or position < self._stamp or (later is not None and later.synced > position)
-        if not was_durable:
+        where = f"{name}, position {position}"
+        if file not in self._tail:
+            self._report.find(where, fault)
+        elif not self._was_durable(file, position, where, fault):
             self._log_end = position
             self._report.notes.append(
                 f"{name} ends at position {position} with {len(data) - at} bytes that were never acknowledged;"
                 " the next start cuts them off"
             )
             return None
-        self._report.find(f"{name}, position {position}", fault)
+        later = next(frames_behind(data, at, base, salt), None)
         if later is None:
             self._log_end = base + len(data)
             return None

@@ -51,6 +51,11 @@ class GroupWriter:
         """Where the next group begins."""
         return self._writer.position
 
+    @property
+    def synced(self) -> Position:
+        """Up to where the log is durable."""
+        return self._writer.synced
+
     def writes_at_once(self, commit: Committed) -> bool:
         """Whether writing it takes no more than a copy: nothing to sync, no segment to begin."""
         return self.is_relaxed and not commit.changes.is_structural and not self._writer.is_full
@@ -61,7 +66,7 @@ class GroupWriter:
             if writer.is_full:
                 self._roll()
             first = writer.position
-            frames = GroupFrames(group, first, writer.synced, self._piece_bytes(group))
+            frames = GroupFrames(group, first, writer.synced, writer.salt, self._piece_bytes(group))
             writer.append(frames.pieces())
             if not self.is_relaxed or frames.is_structural:
                 self.sync()
@@ -69,14 +74,14 @@ class GroupWriter:
 
     def sync(self) -> None:
         """Make all that is written durable, and let RocksDB have the state that waited for it."""
-        with suppress(StorageFullError), self._settled.releasing():
+        with suppress(StorageFullError), self._settled.releasing(lambda: self._writer.synced):
             started = self._clock.monotonic()
             self._writer.sync()
             self._stats.sync_seconds.observe(self._clock.monotonic() - started)
 
     def settle(self) -> None:
         """Before a checkpoint: all that it names is durable, seals and new segments too, and RocksDB has the state of it."""
-        with self._settled.releasing():
+        with self._settled.releasing(lambda: self._writer.synced):
             if self._writer.synced < self._writer.position:
                 self._writer.sync()
 
@@ -118,7 +123,7 @@ class GroupWriter:
         if writer.synced < writer.position:
             self.sync()
         end = self._catalog.end
-        head = head_bytes(writer.position, writer.synced, end.cursor, end.hlc, (), b"", 0, 0)
+        head = head_bytes(writer.position, writer.synced, end.cursor, end.hlc, (), b"", 0, 0, writer.salt)
         try:
             writer.append([Piece([head], len(head), True)])
         except StorageFullError:
@@ -138,8 +143,11 @@ class GroupWriter:
         batches = frames.batches
         killpoint("apply.before")
         if frames.has_state:
-            apply = self._settled.apply if not self.is_relaxed or frames.is_structural else self._settled.hold
-            apply([commit.changes for commit in group])
+            changes = [commit.changes for commit in group]
+            if self.is_relaxed and not frames.is_structural:
+                self._settled.hold(changes)
+            else:
+                self._settled.apply(changes, self._writer.synced)
         catalog = self._catalog
         with self._lock:
             if batches:

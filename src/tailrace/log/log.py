@@ -1,6 +1,7 @@
 """The log at work: its threads, from the opening to the end.
 
-One thread writes groups, one keeps up (`log.upkeep`), with `relaxed` durability one more syncs, and any thread reads.
+One thread writes groups, one keeps up (`log.upkeep`), one writes down how far the log is synced (`log.high_mark`), with
+`relaxed` durability one more syncs, and any thread reads.
 `log.opening` builds it.
 """
 
@@ -10,6 +11,7 @@ from contextlib import suppress
 
 from tailrace.log.encoding import Committed
 from tailrace.log.group_writer import GroupWriter
+from tailrace.log.high_mark import HighMark
 from tailrace.log.lock import FolderLock
 from tailrace.log.state import StateDb
 from tailrace.log.upkeep import Upkeep
@@ -25,6 +27,7 @@ class Log:
         state: StateDb,
         groups: GroupWriter,
         upkeep: Upkeep,
+        high_mark: HighMark,
         relaxed_sync_seconds: float,
         on_failure: Callable[[BaseException], None],
     ) -> None:
@@ -32,6 +35,7 @@ class Log:
         self._state = state
         self._groups = groups
         self._upkeep = upkeep
+        self._high_mark = high_mark
         self._sync_seconds = relaxed_sync_seconds
         self._on_failure = on_failure
         self._is_relaxed = groups.is_relaxed
@@ -45,14 +49,16 @@ class Log:
         """Begin to maintain the log."""
         for thread in self._threads:
             thread.start()
+        self._high_mark.start()
 
     def writes_at_once(self, commit: Committed) -> bool:
         """Whether writing it takes no more than a copy: no disk and no checkpoint to wait for."""
-        return self._groups.writes_at_once(commit) and not self._upkeep.is_behind
+        return self._groups.writes_at_once(commit) and not self._upkeep.is_behind and not self._high_mark.is_far_behind
 
     def write(self, group: Sequence[Committed]) -> None:
         """Append the group, make it as durable as the setting says, and show it to readers."""
         self._upkeep.await_checkpoint()
+        self._high_mark.wait_until_near()
         self._groups.write(group)
         # To look is a tenth of what it takes to set it. Where it is set, the sync that clears it has not begun.
         if self._is_relaxed and not self._unsynced.is_set():
@@ -82,6 +88,7 @@ class Log:
             with suppress(StorageFullError):  # the next start replays instead
                 self.checkpoint()
             self._groups.close()
+            self._high_mark.finish(self._groups.synced)
         finally:
             self.abandon()
 
@@ -93,6 +100,7 @@ class Log:
             if thread.is_alive() and thread is not threading.current_thread():
                 thread.join(_ABANDON_SECONDS)
         self._groups.abandon()
+        self._high_mark.close()
         self._state.close()
         self._folder_lock.release()
 
@@ -100,6 +108,7 @@ class Log:
         self._stopping.set()
         self._unsynced.set()
         self._upkeep.stop()
+        self._high_mark.stop()
 
     def _sync_soon(self) -> None:
         while True:

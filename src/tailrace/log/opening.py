@@ -1,4 +1,8 @@
-"""Opening a data folder: find the last checkpoint, check the segments against it, replay what came after."""
+"""Opening a data folder: find the last checkpoint, check the segments against it, replay what came after.
+
+A log that ends before what is known to have been synced is refused, unless whoever starts the server names the position from
+which on all is lost. Then what was derived from the lost part goes, too.
+"""
 
 import logging
 import threading
@@ -9,16 +13,18 @@ from typing import NamedTuple
 from tailrace.log.catalog import Catalog, LogEnd
 from tailrace.log.checkpoint import Checkpoints
 from tailrace.log.cleaner import Cleaner
-from tailrace.log.folder import LOG_FOLDER, STATE_FOLDER, make_data_folder
+from tailrace.log.folder import LOG_FOLDER, STATE_FOLDER, TABLES_FILE, in_words, make_folder, set_aside, traces_of_a_log
 from tailrace.log.frame import BadFrameError, Frame, read_effects
 from tailrace.log.group_writer import GroupWriter
+from tailrace.log.high_mark import HighMark, read_high_mark
 from tailrace.log.index import IndexReader, SavedIndex
 from tailrace.log.inventory import take_inventory
 from tailrace.log.lock import FolderLock
 from tailrace.log.log import Log
 from tailrace.log.options import LogOptions
+from tailrace.log.payload_files import PAYLOADS_FOLDER
 from tailrace.log.reader import LogReader
-from tailrace.log.recovery import Recovery, SegmentFile
+from tailrace.log.recovery import Recovery, SegmentFile, Witness, judge
 from tailrace.log.segment import Segment, SegmentFolder, sync_file, sync_folder
 from tailrace.log.settled import SettledState
 from tailrace.log.state import StateDb
@@ -28,13 +34,13 @@ from tailrace.log.writer import LogWriter
 from tailrace.model.changes import Changes
 from tailrace.model.clock import Clock, Hlc
 from tailrace.model.durability import Durability
-from tailrace.model.errors import CorruptionError
+from tailrace.model.errors import CorruptionError, LostEndError
 from tailrace.model.ids import Cursor, Position
 from tailrace.model.invariant import InvariantError, invariant
 from tailrace.model.limits import Limits
 from tailrace.model.stats import StoreStats
 
-_START = LogEnd(Position(0), Cursor(0), Hlc(0))
+START = LogEnd(Position(0), Cursor(0), Hlc(0))
 _EFFECTS_AT_ONCE = 1000
 
 _logger = logging.getLogger(__name__)
@@ -59,30 +65,78 @@ def open_log(
     clock: Clock,
     stats: StoreStats,
     on_failure: Callable[[BaseException], None],
+    accept_loss_after: int | None,
 ) -> OpenLog:
-    make_data_folder(folder)
+    """`accept_loss_after` is the position up to which the log can be read, if the loss of all behind it is accepted."""
+    make_folder(folder)
     folder_lock = FolderLock(folder)
+
+    def opened(accepted: int | None) -> OpenLog:
+        return _open(folder, folder_lock, durability, options, limits, clock, stats, on_failure, accepted)
+
     try:
-        state = StateDb(folder / STATE_FOLDER)
+        try:
+            log = opened(None)
+        except LostEndError as lost:
+            if accept_loss_after != lost.end or not lost.can_be_accepted:
+                raise
+            _accept(folder, lost)
+            return opened(lost.end)
+        if accept_loss_after is not None:
+            _logger.warning("no loss was found, so that after position %d need not be accepted", accept_loss_after)
+        return log
     except BaseException:
         folder_lock.release()
         raise
+
+
+def _open(
+    folder: Path,
+    folder_lock: FolderLock,
+    durability: Durability,
+    options: LogOptions,
+    limits: Limits,
+    clock: Clock,
+    stats: StoreStats,
+    on_failure: Callable[[BaseException], None],
+    accepted: int | None,
+) -> OpenLog:
+    mark = read_high_mark(folder)
+    if mark.fault:
+        _logger.warning("the high mark of the log in %s is damaged: %s", folder, mark.fault)
+    if accepted is None and (traces := traces_of_a_log(folder)):
+        raise LostEndError(f"{folder} {in_words(traces)}", 0).acceptable()
+    for name in (LOG_FOLDER, STATE_FOLDER):
+        make_folder(folder / name)
+    state = StateDb(folder / STATE_FOLDER)
+    high_mark: HighMark | None = None
     try:
         started = clock.monotonic()
         saved = SavedIndex(state, options.index_chunk_batches)
         index = IndexReader(saved)
         checkpoints = Checkpoints(state, saved)
         settled = SettledState(state)
-        stamp = checkpoints.stamp() or _START
+        stamp = checkpoints.stamp() or START
         catalog = Catalog(saved.load(), stamp, index, stats, limits.tail_cache_bytes, options.cursor_stride_bytes)
         segments = SegmentFolder(folder / LOG_FOLDER, limits.open_segments)
         usages = {usage.base: usage for usage in checkpoints.usages()}
         files = _files_to_replay(segments, usages, stamp)
         _sync_files(files)
-        recovery = Recovery(files, stamp.position)
-        _replay(recovery, usages, catalog, settled, stats)
-        writer = LogWriter(folder / LOG_FOLDER, segments, options.segment_bytes)
+        witnesses = witnesses_of(mark.position, stamp, settled)
+        if accepted is not None:
+            witnesses = [Witness("whoever accepted the loss of the rest", Position(accepted))]
+        recovery = Recovery(files, stamp.position, witnesses)
+        try:
+            _replay(recovery, usages, catalog, settled, stats)
+        except LostEndError as lost:
+            # The state can't forget. Where it knows what is lost it has to be made again, which takes the whole log.
+            if max(stamp.position, settled.applied()) <= lost.end:
+                raise lost.acceptable() from None
+            raise _below_the_state(segments, lost, witnesses) from None
+        high_mark = HighMark(folder, on_failure)
+        writer = LogWriter(folder / LOG_FOLDER, segments, options.segment_bytes, high_mark.note)
         _resume(writer, recovery, catalog)
+        high_mark.write(writer.synced)
         _logger.info("log opened: %d frames replayed, %d torn bytes cut", stats.replayed_frames, recovery.tail.torn_bytes)
         stats.torn_bytes = recovery.tail.torn_bytes
         stats.replay_seconds = clock.monotonic() - started
@@ -90,14 +144,58 @@ def open_log(
         groups = GroupWriter(writer, catalog, settled, lock, durability, options.piece_bytes, clock, stats)
         cleaner = Cleaner(catalog, saved, checkpoints, state, segments, lock, options, stats)
         upkeep = Upkeep(groups, catalog, checkpoints, cleaner, lock, options, clock, stats, stamp.position, on_failure)
-        log = Log(folder_lock, state, groups, upkeep, options.relaxed_sync_seconds, on_failure)
+        log = Log(folder_lock, state, groups, upkeep, high_mark, options.relaxed_sync_seconds, on_failure)
     except BaseException:
+        if high_mark is not None:
+            high_mark.close()
         state.close()
-        folder_lock.release()
         raise
     return OpenLog(
         log, catalog, settled, LogReader(catalog, index, checkpoints, segments, lock, options, stats), index, segments
     )
+
+
+def witnesses_of(mark: Position, stamp: LogEnd, settled: SettledState) -> list[Witness]:
+    """Who knows how far the log was synced, besides the log."""
+    return [
+        Witness("the high mark", mark),
+        Witness("the last checkpoint", stamp.position),
+        Witness("the state", settled.applied()),
+    ]
+
+
+def _below_the_state(segments: SegmentFolder, lost: LostEndError, witnesses: Sequence[Witness]) -> CorruptionError:
+    """Find out up to where the log can be read, which a start from a checkpoint does not see, and if that can be accepted."""
+    if not _has_all_history(segments):
+        return lost
+    files = [SegmentFile(*found) for found in segments.list_files()]
+    recovery = Recovery(files, 0, ())
+    for _ in recovery.good_frames():
+        pass
+    verdict = judge(files, len(files), recovery.tail.end, "", witnesses)
+    return verdict.acceptable() if isinstance(verdict, LostEndError) else lost
+
+
+def _accept(folder: Path, lost: LostEndError) -> None:
+    """Set aside what was derived from records that are gone, where it can be made again from those that are left."""
+    segments = SegmentFolder(folder / LOG_FOLDER, 1)
+    _logger.warning("the loss of all after position %d of the log in %s was accepted", lost.end, folder)
+    if _has_all_history(segments):
+        set_aside(folder / STATE_FOLDER)
+    if not segments.list_files():
+        # They belong to a log of which nothing is left; the new one has other ids.
+        set_aside(folder / TABLES_FILE)
+        set_aside(folder / PAYLOADS_FOLDER)
+
+
+def _has_all_history(segments: SegmentFolder) -> bool:
+    """Whether the log is there from its beginning, as it was written."""
+    end = 0
+    for path, base, generation in segments.list_files():
+        if base != end or generation:
+            return False
+        end = base + path.stat().st_size
+    return True
 
 
 def _files_to_replay(segments: SegmentFolder, usages: dict[Position, SegmentUsage], stamp: LogEnd) -> list[SegmentFile]:
@@ -146,10 +244,10 @@ def _replay(
         stats.replayed_frames += 1
         stats.replayed_bytes += frame.size
         if len(waiting) >= _EFFECTS_AT_ONCE:
-            settled.apply(waiting)
+            settled.apply(waiting, catalog.end.position)
             waiting.clear()
     _enter(recovery.segments, entered, usages, catalog)
-    settled.apply(waiting)
+    settled.apply(waiting, catalog.end.position)
 
 
 def _repeat(frame: Frame, catalog: Catalog) -> Changes | None:
@@ -176,17 +274,14 @@ def _enter(segments: Sequence[Segment], entered: int, usages: dict[Position, Seg
 
 
 def _resume(writer: LogWriter, recovery: Recovery, catalog: Catalog) -> None:
-    """Go on behind the last good frame."""
+    """Go on behind the last good frame, in a segment of today's format."""
     tail = recovery.tail
     for segment in tail.segments:
         writer.segments.add(segment)
-    if not tail.segments:
+    if tail.segments:
+        writer.resume(tail.segments[-1], tail.end)
+    if not writer.salt:
         writer.begin(tail.end, catalog.end.cursor)
         catalog.enter_segment(SegmentUsage(tail.end, 0, catalog.end.cursor))
-        catalog.advance(LogEnd(writer.position, catalog.end.cursor, catalog.end.hlc))
-        writer.sync()
-        return
-    last = tail.segments[-1]
-    catalog.advance(LogEnd(tail.end, catalog.end.cursor, catalog.end.hlc))
-    writer.resume(last, tail.end)
+    catalog.advance(LogEnd(writer.position, catalog.end.cursor, catalog.end.hlc))
     writer.sync()

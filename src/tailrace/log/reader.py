@@ -201,7 +201,7 @@ class LogReader:
                             if at:
                                 break
                             data = memoryview(self._read(handle, position, size))
-                        frame = read_frame(data, at, position + at)
+                        frame = read_frame(data, at, position + at, handle.salt)
                     except BadFrameError as error:
                         raise CorruptionError(
                             f"segment {handle.segment.path.name}, position {position + at}: {error}; see `tailrace fsck`"

@@ -1,20 +1,22 @@
 """What to make of the end of the log after a crash.
 
-Frames are read and checked from the last checkpoint on. The first bad one ends the log. If any good frame behind it was
-written in the knowledge that the bad one was durable, bytes that were safe have changed: that is corruption, it is
-reported and nothing is touched. Otherwise the bad frame and all behind it were never acknowledged: a torn tail, cut off.
+Frames are read and checked from the last checkpoint on. The first bad one ends the log. If it is known that the log was durable
+beyond it, bytes that were safe have changed or are gone: that is corruption, it is reported and nothing is touched. Otherwise
+the bad frame and all behind it were never acknowledged: a torn tail, cut off. `judge` decides which of the two it is, for the
+start as for `fsck`: by later frames, which say how far the log was synced when they were written, and by witnesses
+outside the log, which are the checkpoint, the state and the high mark.
 """
 
 import mmap
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from tailrace.log.frame import MAGIC, BadFrameError, Frame, read_frame
-from tailrace.log.segment import HEADER_BYTES, Segment, read_header, sync_folder
-from tailrace.model.errors import CorruptionError
+from tailrace.log.segment import HEADER_BYTES, Segment, read_header, salt_of, sync_folder
+from tailrace.model.errors import CorruptionError, LostEndError
 from tailrace.model.ids import Position
 
 
@@ -26,6 +28,13 @@ class SegmentFile(NamedTuple):
     generation: int
 
 
+class Witness(NamedTuple):
+    """Something beside the log that knows up to where the log was synced."""
+
+    name: str
+    synced: Position
+
+
 class Tail(NamedTuple):
     """Where the log really ends."""
 
@@ -35,60 +44,97 @@ class Tail(NamedTuple):
     torn_bytes: int
 
 
+def judge(
+    files: Sequence[SegmentFile], number: int, end: int, fault: str, witnesses: Sequence[Witness]
+) -> CorruptionError | None:
+    """The log can be read up to `end`, where file `number` is at fault, or the last one ends: say what was lost there.
+
+    `None` if what stands behind it was never acknowledged.
+    """
+    fault = f"{fault}. " if fault else ""
+    sound = {salt for file in files if (salt := _sound_salt(file)) is not None}
+    for file in files[number:]:
+        own = _sound_salt(file)
+        with mapped(file.path) as data:
+            # Behind a damaged header the frames are still those of this log.
+            salts = {salt_of(bytes(data[:HEADER_BYTES])), 0, *sound} if own is None else {own}
+            for salt in salts:
+                for later in frames_behind(data, max(0, end - file.base), file.base, salt):
+                    if later.synced > end:
+                        return CorruptionError(
+                            f"{fault}The frame at {later.position} shows that the log was whole up to {later.synced},"
+                            " so stored bytes have changed. Nothing was touched; see `tailrace fsck`"
+                        )
+    for name, synced in witnesses:
+        if synced > end:
+            return LostEndError(
+                f"{fault}The log can be read up to position {end}, and was synced up to {synced}, as {name} knows:"
+                " the log has lost its end. Nothing was touched; restore the folder from a copy",
+                end,
+            )
+    return None
+
+
 class Recovery:
     """Reads frames from `start` on; afterwards `tail` says where the log ends."""
 
-    def __init__(self, files: Sequence[SegmentFile], start: int) -> None:
+    def __init__(self, files: Sequence[SegmentFile], start: int, witnesses: Sequence[Witness]) -> None:
         self._files = files
         self._start = start
+        self._witnesses = witnesses
         self.tail = Tail([], Position(start), 0)
         self.segments: list[Segment] = []
         """The segments that have been reached."""
+        self._stopped_at = 0
+        """The number of the file that is at fault; how many there are if none is."""
+        self._fault = ""
 
     def frames(self) -> Iterator[Frame]:
         """Every good frame in order. The torn tail, if there is one, is cut off when the last has been taken."""
+        yield from self.good_frames()
+        end = self.tail.end
+        verdict = judge(self._files, self._stopped_at, end, self._fault, self._witnesses)
+        if verdict is not None:
+            raise verdict
+        if self._fault:
+            self.tail = self._cut(self._stopped_at, end)
+
+    def good_frames(self) -> Iterator[Frame]:
+        """The same, and nothing is judged or cut."""
         segments = self.segments
         end = self._start
         for number, file in enumerate(self._files):
             fault = f"{file.path.name} does not follow on position {end}" if number and file.base != end else ""
             with mapped(file.path) as data:
+                header = bytes(data[:HEADER_BYTES])
                 if not fault:
                     try:
-                        segments.append(read_header(file.path, bytes(data[:HEADER_BYTES]), file.base, file.generation))
+                        segments.append(read_header(file.path, header, file.base, file.generation))
                     except CorruptionError as error:
                         fault = str(error)
+                        end = min(end, file.base)
                 at = max(self._start, file.base + HEADER_BYTES) - file.base
-                if number == 0 and at > HEADER_BYTES and (fault or at > len(data)):
-                    raise CorruptionError(
-                        f"{file.path.name} ends at {file.base + len(data)}, the last checkpoint was at {self._start}:"
-                        f" the log has lost its end. {fault or 'Restore the folder from a copy'}"
-                    )
                 if not fault:
-                    end = file.base + at
+                    end = file.base + min(at, len(data))
+                salt = salt_of(header)
                 while not fault and at < len(data):
                     try:
-                        frame = read_frame(data, at, file.base + at)
+                        frame = read_frame(data, at, file.base + at, salt)
                     except BadFrameError as error:
                         fault = f"{file.path.name}, position {file.base + at}: {error}"
                         break
                     at += frame.size
                     end = file.base + at
                     yield frame
+            self.tail = Tail(segments, Position(end), 0)
             if fault:
-                self.tail = self._cut(number, segments, end, fault)
+                self._stopped_at, self._fault = number, fault
                 return
-        self.tail = Tail(segments, Position(end), 0)
+        self._stopped_at = len(self._files)
 
-    def _cut(self, number: int, segments: list[Segment], end: int, fault: str) -> Tail:
-        """The frame at `end`, in file `number`, is bad: find out why, and cut there if it was never safe."""
-        for file in self._files[number:]:
-            with mapped(file.path) as data:
-                for later in frames_behind(data, max(0, end - file.base), file.base):
-                    if later.synced > end:
-                        raise CorruptionError(
-                            f"{fault}. The frame at {later.position} shows that the log was whole up to {later.synced},"
-                            " so stored bytes have changed. Nothing was touched; see `tailrace fsck`"
-                        )
+    def _cut(self, number: int, end: int) -> Tail:
+        """What stands behind `end`, in file `number`, was never safe."""
+        segments = self.segments
         torn = 0
         for file in self._files[number:]:
             size = file.path.stat().st_size
@@ -102,16 +148,29 @@ class Recovery:
         return Tail(segments, Position(end), torn)
 
 
-def frames_behind(data: memoryview, at: int, base: int) -> Iterator[Frame]:
-    """Good frame heads anywhere after `at`, found by their first bytes."""
+def frames_behind(data: memoryview, at: int, base: int, salt: int) -> Iterator[Frame]:
+    """Good frame heads after the one at `at`, good or bad.
+
+    From a frame whose head is whole it is known where the next one begins. Where a head is damaged, the next one is found by
+    its first bytes, and from there on every place is tried: nothing that looks like a frame may hide those behind it.
+    """
     whole = data.obj
     if not isinstance(whole, mmap.mmap):
         return
-    while (at := whole.find(MAGIC, at + 1)) >= 0:
+    first = at
+    is_chain = True
+    while 0 <= at < len(data):
         try:
-            yield read_frame(data, at, base + at, check_batches=False)
+            frame = read_frame(data, at, base + at, salt, check_batches=False)
         except BadFrameError:
-            continue
+            is_chain = False
+        else:
+            if at != first:
+                yield frame
+            if is_chain:
+                at += frame.size
+                continue
+        at = whole.find(MAGIC, at + 1)
 
 
 @contextmanager
@@ -122,3 +181,12 @@ def mapped(path: Path) -> Iterator[memoryview]:
             yield memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         else:
             yield memoryview(b"")
+
+
+def _sound_salt(file: SegmentFile) -> int | None:
+    with file.path.open("rb") as opened:
+        header = opened.read(HEADER_BYTES)
+    with suppress(CorruptionError):
+        read_header(file.path, header, file.base, file.generation)
+        return salt_of(header)
+    return None

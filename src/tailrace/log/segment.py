@@ -1,10 +1,12 @@
 """Segment files: where frames live.
 
 A segment's name holds its base, the log position of its first byte, and its generation, which rises when the cleaner
-rewrites it. The next segment's base is the position after this one's last byte at the time it was closed.
+rewrites it. The next segment's base is the position after this one's last byte at the time it was closed. Its header holds a
+salt, with which the checksums of its frames begin (`log.frame`); segments of format 1 have none, which is a salt of 0.
 """
 
 import os
+import secrets
 import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
@@ -19,12 +21,16 @@ from crc32c import crc32c
 from tailrace.model.errors import CorruptionError, FormatError
 from tailrace.model.ids import Cursor, Position
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 HEADER_BYTES = 64
 
 _MAGIC = b"TAILRACE"
 _HEADER = Struct(">8sHHIQQ")
 _CRC = Struct(">I")
+_SALT = Struct(">II")
+_SALTS_AT = range(_HEADER.size + _CRC.size, _HEADER.size + _CRC.size + 2 * _SALT.size, _SALT.size)
+_SALTED = 2
+"""The first format with a salt."""
 _SUFFIX = ".seg"
 
 
@@ -38,11 +44,12 @@ class Segment(NamedTuple):
 class SegmentHandle:
     """An open segment. The file is closed when the last reader lets go, so a reader never sees its file swapped."""
 
-    __slots__ = ("_fd", "segment")
+    __slots__ = ("_fd", "salt", "segment")
 
     def __init__(self, segment: Segment) -> None:
         self.segment = segment
         self._fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+        self.salt = salt_of(os.pread(self._fd, HEADER_BYTES, 0))
 
     def read(self, position: int, length: int) -> bytes:
         return os.pread(self._fd, length, position - self.segment.base)
@@ -159,9 +166,29 @@ class SegmentFolder:
             return self._bases[index] if index < len(self._bases) else None
 
 
-def header_bytes(base: int, generation: int, first_cursor: int) -> bytes:
+def new_salt() -> int:
+    """A number for a new segment that nobody can guess. It is never 0, which says that there is none."""
+    return 1 + secrets.randbelow((1 << 32) - 1)
+
+
+def header_bytes(base: int, generation: int, first_cursor: int, salt: int) -> bytes:
+    """The first checksum is that of format 1, so that versions that know no other can say what they need. The salt is there
+    twice: without it, nothing that the frames say can be believed."""
     packed = _HEADER.pack(_MAGIC, FORMAT_VERSION, 0, generation, base, first_cursor)
-    return (packed + _CRC.pack(crc32c(packed))).ljust(HEADER_BYTES, b"\0")
+    return (packed + _CRC.pack(crc32c(packed)) + 2 * _salt_bytes(salt)).ljust(HEADER_BYTES, b"\0")
+
+
+def salt_of(header: bytes) -> int:
+    """With what the checksums of the segment's frames begin. Also of a header that is damaged elsewhere."""
+    for at in _SALTS_AT:
+        packed = header[at : at + _SALT.size]
+        if len(packed) == _SALT.size and packed == _salt_bytes(salt := _SALT.unpack(packed)[0]):
+            return int(salt)
+    return 0
+
+
+def _salt_bytes(salt: int) -> bytes:
+    return _SALT.pack(salt, crc32c(_CRC.pack(salt), _SALTED))
 
 
 def read_header(path: Path, data: bytes, base: int, generation: int) -> Segment:
@@ -173,6 +200,8 @@ def read_header(path: Path, data: bytes, base: int, generation: int) -> Segment:
         raise CorruptionError(f"{path.name} has a damaged header")
     if version > FORMAT_VERSION:
         raise FormatError(f"{path.name} has format {version}; this version of Tailrace reads up to {FORMAT_VERSION}: upgrade")
+    if version >= _SALTED and data[_SALTS_AT.start : _SALTS_AT.stop] != 2 * _salt_bytes(salt_of(data)):
+        raise CorruptionError(f"{path.name} has a damaged header")
     if (own_base, own_generation) != (base, generation):
         raise CorruptionError(f"{path.name} says that it is {own_base:020d}-{own_generation:06d}: a file was moved or copied")
     return Segment(path, Position(base), generation, Cursor(first_cursor))

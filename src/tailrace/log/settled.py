@@ -2,17 +2,23 @@
 
 RocksDB may make anything durable at any moment, so a key must not reach it before the frame that sets it is durable itself;
 else a power cut could leave state that the log knows nothing of. Until then the key is held here. It is held as well while
-the disk has no room for RocksDB: the log has it already.
+the disk has no room for RocksDB: the log has it already. With the keys goes the position up to which the log was durable when
+they came: where the log ends before it, the state knows what the log has lost.
 """
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
+from struct import Struct
 
-from tailrace.log.state import STATE, StateDb, after_prefix
+from tailrace.log.state import META, STATE, StateDb, after_prefix
 from tailrace.model.changes import Changes
 from tailrace.model.errors import StorageFullError
+from tailrace.model.ids import Position
+
+_APPLIED = META + b"applied"
+_U64 = Struct(">Q")
 
 
 class SettledState:
@@ -25,6 +31,11 @@ class SettledState:
         self._held: dict[bytes, bytes | None] = {}
         self._releasing: dict[bytes, bytes | None] = {}
 
+    def applied(self) -> Position:
+        """The log was durable up to here when RocksDB got the newest of its keys; 0 if that was not written down."""
+        packed = self._db.get(_APPLIED)
+        return Position(_U64.unpack(packed)[0] if packed else 0)
+
     def hold(self, changes: Iterable[Changes]) -> None:
         """These changes are in the log but not durable: show their keys, keep them out of RocksDB."""
         with self._lock:
@@ -35,8 +46,11 @@ class SettledState:
                 self._held.update(change.puts)
 
     @contextmanager
-    def releasing(self) -> Iterator[None]:
-        """Around a sync of the log: what is held when it begins is durable when it ends, and goes to RocksDB."""
+    def releasing(self, synced: Callable[[], Position]) -> Iterator[None]:
+        """Around a sync of the log: what is held when it begins is durable when it ends, and goes to RocksDB.
+
+        `synced` says afterwards how far the log is durable.
+        """
         with self._release_lock:
             with self._lock:
                 self._releasing, self._held = self._held, {}
@@ -44,24 +58,25 @@ class SettledState:
             try:
                 yield
                 if left:
-                    self._write((Changes(puts=list(left.items())),))
+                    self._write((Changes(puts=list(left.items())),), synced())
                     left = {}
             finally:
                 with self._lock:
                     self._releasing, self._held = {}, {**left, **self._held}
 
-    def apply(self, changes: Sequence[Changes]) -> None:
-        """These changes are durable in the log: write them through, behind all that is held."""
+    def apply(self, changes: Sequence[Changes], synced: Position) -> None:
+        """These changes are durable in the log, as all is up to `synced`: write them through, behind all that is held."""
         try:
             if self._held:
-                with self.releasing():
+                with self.releasing(lambda: synced):
                     pass
-            self._write(changes)
+            self._write(changes, synced)
         except StorageFullError:
             self.hold(changes)
 
-    def _write(self, changes: Iterable[Changes]) -> None:
+    def _write(self, changes: Iterable[Changes], synced: Position) -> None:
         batch = self._db.batch()
+        batch.put(_APPLIED, _U64.pack(synced))
         for change in changes:
             for prefix in change.drop_prefixes:
                 batch.delete_range(STATE + prefix, after_prefix(STATE + prefix))

@@ -7,13 +7,13 @@ and can be tried again; a sync that fails can't, because the kernel may have dro
 import errno
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from tailrace.log.encoding import Piece
 from tailrace.log.foresight import Foresight
-from tailrace.log.segment import HEADER_BYTES, Segment, SegmentFolder, header_bytes, sync_folder
+from tailrace.log.segment import HEADER_BYTES, Segment, SegmentFolder, header_bytes, new_salt, salt_of, sync_folder
 from tailrace.model.changes import Buffer
 from tailrace.model.errors import StorageFullError
 from tailrace.model.ids import Cursor, Position
@@ -32,10 +32,13 @@ _NEVER_AGAIN = Position(1 << 62)
 class LogWriter:
     """Appends by one thread; `sync` may run in another at the same time."""
 
-    def __init__(self, folder: Path, segments: SegmentFolder, segment_bytes: int) -> None:
+    def __init__(
+        self, folder: Path, segments: SegmentFolder, segment_bytes: int, on_synced: Callable[[Position], None]
+    ) -> None:
         self._folder = folder
         self.segments = segments
         self._segment_bytes = segment_bytes
+        self._on_synced = on_synced
         self._foresight = Foresight()
         self._reserved = Position(0)
         self._lock = threading.Lock()
@@ -44,12 +47,16 @@ class LogWriter:
         self._new_names = False
         self._failure: OSError | None = None
         self.base = Position(0)
+        self.salt = 0
+        """Of the active segment."""
         self.position = Position(0)
         self.synced = Position(0)
 
     def resume(self, segment: Segment, end: Position) -> None:
         """Go on at the end of an existing segment. All of it counts as durable only after the next sync."""
         self._fd = os.open(segment.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        with segment.path.open("rb") as file:
+            self.salt = salt_of(file.read(HEADER_BYTES))
         self.base = segment.base
         self.position = end
 
@@ -57,7 +64,8 @@ class LogWriter:
         """Start a new segment at `base`."""
         self._check_sound()
         path = self.segments.path(base, 0)
-        header = header_bytes(base, 0, cursor)
+        salt = new_salt()
+        header = header_bytes(base, 0, cursor, salt)
         fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE)
         try:
             write_all(fd, [header])
@@ -74,6 +82,7 @@ class LogWriter:
             self._new_names = True
             self._reserved = Position(0)
             self.base = base
+            self.salt = salt
             self.position = Position(base + HEADER_BYTES)
         self.segments.add(Segment(path, base, 0, cursor))
 
@@ -154,6 +163,7 @@ class LogWriter:
                 self._closed_fds.remove(fd)
                 os.close(fd)
             self.synced = max(self.synced, target)
+            self._on_synced(self.synced)
 
     def _check_sound(self) -> None:
         """After a sync that failed nothing is written and nothing counts as synced, whichever thread asks for it."""

@@ -28,6 +28,9 @@ KILLPOINTS = (
     "clean.written",
     "clean.switched",
     "clean.after",
+    "mark.before",
+    "mark.written",
+    "mark.after",
 )
 
 TABLE_KILLPOINTS = (

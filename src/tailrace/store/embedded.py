@@ -38,12 +38,14 @@ class EmbeddedStore:
         limits: Limits = DEFAULT_LIMITS,
         options: LogOptions = DEFAULT_OPTIONS,
         on_failure: Callable[[TailraceError], None] | None = None,
+        accept_loss_after: int | None = None,
     ) -> "EmbeddedStore":
         """Open or create the folder. `on_failure` is called once, from a thread of the store, if storage fails for good.
 
-        Raises `FolderInUseError`, `CorruptionError`, `FormatError`.
+        A log that has lost its end is opened only if `accept_loss_after` names the position up to which it can be read.
+        Raises `FolderInUseError`, `CorruptionError`, `LostEndError`, `FormatError`.
         """
-        return cls(folder, durability, clock or SystemClock(), limits, options, on_failure or _ignore)
+        return cls(folder, durability, clock or SystemClock(), limits, options, on_failure or _ignore, accept_loss_after)
 
     def __init__(
         self,
@@ -53,13 +55,14 @@ class EmbeddedStore:
         limits: Limits,
         options: LogOptions,
         on_failure: Callable[[TailraceError], None],
+        accept_loss_after: int | None,
     ) -> None:
         self._folder = folder
         self._limits = limits
         self._stats = StoreStats()
         self._closed = False
         try:
-            opened = open_log(folder, durability, options, limits, clock, self._stats, self._fail)
+            opened = open_log(folder, durability, options, limits, clock, self._stats, self._fail, accept_loss_after)
         except OSError as error:
             kind = StorageFullError if is_no_room(error) else StorageFailedError
             raise kind(f"{folder} can't be opened: {error}") from error

@@ -20,16 +20,17 @@ from tests.support.batches import encode_batch
 
 PARTITION = Partition(TopicId(7), 3)
 BATCH = bytes(placed(encode_batch([(5, b"value")]), 40))
-HEAD = one_batch_head_bytes(1000, 900, 77, 12345, PARTITION, 40, 1, BATCH, 5)
+SALT = 4711
+HEAD = one_batch_head_bytes(1000, 900, 77, 12345, PARTITION, 40, 1, BATCH, 5, SALT)
 
 
 def test_the_short_way_writes_what_the_long_way_writes() -> None:
     entry = entry_bytes(PARTITION, 40, 77, 1, BATCH, 5)
-    assert head_bytes(1000, 900, 77, 12345, [entry], b"", 0, len(BATCH)) == HEAD
+    assert head_bytes(1000, 900, 77, 12345, [entry], b"", 0, len(BATCH), SALT) == HEAD
 
 
 def test_a_frame_is_read_as_it_was_written() -> None:
-    frame = read_frame(memoryview(HEAD + BATCH), 0, 1000)
+    frame = read_frame(memoryview(HEAD + BATCH), 0, 1000, SALT)
     assert (frame.position, frame.synced, frame.cursor, frame.hlc) == (1000, 900, 77, 12345)
     assert frame.size == len(HEAD) + len(BATCH)
     (entry,) = frame.entries
@@ -39,7 +40,7 @@ def test_a_frame_is_read_as_it_was_written() -> None:
 
 def test_a_frame_in_the_wrong_place_is_no_frame() -> None:
     with pytest.raises(BadFrameError, match="says that it stands at 1000"):
-        read_frame(memoryview(HEAD + BATCH), 0, 1001)
+        read_frame(memoryview(HEAD + BATCH), 0, 1001, SALT)
 
 
 @pytest.mark.parametrize("at", range(len(HEAD) + len(BATCH)))
@@ -47,7 +48,7 @@ def test_no_flipped_bit_passes(at: int) -> None:
     damaged = bytearray(HEAD + BATCH)
     damaged[at] ^= 0x10
     with pytest.raises(BadFrameError):
-        read_frame(memoryview(damaged), 0, 1000)
+        read_frame(memoryview(damaged), 0, 1000, SALT)
 
 
 @given(

@@ -7,6 +7,7 @@ import pytest
 from tailrace.log.settled import SettledState
 from tailrace.log.state import STATE, StateDb
 from tailrace.model.changes import Changes
+from tailrace.model.ids import Position
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def test_what_is_held_is_seen_and_not_stored(db: StateDb) -> None:
 def test_a_sync_stores_what_was_held_when_it_began_and_no_more(db: StateDb) -> None:
     settled = SettledState(db)
     settled.hold([Changes(puts=[(b"a", b"1")])])
-    with settled.releasing():
+    with settled.releasing(lambda: Position(0)):
         settled.hold([Changes(puts=[(b"a", b"2"), (b"b", b"2")])])
     assert db.get(STATE + b"a") == b"1"
     assert db.get(STATE + b"b") is None
@@ -35,7 +36,7 @@ def test_a_sync_stores_what_was_held_when_it_began_and_no_more(db: StateDb) -> N
 def test_a_failed_sync_stores_nothing_and_forgets_nothing(db: StateDb) -> None:
     settled = SettledState(db)
     settled.hold([Changes(puts=[(b"a", b"1")])])
-    with pytest.raises(OSError, match="broken"), settled.releasing():
+    with pytest.raises(OSError, match="broken"), settled.releasing(lambda: Position(0)):
         raise OSError("broken")
     assert db.get(STATE + b"a") is None
     assert settled.get(b"a") == b"1"
@@ -43,7 +44,7 @@ def test_a_failed_sync_stores_nothing_and_forgets_nothing(db: StateDb) -> None:
 
 def test_a_held_deletion_hides_what_is_stored(db: StateDb) -> None:
     settled = SettledState(db)
-    settled.apply([Changes(puts=[(b"a", b"1"), (b"b", b"1")])])
+    settled.apply([Changes(puts=[(b"a", b"1"), (b"b", b"1")])], Position(0))
     settled.hold([Changes(puts=[(b"a", None)])])
     assert settled.get(b"a") is None
     assert settled.range(b"", b"", None) == [(b"b", b"1")]
@@ -52,16 +53,16 @@ def test_a_held_deletion_hides_what_is_stored(db: StateDb) -> None:
 def test_later_changes_go_behind_what_is_held(db: StateDb) -> None:
     settled = SettledState(db)
     settled.hold([Changes(puts=[(b"a", b"1")])])
-    settled.apply([Changes(puts=[(b"a", b"2")])])
+    settled.apply([Changes(puts=[(b"a", b"2")])], Position(0))
     assert settled.get(b"a") == db.get(STATE + b"a") == b"2"
 
 
 def test_a_dropped_prefix_can_be_held_too(db: StateDb) -> None:
     settled = SettledState(db)
-    settled.apply([Changes(puts=[(b"a/1", b"1"), (b"b", b"1")])])
+    settled.apply([Changes(puts=[(b"a/1", b"1"), (b"b", b"1")])], Position(0))
     settled.hold([Changes(puts=[(b"a/2", b"2")])])
     settled.hold([Changes(drop_prefixes=[b"a/"], puts=[(b"a/3", b"3")])])
     assert settled.range(b"", b"", None) == [(b"a/3", b"3"), (b"b", b"1")]
-    with settled.releasing():
+    with settled.releasing(lambda: Position(0)):
         pass
     assert [key for key, _ in db.items(STATE)] == [STATE + b"a/3", STATE + b"b"]

@@ -19,7 +19,7 @@ BLOCK_BYTES = 512
 
 @pytest.fixture
 def writer(tmp_path: Path) -> Iterator[LogWriter]:
-    writer = LogWriter(tmp_path, SegmentFolder(tmp_path, 1), 64 * MIB)
+    writer = LogWriter(tmp_path, SegmentFolder(tmp_path, 1), 64 * MIB, lambda _: None)
     writer.begin(Position(0), Cursor(0))
     yield writer
     writer.close()

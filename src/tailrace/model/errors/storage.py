@@ -58,6 +58,21 @@ class CorruptionError(TailraceError):
     kafka_code = 2
 
 
+class LostEndError(CorruptionError):
+    """The log ends before a position up to which it is known to have been synced: acknowledged records are gone."""
+
+    def __init__(self, message: str, end: int, *, can_be_accepted: bool = False) -> None:
+        """`end`: the position up to which the log can be read."""
+        super().__init__(message)
+        self.end = end
+        self.can_be_accepted = can_be_accepted
+
+    def acceptable(self) -> "LostEndError":
+        """The same, where a server could go on without what is lost."""
+        message = f"{self}; or start once with --accept-loss-after {self.end} to go on without what is lost"
+        return LostEndError(message, self.end, can_be_accepted=True)
+
+
 class LostPayloadError(CorruptionError):
     """The payload of a record, which is kept beside the log, is missing or damaged. The records after it can be read."""
 

@@ -1,0 +1,199 @@
+"""Torn write or corruption: one judge for the start and for `fsck`, and nothing that stands in a record can fool it."""
+
+from pathlib import Path
+from struct import Struct
+
+import pytest
+from crc32c import crc32c
+
+from tailrace.log.frame import effect_bytes, entry_bytes, head_bytes
+from tailrace.log.fsck import check
+from tailrace.log.segment import HEADER_BYTES, header_bytes
+from tailrace.model.changes import Changes
+from tailrace.model.errors import CorruptionError
+from tailrace.model.ids import Partition, TopicId
+from tailrace.store.embedded import EmbeddedStore
+from tests.support.batches import append
+from tests.support.folders import frames_of, segment_files
+
+TOPIC = TopicId(1)
+PARTITION = Partition(TOPIC, 0)
+SALT = 0x5EED5A17
+LONG_AGO = Struct(">8sHHIQQ")
+
+
+class HandMadeLog:
+    """A folder with one segment, written frame by frame and group by group."""
+
+    def __init__(self, folder: Path, salt: int = SALT) -> None:
+        self.folder = folder
+        self._salt = salt
+        header = header_bytes(0, 0, 0, salt)
+        if not salt:
+            packed = LONG_AGO.pack(b"TAILRACE", 1, 0, 0, 0, 0)
+            header = (packed + crc32c(packed).to_bytes(4, "big")).ljust(HEADER_BYTES, b"\0")
+        self.data = bytearray(header)
+        self._records = 0
+        self.positions: list[int] = []
+        """Of all frames."""
+        self.group(Changes(creates=[(TOPIC, 1)]))
+
+    def group(self, *commits: Changes) -> None:
+        """What is written with one sync: all frames know the log up to the first of them as durable."""
+        synced = len(self.data)
+        for commit in commits:
+            self.frame(commit, synced)
+
+    def frame(self, changes: Changes, synced: int) -> None:
+        effects, count = effect_bytes(changes)
+        entries, bodies = [], []
+        cursor = self._records
+        for appended in changes.appends:
+            batch = self._records.to_bytes(8, "big") + bytes(appended.batch)[8:12] + bytes(4) + bytes(appended.batch)[16:]
+            entries.append(entry_bytes(PARTITION, self._records, self._records, appended.records, batch, 0))
+            bodies.append(batch)
+            self._records += appended.records
+        self.positions.append(len(self.data))
+        size = sum(map(len, bodies))
+        head = head_bytes(len(self.data), synced, cursor, 1, entries, effects, count, size, self._salt)
+        self.data += head + b"".join(bodies)
+
+    def save(self, data: bytes | None = None) -> Path:
+        (self.folder / "log").mkdir(parents=True, exist_ok=True)
+        (self.folder / "log" / f"{0:020d}-{0:06d}.seg").write_bytes(self.data if data is None else data)
+        return self.folder
+
+    def without_frame(self, number: int) -> bytes:
+        at = self.positions[number]
+        return bytes(self.data[:at] + b"\xa5" * 16 + self.data[at + 16 :])
+
+
+def record(value: bytes) -> Changes:
+    return Changes(appends=[append(PARTITION, value)])
+
+
+def three_groups(folder: Path, salt: int = SALT) -> HandMadeLog:
+    log = HandMadeLog(folder, salt)
+    log.group(record(b"a"), record(b"b"), record(b"c"))
+    log.group(record(b"d"), record(b"e"))
+    return log
+
+
+def values(folder: Path) -> list[bytes]:
+    store = EmbeddedStore.open(folder)
+    try:
+        count = store.bounds(PARTITION).end
+        fetched = store.fetch(PARTITION, store.bounds(PARTITION).start, 1 << 20) if count else None
+        return [] if fetched is None else [bytes(batch[-2:-1]) for batch in fetched.batches]
+    finally:
+        store.close()
+
+
+def refuses(folder: Path) -> bool:
+    try:
+        EmbeddedStore.open(folder).close()
+    except CorruptionError:
+        return True
+    return False
+
+
+def test_a_log_made_by_hand_can_be_read(tmp_path: Path) -> None:
+    folder = three_groups(tmp_path).save()
+    assert check(folder).findings == []
+    assert values(folder) == [b"a", b"b", b"c", b"d", b"e"]
+
+
+@pytest.mark.parametrize("salt", [SALT, 0], ids=["salted", "of format 1"])
+@pytest.mark.parametrize("number", range(6))
+def test_fsck_and_the_start_agree_on_every_damaged_frame(tmp_path: Path, number: int, salt: int) -> None:
+    """The frames of the first group stand below what those of the second know as durable; nobody knows the second."""
+    log = three_groups(tmp_path, salt)
+    folder = log.save(log.without_frame(number))
+    findings = check(folder).findings
+    assert bool(findings) == (number < 4), findings
+    assert refuses(folder) == (number < 4)
+
+
+def test_fsck_and_the_start_agree_on_a_damaged_header(tmp_path: Path) -> None:
+    for at in range(52):
+        log = three_groups(tmp_path / str(at))
+        log.data[at] ^= 0xFF
+        folder = log.save()
+        if log.data[8:10] != b"\0\2":
+            continue  # another format; it is said by name
+        assert check(folder).findings, f"byte {at}"
+        assert refuses(folder), f"byte {at}"
+
+
+def forged(position: int, salt: int) -> bytes:
+    """A frame that says that everything was durable, made to stand at this position."""
+    return head_bytes(position, 1 << 40, 0, 1, (), b"", 0, 0, salt)
+
+
+def log_with_forged_value(folder: Path, salt: int) -> tuple[HandMadeLog, int]:
+    """Its last group: a frame with a value that holds a forged frame, and one behind it. Says where the forged one stands."""
+    log = three_groups(folder, salt)
+    before = len(log.data)
+    plain = record(b"\xee" * len(forged(0, 0)))
+    probe = HandMadeLog(folder, salt)
+    probe.data, probe._records = bytearray(log.data), log._records
+    probe.group(plain)
+    at = probe.data.index(b"\xee" * 8, before)
+    log.group(record(forged(at, 0)), record(b"z"))
+    return log, at
+
+
+def test_a_forged_frame_in_a_value_does_not_make_a_torn_write_corruption(tmp_path: Path) -> None:
+    log, at = log_with_forged_value(tmp_path, SALT)
+    assert bytes(log.data).find(forged(at, 0)) == at
+    for size in range(at, log.positions[-1]):
+        folder = log.save(bytes(log.data[:size]))
+        assert check(folder).findings == [], f"cut at {size}"
+    assert values(folder) == [b"a", b"b", b"c", b"d", b"e"]
+
+
+def test_a_forged_frame_in_a_torn_batch_of_format_1_is_passed_over_with_its_batch(tmp_path: Path) -> None:
+    log, at = log_with_forged_value(tmp_path, 0)
+    log.data[at - 1] ^= 1
+    folder = log.save()
+    assert check(folder).findings == []
+    assert values(folder) == [b"a", b"b", b"c", b"d", b"e"]
+
+
+def test_a_forged_frame_is_no_frame_even_where_the_head_of_its_record_is_gone(tmp_path: Path) -> None:
+    log, _ = log_with_forged_value(tmp_path, SALT)
+    folder = log.save(log.without_frame(-2))
+    assert check(folder).findings == []
+    assert values(folder) == [b"a", b"b", b"c", b"d", b"e"]
+
+
+def test_a_forged_frame_does_not_hide_the_frames_behind_it(tmp_path: Path) -> None:
+    """Where the start looks for frames byte by byte, one that claims the rest of the file for itself hides nothing."""
+    log, at = log_with_forged_value(tmp_path, 0)
+    log.group(record(b"after"))
+    damaged = bytearray(log.without_frame(-3))
+    swallowing = head_bytes(at, 0, 0, 1, (), b"", 0, len(damaged) - at - 56, 0)
+    damaged[at : at + len(swallowing)] = swallowing
+    folder = log.save(bytes(damaged))
+    assert check(folder).findings
+    assert refuses(folder)
+
+
+def test_new_segments_are_salted_each_with_the_same_number_of_bytes_as_before(tmp_path: Path) -> None:
+    store = EmbeddedStore.open(tmp_path)
+    store.commit(Changes(creates=[(TOPIC, 1)]))
+    store.close()
+    (segment,) = segment_files(tmp_path)
+    version, salt = segment.read_bytes()[8:10], segment.read_bytes()[36:40]
+    assert (version, any(salt)) == (b"\0\2", True)
+    assert len(frames_of(segment)) >= 1
+
+
+def test_a_folder_of_format_1_goes_on(tmp_path: Path) -> None:
+    folder = three_groups(tmp_path, 0).save()
+    store = EmbeddedStore.open(folder)
+    store.commit(record(b"f"))
+    store.close()
+    assert values(folder) == [b"a", b"b", b"c", b"d", b"e", b"f"]
+    assert check(folder).findings == []
+    assert [segment.read_bytes()[8:10] for segment in segment_files(folder)] == [b"\0\1", b"\0\2"]
