@@ -47,6 +47,7 @@ from tailrace.broker.settings import DEFAULT_BROKER_SETTINGS, BrokerSettings
 from tailrace.broker.subscriptions.subscriptions import Subscriptions
 from tailrace.broker.subscriptions.tail import Tail
 from tailrace.broker.tables.change_log import ChangeLog
+from tailrace.broker.tables.checkpoints import TableCheckpoints
 from tailrace.broker.tables.tables import TableDefinitions
 from tailrace.broker.times.oldest_times import OldestTimes
 from tailrace.broker.times.survey import Survey
@@ -134,7 +135,10 @@ class Broker:
         self.snapshots = Snapshots(store)
         self.routes = Routes(store, self._committer, self.topics, self.snapshots, clock, limits, intake.arrived)
         self.routing = Routing(store, self._committer, self._reader, self._fetcher, self.topics, self.routes, self.pipelines)
-        self.changes = ChangeLog(intake, self._committer, self._publisher, self._snowflakes, self.tables, self.snapshots)
+        checkpoints = TableCheckpoints(store, self._committer, self.tables, clock, limits)
+        self.changes = ChangeLog(
+            intake, self._committer, self._publisher, self._snowflakes, self.tables, self.snapshots, checkpoints
+        )
         self.retention = Retention(
             store,
             self._committer,
@@ -144,6 +148,8 @@ class Broker:
             aborted,
             self._references,
             self._floor,
+            checkpoints.held_back,
+            checkpoints.cover,
             clock,
             self._waiting_fetches.disturbed,
         )

@@ -11,6 +11,8 @@ from tailrace.model.ids import Offset, Partition, ProducerId, RouteId, TableId, 
 TOPICS = b"topic/"
 TABLES = b"table/"
 SNAPSHOTS = b"snapshot/"
+_CHECKPOINTS = b"checkpoint/"
+_UNFINISHED_CHECKPOINTS = b"unfinished_checkpoint/"
 GROUPS = b"group/"
 OFFSETS = b"offset/"
 PRODUCERS = b"producer/"
@@ -56,6 +58,16 @@ def topic_key(topic_id: TopicId) -> bytes:
 
 def table_key(table_id: TableId) -> bytes:
     return TABLES + _ID.pack(table_id)
+
+
+def checkpoint_key(table_id: TableId) -> bytes:
+    """The newest checkpoint of the table's rows that is whole."""
+    return _CHECKPOINTS + _ID.pack(table_id)
+
+
+def unfinished_checkpoint_key(table_id: TableId) -> bytes:
+    """The checkpoint that is being taken."""
+    return _UNFINISHED_CHECKPOINTS + _ID.pack(table_id)
 
 
 def snapshot_key(route_id: RouteId) -> bytes:

@@ -24,6 +24,20 @@ class SqlCollector(Collector):
         yield _counter("table_transactions", "Transactions that changed tables.", stats.transactions)
         yield _gauge("waiting_table_writes", "Transactions that wait for the tables' writer.", stats.waiting_writes)
         yield _gauge("waiting_table_write_bytes", "Bytes of these.", stats.waiting_write_bytes)
+        yield _counter(
+            "table_rebuilds",
+            "Times that the file of the tables was damaged and was made again from the log.",
+            stats.rebuilds,
+        )
+        yield _counter("table_checkpoints", "Checkpoints of tables' rows that were put into the log.", stats.checkpoints)
+        rows = GaugeMetricFamily(
+            _PREFIX + "table_checkpoint_rows",
+            "Rows of checkpoints that are being taken which are in the log so far, by table.",
+            labels=("table",),
+        )
+        for table, count in sorted(stats.checkpoint_rows.items()):
+            rows.add_metric((table,), count)
+        yield rows
         yield _gauge(
             "replayed_changes",
             "Changes that were applied to tables at the start, because their file lacked them.",

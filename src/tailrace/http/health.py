@@ -18,6 +18,8 @@ class Health(msgspec.Struct, omit_defaults=True):
     end_cursor: int
     """The cursor that the next record of the log will get."""
     failure: str = ""
+    tables: str = ""
+    """Why tables can't be read or written: they lack changes that are in the log, or their file is made again."""
 
 
 def health_of(broker: Broker, status: ServerStatus) -> Health:
@@ -29,6 +31,7 @@ def health_of(broker: Broker, status: ServerStatus) -> Health:
         uptime_seconds=round(status.uptime_seconds, 3),
         end_cursor=broker.end_cursor(),
         failure=str(failure or ""),
+        tables=broker.changes.stats.behind,
     )
 
 

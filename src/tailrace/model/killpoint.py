@@ -2,8 +2,9 @@
 
 `TAILRACE_KILLPOINT=name:3` ends the process at once, without any clean-up, when it passes `name` for the third time.
 Unset, which is the rule, a kill point is an empty call. `KILLPOINTS` lists every name of the log, `TABLE_KILLPOINTS` those of
-tables, `ROUTER_KILLPOINTS` those of the router, `LARGE_WRITE_KILLPOINTS` those of writes that span frames and
-`PAYLOAD_KILLPOINTS` those of payloads, so that a test can visit them all.
+tables, `CHECKPOINT_KILLPOINTS` and `REBUILD_KILLPOINTS` those of their rows' checkpoints and of making their file again,
+`ROUTER_KILLPOINTS` those of the router, `LARGE_WRITE_KILLPOINTS` those of writes that span frames and `PAYLOAD_KILLPOINTS`
+those of payloads, so that a test can visit them all.
 """
 
 import os
@@ -40,6 +41,23 @@ TABLE_KILLPOINTS = (
 )
 """The steps of a write to a table: run, in the log, in the table and not answered."""
 
+CHECKPOINT_KILLPOINTS = (
+    "rows.read",
+    "rows.between",
+    "rows.done",
+)
+"""The steps of a checkpoint of a table: rows read and not in the log, some of them in the log, all of them."""
+
+REBUILD_KILLPOINTS = (
+    "rebuild.half",
+    "rebuild.made",
+    "rebuild.decided",
+    "rebuild.cleared",
+    "rebuild.done",
+)
+"""The steps of making the file of the tables again: some rows in the new file, all of them, the new file named as the one that
+counts, the log of the old one gone, the new one in its place."""
+
 ROUTER_KILLPOINTS = (
     "route.before",
     "route.staged",
@@ -71,7 +89,15 @@ EXIT_CODE = 137
 
 def _armed(setting: str) -> Callable[[str], None]:
     target, _, count = setting.partition(":")
-    known = (*KILLPOINTS, *TABLE_KILLPOINTS, *ROUTER_KILLPOINTS, *LARGE_WRITE_KILLPOINTS, *PAYLOAD_KILLPOINTS)
+    known = (
+        *KILLPOINTS,
+        *TABLE_KILLPOINTS,
+        *CHECKPOINT_KILLPOINTS,
+        *REBUILD_KILLPOINTS,
+        *ROUTER_KILLPOINTS,
+        *LARGE_WRITE_KILLPOINTS,
+        *PAYLOAD_KILLPOINTS,
+    )
     if target not in known:
         raise ValueError(f"TAILRACE_KILLPOINT names {target!r}, which is none of {', '.join(known)}")
     left = int(count or 1)

@@ -202,9 +202,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     change_bytes: int = 4 * MIB
     """Bytes of one change of a table as an event, with the row before and after."""
     snapshot_rows: int = 1_000
-    """Rows that a snapshot tells at a time; writers to tables wait for that."""
+    """Rows that a snapshot or a checkpoint of a table tells at a time; writers to tables wait for a snapshot's."""
     snapshot_bytes: int = MIB
     """Bytes of these rows; the last of them may go beyond."""
+    table_checkpoint_seconds: int = 24 * 3600
+    """How long changes that retention would take wait for a checkpoint of a table that is larger than they are."""
     queued_writes: int = 10_000
     """Requests that wait to write to tables."""
     queued_write_bytes: int = 128 * MIB

@@ -22,5 +22,13 @@ class SqlStats:
         """From the submission of a transaction to its answer."""
         self.waiting_writes = 0
         self.waiting_write_bytes = 0
+        self.behind = ""
+        """Why tables can't be read or written, while they can't."""
+        self.checkpoints = 0
+        """Of tables' rows, put into the log."""
+        self.checkpoint_rows: dict[str, int] = {}
+        """Rows that are in the log of checkpoints that are being taken, by table."""
+        self.rebuilds = 0
+        """Times that the file of the tables was found to be damaged and was made again."""
         self.replayed_changes = 0
         """Applied at the start, because the file of the tables lacked them."""

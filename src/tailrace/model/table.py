@@ -1,10 +1,10 @@
 """A table and its columns, as values."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
-from tailrace.model.ids import TableId, TopicId
+from tailrace.model.ids import Offset, Partition, TableId, TopicId
 
 Kind = Literal[
     "boolean",
@@ -59,6 +59,38 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
     def column(self, name: str) -> Column | None:
         return next((column for column in self.columns if column.name == name), None)
+
+
+class TableCheckpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The rows of a table as records of the log. With the changes from `offset` on, applied in order, they are the table.
+
+    Rows are read while others write, so a record may already tell of changes behind `offset`; applying those again does no
+    harm, because a change holds the whole row.
+    """
+
+    table: TableId
+    offset: Offset
+    """The first change that the rows may lack."""
+    first: Offset
+    end: Offset
+    """The records that hold the rows: from `first` up to but without `end`, in `checkpoint_partition` of the table."""
+    rows: int = 0
+    bytes: int = 0
+    """Of the batches of these records."""
+    began_ms: int = 0
+    last_key: tuple[Any, ...] | None = None
+    """The primary key of the last row that is in the log, as the table keeps it. Rows behind it are still to come."""
+
+
+def changes_partition(table: Table) -> Partition:
+    """Where the changes of a table are."""
+    return Partition(table.changes, 0)
+
+
+def checkpoint_partition(table: Table) -> Partition:
+    """Where the checkpoints of a table's rows are: beside its changes, and in no list of partitions, so nobody reads it as a
+    topic. It is made with the first checkpoint and goes with the topic."""
+    return Partition(table.changes, 1)
 
 
 CHANGES_PREFIX = "_changes."

@@ -204,7 +204,7 @@ class Subscription:
     async def _scan(self) -> "_Ahead":
         start = self.position
         batches, next_cursor = await self._shared.scan(start, self._scan_bytes)
-        wanted = [batch for batch in batches if self._audience.topic_of(batch.partition.topic_id) is not None]
+        wanted = [batch for batch in batches if self._audience.topic_of(batch.partition) is not None]
         # The less of what is read is wanted, the more is read at once.
         sparse = 4 * sum(batch.size for batch in wanted) < self._scan_bytes
         self._scan_bytes = min(_MOST_SCAN_BYTES, 2 * self._scan_bytes) if sparse else _LEAST_SCAN_BYTES
@@ -228,7 +228,7 @@ class Subscription:
         size = 0
         self._is_held = False
         for batch in batches:
-            live = self._audience.topic_of(batch.partition.topic_id)
+            live = self._audience.topic_of(batch.partition)
             fate = Fate.HIDDEN if live is None else self._shared.fate(batch)
             if fate is Fate.UNDECIDED:
                 self._is_held = True

@@ -14,7 +14,7 @@ from tailrace.broker.subscriptions.waiters import Waiters
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.broker.topics.topics import Topics
 from tailrace.model.changes import Changes, Receipt
-from tailrace.model.ids import Cursor, TopicId
+from tailrace.model.ids import Cursor, Partition, TopicId
 from tailrace.model.limits import Limits
 from tailrace.model.pattern import TopicPattern
 from tailrace.model.topic import Topic
@@ -99,7 +99,7 @@ class Tail:
             end = Cursor(cursor + append.records)
             # What was settled before the first subscriber came, and is only told of now, is in the log.
             if cursor >= self.end:
-                audiences = self._audiences_of(append.partition.topic_id)
+                audiences = self._audiences_of(append.partition)
                 if audiences:
                     self._keep(SharedBatch(cursor, append.partition, base_offset, append.records, append.batch, copied=True))
                     for audience in audiences:
@@ -121,10 +121,11 @@ class Tail:
             self._tell(audience, self.end)
         self._kept_from = self.end = cursor
 
-    def _audiences_of(self, topic_id: TopicId) -> "Sequence[Audience]":
-        live = self._topics.by_id(topic_id)
+    def _audiences_of(self, partition: Partition) -> "Sequence[Audience]":
+        live = self._topics.of_partition(partition)
         if live is None:
             return ()
+        topic_id = partition.topic_id
         known = self._interested.get(topic_id)
         if known is None or known[0] is not live.topic:
             if len(self._interested) > self._limits.topics:
@@ -172,9 +173,9 @@ class Audience:
         self._topics = topics
         self._verdicts: dict[TopicId, tuple[Topic, bool]] = {}
 
-    def topic_of(self, topic_id: TopicId) -> LiveTopic | None:
+    def topic_of(self, partition: Partition) -> LiveTopic | None:
         """The topic, if it is there and subscribed to."""
-        live = self._topics.by_id(topic_id)
+        live = self._topics.of_partition(partition)
         return live if live is not None and self.wants(live) else None
 
     def wants(self, live: LiveTopic) -> bool:

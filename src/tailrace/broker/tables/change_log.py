@@ -2,7 +2,7 @@
 
 One commit takes the changes of any number of tables, and messages for topics that belong to the same transactions; or rows of a
 snapshot, and how far it has come with them. Only this module appends to change topics. It also knows how far the rows are
-durable where they are kept: retention stops there.
+durable where they are kept, and from where on they can be made again (`checkpoints`): retention stops there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,6 +17,7 @@ from tailrace.broker.publishing.publish import Publisher
 from tailrace.broker.publishing.publish_messages import PublishMessages
 from tailrace.broker.publishing.snowflake import Snowflakes
 from tailrace.broker.routes.snapshots import Snapshots
+from tailrace.broker.tables.checkpoints import TableCheckpoints
 from tailrace.broker.tables.tables import TableDefinitions
 from tailrace.model.changes import Append, Bounds, Changes, Receipt
 from tailrace.model.errors import CorruptionError, UnknownTopicError
@@ -24,7 +25,7 @@ from tailrace.model.ids import Cursor, Offset, Partition, TableId
 from tailrace.model.record import Message, Published, Record
 from tailrace.model.snapshot import Snapshot
 from tailrace.model.sql_stats import SqlStats
-from tailrace.model.table import Table
+from tailrace.model.table import Table, TableCheckpoint, changes_partition
 from tailrace.wire.records import decode_batch
 
 _NOTHING_DURABLE = Offset(0)
@@ -57,6 +58,7 @@ class ChangeLog:
         snowflakes: Snowflakes,
         tables: TableDefinitions,
         snapshots: Snapshots,
+        checkpoints: TableCheckpoints,
     ) -> None:
         self._intake = intake
         self._committer = committer
@@ -64,6 +66,7 @@ class ChangeLog:
         self._snowflakes = snowflakes
         self._tables = tables
         self.snapshots = snapshots
+        self.checkpoints = checkpoints
         self.stats = SqlStats()
         """Kept here, because SQL is loaded only when somebody needs it."""
         self._durable: dict[Partition, Offset] = {}
@@ -93,7 +96,7 @@ class ChangeLog:
 
     def bounds(self, table: Table) -> Bounds:
         """The offsets of the changes that there are."""
-        return self._intake.store.bounds(_partition(table))
+        return self._intake.store.bounds(changes_partition(table))
 
     def read(self, table: Table, offset: Offset, max_bytes: int) -> list[Record]:
         """Changes from this offset on; none at the end. For any thread: it may wait for the disk."""
@@ -102,7 +105,7 @@ class ChangeLog:
         if offset < start:
             raise CorruptionError(
                 f"table {table.name!r} has its changes up to offset {offset}, and the next ones, up to {start}, are gone from"
-                " the log: bring back the table file that was next to this log"
+                " the log, which has no checkpoint of the rows: bring back the table file that was next to this log"
             )
         if offset > end:
             raise CorruptionError(
@@ -111,18 +114,27 @@ class ChangeLog:
             )
         if offset == end:
             return []
-        fetched = store.fetch(_partition(table), offset, max_bytes)
+        fetched = store.fetch(changes_partition(table), offset, max_bytes)
         return [record for batch in fetched.batches for record in decode_batch(batch, limits) if record.offset >= offset]
 
+    def checkpoint(self, table: Table) -> TableCheckpoint | None:
+        """The newest checkpoint of the rows."""
+        return self.checkpoints.find(table)
+
+    def read_rows(self, table: Table, checkpoint: TableCheckpoint, offset: Offset, max_bytes: int) -> list[Record]:
+        """The rows of a checkpoint from a record on; none at the end. For any thread: it may wait for the disk."""
+        return self.checkpoints.read(table, checkpoint, offset, max_bytes)
+
     def applied(self, offsets: Mapping[TableId, Offset]) -> None:
-        """The rows of these tables are on disk with all changes below the offsets, and need them no more."""
-        self._durable = {_partition(table): offsets[table.id] for table in self._tables if table.id in offsets}
+        """The rows of these tables are on disk with all changes below the offsets."""
+        self._durable = {changes_partition(table): offsets[table.id] for table in self._tables if table.id in offsets}
 
     def floor(self, partition: Partition) -> Offset | None:
         """Where retention has to stop; `None` when the partition holds no changes of a table."""
-        if self._tables.of_topic(partition.topic_id) is None:
+        table = self._tables.of_topic(partition.topic_id)
+        if table is None:
             return None
-        return self._durable.get(partition, _NOTHING_DURABLE)
+        return min(self._durable.get(partition, _NOTHING_DURABLE), self.checkpoints.floor(table))
 
 
 class _CommitChanges(Proposal[Committed]):
@@ -145,7 +157,7 @@ class _CommitChanges(Proposal[Committed]):
     def decide(self) -> Changes | None:
         draft = Draft(self._intake.store)
         for table, batch, records, timestamp in self._batches:
-            partition = _partition(table)
+            partition = changes_partition(table)
             draft.append(Append(partition, batch, records, timestamp, draft.next_offset(partition)))
         self._mark_ms = self._snowflakes.due_mark()
         if self._mark_ms is not None:
@@ -175,7 +187,7 @@ class _CommitChanges(Proposal[Committed]):
             live = self._intake.topics.by_id(batch.table.changes)
             if live is None:
                 raise UnknownTopicError(f"the change topic of {batch.table.name!r} is gone, and its changes with it")
-            self._intake.arrived(live, _partition(batch.table), batch.records, len(batch.batch))
+            self._intake.arrived(live, changes_partition(batch.table), batch.records, len(batch.batch))
         return Committed(receipt.cursor, ends, published)
 
     def failed(self, error: Exception) -> None:
@@ -211,7 +223,3 @@ class _CommitSnapshot(Proposal[Committed | None]):
             return None
         self._snapshots.settled(self._snapshot)
         return Committed(receipt.cursor, (), ()) if self._is_empty else self._changes.settled(receipt)
-
-
-def _partition(table: Table) -> Partition:
-    return Partition(table.changes, 0)

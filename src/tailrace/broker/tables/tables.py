@@ -49,6 +49,10 @@ class TableDefinitions:
             raise UnknownTableError(f"there is no table {name!r}")
         return table
 
+    def is_dropped(self, table: Table) -> bool:
+        """Whether it is gone, or about to be."""
+        return self._store.latest(keys.table_key(table.id)) is None
+
     def of_topic(self, topic_id: TopicId) -> Table | None:
         """The table whose changes this topic holds."""
         return self._by_topic.get(topic_id)
@@ -86,9 +90,14 @@ class TableDefinitions:
         return table
 
     async def drop(self, name: str, along: Along | None = None) -> Table:
-        """Remove the definition, the change topic and everything in it."""
+        """Remove the definition, the change topic and everything in it, and the checkpoints of the rows."""
         table = self.get(name)
-        await self._topics.delete_reserved(CHANGES_PREFIX + table.name, state=((keys.table_key(table.id), None),), along=along)
+        state = (
+            (keys.table_key(table.id), None),
+            (keys.checkpoint_key(table.id), None),
+            (keys.unfinished_checkpoint_key(table.id), None),
+        )
+        await self._topics.delete_reserved(CHANGES_PREFIX + table.name, state=state, along=along)
         del self._by_name[table.name.lower()]
         del self._by_topic[table.changes]
         return table

@@ -80,6 +80,7 @@ class Survey:
         percent: int,
     ) -> None:
         self._store = store
+        self._topics = topics
         self._reader = reader
         self._oldest_times = oldest_times
         self._limits = limits
@@ -109,7 +110,7 @@ class Survey:
 
     def _changed(self) -> list[Partition]:
         """Partitions that are not as they were when all of them was dealt with."""
-        partitions = self._store.partitions()
+        partitions = [partition for partition in self._store.partitions() if self._topics.of_partition(partition) is not None]
         self._notes.keep_only(partitions)
         return [partition for partition in partitions if self._is_changed(partition)]
 

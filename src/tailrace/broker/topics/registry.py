@@ -8,7 +8,7 @@ import msgspec
 from tailrace.broker import keys
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.model.errors import LimitExceededError, UnknownTopicError, UnknownTopicIdError
-from tailrace.model.ids import TopicId
+from tailrace.model.ids import Partition, TopicId
 from tailrace.model.invariant import invariant
 from tailrace.model.limits import Limits
 from tailrace.model.topic import Topic
@@ -57,6 +57,11 @@ class TopicRegistry:
 
     def by_id(self, topic_id: TopicId) -> LiveTopic | None:
         return self._by_id.get(topic_id)
+
+    def of_partition(self, partition: Partition) -> LiveTopic | None:
+        """The topic that shows this partition to readers; `None` for what is gone, and for what the server keeps for itself."""
+        live = self._by_id.get(partition.topic_id)
+        return live if live is not None and partition.number < len(live.partitions) else None
 
     def by_uuid(self, uuid: UUID) -> LiveTopic:
         live = self._by_uuid.get(uuid)

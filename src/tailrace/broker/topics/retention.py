@@ -1,12 +1,14 @@
 """Old records go: a background job moves the start of partitions whose topic keeps only so many seconds or bytes.
 
+Where somebody still needs the records, it goes no further than that, and says so: changes of tables wait for a checkpoint.
+
 By itself it takes whole batches, never a part of one; on demand any offset can become the start. The moved start is logged and
 counted, and readers below it are told.
 """
 
 import logging
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple
 
 from tailrace.broker.commits.commit import Committer
@@ -30,10 +32,16 @@ Floor = Callable[[Partition], Offset | None]
 """The offset from which on somebody still needs the records of a partition, if somebody does."""
 
 
+Cover = Callable[[Partition, Offset], Awaitable[None]]
+"""Makes the records of a partition before an offset dispensable, if it can and it is soon done."""
+
+
 class Trim(NamedTuple):
     partition: Partition
     old_start: Offset
     new_start: Offset
+    wanted: Offset
+    """Where it would begin if nobody needed what is before."""
 
 
 class Retention:
@@ -47,6 +55,8 @@ class Retention:
         aborted: AbortedTransactions,
         references: PayloadReferences,
         floor: Floor,
+        held_back: Callable[[Partition, Offset], None],
+        cover: Cover,
         clock: Clock,
         on_trim: Callable[[Partition], None],
     ) -> None:
@@ -58,6 +68,8 @@ class Retention:
         self._aborted = aborted
         self._references = references
         self._floor = floor
+        self._held_back = held_back
+        self._cover = cover
         self._clock = clock
         self._on_trim = on_trim
 
@@ -67,7 +79,11 @@ class Retention:
         for live in self._topics:
             settings = live.topic.settings
             if settings.retention_seconds is not None or settings.retention_max_bytes is not None:
-                due = await self._reader.in_thread(self._due, live)
+                found = await self._reader.in_thread(self._due, live)
+                for trim in found:
+                    if trim.wanted > trim.new_start:
+                        self._held_back(trim.partition, trim.wanted)
+                due = [trim for trim in found if trim.new_start > trim.old_start]
                 if due:
                     gone += await self._trim(live, due)
         return gone
@@ -82,13 +98,14 @@ class Retention:
             raise OffsetOutOfRangeError(
                 f"records before {new_start} can't be deleted: partition {partition} of {topic!r} ends at {end}", start, end
             )
+        await self._cover(target, new_start)
         floor = self._floor(target)
         if floor is not None and new_start > floor:
             raise ReservedTopicError(
                 f"records before {new_start} of {topic!r} can't be deleted: the server needs them from offset {floor} on"
             )
         if new_start > start:
-            await self._trim(live, [Trim(target, start, new_start)])
+            await self._trim(live, [Trim(target, start, new_start, new_start)])
         return self._store.bounds(target).start
 
     async def clear(self, topic: str) -> int:
@@ -102,7 +119,7 @@ class Retention:
             bounds = self._store.bounds(partition)
             end = self._stable.of(partition, bounds)
             if end > bounds.start:
-                due.append(Trim(partition, bounds.start, end))
+                due.append(Trim(partition, bounds.start, end, end))
         return await self._trim(live, due) if due else 0
 
     def _due(self, live: LiveTopic) -> list[Trim]:
@@ -131,11 +148,10 @@ class Retention:
         if settings.retention_max_bytes is not None:
             new_start = max(new_start, self._first_within(partition, settings.retention_max_bytes))
         # The records of an open transaction stay until their fate is known.
-        new_start = min(new_start, self._stable.of(partition, bounds))
+        wanted = min(new_start, self._stable.of(partition, bounds))
         floor = self._floor(partition)
-        if floor is not None:
-            new_start = min(new_start, floor)
-        return Trim(partition, start, new_start) if new_start > start else None
+        new_start = wanted if floor is None else max(start, min(wanted, floor))
+        return Trim(partition, start, new_start, wanted) if wanted > start else None
 
     def _first_within(self, partition: Partition, keep_bytes: int) -> Offset:
         """The first offset such that it and all after it are at most `keep_bytes`, with their payloads."""
@@ -165,7 +181,7 @@ class Retention:
             if receipt is None:
                 return 0
             gone = 0
-            for partition, old_start, new_start in due:
+            for partition, old_start, new_start, _ in due:
                 gone += new_start - old_start
                 _log.info(
                     "retention moved the start of %s, partition %d, from offset %d to %d",

@@ -56,6 +56,14 @@ class TablesBehindError(TailraceError):
     outcome = "unknown"
 
 
+class TablesDamagedError(TailraceError):
+    """The file of the tables is not what was written. It is made again from the log; nothing was read or written meanwhile."""
+
+    kafka_code = 56
+    http_status = 503
+    retriable = True
+
+
 class UnknownRouteError(SqlError):
     """There is no such route."""
 

@@ -116,6 +116,8 @@ def _tables(broker: Broker) -> ReadRows:
     def rows() -> Iterator[Row]:
         for table in broker.tables:
             live = broker.topics.by_id(table.changes)
+            checkpoint = broker.changes.checkpoints.find(table)
+            unfinished = broker.changes.checkpoints.unfinished(table)
             columns = [{"name": column.name, "type": str(column.type), "nullable": column.nullable} for column in table.columns]
             yield (
                 table.id,
@@ -124,6 +126,10 @@ def _tables(broker: Broker) -> ReadRows:
                 list(table.primary_key),
                 None if live is None else live.topic.name,
                 _time(table.created_ms),
+                None if checkpoint is None else checkpoint.offset,
+                None if checkpoint is None else checkpoint.rows,
+                None if checkpoint is None else _time(checkpoint.began_ms),
+                None if unfinished is None else unfinished.rows,
             )
 
     return rows
@@ -272,6 +278,10 @@ SYSTEM_TABLES: Mapping[str, SystemTable] = {
             "primary_key": _TEXTS,
             "changes_topic": pa.string(),
             "created_at": _TIME,
+            "checkpoint_offset": pa.int64(),
+            "checkpoint_rows": pa.int64(),
+            "checkpoint_at": _TIME,
+            "unfinished_checkpoint_rows": pa.int64(),
         },
         _tables,
     ),

@@ -1,19 +1,26 @@
 """The SQLite file of the tables: how connections to it are opened, and what a statement may do there.
 
 `tables.db` runs in WAL mode with `synchronous = NORMAL`: commits do not sync, and a power cut can take the newest of them away
-but never corrupts the file. The log has those changes; opening applies them again.
+but never corrupts the file. The log has those changes; opening applies them again. Pages have checksums: see `table_file`.
 
 Statements are translated from our SQL before they come here, and an authorizer denies whatever that could let through: other
 files, pragmas, extensions, tables of our own. Nothing that a user says reaches SQLite as text.
 """
 
 from collections.abc import Callable, Collection
-from pathlib import Path
 
 import apsw
 
 from tailrace.model.errors import CorruptionError, FormatError
 from tailrace.model.limits import KIB, MIB, Limits
+from tailrace.sql.tables.table_file import (
+    CHECKSUM_BYTES,
+    FORMAT,
+    TableFile,
+    check_sealed,
+    checksum_vfs,
+    damage_named,
+)
 
 _LOG = "_tailrace.log"
 """The log that the rows come from."""
@@ -22,7 +29,6 @@ CATALOG = "_tailrace.tables"
 RESERVED_NAMES = ("sqlite_", "_tailrace.")
 """What no table's name begins with: SQLite's own, and ours."""
 
-_FORMAT = 1
 _WRITER_CACHE_KIB = 64 * KIB
 _READER_CACHE_KIB = 8 * KIB
 _BUSY_MS = 10_000
@@ -32,7 +38,18 @@ _PROGRAM_STEPS = 1_000_000
 _COMPOUND_SELECTS = 100
 
 _FORBIDDEN_FUNCTIONS = frozenset(
-    ("load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "fts5", "randomblob", "random", "zeroblob")
+    (
+        "load_extension",
+        "readfile",
+        "writefile",
+        "edit",
+        "fts3_tokenizer",
+        "fts5",
+        "randomblob",
+        "random",
+        "zeroblob",
+        "verify_checksum",
+    )
 )
 _TABLE_FUNCTIONS = frozenset(("json_each", "json_tree"))
 _READ = frozenset((apsw.SQLITE_SELECT, apsw.SQLITE_RECURSIVE))
@@ -42,28 +59,64 @@ _CONTROL = frozenset((apsw.SQLITE_TRANSACTION, apsw.SQLITE_SAVEPOINT))
 Authorizer = Callable[[int, str | None, str | None, str | None, str | None], int]
 
 
-def open_writer(path: Path, log_id: str, limits: Limits) -> apsw.Connection:
-    """The one connection that writes. Makes the file for this log if it is not there."""
-    connection = apsw.Connection(str(path))
-    connection.set_busy_timeout(_BUSY_MS)
-    connection.pragma("journal_mode", "wal")
-    connection.pragma("synchronous", "normal")
+def make_database(file: TableFile, limits: Limits) -> apsw.Connection:
+    """A connection to a new file, to be filled in one transaction and closed; not durable until it is synced as a whole."""
+    file.begin_replacing()
+    connection = apsw.Connection(str(file.building), vfs=checksum_vfs())
+    connection.reserve_bytes("main", CHECKSUM_BYTES)
+    connection.pragma("journal_mode", "off")
+    connection.pragma("synchronous", "off")
     connection.pragma("cache_size", -_WRITER_CACHE_KIB)
-    connection.pragma("wal_autocheckpoint", 0)
+    connection.pragma("user_version", FORMAT)
     _configure(connection, limits)
-    _check_format(connection, path)
-    _check_log(connection, path, log_id)
+    connection.execute(
+        f"CREATE TABLE {quoted(CATALOG)} (id INTEGER PRIMARY KEY, name TEXT NOT NULL, next_offset INTEGER NOT NULL) STRICT"
+    )
+    connection.execute(f"CREATE TABLE {quoted(_LOG)} (id TEXT NOT NULL) STRICT")
+    connection.execute(f"INSERT INTO {quoted(_LOG)} VALUES (?)", (file.log_id,))  # noqa: S608
     return connection
 
 
-def open_reader(path: Path, limits: Limits) -> apsw.Connection:
-    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-    connection.set_busy_timeout(_BUSY_MS)
-    connection.pragma("query_only", True)
-    connection.pragma("cache_size", -_READER_CACHE_KIB)
-    connection.pragma("wal_autocheckpoint", 0)
-    _configure(connection, limits)
+def open_writer(file: TableFile, limits: Limits) -> apsw.Connection:
+    """The one connection that writes. Raises `DamagedFileError` if the file is not what was written."""
+    with file.lock, damage_named():
+        connection = apsw.Connection(str(file.path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=checksum_vfs())
+        try:
+            connection.set_busy_timeout(_BUSY_MS)
+            connection.pragma("wal_autocheckpoint", 0)
+            connection.pragma("journal_mode", "wal")
+            connection.pragma("synchronous", "normal")
+            connection.pragma("cache_size", -_WRITER_CACHE_KIB)
+            _configure(connection, limits)
+            file.check_log(connection)
+            check_origin(connection, file)
+        except BaseException:
+            abandon(connection)
+            raise
     return connection
+
+
+def open_reader(file: TableFile, limits: Limits) -> apsw.Connection:
+    with damage_named():
+        connection = apsw.Connection(str(file.path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=checksum_vfs())
+        try:
+            # Only the writer touches what is beside the file: there may be another file in its place by then.
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            connection.set_busy_timeout(_BUSY_MS)
+            connection.pragma("query_only", True)
+            connection.pragma("cache_size", -_READER_CACHE_KIB)
+            connection.pragma("wal_autocheckpoint", 0)
+            _configure(connection, limits)
+        except BaseException:
+            abandon(connection)
+            raise
+    return connection
+
+
+def abandon(connection: apsw.Connection) -> None:
+    """Close it and leave the files as they are."""
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    connection.close(True)
 
 
 def allow(names: Collection[str], *, writes: bool) -> Authorizer:
@@ -103,24 +156,20 @@ def _configure(connection: apsw.Connection, limits: Limits) -> None:
     connection.limit(apsw.SQLITE_LIMIT_WORKER_THREADS, 0)
 
 
-def _check_format(connection: apsw.Connection, path: Path) -> None:
+def check_origin(connection: apsw.Connection, file: TableFile) -> None:
+    """Refuse a file of another version or log."""
     found = connection.pragma("user_version")
-    if found not in (0, _FORMAT):
-        raise FormatError(f"{path} has format {found}, and this version reads {_FORMAT}; use the version that wrote it")
-    connection.pragma("user_version", _FORMAT)
-    connection.execute(
-        f"CREATE TABLE IF NOT EXISTS {quoted(CATALOG)}"
-        " (id INTEGER PRIMARY KEY, name TEXT NOT NULL, next_offset INTEGER NOT NULL) STRICT"
-    )
+    check_sealed(connection)
+    if found != FORMAT:
+        raise FormatError(f"{file.path} has format {found}, and this version reads {FORMAT}; use the version that wrote it")
+    check_log_id(connection, file)
 
 
-def _check_log(connection: apsw.Connection, path: Path, log_id: str) -> None:
-    connection.execute(f"CREATE TABLE IF NOT EXISTS {quoted(_LOG)} (id TEXT NOT NULL) STRICT")
+def check_log_id(connection: apsw.Connection, file: TableFile) -> None:
     found = connection.execute(f"SELECT id FROM {quoted(_LOG)}").fetchall()  # noqa: S608
-    if not found:
-        connection.execute(f"INSERT INTO {quoted(_LOG)} VALUES (?)", (log_id,))  # noqa: S608
-    elif found != [(log_id,)]:
+    if found != [(file.log_id,)]:
+        told = found[0][0] if found else "none"
         raise CorruptionError(
-            f"{path} is not of this log, which is {log_id}, but of {found[0][0]}. Bring back the right one, or take it away:"
+            f"{file.path} is not of this log, which is {file.log_id}, but of {told}. Bring back the right one, or take it away:"
             " the rows are made again from the log"
         )

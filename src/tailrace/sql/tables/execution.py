@@ -4,7 +4,6 @@ Everything here runs in the writer's thread.
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import apsw
@@ -19,7 +18,7 @@ from tailrace.model.table import Table
 from tailrace.sql.parameters import Parameters, is_many
 from tailrace.sql.result import Result
 from tailrace.sql.statements import Query, Write
-from tailrace.sql.tables.database import allow, open_writer
+from tailrace.sql.tables.database import abandon, allow, open_writer
 from tailrace.sql.tables.events import TableEvents
 from tailrace.sql.tables.functions import register_functions
 from tailrace.sql.tables.jobs import WriteJob
@@ -28,6 +27,7 @@ from tailrace.sql.tables.programs import InsertRows, Program, Run, rows_to_store
 from tailrace.sql.tables.recorder import Recorder
 from tailrace.sql.tables.rows import Log, Rows
 from tailrace.sql.tables.runner import Fetch, Given, Watch, fetch, result_of, values_for
+from tailrace.sql.tables.table_file import TableFile, check_sealed, judged
 from tailrace.sql.tables.values import Stored, shown
 
 _SAVEPOINT = "client"
@@ -50,10 +50,11 @@ class _Step(NamedTuple):
 
 
 class Execution:
-    def __init__(self, path: Path, log_id: str, library: Library, clock: Clock, limits: Limits) -> None:
+    def __init__(self, file: TableFile, library: Library, clock: Clock, limits: Limits) -> None:
+        self._file = file
         self._library = library
         self._limits = limits
-        connection = self._connection = open_writer(path, log_id, limits)
+        connection = self._connection = open_writer(file, limits)
         self._rows = Rows(connection)
         self._watch = Watch(connection, clock, limits)
         register_functions(connection, library.columns, library.types, self._watch.now_ms)
@@ -90,6 +91,7 @@ class Execution:
         """Sync what was committed, and say which changes are durable in the tables from now on, if there are new ones."""
         if self._reached == self._durable:
             return None
+        self._file.note_backfill()
         written, copied = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         self._wal_pages = 0
         if written != copied:
@@ -108,6 +110,7 @@ class Execution:
         try:
             self._ours("BEGIN IMMEDIATE")
             applied = self._rows.bring_up(self._library.events.values(), log)
+            check_sealed(self._connection)
             self._ours("COMMIT")
             self._reached = self._rows.offsets()
         except BaseException:
@@ -153,6 +156,7 @@ class Execution:
                 job.firsts.append(before if len(self.recorder) > before else None)
                 if self.recorder.refusal is not None:
                     raise self.recorder.refusal
+            check_sealed(self._connection)
         except BaseException as error:
             self.recorder.back_to(mark)
             if self._connection.in_transaction:
@@ -171,19 +175,32 @@ class Execution:
         if not alone:
             self._ours(f"RELEASE {_SAVEPOINT}")
 
+    def judged(self, error: Exception) -> Exception:
+        """See `table_file.judged`."""
+        return judged(self._connection, error)
+
     def read_on(self, snapshot: Snapshot, tx: str) -> Snapshot:
         """Record the next rows of a snapshot, and give how far it is with them. The transaction sees no other change."""
         of = next(of for of in self._library.events.values() if of.table.id == snapshot.table)
         limits = self._limits
         rows, is_done = self._rows.behind(of.table, snapshot.last_key, limits.snapshot_rows, limits.snapshot_bytes)
+        check_sealed(self._connection)
         self.recorder.transaction(tx)
         self.recorder.read(of, rows, snapshot.route)
         last_key = tuple(of.key_of(rows[-1])) if rows else snapshot.last_key
         return msgspec.structs.replace(snapshot, rows=snapshot.rows + len(rows), last_key=last_key, is_done=is_done)
 
     def close(self) -> None:
+        """Leave one file that has everything, if no reader is in the way."""
         self.recorder.close()
+        self._file.note_backfill()
         self._connection.close()
+        self._file.forget_backfill()
+
+    def abandon(self) -> None:
+        """Leave the files as they are: they are damaged."""
+        self.recorder.close()
+        abandon(self._connection)
 
     def _grown(self, connection: apsw.Connection, database: str, pages: int) -> int:
         self._wal_pages = pages

@@ -12,10 +12,12 @@ from tailrace.model.errors import (
     SqlError,
     StorageFailedError,
     StorageFullError,
+    TablesDamagedError,
     TailraceError,
     UnsupportedSqlError,
 )
 from tailrace.model.limits import Limits
+from tailrace.sql.tables.table_file import is_damage
 
 _log = logging.getLogger(__name__)
 
@@ -27,6 +29,11 @@ _NOT_NULL = re.compile(r"NOT NULL constraint failed: (.*)")
 
 def failure_of(error: Exception, limits: Limits) -> TailraceError:
     """The error of ours for whatever a statement ended with. Errors of our own functions come as they are."""
+    if is_damage(error):
+        return TablesDamagedError(
+            f"the file of the tables is damaged ({error}) and is made again from the log; nothing was read or written:"
+            " try again after a pause"
+        )
     if isinstance(error, TailraceError):
         return error
     text = str(error)
@@ -43,7 +50,7 @@ def failure_of(error: Exception, limits: Limits) -> TailraceError:
             return UnsupportedSqlError(f"the statement does what statements may not do: {text}")
         case apsw.FullError():
             return StorageFullError(f"the disk of the tables has no room: {text}; nothing was written")
-        case apsw.IOError() | apsw.CantOpenError() | apsw.CorruptError() | apsw.NotADBError():
+        case apsw.IOError() | apsw.CantOpenError():
             return StorageFailedError(f"the file of the tables can't be used: {text}")
         case RecursionError():
             return SqlError("the statement is nested too deep; take it apart")

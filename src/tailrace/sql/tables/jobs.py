@@ -56,6 +56,15 @@ class RouteJob:
 
 
 @dataclass(slots=True, eq=False)
+class RebuildJob:
+    """The file was found to be damaged, and is made again."""
+
+    error: Exception
+    future: "asyncio.Future[None]"
+    size: int = 0
+
+
+@dataclass(slots=True, eq=False)
 class SnapshotJob:
     """The next rows of a snapshot."""
 
@@ -65,7 +74,7 @@ class SnapshotJob:
     size: int = 0
 
 
-Job = WriteJob | SchemaJob | RouteJob | SnapshotJob
+Job = WriteJob | SchemaJob | RouteJob | SnapshotJob | RebuildJob
 
 
 def size_of(statements: Sequence[Write | Query], params: Sequence[Parameters]) -> int:

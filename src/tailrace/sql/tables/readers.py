@@ -6,9 +6,6 @@ A query can be cancelled at any time, and stops by itself at the limits of time,
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-
-import apsw
 
 from tailrace.model.clock import Clock
 from tailrace.model.errors import OverloadedError, QueryLimitError, StoreClosedError
@@ -16,18 +13,22 @@ from tailrace.model.limits import Limits
 from tailrace.sql.parameters import Parameters
 from tailrace.sql.result import Result
 from tailrace.sql.statements import Query
-from tailrace.sql.tables.database import allow, open_reader
+from tailrace.sql.tables.database import abandon, allow, open_reader
 from tailrace.sql.tables.failures import failure_of
 from tailrace.sql.tables.functions import register_functions
 from tailrace.sql.tables.library import Library
 from tailrace.sql.tables.programs import Run
 from tailrace.sql.tables.runner import Watch, fetch, result_of, values_for
+from tailrace.sql.tables.table_file import TableFile, check_sealed, is_damage, judged
 from tailrace.sql.unknown_columns import columns_in, with_place
 
 
 class TableReaders:
-    def __init__(self, path: Path, library: Library, clock: Clock, limits: Limits) -> None:
-        self._path = path
+    def __init__(
+        self, file: TableFile, library: Library, clock: Clock, limits: Limits, on_damage: Callable[[Exception], None]
+    ) -> None:
+        self._file = file
+        self._on_damage = on_damage
         self._library = library
         self._clock = clock
         self._limits = limits
@@ -69,11 +70,28 @@ class TableReaders:
             reader.close()
 
     def _query(self, work: "_Work", query: Query, params: Parameters, most_rows: int) -> Result:
-        reader = self._free.pop() if self._free else _Reader(self._path, self._library, self._clock, self._limits)
         try:
-            return reader.query(query, params, most_rows, work.is_cancelled)
-        finally:
-            self._free.append(reader)
+            reader = self._take()
+            try:
+                return reader.query(query, params, most_rows, work.is_cancelled)
+            finally:
+                self._free.append(reader)
+        except Exception as error:
+            cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+            if not is_damage(cause):
+                raise
+            self._on_damage(cause)
+            raise failure_of(cause, self._limits) from cause
+
+    def _take(self) -> "_Reader":
+        """A reader of the file that is in its place now."""
+        with self._file.lock:
+            while self._free:
+                reader = self._free.pop()
+                if reader.generation == self._file.generation:
+                    return reader
+                reader.close()
+            return _Reader(self._file, self._library, self._clock, self._limits)
 
 
 class _Work:
@@ -92,10 +110,11 @@ class _Work:
 class _Reader:
     """One connection, used by one thread at a time."""
 
-    def __init__(self, path: Path, library: Library, clock: Clock, limits: Limits) -> None:
+    def __init__(self, file: TableFile, library: Library, clock: Clock, limits: Limits) -> None:
+        self.generation = file.generation
         self._library = library
         self._limits = limits
-        connection = self._connection = open_reader(path, limits)
+        connection = self._connection = open_reader(file, limits)
         self._watch = Watch(connection, clock, limits)
         register_functions(connection, library.columns, library.types, self._watch.now_ms)
         connection.authorizer = allow(library.events, writes=False)
@@ -106,16 +125,15 @@ class _Reader:
             program = self._library.program(query)
             values = values_for(program.parameters, params)
             fetched = fetch(self._connection, self._watch, program.sql, values, self._limits, most_rows)
+            check_sealed(self._connection)
             types = program.returning.types if isinstance(program, Run) and program.returning is not None else None
             return result_of(fetched, types, self._library.find)
-        except Exception as error:
+        except Exception as why:  # noqa: BLE001  whatever it is, the client is told
+            error = judged(self._connection, why)
             known = columns_in([query.tree], self._library.find)
             raise (self._watch.refusal or with_place(failure_of(error, self._limits), [query.tree], known)) from error
         finally:
             self._watch.stop()
 
     def close(self) -> None:
-        try:
-            self._connection.close()
-        except apsw.Error:
-            self._connection.close(True)
+        abandon(self._connection)

@@ -107,8 +107,8 @@ class Recorder:
         for row in rows:
             self._add_rows(of, "insert", (row,), self._headers_of(of, "insert", self._skipped(of, row)))
 
-    def read(self, of: TableEvents, rows: Sequence[Row], route: RouteId) -> None:
-        """Rows that a snapshot tells its route."""
+    def read(self, of: TableEvents, rows: Sequence[Row], route: RouteId | None) -> None:
+        """Rows that a snapshot tells its route, or a checkpoint whoever needs it."""
         self._add_rows(of, "read", rows, of.headers("read", self._tx, only_route=route))
 
     def close(self) -> None:

@@ -1,7 +1,8 @@
 """The rows in SQLite, held against the log: which tables there are, and how far each has its changes.
 
 Every commit of SQLite carries the offsets that its tables have reached. What the log has beyond them is applied again, which
-gives the same rows as the first time: an event holds the whole row.
+gives the same rows as the first time: an event holds the whole row. Where the log no longer has them all, it has a checkpoint
+of the rows, and the table is made again from that.
 """
 
 import logging
@@ -11,10 +12,12 @@ from typing import Protocol
 import apsw
 
 from tailrace.model.changes import Bounds
+from tailrace.model.errors import CorruptionError
 from tailrace.model.ids import Offset, TableId
+from tailrace.model.killpoint import killpoint
 from tailrace.model.limits import MIB
 from tailrace.model.record import Record
-from tailrace.model.table import Table
+from tailrace.model.table import Table, TableCheckpoint
 from tailrace.sql.tables.database import CATALOG, quoted
 from tailrace.sql.tables.events import Row, TableEvents, is_read
 from tailrace.sql.tables.schema import create_sql, delete_sql, insert_sql, rows_behind_sql
@@ -28,6 +31,12 @@ class Log(Protocol):
 
     def read(self, table: Table, offset: Offset, max_bytes: int) -> list[Record]:
         """Changes from an offset on, up to so many bytes; none at the end. Raises `CorruptionError` outside the bounds."""
+
+    def checkpoint(self, table: Table) -> TableCheckpoint | None:
+        """The newest checkpoint of the rows."""
+
+    def read_rows(self, table: Table, checkpoint: TableCheckpoint, offset: Offset, max_bytes: int) -> list[Record]:
+        """Rows of a checkpoint from a record on, up to so many bytes; none at the end."""
 
 
 _log = logging.getLogger(__name__)
@@ -93,19 +102,43 @@ class Rows:
         for table_id, of in wanted.items():
             if table_id not in there:
                 self.create(of.table)
+                self._fill(of, log)
         offsets = self.offsets()
         return sum(self._bring_up(of, offsets[table_id], log) for table_id, of in wanted.items())
 
     def _bring_up(self, of: TableEvents, offset: Offset, log: Log) -> int:
         table = of.table
         start, end = log.bounds(table)
-        if offset > end and start == _FIRST:
+        if not start <= offset <= end and can_be_made_again(table, log):
             # With relaxed durability a power cut can take more from the log than from the rows. The log is the truth.
-            _log.warning("table %s is ahead of the log, which ends at offset %d: its rows are made again", table.name, end)
+            _log.warning(
+                "table %s has its changes up to offset %d, the log has them from %d to %d: its rows are made again",
+                table.name,
+                offset,
+                start,
+                end,
+            )
             self.drop(table.id, table.name)
             self.create(table)
-            offset = _FIRST
+            offset = self._fill(of, log)
         return self._replay(of, offset, log)
+
+    def _fill(self, of: TableEvents, log: Log) -> Offset:
+        """Give a new table the rows of its checkpoint, if there is one, and say which change is the first that it lacks."""
+        table = of.table
+        checkpoint = log.checkpoint(table)
+        if checkpoint is None:
+            return _FIRST
+        put = insert_sql(table, or_replace=True)
+        offset = checkpoint.first
+        while records := log.read_rows(table, checkpoint, offset, _READ_BYTES):
+            self._connection.executemany(put, (of.decode(record.value).row or () for record in records))
+            offset = Offset(records[-1].offset + 1)
+            killpoint("rebuild.half")
+        if offset != checkpoint.end:
+            raise CorruptionError(f"the checkpoint of table {table.name!r} ends at record {offset}, not at {checkpoint.end}")
+        self.reached({table.id: checkpoint.offset})
+        return checkpoint.offset
 
     def _replay(self, of: TableEvents, offset: Offset, log: Log) -> int:
         table = of.table
@@ -121,6 +154,12 @@ class Rows:
                 else:
                     self._connection.execute(put, row)
             offset = Offset(records[-1].offset + 1)
+            killpoint("rebuild.half")
         if offset != first:
             self.reached({table.id: offset})
         return offset - first
+
+
+def can_be_made_again(table: Table, log: Log) -> bool:
+    """Whether the log alone says what the rows are: from its first change on, or from a checkpoint."""
+    return log.bounds(table).start == _FIRST or log.checkpoint(table) is not None

@@ -111,6 +111,12 @@ def delete_sql(table: Table) -> str:
     return f"DELETE FROM {quoted(table.name)} WHERE {key}"  # noqa: S608
 
 
+def rows_sql(table: Table) -> str:
+    """All rows in the order of their keys."""
+    key = ", ".join(quoted(name) for name in table.primary_key)
+    return f"SELECT * FROM {quoted(table.name)} ORDER BY {key}"  # noqa: S608
+
+
 def rows_behind_sql(table: Table, *, is_first: bool) -> str:
     """Rows in the order of their keys: from the first on, or behind a key."""
     key = ", ".join(quoted(name) for name in table.primary_key)

@@ -20,12 +20,15 @@ from tailrace.model.table import Table
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters
 from tailrace.sql.result import Result
 from tailrace.sql.statements import CreateTable, Query, Write
+from tailrace.sql.tables.checkpoints import CheckpointTurns
 from tailrace.sql.tables.execution import Execution
 from tailrace.sql.tables.jobs import RouteJob, SchemaJob, WriteJob, size_of
 from tailrace.sql.tables.library import Library
 from tailrace.sql.tables.readers import TableReaders
+from tailrace.sql.tables.rebuild import rebuild
 from tailrace.sql.tables.schema import checked_shape
 from tailrace.sql.tables.snapshots import SnapshotTurns
+from tailrace.sql.tables.table_file import TableFile
 from tailrace.sql.tables.writer import TableWriter
 
 FILE_NAME = "tables.db"
@@ -44,6 +47,7 @@ class Tables:
             await tables.close()
             raise
         tables._snapshots.start()
+        tables._checkpoints.start()
         return tables
 
     def __init__(self, path: Path, broker: Broker, clock: Clock, limits: Limits) -> None:
@@ -53,8 +57,11 @@ class Tables:
         self._limits = limits
         library = self._library = Library(limits)
         library.add(broker.tables)
+        file = TableFile(path, broker.cluster_id)
         self._writer = TableWriter(
-            partial(Execution, path, broker.cluster_id, library, clock, limits),
+            partial(Execution, file, library, clock, limits),
+            file.why_made_again,
+            partial(rebuild, file, library.events.values(), broker.changes, limits),
             library,
             broker.changes,
             clock,
@@ -62,12 +69,16 @@ class Tables:
             asyncio.get_running_loop(),
         )
         self._snapshots = SnapshotTurns(broker.changes, self._writer.submit)
-        self._readers = TableReaders(path, library, clock, limits)
+        self._readers = TableReaders(file, library, clock, limits, self._writer.damaged)
+        self._checkpoints = CheckpointTurns(
+            file, library, broker.changes, limits, lambda: self._writer.behind, self._writer.damaged
+        )
         self.replayed = 0
         """Changes that opening applied, because the file lacked them."""
 
     async def close(self) -> None:
         await self._snapshots.close()
+        await self._checkpoints.close()
         await self._readers.close()
         await self._writer.close()
 

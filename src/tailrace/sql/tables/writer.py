@@ -12,6 +12,7 @@ logging them, so what the log says about a row is in the order in which it was.
 
 If the log refuses, SQLite rolls back and the clients are told. If the process dies after 2, opening applies the events. If
 SQLite can't commit although the log has, the tables are *behind*: nobody reads or writes them until the events are applied.
+If the file is found to be damaged, the same holds until it is made again from the log (`rebuild`).
 """
 
 import asyncio
@@ -36,8 +37,9 @@ from tailrace.sql.tables.answers import Answers
 from tailrace.sql.tables.execution import Execution
 from tailrace.sql.tables.failures import failure_of
 from tailrace.sql.tables.job_queue import JobQueue
-from tailrace.sql.tables.jobs import Job, RouteJob, SchemaJob, SnapshotJob, WriteJob
+from tailrace.sql.tables.jobs import Job, RebuildJob, RouteJob, SchemaJob, SnapshotJob, WriteJob
 from tailrace.sql.tables.library import Library
+from tailrace.sql.tables.table_file import is_damage
 from tailrace.sql.unknown_columns import columns_in, with_place
 
 AnyJob = TypeVar("AnyJob", bound=Job)
@@ -56,6 +58,8 @@ class TableWriter:
     def __init__(
         self,
         open_execution: Callable[[], Execution],
+        why_made_again: Callable[[], str | None],
+        rebuild: Callable[[], int],
         library: Library,
         changes: ChangeLog,
         clock: Clock,
@@ -63,6 +67,8 @@ class TableWriter:
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._open_execution = open_execution
+        self._why_made_again = why_made_again
+        self._rebuild = rebuild
         self._library = library
         self._changes = changes
         self._stats = changes.stats
@@ -75,6 +81,7 @@ class TableWriter:
         """The group that is worked on; whatever happens, each of them is answered."""
         self._thread = threading.Thread(target=self._run, name="tailrace-tables", daemon=True)
         self._execution: Execution
+        self._is_rebuild_wanted = False
         self._opened: asyncio.Future[int] = loop.create_future()
 
     async def start(self) -> int:
@@ -90,6 +97,10 @@ class TableWriter:
     def submit(self, job: Job) -> None:
         self._queue.put(job)
 
+    def damaged(self, error: Exception) -> None:
+        """Have the file made again, because somebody met this in it. For any thread."""
+        self._answers.call(self._want_rebuild, error)
+
     async def close(self) -> None:
         """Finish what was taken, end the thread, close the file."""
         self._queue.close()
@@ -98,8 +109,7 @@ class TableWriter:
 
     def _run(self) -> None:
         try:
-            self._execution = self._open_execution()
-            applied = self._execution.bring_up(self._changes)
+            applied = self._open()
             self._checkpoint()
         except Exception as error:  # noqa: BLE001  the top of the thread: whoever opens the tables is told
             self._answers.call(self._opened.set_exception, failure_of(error, self._limits))
@@ -128,6 +138,9 @@ class TableWriter:
                     self._read_on(job)
                 case WriteJob():
                     self._run_group(job)
+                case RebuildJob():
+                    self._is_rebuild_wanted = False
+                    self._catch_up(job.error, [job])
         except Exception as error:  # noqa: BLE001  it must go on for the other clients
             failure = failure_of(error, self._limits)
             # Nobody foresaw this, so nobody knows whether the log has the changes.
@@ -150,10 +163,56 @@ class TableWriter:
             durable = self._execution.checkpoint()
         except Exception as error:  # noqa: BLE001  the thread must go on for the clients
             # Nothing is lost: the log keeps the changes until a checkpoint succeeds.
-            _log.warning("the tables could not be made durable: %s; the next attempt comes with the next change", error)
+            _log.warning(
+                "the tables could not be made durable: %s; the next attempt comes with the next change", self._failure(error)
+            )
             return
         if durable is not None:
             self._answers.call(self._changes.applied, durable)
+
+    def _open(self) -> int:
+        """Open the file and bring it up to the log. What can't be opened as it is, is made again first."""
+        why = self._why_made_again()
+        if why is None:
+            try:
+                self._execution = self._open_execution()
+                return self._execution.bring_up(self._changes)
+            except Exception as error:
+                if not is_damage(error):
+                    raise
+                self._stats.rebuilds += 1
+                why = f"is damaged ({error})"
+        if any(self._library.events):
+            _log.warning("the file of the tables %s; it is made again from the log", why)
+        applied = self._rebuild()
+        self._execution = self._open_execution()
+        return applied + self._execution.bring_up(self._changes)
+
+    def _make_again(self, error: Exception) -> None:
+        """The file is damaged: make it again. Nobody reads or writes tables meanwhile."""
+        refusal = failure_of(error, self._limits)
+        self._answers.refused(self._queue.refuse(refusal), refusal)
+        self._execution.abandon()
+        self._rebuild()
+        self._execution = self._open_execution()
+        self._execution.bring_up(self._changes)
+        self._stats.rebuilds += 1
+
+    def _want_rebuild(self, error: Exception) -> None:
+        if self._is_rebuild_wanted:
+            return
+        try:
+            self._queue.put(RebuildJob(error, self._loop.create_future()))
+        except TailraceError as refusal:
+            _log.warning("the file of the tables is damaged (%s) and can't be made again now: %s", error, refusal)
+        else:
+            self._is_rebuild_wanted = True
+
+    def _failure(self, error: Exception) -> TailraceError:
+        """The error of ours for what a statement ended with. If that is a damaged file, it is made again."""
+        if is_damage(error):
+            self.damaged(error)
+        return failure_of(error, self._limits)
 
     def _note(self, job: AnyJob | None) -> AnyJob | None:
         if job is not None:
@@ -200,13 +259,13 @@ class TableWriter:
         try:
             self._execution.run(job)
         except Exception as error:  # noqa: BLE001  whatever it is, it belongs to this client
-            self._answers.refused([job], self._failure_of(job, error))
+            self._answers.refused([job], self._failure_of(job, self._execution.judged(error)))
             return False
         return True
 
     def _failure_of(self, job: WriteJob, error: Exception) -> TailraceError:
         trees = [statement.tree for statement in job.statements]
-        return with_place(failure_of(error, self._limits), trees, columns_in(trees, self._library.find))
+        return with_place(self._failure(error), trees, columns_in(trees, self._library.find))
 
     def _commit(self, jobs: list[WriteJob]) -> None:
         execution = self._execution
@@ -221,7 +280,7 @@ class TableWriter:
             committed = self._on_loop(batches, messages)
         except Exception as error:  # noqa: BLE001  the log's answer is for all clients of the group
             execution.roll_back()
-            failure = failure_of(error, self._limits)
+            failure = self._failure(error)
             if len(jobs) > 1 and not failure.retriable:
                 self._one_by_one(jobs)
             else:
@@ -265,7 +324,7 @@ class TableWriter:
         try:
             route = asyncio.run_coroutine_threadsafe(job.log(), self._loop).result()
         except Exception as error:  # noqa: BLE001  whatever the log has against it is for the client
-            self._answers.refused([job], failure_of(error, self._limits))
+            self._answers.refused([job], self._failure(error))
             return
         self._answers.done(job, route)
 
@@ -282,7 +341,7 @@ class TableWriter:
                 committed = asyncio.run_coroutine_threadsafe(logging_it, self._loop).result()
             except Exception as error:  # noqa: BLE001  whatever it is, the snapshot comes again
                 execution.roll_back()
-                self._answers.refused([job], failure_of(error, self._limits))
+                self._answers.refused([job], self._failure(error))
                 return
             if committed is None:
                 execution.roll_back()
@@ -310,7 +369,7 @@ class TableWriter:
             table = asyncio.run_coroutine_threadsafe(job.log(), self._loop).result()
         except Exception as error:  # noqa: BLE001  whatever SQLite or the log have against it is for the client
             execution.roll_back()
-            self._answers.refused([job], failure_of(error, self._limits))
+            self._answers.refused([job], self._failure(error))
             return
         killpoint("change.logged")
         if job.drops is None:
@@ -327,15 +386,27 @@ class TableWriter:
 
     def _catch_up(self, error: Exception, jobs: Sequence[Job]) -> bool:
         """Apply what the log has and the tables lack, until that works. False when the clients were told something else."""
-        self._execution.roll_back()
-        _log.error("a write to tables did not come to its end (%s); applying what the log has of it", error)
+        damage = error if is_damage(error) else None
+        if damage is None:
+            self._execution.roll_back()
+            _log.error("a write to tables did not come to its end (%s); applying what the log has of it", error)
+        else:
+            _log.error("the file of the tables is damaged (%s); it is made again from the log", error)
         is_told = False
         pause = _FIRST_PAUSE_SECONDS
         while True:
+            self._stats.behind = str(error)
             try:
-                self._execution.bring_up(self._changes)
+                if damage is None:
+                    self._execution.bring_up(self._changes)
+                else:
+                    self._make_again(damage)
             except Exception as again:  # noqa: BLE001  whatever it is, the next attempt may do better
-                self._execution.roll_back()
+                error = again
+                if is_damage(again):
+                    damage = again
+                elif damage is None:
+                    self._execution.roll_back()
                 behind = TablesBehindError(
                     f"the tables lack changes that are in the log and are brought up to it as soon as that works: {again}"
                 )
@@ -349,5 +420,6 @@ class TableWriter:
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
                 continue
             self._queue.accept()
+            self._stats.behind = ""
             _log.warning("the tables have all changes again")
             return not is_told

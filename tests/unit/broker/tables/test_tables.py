@@ -16,7 +16,7 @@ from tailrace.model.errors import (
 )
 from tailrace.model.ids import Offset
 from tailrace.model.record import Message, Record
-from tailrace.model.table import Column, ColumnType, Table
+from tailrace.model.table import Column, ColumnType, Table, TableCheckpoint
 from tailrace.store.memory import MemoryStore
 from tailrace.wire.records import encode_batch
 from tests.support.aio import on_loop, until
@@ -123,7 +123,7 @@ async def test_changes_of_many_tables_and_messages_are_one_commit_with_dense_cur
 
 
 @on_loop
-async def test_retention_keeps_changes_until_the_rows_are_durable() -> None:
+async def test_retention_keeps_changes_until_the_rows_are_durable_and_in_a_checkpoint() -> None:
     clock = ManualClock()
     async with running_broker(clock=clock) as broker:
         table = await create(broker)
@@ -133,6 +133,9 @@ async def test_retention_keeps_changes_until_the_rows_are_durable() -> None:
         clock.advance(120_000)
         assert await broker.retention.run_once() == 0
         broker.changes.applied({table.id: Offset(2)})
+        assert await broker.retention.run_once() == 0
+        checkpoint = TableCheckpoint(table=table.id, offset=Offset(3), first=Offset(0), end=Offset(0))
+        await broker.changes.checkpoints.append(table, None, checkpoint, (), is_done=True)
         with pytest.raises(ReservedTopicError, match="from offset 2 on"):
             await broker.retention.delete_before("chat.messages", 0, Offset(3))
         assert await broker.retention.run_once() == 2

@@ -1,0 +1,169 @@
+"""Takes checkpoints of tables: reads their rows in the order of their keys and has them put into the log, some at a time.
+
+It has a connection of its own, and reads what is committed at the time, so it holds up nobody: writers go on, and what they
+change behind the offset that the checkpoint began with is applied on top of it. `broker.tables.checkpoints` says when one is
+due, and what is in the log.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import NamedTuple
+
+import apsw
+import msgspec
+
+from tailrace.broker.tables.change_log import ChangeLog
+from tailrace.model.changes import Append
+from tailrace.model.ids import Offset
+from tailrace.model.limits import Limits
+from tailrace.model.table import Table, TableCheckpoint, checkpoint_partition
+from tailrace.sql.tables.database import abandon, open_reader
+from tailrace.sql.tables.decimals import register_decimals
+from tailrace.sql.tables.library import Library
+from tailrace.sql.tables.recorder import Recorder
+from tailrace.sql.tables.rows import Rows, can_be_made_again
+from tailrace.sql.tables.table_file import TableFile, check_sealed, is_damage
+
+_log = logging.getLogger(__name__)
+
+_FIRST_PAUSE_SECONDS = 0.05
+_LONGEST_PAUSE_SECONDS = 10.0
+
+
+class _Piece(NamedTuple):
+    """Rows as they go into the log, and how far the checkpoint is with them."""
+
+    moved: TableCheckpoint
+    appends: Sequence[Append]
+    is_done: bool
+
+
+class CheckpointTurns:
+    """Lives on the event loop; rows are read and encoded in a thread."""
+
+    def __init__(
+        self,
+        file: TableFile,
+        library: Library,
+        changes: ChangeLog,
+        limits: Limits,
+        why_not: Callable[[], Exception | None],
+        on_damage: Callable[[Exception], None],
+    ) -> None:
+        self._file = file
+        self._library = library
+        self._changes = changes
+        self._checkpoints = changes.checkpoints
+        self._limits = limits
+        self._why_not = why_not
+        """Why nobody may read tables, while nobody may."""
+        self._on_damage = on_damage
+        self._thread = ThreadPoolExecutor(1, "tailrace-checkpoint")
+        self._connection: apsw.Connection | None = None
+        self._generation = -1
+        self._task: asyncio.Task[None] | None = None
+        self._pause = _FIRST_PAUSE_SECONDS
+
+    def start(self) -> None:
+        """Finish those that an earlier run of the server has left, and take one of each table that only the file has."""
+        for of in self._library.events.values():
+            if self._checkpoints.unfinished(of.table) is not None or not can_be_made_again(of.table, self._changes):
+                self._checkpoints.want(of.table)
+        self._checkpoints.is_served = True
+        self._task = asyncio.create_task(self._run(), name="tailrace-checkpoints")
+
+    async def close(self) -> None:
+        self._checkpoints.is_served = False
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        await asyncio.to_thread(self._thread.shutdown, wait=True)
+        if self._connection is not None:
+            abandon(self._connection)
+
+    async def _run(self) -> None:
+        while True:
+            table = await self._checkpoints.next_wanted()
+            try:
+                await self._take(table)
+            except Exception as error:  # noqa: BLE001  the top of a worker task; the next attempt may well succeed
+                if is_damage(error):
+                    self._on_damage(error)
+                _log.warning("the checkpoint of table %s goes on in %g s: %s", table.name, self._pause, error)
+                self._checkpoints.want(table)
+                await asyncio.sleep(self._pause)
+                self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS)
+            else:
+                self._pause = _FIRST_PAUSE_SECONDS
+
+    async def _take(self, table: Table) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            if (why_not := self._why_not()) is not None:
+                raise why_not
+            before = self._checkpoints.unfinished(table)
+            piece = await loop.run_in_executor(self._thread, self._read, table, before)
+            if piece is None:
+                return
+            moved = await self._checkpoints.append(table, before, piece.moved, piece.appends, is_done=piece.is_done)
+            stats = self._changes.stats
+            if moved is None:
+                stats.checkpoint_rows.pop(table.name, None)
+                return
+            stats.checkpoint_rows[table.name] = moved.rows
+            if piece.is_done:
+                stats.checkpoints += 1
+                del stats.checkpoint_rows[table.name]
+                _log.info(
+                    "the log has a checkpoint of table %s: %d rows, %d bytes, to be brought up from offset %d",
+                    table.name,
+                    moved.rows,
+                    moved.bytes,
+                    moved.offset,
+                )
+                return
+
+    def _read(self, table: Table, before: TableCheckpoint | None) -> _Piece | None:
+        """The next rows; `None` if there is no such table any more."""
+        rows = Rows(self._connected())
+        offset = rows.offsets().get(table.id)
+        of = self._library.events.get(table.name)
+        if offset is None or of is None or of.table.id != table.id:
+            return None
+        now_ms = self._changes.now_ms()
+        begun = before or TableCheckpoint(table=table.id, offset=offset, first=Offset(0), end=Offset(0), began_ms=now_ms)
+        limits = self._limits
+        found, is_done = rows.behind(table, begun.last_key, limits.snapshot_rows, limits.snapshot_bytes)
+        check_sealed(self._connected())
+        recorder = Recorder(self._library.events, limits)
+        try:
+            recorder.begin(now_ms, {})
+            recorder.transaction("")
+            recorder.read(of, found, None)
+            batches = recorder.batches()
+        finally:
+            recorder.close()
+        partition = checkpoint_partition(table)
+        appends = [Append(partition, batch.batch, batch.records, batch.timestamp) for batch in batches]
+        moved = msgspec.structs.replace(
+            begun,
+            rows=begun.rows + len(found),
+            bytes=begun.bytes + sum(len(batch.batch) for batch in batches),
+            last_key=tuple(of.key_of(found[-1])) if found else begun.last_key,
+        )
+        return _Piece(moved, appends, is_done)
+
+    def _connected(self) -> apsw.Connection:
+        """A connection to the file that is in its place now."""
+        with self._file.lock:
+            if self._connection is None or self._generation != self._file.generation:
+                if self._connection is not None:
+                    abandon(self._connection)
+                self._connection = open_reader(self._file, self._limits)
+                self._generation = self._file.generation
+                register_decimals(self._connection)
+            return self._connection

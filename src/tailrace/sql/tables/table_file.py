@@ -1,0 +1,262 @@
+"""The file of the tables on disk: whether it is what was written, and how another takes its place.
+
+Every page ends with a checksum, which SQLite's own checksum VFS writes and compares whenever it reads the page, from the file
+or from its write-ahead log. Two things it can't see are looked at here. The header says that pages have checksums, and a
+reader who finds another header there stops comparing: `check_sealed`. And frames of the write-ahead log that can't be read
+are taken for the end of it, as after a power cut; but if some of its pages are in the file already, what is left is a mixture
+of old and new pages, each of them right. So the file notes, before pages go there, which write-ahead log they are from; if
+that one has lost frames, the file is damaged.
+
+A file that is damaged, missing or of an older format is made again beside the old one, named `.rebuilt` when it is whole, and
+only then put in its place. Connections to the old one may live on: they see what was there, and touch nothing by its name.
+"""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from struct import Struct
+
+import apsw
+import apsw.sqlite_extra
+
+from tailrace.model.errors import ConfigurationError, CorruptionError
+from tailrace.model.killpoint import killpoint
+
+CHECKSUM_BYTES = 8
+FORMAT = 2
+"""Of the file. Format 1 has no checksums."""
+
+_DAMAGE = frozenset(
+    (
+        apsw.SQLITE_IOERR_DATA,
+        apsw.SQLITE_IOERR_READ,
+        apsw.SQLITE_IOERR_SHORT_READ,
+        apsw.SQLITE_IOERR_CORRUPTFS,
+    )
+)
+_RESERVED_AT = 20
+_FORMAT_AT = 60
+_HEADER_BYTES = 100
+_WAL_HEADER = Struct(">8I")
+_WAL_HEADER_WORDS = (Struct("<6I"), Struct(">6I"))
+_WAL_FRAME = Struct(">6I")
+_SALTS = slice(16, 24)
+
+
+class DamagedFileError(CorruptionError):
+    """The file of the tables is not what was written. It is made again from the log."""
+
+
+class TableFile:
+    """Where the file is, and which of those that were there in turn it is."""
+
+    def __init__(self, path: Path, log_id: str) -> None:
+        self.path = path
+        self.log_id = log_id
+        """The log that the rows come from."""
+        self.generation = 0
+        """Rises when another file takes the place: connections of an earlier one are to be closed."""
+        self.lock = threading.Lock()
+        """Held while a connection is opened, and while files change places."""
+        self._noted = b""
+
+    @property
+    def building(self) -> Path:
+        return self._beside(".rebuilding")
+
+    def why_made_again(self) -> str | None:
+        """Why the file that is there can't be opened as it is; `None` if it can."""
+        self.finish_replacing()
+        try:
+            header = _read(self.path, 0, _HEADER_BYTES)
+        except FileNotFoundError:
+            return "is missing"
+        if len(header) == _HEADER_BYTES and int.from_bytes(header[_FORMAT_AT : _FORMAT_AT + 4]) == 1:
+            return "has no checksums, as those of older versions"
+        return None if header else "is empty"
+
+    def begin_replacing(self) -> None:
+        """Take away what was left of an attempt before, and make the new file, readable by its owner only."""
+        for path in self._with_logs(self.building):
+            path.unlink(missing_ok=True)
+        make_private_file(self.building)
+
+    def replace(self) -> None:
+        """The new file is whole and closed: let it take the place of the old one."""
+        _sync(self.building)
+        killpoint("rebuild.made")
+        self.building.rename(self._beside(".rebuilt"))
+        _sync(self.path.parent)
+        killpoint("rebuild.decided")
+        self.finish_replacing()
+        killpoint("rebuild.done")
+
+    def finish_replacing(self) -> None:
+        """Put a file that is named `.rebuilt` in its place, if there is one."""
+        rebuilt = self._beside(".rebuilt")
+        if not rebuilt.exists():
+            return
+        with self.lock:
+            # The new file must never be seen with the write-ahead log of the old one.
+            for path in (*self._with_logs(self.path)[1:], self._mark):
+                path.unlink(missing_ok=True)
+            killpoint("rebuild.cleared")
+            rebuilt.rename(self.path)
+            _sync(self.path.parent)
+            self.generation += 1
+            self._noted = b""
+
+    def note_backfill(self) -> None:
+        """Say durably, before it happens, that pages of this write-ahead log go into the file."""
+        salts = _read(self._wal, 0, _WAL_HEADER.size)[_SALTS] if self._wal.exists() else b""
+        if not salts or salts == self._noted:
+            return
+        is_new = not self._mark.exists()
+        fd = os.open(self._mark, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.pwrite(fd, salts, 0)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        if is_new:
+            _sync(self.path.parent)
+        self._noted = salts
+
+    def forget_backfill(self) -> None:
+        """The write-ahead log is gone, and the file has everything."""
+        if not self._wal.exists():
+            self._mark.unlink(missing_ok=True)
+            self._noted = b""
+
+    def check_log(self, connection: apsw.Connection) -> None:
+        """Raise `DamagedFileError` if the write-ahead log lacks frames some of which may be in the file. To be called before
+        anything is written."""
+        try:
+            header = _read(self._wal, 0, _WAL_HEADER.size)
+            noted = _read(self._mark, 0, _SALTS.stop - _SALTS.start)
+        except FileNotFoundError:
+            return
+        if len(header) < _WAL_HEADER.size:
+            return
+        if not _is_whole(header):
+            raise DamagedFileError(f"the header of {self._wal.name} is damaged")
+        if header[_SALTS] != noted:
+            return
+        accepted, _ = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        for number, frame in enumerate(_frames(self._wal, header)):
+            _, _, *salts, _, _ = _WAL_FRAME.unpack(frame)
+            is_of_this = any(own == its for own, its in zip(Struct(">2I").unpack(noted), salts, strict=True))
+            if number >= accepted and is_of_this:
+                raise DamagedFileError(f"{self._wal.name} can't be read from frame {number} on")
+
+    @property
+    def _wal(self) -> Path:
+        return self._beside("-wal")
+
+    @property
+    def _mark(self) -> Path:
+        return self._beside(".backfill")
+
+    def _beside(self, suffix: str) -> Path:
+        return self.path.with_name(self.path.name + suffix)
+
+    def _with_logs(self, path: Path) -> tuple[Path, ...]:
+        return tuple(path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm", "-journal"))
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether an error says that the file is not what was written, as opposed to a full disk or a wrong statement."""
+    if isinstance(error, apsw.IOError):
+        return getattr(error, "extendedresult", None) in _DAMAGE
+    return isinstance(error, (DamagedFileError, apsw.CorruptError, apsw.NotADBError))
+
+
+def check_sealed(connection: apsw.Connection) -> None:
+    """Raise `DamagedFileError` if what the connection has read last was not compared with its checksums."""
+    reserved = connection.reserve_bytes()
+    if reserved != CHECKSUM_BYTES:
+        raise DamagedFileError(f"the header of the tables' file says that pages have {reserved} bytes of checksum")
+
+
+def judged(connection: apsw.Connection, error: Exception) -> Exception:
+    """The error of a statement; or that the file is damaged, if the statement may have read it without checksums."""
+    try:
+        check_sealed(connection)
+    except DamagedFileError as damage:
+        return damage
+    return error
+
+
+@contextmanager
+def damage_named() -> Iterator[None]:
+    """What SQLite calls by a number, in words."""
+    try:
+        yield
+    except apsw.Error as error:
+        if not is_damage(error):
+            raise
+        raise DamagedFileError(f"a page of the tables' file is not what was written ({error})") from error
+
+
+@cache
+def checksum_vfs() -> str:
+    """Load SQLite's checksum VFS into the process, and give its name."""
+    connection = apsw.Connection(":memory:")
+    try:
+        apsw.sqlite_extra.load(connection, "cksumvfs")
+    except (apsw.sqlite_extra.NotAvailable, LookupError) as error:
+        raise ConfigurationError(
+            f"tables need SQLite's cksumvfs, which this installation of apsw lacks ({error}): install apsw by pip"
+        ) from error
+    finally:
+        connection.close()
+    return "cksmvfs"
+
+
+def make_private_file(path: Path) -> None:
+    """Make it if it is not there. SQLite gives the files beside it the same permissions."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
+def _is_whole(header: bytes) -> bool:
+    """Whether the header of a write-ahead log has the checksum that it must have."""
+    magic, *_, first, second = _WAL_HEADER.unpack(header)
+    words = _WAL_HEADER_WORDS[magic & 1].unpack_from(header)
+    one = two = 0
+    for at in range(0, len(words), 2):
+        one = (one + words[at] + two) & 0xFFFFFFFF
+        two = (two + words[at + 1] + one) & 0xFFFFFFFF
+    return magic >> 1 == 0x377F0682 >> 1 and (one, two) == (first, second)
+
+
+def _frames(wal: Path, header: bytes) -> Iterator[bytes]:
+    """The heads of all frames that the file has room for."""
+    page_bytes = _WAL_HEADER.unpack(header)[2]
+    fd = os.open(wal, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        at = _WAL_HEADER.size
+        while len(frame := os.pread(fd, _WAL_FRAME.size, at)) == _WAL_FRAME.size:
+            yield frame
+            at += _WAL_FRAME.size + page_bytes
+    finally:
+        os.close(fd)
+
+
+def _sync(path: Path) -> None:
+    """Make the bytes of a file durable, or the names in a folder."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _read(path: Path, at: int, length: int) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.pread(fd, length, at)
+    finally:
+        os.close(fd)
