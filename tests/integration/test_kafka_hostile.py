@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
 import psutil
 import pytest
 
@@ -159,16 +158,11 @@ def test_a_bomb_is_refused_where_it_would_go_off(server: ServerProcess, codec: C
     assert len(bomb) < 2 * MIB
     with flat_memory(server), RawClient(server.kafka) as client:
         codes = []
-        for topic in ["unique"] * 10 + ["plain"]:
+        for topic in ["unique"] * 10 + ["plain"] * 10:
             data = TopicProduceData(name=topic, partition_data=(PartitionProduceData(records=bytes(bomb)),))
             answer = client.ask(produce.API, ProduceRequest(acks=-1, topic_data=(data,)), 9)
             codes.append(answer.responses[0].partition_responses[0].error_code)
-        assert codes == [MESSAGE_TOO_LARGE] * 10 + [0]
-        # It is stored as it came, for Kafka's readers decompress by themselves; one that would have it decompressed is told.
-        asked = {"topic": "plain", "start": "earliest"}
-        refused = httpx.post(f"{server.url}/api/topics/consume", json=asked, timeout=PATIENCE_SECONDS)
-        assert refused.is_client_error or refused.is_server_error
-        assert "decompressed_batch_bytes" in refused.text
+        assert codes == [MESSAGE_TOO_LARGE] * 20
 
 
 def test_a_sender_that_is_too_slow_is_closed(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from tailrace.broker.publishing.intake import Intake
 from tailrace.broker.publishing.producers import Producers
 from tailrace.broker.publishing.publish import Publisher
 from tailrace.broker.publishing.publishers import Publishers
+from tailrace.broker.publishing.record_checks import RecordChecks
 from tailrace.broker.publishing.snowflake import Snowflakes
 from tailrace.broker.queues.queues import Queues
 from tailrace.broker.queues.redrives import Redrives
@@ -120,7 +121,8 @@ class Broker:
         self._dedup = Dedup(store, self._committer, self.topics, clock, limits)
         self._snowflakes = Snowflakes(clock, settings.node)
         joiner = self._transactions.joiner
-        intake = Intake(store, self.topics, self.producers, self._dedup, joiner, clock, limits, self._arrived)
+        self._checks = RecordChecks(limits)
+        intake = Intake(store, self.topics, self.producers, self._dedup, joiner, clock, limits, self._checks, self._arrived)
         self.queues = Queues(store, self._committer, self.topics, self._committed, intake, clock, limits)
         self.redrives = Redrives(intake, self._committer, self._committed)
         self._appender = Appender(intake, self._committer)
@@ -201,8 +203,10 @@ class Broker:
         self.groups.close()
         await self.queues.close()
         await self.pipelines.close()
+        await self._appender.close()
         await self._committer.close()
         self._reader.close()
+        self._checks.close()
         self._payloads.close()
 
     def append(self, batches: Sequence[RawBatch], *, adds_partitions: bool = False) -> Answer:

@@ -35,6 +35,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     dedup_batch_records: int = 50_000
     """Records of one batch on a topic that finds duplicates: there each is looked at."""
     decompressed_batch_bytes: int = 16 * MIB
+    """Bytes of one record batch without its compression."""
+    check_threads: int = 2
+    """Threads that decompress batches of producers and look at their records."""
     publish_records: int = 10_000
     """Records in one atomic publish."""
     frame_bytes: int = 64 * MIB

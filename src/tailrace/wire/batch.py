@@ -10,7 +10,7 @@ import msgspec
 from crc32c import crc32c
 
 from tailrace.model.changes import Buffer
-from tailrace.model.errors import CorruptBatchError, UnsupportedBatchError
+from tailrace.model.errors import CorruptBatchError, InvalidRecordsError, UnsupportedBatchError
 
 HEADER_BYTES = 61
 """Bytes before the first record."""
@@ -100,7 +100,7 @@ def check_batch(batch: Buffer) -> BatchHeader:
     if crc32c(batch[CHECKED_FROM:] if size <= _COPIED_BYTES else memoryview(batch)[CHECKED_FROM:]) != crc:
         raise CorruptBatchError("the batch's checksum does not match its bytes")
     if records < 1 or last_offset_delta != records - 1:
-        raise CorruptBatchError(
+        raise InvalidRecordsError(
             f"the batch counts {records} records and {last_offset_delta + 1} offsets, not one offset a record"
         )
     return BatchHeader(*fields)

@@ -27,6 +27,16 @@ def with_append_time(batch: Buffer, timestamp_ms: int) -> bytearray:
     return stamped
 
 
+def with_max_timestamp(batch: Buffer, timestamp_ms: int) -> bytearray:
+    """A copy of the batch whose head says that this is the newest timestamp of its records."""
+    stamped = bytearray(batch)
+    _TIMESTAMPS.pack_into(
+        stamped, CHECKED_FROM + _ATTRIBUTES_AND_DELTA_BYTES, read_header(stamped).base_timestamp, timestamp_ms
+    )
+    _CRC.pack_into(stamped, _CRC_AT, crc32c(memoryview(stamped)[CHECKED_FROM:]))
+    return stamped
+
+
 def with_attributes(batch: bytearray, mask: int) -> bytearray:
     """The batch, changed in place to have these attributes besides its own."""
     _ATTRIBUTES.pack_into(batch, CHECKED_FROM, read_header(batch).attributes | mask)

@@ -13,7 +13,14 @@ from tailrace.broker.commits.commit import Committer
 from tailrace.broker.commits.draft import Draft
 from tailrace.broker.commits.proposal import Change
 from tailrace.broker.pipelines.marks import put_mark, read_mark, standing
-from tailrace.broker.pipelines.staged_chunks import PublishChunks, Stage, frames_of, staged_chunks, submit_in_turn
+from tailrace.broker.pipelines.staged_chunks import (
+    PublishChunks,
+    Stage,
+    check_staged,
+    frames_of,
+    staged_chunks,
+    submit_in_turn,
+)
 from tailrace.broker.pipelines.staged_writes import StagedWrites
 from tailrace.broker.pipelines.writers import Writers
 from tailrace.broker.publishing.intake import Intake
@@ -108,7 +115,7 @@ class Pipelines:
         for chunk in decode_chunks(body):
             for staged in chunk.batches:
                 self._intake.topics.get(staged.topic).partition(staged.partition)
-        await self._reader.in_thread(self._staging.write, stage, part, body)
+        await self._reader.in_thread(self._check_and_stage, stage, part, body)
 
     async def publish(self, name: str, epoch: int, stages: Sequence[Stage]) -> StagedPublish:
         """Publish the stages, in their order: each chunk with its own moves, in as few frames as their size allows."""
@@ -148,6 +155,10 @@ class Pipelines:
         """Forget stages that nobody published, and writers that have been silent for long."""
         await self._writes.clean()
         await self._writers.forget_silent()
+
+    def _check_and_stage(self, stage: str, part: int, body: bytes) -> None:
+        check_staged(body, self._intake.checks)
+        self._staging.write(stage, part, body)
 
     async def _set_marks(
         self, name: str, epoch: int, starts: Mapping[str, int], applies: Callable[[int, int], bool], gone: Iterable[str] = ()

@@ -13,15 +13,16 @@ from tailrace.broker.commits.commit import Committer
 from tailrace.broker.commits.draft import Draft
 from tailrace.broker.commits.proposal import Proposal
 from tailrace.broker.pipelines.marks import has_happened, put_mark
-from tailrace.broker.publishing.admission import CheckedBatch, check_batch_for
+from tailrace.broker.publishing.admission import CheckedBatch, checked_batch, read_batch_for
 from tailrace.broker.publishing.intake import Intake, Windows
 from tailrace.broker.publishing.placing import Placed, place
+from tailrace.broker.publishing.record_checks import RecordChecks
 from tailrace.broker.reading.reader import Reader
 from tailrace.model.changes import Changes, Receipt
-from tailrace.model.errors import InvalidRequestError
+from tailrace.model.errors import InvalidRecordsError, InvalidRequestError
 from tailrace.model.pipeline import StagedPublish
 from tailrace.store.contract import Staging
-from tailrace.wire.batch import NO_PRODUCER
+from tailrace.wire.batch import NO_PRODUCER, TIMESTAMP_TYPE_MASK, check_batch
 from tailrace.wire.staged import Chunk, StagedBatch, decode_chunks
 
 _FRAMES_IN_FLIGHT = 3
@@ -74,13 +75,24 @@ async def submit_in_turn(committer: Committer, frames: AsyncIterator["PublishChu
 
 
 def checked(intake: Intake, staged: StagedBatch) -> CheckedBatch:
-    """Raises where the batch can't be stored."""
-    found = check_batch_for(
-        intake.topics.get(staged.topic), staged.partition, staged.batch, intake.clock.now_ms(), intake.limits
-    )
-    if found.header.producer_id != NO_PRODUCER:
+    """Raises where the batch can't be stored. Its records were checked when it was staged."""
+    read = read_batch_for(intake.topics.get(staged.topic), staged.partition, staged.batch, intake.limits)
+    if read.header.producer_id != NO_PRODUCER:
         raise InvalidRequestError("staged batches belong to no producer; their marks say how often they count")
-    return found
+    return checked_batch(read, read.header.max_timestamp, intake.clock.now_ms(), intake.limits)
+
+
+def check_staged(body: bytes, checks: RecordChecks) -> None:
+    """Check the records of what is about to be staged. Takes long; may be called from any thread."""
+    for chunk in decode_chunks(body):
+        for staged in chunk.batches:
+            header = check_batch(staged.batch)
+            newest = checks.check(staged.batch, header)
+            if newest != header.max_timestamp and not header.attributes & TIMESTAMP_TYPE_MASK:
+                raise InvalidRecordsError(
+                    f"a staged batch for topic {staged.topic!r} says that its newest timestamp is {header.max_timestamp},"
+                    f" and it is {newest}"
+                )
 
 
 class PublishChunks(Proposal[StagedPublish]):

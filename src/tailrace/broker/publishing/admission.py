@@ -1,6 +1,7 @@
 """What may come in: the limits of batches and messages, each refused with an error that names the limit."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -8,7 +9,7 @@ from tailrace.broker.publishing.dedup import fingerprint_of_content, fingerprint
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.model.changes import Buffer
 from tailrace.model.errors import (
-    CorruptBatchError,
+    InvalidRecordsError,
     InvalidRequestError,
     InvalidTimestampError,
     LimitExceededError,
@@ -22,16 +23,17 @@ from tailrace.model.topic import Dedup
 from tailrace.wire.batch import (
     CODEC_MASK,
     CONTROL_MASK,
-    HEADER_BYTES,
     NO_PRODUCER,
     REFERENCE_MASK,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
     BatchHeader,
     check_batch,
+    read_header,
 )
 from tailrace.wire.codecs import check_codec
-from tailrace.wire.records import LEAST_RECORD_BYTES, decode_batch
+from tailrace.wire.records import decode_batch
+from tailrace.wire.restamped import with_max_timestamp
 
 
 class CheckedBatch(msgspec.Struct, frozen=True):
@@ -45,14 +47,35 @@ class CheckedBatch(msgspec.Struct, frozen=True):
     """Its records and their fingerprints, where the topic looks for duplicates."""
 
 
-def check_batch_for(live: LiveTopic, number: int, batch: Buffer, now_ms: int, limits: Limits) -> CheckedBatch:
-    """A batch from outside, before it goes to this partition."""
+class ReadBatch(NamedTuple):
+    """A batch whose head is right. Its records are still to be checked."""
+
+    live: LiveTopic
+    partition: Partition
+    batch: Buffer
+    header: BatchHeader
+
+
+def read_batch_for(live: LiveTopic, number: int, batch: Buffer, limits: Limits) -> ReadBatch:
+    """Check the head of a batch from outside, before it goes to this partition."""
     if live.is_reserved:
         raise reserved(live)
     partition = live.partition(number)
     header = check_batch(batch)
-    _check_raw_batch(header, len(batch), live, now_ms, limits)
-    if header.max_timestamp < 0:
+    _check_raw_batch(header, len(batch), live, limits)
+    return ReadBatch(live, partition, batch, header)
+
+
+def checked_batch(read: ReadBatch, newest: int, now_ms: int, limits: Limits) -> CheckedBatch:
+    """Complete the check of a batch whose records are right, the newest of this time."""
+    live, partition, batch, header = read
+    if newest > now_ms + limits.timestamp_ahead_ms:
+        raise _too_far_ahead(newest, now_ms, limits)
+    if newest != header.max_timestamp:
+        # As Kafka does it: the head is what searches by time go by, and the records are what counts.
+        batch = with_max_timestamp(batch, newest)
+        header = read_header(batch)
+    if newest < 0:
         # The records have no time of their own; for retention and the index it is now.
         header = msgspec.structs.replace(header, max_timestamp=now_ms)
     records = None
@@ -118,7 +141,7 @@ def reserved(live: LiveTopic) -> ReservedTopicError:
     )
 
 
-def _check_raw_batch(header: BatchHeader, size: int, live: LiveTopic, now_ms: int, limits: Limits) -> None:
+def _check_raw_batch(header: BatchHeader, size: int, live: LiveTopic, limits: Limits) -> None:
     if size > live.max_batch_bytes:
         raise MessageTooLargeError(
             f"the batch has {size} bytes, more than topic {live.topic.name!r} takes ({_batch_limit(live, limits)})"
@@ -129,20 +152,16 @@ def _check_raw_batch(header: BatchHeader, size: int, live: LiveTopic, now_ms: in
         raise _too_many_records(header, "dedup_batch_records", limits.dedup_batch_records)
     if header.attributes:
         _check_attributes(header)
-    if header.records * LEAST_RECORD_BYTES > size - HEADER_BYTES and not header.codec:
-        raise CorruptBatchError(f"the batch counts {header.records} records in {size} bytes, too few to hold them")
-    if header.max_timestamp > now_ms + limits.timestamp_ahead_ms:
-        raise _too_far_ahead(header.max_timestamp, now_ms, limits)
 
 
 def _check_attributes(header: BatchHeader) -> None:
     attributes = header.attributes
     if attributes & CONTROL_MASK:
-        raise InvalidRequestError("control batches are written by the server, never by a client")
+        raise InvalidRecordsError("control batches are written by the server, never by a client")
     if attributes & TRANSACTIONAL_MASK and header.producer_id == NO_PRODUCER:
         raise InvalidRequestError("a transactional batch names its producer; this one has no producer id")
     if attributes & REFERENCE_MASK:
-        raise InvalidRequestError("the batch claims to refer to a payload; only the server makes such batches")
+        raise InvalidRecordsError("the batch claims to refer to a payload; only the server makes such batches")
     if attributes & TIMESTAMP_TYPE_MASK:
         raise InvalidTimestampError("the batch claims to have the server's append time; only the server sets that")
     check_codec(attributes & CODEC_MASK)

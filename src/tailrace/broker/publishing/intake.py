@@ -5,6 +5,7 @@ from collections.abc import Callable
 from tailrace.broker.commits.draft import Draft
 from tailrace.broker.publishing.dedup import Dedup, Window
 from tailrace.broker.publishing.producers import Producers
+from tailrace.broker.publishing.record_checks import RecordChecks
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.broker.topics.topics import Topics
 from tailrace.broker.transactions.joining import Joiner
@@ -31,6 +32,7 @@ class Intake:
         joiner: Joiner,
         clock: Clock,
         limits: Limits,
+        checks: RecordChecks,
         on_arrival: OnArrival,
     ) -> None:
         self.store = store
@@ -40,6 +42,7 @@ class Intake:
         self.joiner = joiner
         self.clock = clock
         self.limits = limits
+        self.checks = checks
         self._on_arrival = on_arrival
 
     def log_start(self, partition: Partition) -> Offset:

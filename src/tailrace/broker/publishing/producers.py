@@ -13,7 +13,7 @@ from tailrace.broker.commits.proposal import Change, StillInFlight
 from tailrace.model.changes import Changes, Receipt
 from tailrace.model.clock import Clock
 from tailrace.model.errors import (
-    InvalidRequestError,
+    InvalidRecordsError,
     OutOfOrderSequenceError,
     ProducerFencedError,
     UnknownProducerError,
@@ -88,7 +88,7 @@ class Producers:
         """
         producer_id, epoch, sequence = header.producer_id, header.producer_epoch, header.base_sequence
         if producer_id < 0 or epoch < 0 or sequence < 0:
-            raise InvalidRequestError(
+            raise InvalidRecordsError(
                 f"a batch of producer {producer_id} has epoch {epoch} and sequence {sequence}; none of them is below 0"
             )
         if producer_id >= self._next_id:

@@ -11,16 +11,17 @@ class MessageTooLargeError(LimitExceededError):
 
 
 class CorruptBatchError(InvalidRequestError):
-    """A record batch that came in does not match its own checksum or its own lengths."""
+    """A record batch does not match its own checksum or its own length, or what is stored can't be decoded."""
 
     kafka_code = 2
     retriable = True
 
 
-class InvalidRecordsError(InvalidRequestError):
-    """The records of a produce request are not exactly one batch for each partition."""
+class InvalidRecordsError(CorruptBatchError):
+    """What came in is not one batch for each partition, or its records are not what the batch says of them."""
 
     kafka_code = 87
+    retriable = False
 
 
 class UnsupportedBatchError(InvalidRequestError):

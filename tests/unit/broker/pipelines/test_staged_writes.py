@@ -9,12 +9,14 @@ import pytest
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.pipelines.staged_chunks import Stage
-from tailrace.model.errors import CorruptBatchError, InvalidRequestError, StorageFullError
+from tailrace.model.errors import InvalidRecordsError, InvalidRequestError, StorageFullError
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.pipeline import MarkMove, StagedPublish
 from tailrace.model.record import Record
 from tailrace.store.memory import MemoryStore
+from tailrace.wire.batch import CONTROL_MASK
 from tailrace.wire.records import encode_batch
+from tailrace.wire.restamped import with_attributes
 from tailrace.wire.staged import Chunk, StagedBatch, encode_chunk
 from tests.support.aio import on_loop, until
 from tests.support.brokers import GatedStore, bounds_of, options, running_broker, values_in
@@ -212,11 +214,10 @@ async def test_the_next_batch_of_a_writer_waits_for_the_one_that_is_under_way() 
 async def test_a_bad_batch_refuses_a_large_write_whole() -> None:
     async with running_broker(limits=SMALL) as broker:
         await broker.topics.create("out")
-        damaged = bytearray(batch(b"x" * 1_000))
-        damaged[-1] ^= 1
+        damaged = with_attributes(bytearray(batch(b"x" * 1_000)), CONTROL_MASK)
         body = encode_chunk(Chunk([], [StagedBatch("out", 0, damaged)]))
         await broker.pipelines.stage("q", "bad", 0, body)
-        with pytest.raises(CorruptBatchError):
+        with pytest.raises(InvalidRecordsError, match="control"):
             await write(broker, [*await staged(broker, "good", LARGE), Stage("bad", 1)], 0)
         assert await values_in(broker, "out") == []
 

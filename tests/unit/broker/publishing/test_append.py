@@ -6,6 +6,7 @@ import pytest
 from tailrace.model.errors import (
     ConfigurationError,
     CorruptBatchError,
+    InvalidRecordsError,
     InvalidRequestError,
     InvalidTimestampError,
     MessageTooLargeError,
@@ -217,8 +218,8 @@ async def test_a_request_without_batches_is_answered() -> None:
         (b"\0" * 100, UnsupportedBatchError, "format 0"),
         (bytes(encode_batch([Record(None, b"v", (), NOW)]))[:-1], CorruptBatchError, "says that it has"),
         (bytes(encode_batch([Record(None, b"v", (), NOW)])).replace(b"v", b"w"), CorruptBatchError, "checksum"),
-        (claiming_records(500_000), CorruptBatchError, "counts 500000 records in 69 bytes"),
-        (with_attributes(0x20), InvalidRequestError, "control batches"),
+        (claiming_records(500_000), InvalidRecordsError, "counts 500000 records in 8 bytes"),
+        (with_attributes(0x20), InvalidRecordsError, "control batches"),
         (with_attributes(0x10), InvalidRequestError, "transactional batch names its producer"),
         (with_attributes(0x08), InvalidTimestampError, "append time"),
         (with_attributes(0x05), UnsupportedCodecError, "compression 5"),

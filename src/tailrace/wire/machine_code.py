@@ -1,0 +1,153 @@
+"""The walk of `wire/record_scan.py` as machine code: compiled once, and kept beside its source as Python keeps its own.
+
+The code is a file of two KiB that is mapped and called; nothing of the compiler is loaded here. Who finds no such file goes on
+with the plain functions, and may have it made by `compile_scan`, which takes a few seconds in a process of its own.
+"""
+
+import ctypes
+import hashlib
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from mmap import MAP_PRIVATE, PROT_EXEC, PROT_READ
+from pathlib import Path
+from typing import NamedTuple
+
+from tailrace.model.changes import Buffer
+from tailrace.wire.record_scan import scan_records
+
+_COMPILER = "tailrace.wire.scan_compiler"
+_COMPILE_SECONDS = 120
+_HERE = Path(__file__).parent
+_SOURCES = ("record_scan.py", "scan_compiler.py")
+# The code must run on every processor of its kind, and must not refer to tables of constants, which vectors would have.
+_COMPILER_SETTINGS = {"NUMBA_CPU_NAME": "generic", "NUMBA_LOOP_VECTORIZE": "0", "NUMBA_SLP_VECTORIZE": "0"}
+_MOST_CODE_BYTES = 64 * 1024
+_FEW_BYTES = 64 * 1024
+"""So few are walked over in less time than it may take to get the interpreter's lock back."""
+
+_Found = ctypes.c_int64 * 3
+_Pointer = ctypes.c_char * 0
+_Long = ctypes.c_int64
+# Where the result goes and where an exception would go, then the parameters of `scan_records`.
+_PARAMETERS = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, _Long, _Long, _Long, _Long, ctypes.c_void_p)
+
+
+class Scanned(NamedTuple):
+    """What a walk over records has found."""
+
+    fault: int
+    """One of `record_scan.Fault`."""
+    record: int
+    """With the fault, counted from 0."""
+    max_timestamp: int
+    """Of all records, if there is no fault."""
+
+
+Scan = Callable[[Buffer, int, int, int], Scanned]
+"""Walks over the records of some bytes: from where on, how many, and the timestamp that theirs are relative to."""
+
+
+def plain_scan(data: Buffer, start: int, count: int, base_timestamp: int) -> Scanned:
+    found = [0, 0]
+    plain = data if type(data) is bytes else bytes(data)
+    fault: int = scan_records(  # type: ignore[no-untyped-call]
+        plain, start, len(plain), count, base_timestamp, found
+    )
+    return Scanned(fault, *found)
+
+
+class CompiledScan:
+    """Calls the machine code. May be called from any thread."""
+
+    def __init__(self, address: int) -> None:
+        self._keeping_lock = ctypes.PYFUNCTYPE(ctypes.c_int32, *_PARAMETERS)(address)
+        self._without_lock = ctypes.CFUNCTYPE(ctypes.c_int32, *_PARAMETERS)(address)
+
+    def __call__(self, data: Buffer, start: int, count: int, base_timestamp: int) -> Scanned:
+        found = _Found()
+        end = len(data)
+        pointer: object = data
+        if type(data) is not bytes:
+            try:
+                pointer = _Pointer.from_buffer(data)
+            except TypeError:
+                # A view that can't be written to: there is no pointer into it.
+                pointer = bytes(data)
+        call = self._keeping_lock if end <= _FEW_BYTES else self._without_lock
+        place = ctypes.addressof(found)
+        call(place, None, pointer, start, end, count, base_timestamp, place + 8)
+        return Scanned(found[0], found[1], found[2])
+
+
+def load_scan() -> CompiledScan | None:
+    """Return the compiled walk, if the code is there."""
+    for folder in _folders():
+        try:
+            with (folder / _file_name()).open("rb") as file:
+                return _mapped(file.fileno())
+        except OSError:
+            continue
+    return None
+
+
+def compile_scan() -> CompiledScan:
+    """Have the code made and kept. Raises `OSError` or `subprocess.SubprocessError` where that can't be done."""
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-m", _COMPILER],
+        env=os.environ | _COMPILER_SETTINGS,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=True,
+        timeout=_COMPILE_SECONDS,
+    )
+    for folder in _folders():
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            _keep(folder, done.stdout)
+            break
+    found = load_scan()
+    if found is None:
+        raise OSError("machine code can't be kept or mapped in any of " + ", ".join(map(str, _folders())))
+    return found
+
+
+def _keep(folder: Path, code: bytes) -> None:
+    # Renamed when it is whole: what another process maps must not change.
+    unfinished = folder / f"{_file_name()}.{os.getpid()}"
+    try:
+        unfinished.write_bytes(code)
+        unfinished.rename(folder / _file_name())
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+def _folders() -> Iterator[Path]:
+    yield _HERE / "__pycache__"
+    yield Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "tailrace"
+
+
+def _file_name() -> str:
+    """Another name for another source or another kind of processor."""
+    digest = hashlib.sha256()
+    for name in _SOURCES:
+        digest.update((_HERE / name).read_bytes())
+    return f"record_scan-{platform.machine()}-{digest.hexdigest()[:16]}.bin"
+
+
+def _mapped(file: int) -> CompiledScan:
+    """The mapping stays for the life of the process."""
+    size = os.fstat(file).st_size
+    if not 0 < size <= _MOST_CODE_BYTES:
+        raise OSError(f"{size} bytes are no machine code of ours")
+    library = ctypes.CDLL(None, use_errno=True)
+    library.mmap.restype = ctypes.c_void_p
+    library.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64)
+    address = library.mmap(None, size, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0)
+    if address == ctypes.c_void_p(-1).value:
+        raise OSError(ctypes.get_errno(), "machine code can't be mapped")
+    return CompiledScan(address)
