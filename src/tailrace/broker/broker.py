@@ -4,7 +4,7 @@ It runs on one event loop; every method is called there. Surfaces see this class
 """
 
 from collections.abc import Mapping, Sequence
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import msgspec
 
@@ -240,10 +240,18 @@ class Broker:
         )
 
     async def committed_many(
-        self, topic: str, starts: Sequence[PartitionOffset], *, max_bytes: int | None = None, max_wait_ms: int = 0
+        self,
+        topic: str,
+        starts: Sequence[PartitionOffset],
+        *,
+        topic_uuid: UUID | None = None,
+        max_bytes: int | None = None,
+        max_wait_ms: int = 0,
     ) -> dict[int, CommittedBatches]:
         """Batches for a reader that decodes them itself. See `CommittedReader.batches_of_many`."""
-        return await self._committed.batches_of_many(topic, starts, max_bytes=max_bytes, max_wait_ms=max_wait_ms)
+        return await self._committed.batches_of_many(
+            topic, starts, topic_uuid=topic_uuid, max_bytes=max_bytes, max_wait_ms=max_wait_ms
+        )
 
     async def await_growth(self, ends: Mapping[str, Sequence[int]], max_wait_ms: int) -> None:
         """See `Fetcher.await_growth`."""

@@ -49,6 +49,11 @@ class RefusedError(CommandError):
             self.exit_code = Exit.UNKNOWN
 
     @property
+    def kind(self) -> str:
+        """Which error it is, such as `unknown-topic`."""
+        return str(self.problem.get("type", "")).rpartition(":")[2]
+
+    @property
     def place(self) -> tuple[int, int] | None:
         """Line and column of the SQL at fault, from 1."""
         line, column = self.problem.get("line"), self.problem.get("column")

@@ -26,7 +26,15 @@ from tailrace.client._sync.queue import QueueSubscription
 from tailrace.client._sync.subscriber import EventStream, Subscriber
 from tailrace.client.config import ConnectionConfig, ConsumerConfig, PublisherConfig, QueueConfig
 from tailrace.client.properties import AutoOffsetReset
-from tailrace.client.values import CommitResult, ConsumerRecord, Event, OutgoingMessage, PublishResult, QueueEvent
+from tailrace.client.values import (
+    CommitResult,
+    ConsumerRecord,
+    Event,
+    OutgoingMessage,
+    PositionReset,
+    PublishResult,
+    QueueEvent,
+)
 from tailrace.model.errors import (
     ClientClosedError,
     ConfigurationError,
@@ -36,6 +44,7 @@ from tailrace.model.errors import (
     InvalidRequestError,
     LateReceiptError,
     MessageTooLargeError,
+    NoCommittedOffsetError,
     OffsetOutOfRangeError,
     OffsetRegressionError,
     OverloadedError,
@@ -47,6 +56,7 @@ from tailrace.model.errors import (
     UnknownGroupError,
     UnknownMemberError,
     UnknownTopicError,
+    UnknownTopicIdError,
 )
 
 __all__ = [
@@ -74,10 +84,12 @@ __all__ = [
     "InvalidRequestError",
     "LateReceiptError",
     "MessageTooLargeError",
+    "NoCommittedOffsetError",
     "OffsetOutOfRangeError",
     "OffsetRegressionError",
     "OutgoingMessage",
     "OverloadedError",
+    "PositionReset",
     "PublishResult",
     "Publisher",
     "PublisherConfig",
@@ -94,4 +106,5 @@ __all__ = [
     "UnknownGroupError",
     "UnknownMemberError",
     "UnknownTopicError",
+    "UnknownTopicIdError",
 ]

@@ -10,9 +10,9 @@ from tailrace.client.properties import (
     AutoOffsetReset,
     Setting,
     duration,
+    edge,
     file_name,
     offset_reset,
-    one_of,
     optional,
     read_properties,
     read_setting,
@@ -53,7 +53,7 @@ CONSUMER_SETTINGS: Mapping[str, Setting] = {
     "topic": Setting("topic", text(DEFAULT_LIMITS.topic_name_length), "the name or alias of a topic"),
     "group_id": Setting("group.id", text(DEFAULT_LIMITS.group_name_length), "a name of 1 to 255 characters"),
     "client_id": Setting("client.id", text(), "a name of 1 to 255 characters"),
-    "auto_offset_reset": Setting("auto.offset.reset", offset_reset, "'earliest', 'latest' or an offset from 0 on"),
+    "auto_offset_reset": Setting("auto.offset.reset", offset_reset, "'earliest', 'latest', 'none' or an offset from 0 on"),
     "enable_auto_commit": Setting("enable.auto.commit", truth, "true or false"),
     "auto_commit_interval": _duration("auto.commit.interval.ms", 1, _DAY_MS),
     "max_poll_records": _number("max.poll.records", 1, 1_000_000),
@@ -80,7 +80,7 @@ QUEUE_SETTINGS: Mapping[str, Setting] = {
     "pattern": Setting("pattern", text(DEFAULT_LIMITS.topic_name_length), "a topic, or a pattern such as 'orders.*'"),
     "group_id": Setting("group.id", text(DEFAULT_LIMITS.group_name_length), "a name of 1 to 255 characters"),
     "client_id": Setting("client.id", text(), "a name of 1 to 255 characters"),
-    "auto_offset_reset": Setting("share.auto.offset.reset", one_of(AutoOffsetReset), "'earliest' or 'latest'"),
+    "auto_offset_reset": Setting("share.auto.offset.reset", edge, "'earliest' or 'latest'"),
     "visibility_timeout": _duration("share.record.lock.duration.ms", 1, DEFAULT_LIMITS.queue_hold_ms),
     "max_deliveries": Setting(
         "share.delivery.count.limit",
@@ -133,7 +133,8 @@ class ConsumerConfig(ConnectionConfig, frozen=True, kw_only=True):
     client_id: str = "tailrace-python"
     """How this consumer is shown among the members of its group."""
     auto_offset_reset: AutoOffsetReset | int = AutoOffsetReset.EARLIEST
-    """Where the group begins if it has committed nothing yet."""
+    """Where the group begins if it has committed nothing yet, also in a topic that was deleted and made again. `none` makes
+    both an error, which a poll raises."""
     enable_auto_commit: bool = True
     """Commit by itself what was marked as processed."""
     auto_commit_interval: timedelta = timedelta(seconds=5)

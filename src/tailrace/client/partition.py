@@ -13,8 +13,9 @@ from tailrace.wire.records import decode_batch
 
 
 class OwnedPartition:
-    def __init__(self, topic: str, number: int, begin: int) -> None:
+    def __init__(self, topic: str, number: int, begin: int, topic_uuid: str | None = None) -> None:
         self._topic = topic
+        self._topic_uuid = topic_uuid
         self.number = number
         self.progress = Progress(begin)
         self.is_paused = False
@@ -51,12 +52,12 @@ class OwnedPartition:
         # Nobody will ever see what retention took.
         self.progress.mark_range(self.progress.safe_offset, min(head.start_offset, self.position))
         found: list[ConsumerRecord] = []
-        topic, number = self._topic, self.number
+        topic, number, topic_uuid = self._topic, self.number, self._topic_uuid
         for cursor, batch in batches:
             header = check_batch(batch)
             first = max(0, asked_offset - header.base_offset)
             found += [
-                ConsumerRecord(topic, number, offset, place, timestamp, key, value, headers)
+                ConsumerRecord(topic, number, offset, place, timestamp, key, value, headers, topic_uuid)
                 for key, value, headers, timestamp, offset, place in decode_batch(
                     batch, DEFAULT_LIMITS, first=first, cursor=Cursor(cursor)
                 )

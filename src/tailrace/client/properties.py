@@ -13,10 +13,12 @@ _FALSE = frozenset(("false", "0", "no", "off"))
 
 
 class AutoOffsetReset(StrEnum):
-    """Where a group begins in a partition in which it has committed nothing. An offset is the third way."""
+    """Where a group begins in a partition in which it has committed nothing. An offset is another way."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
+    NONE = "none"
+    """Nowhere by itself: that there is no committed offset is an error."""
 
 
 class Setting(NamedTuple):
@@ -112,8 +114,11 @@ def offset_reset(value: Any) -> AutoOffsetReset | int:
     return whole_number(0, 2**63 - 1)(value)
 
 
-def one_of(values: type[StrEnum]) -> Callable[[Any], StrEnum]:
-    return lambda value: values(value)
+def edge(value: Any) -> AutoOffsetReset:
+    """One end or the other."""
+    if value == AutoOffsetReset.NONE:
+        raise ValueError
+    return AutoOffsetReset(value)
 
 
 def seconds_of(given: float | timedelta | None, otherwise: timedelta, name: str = "timeout") -> float:

@@ -28,6 +28,8 @@ class ConsumerRecord(NamedTuple):
     payload: bytes | None
     """The value as it is stored; `None` is a tombstone."""
     headers: Headers = ()
+    topic_uuid: str | None = None
+    """Which topic of this name: one that is deleted and made again has another. `None` in events of subscriptions."""
 
     @property
     def value(self) -> Any:
@@ -109,6 +111,17 @@ class CommitResult(NamedTuple):
     def committed_offset(self) -> int:
         """Where the group goes on."""
         return self.acknowledged_offset + 1
+
+
+class PositionReset(NamedTuple):
+    """A consumer has gone to where its `auto_offset_reset` or its group says, because its topic was deleted and made again."""
+
+    topic_name: str
+    partition_id: int
+    old_position: int | None
+    """Where it was in the topic that is gone; `None` where it did not read this partition."""
+    new_position: int
+    """Where it goes on in the topic that has the name now."""
 
 
 class OutgoingMessage(NamedTuple):

@@ -1,6 +1,7 @@
 """Bodies and answers of consume and ack, and their way to the broker's values and back."""
 
 from typing import Annotated
+from uuid import UUID
 
 import msgspec
 from msgspec import Meta
@@ -39,6 +40,8 @@ class Consume(msgspec.Struct, forbid_unknown_fields=True):
     timeout_ms: NonNegative = 0
     member_id: str = NO_MEMBER
     generation: int = NO_GENERATION
+    topic_uuid: UUID | None = None
+    """The topic must still be this one: another that was made again under its name is refused."""
 
 
 class PartitionRead(msgspec.Struct):
@@ -59,6 +62,9 @@ class ConsumeAnswer(msgspec.Struct):
     has_more: bool
     """Whether there is more to read right now."""
     partitions: list[PartitionRead]
+    topic_uuid: UUID
+    """Which topic was read. A topic that is made again under the same name has another; sent along with what follows, it
+    makes sure that offsets are not used for a topic that they do not belong to."""
 
 
 class Ack(msgspec.Struct, forbid_unknown_fields=True):
@@ -69,6 +75,8 @@ class Ack(msgspec.Struct, forbid_unknown_fields=True):
     partition_id: NonNegative = 0
     member_id: str = NO_MEMBER
     generation: int = NO_GENERATION
+    topic_uuid: UUID | None = None
+    """The topic must still be this one."""
 
 
 class AckAnswer(msgspec.Struct):
@@ -98,6 +106,7 @@ def to_consume(asked: Consume) -> ConsumeRequest:
         asked.limit,
         asked.timeout_ms,
         MemberIdentity(asked.member_id, asked.generation),
+        asked.topic_uuid,
     )
 
 
@@ -108,12 +117,13 @@ def to_answer(consumed: Consumed) -> ConsumeAnswer:
         positions[0].next_offset if len(positions) == 1 else None,
         consumed.has_more,
         [PartitionRead(*position) for position in positions],
+        consumed.topic_uuid,
     )
 
 
 def to_ack(asked: Ack) -> AckRequest:
     member = MemberIdentity(asked.member_id, asked.generation)
-    return AckRequest(asked.topic, asked.group_id, asked.partition_id, asked.upto_offset, member)
+    return AckRequest(asked.topic, asked.group_id, asked.partition_id, asked.upto_offset, member, asked.topic_uuid)
 
 
 def to_acked(acked: Acked) -> AckAnswer:

@@ -1,6 +1,7 @@
 """`POST /api/topics/fetch`: record batches as they are stored, for readers that decode them themselves."""
 
 from typing import Annotated
+from uuid import UUID
 
 import msgspec
 from msgspec import Meta
@@ -23,6 +24,8 @@ class FetchBatches(msgspec.Struct, forbid_unknown_fields=True):
     positions: Annotated[list[StartPosition], Meta(min_length=1)]
     max_bytes: Annotated[int, Meta(ge=1)] = 1 << 20
     timeout_ms: NonNegative = 0
+    topic_uuid: UUID | None = None
+    """The topic must still be this one: another that was made again under its name is refused."""
 
 
 async def fetched(body: bytes, broker: Broker, receive: Receive) -> bytes:
@@ -30,7 +33,9 @@ async def fetched(body: bytes, broker: Broker, receive: Receive) -> bytes:
     starts = [PartitionOffset(position.partition_id, Offset(position.offset)) for position in asked.positions]
     if len({start.partition for start in starts}) < len(starts):
         raise InvalidRequestError("positions name a partition twice")
-    reading = broker.committed_many(asked.topic, starts, max_bytes=asked.max_bytes, max_wait_ms=asked.timeout_ms)
+    reading = broker.committed_many(
+        asked.topic, starts, topic_uuid=asked.topic_uuid, max_bytes=asked.max_bytes, max_wait_ms=asked.timeout_ms
+    )
     found = await (while_connected(receive, reading) if asked.timeout_ms else reading)
     parts = [
         PartitionPart(

@@ -6,6 +6,7 @@ that speak HTTP and clients of Kafka can be in one group.
 """
 
 from typing import Annotated, Any
+from uuid import UUID
 
 import msgspec
 from litestar import Controller, Request, post
@@ -88,8 +89,8 @@ class Leave(msgspec.Struct, forbid_unknown_fields=True):
 class Begin(msgspec.Struct, forbid_unknown_fields=True):
     topic: str
     partitions: list[NonNegative]
-    start: StartPlace = Edge.EARLIEST
-    """Where to begin where the group has committed nothing."""
+    start: StartPlace | None = Edge.EARLIEST
+    """Where to begin where the group has committed nothing; `null` makes that an error."""
     member_id: str = NO_MEMBER
     generation: int = NO_GENERATION
 
@@ -101,6 +102,8 @@ class PartitionPosition(msgspec.Struct):
 
 class BeginAnswer(msgspec.Struct):
     topic_name: str
+    topic_uuid: UUID
+    """To be sent along with fetches and commits: a topic that is made again under the same name has another."""
     positions: list[PartitionPosition]
 
 
@@ -109,6 +112,8 @@ class DoneOffset(msgspec.Struct, forbid_unknown_fields=True):
     partition_id: NonNegative
     offset: NonNegative
     """Where the group goes on: one after the last offset that is done."""
+    topic_uuid: UUID | None = None
+    """The topic must still be this one."""
 
 
 class CommitOffsets(msgspec.Struct, forbid_unknown_fields=True):
@@ -177,13 +182,17 @@ class MemberEndpoints(Controller):
         """Where the group goes on in these partitions. Where it has committed nothing, the start is committed first."""
         asked = read_body(body, Begin)
         member = MemberIdentity(asked.member_id, asked.generation)
-        positions = await broker.consumers.begin(group_id, asked.topic, asked.partitions, to_start(asked.start), member)
-        return BeginAnswer(broker.topics.get(asked.topic).topic.name, [PartitionPosition(*each) for each in positions])
+        start = None if asked.start is None else to_start(asked.start)
+        begun = await broker.consumers.begin(group_id, asked.topic, asked.partitions, start, member)
+        return BeginAnswer(begun.topic, begun.topic_uuid, [PartitionPosition(*each) for each in begun.positions])
 
     @post("/commit", status_code=204, opt=described(CommitOffsets))
     async def commit(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> None:
         """The group is done with everything below these offsets; all of them are committed, or none."""
         asked = read_body(body, CommitOffsets)
         member = MemberIdentity(asked.member_id, asked.generation)
-        commits = [OffsetCommit(done.topic, done.partition_id, Offset(done.offset)) for done in asked.offsets]
+        commits = [
+            OffsetCommit(done.topic, done.partition_id, Offset(done.offset), topic_uuid=done.topic_uuid)
+            for done in asked.offsets
+        ]
         await broker.consumers.commit(group_id, commits, member)

@@ -1,6 +1,7 @@
 """`/api/pipelines`: what a pipeline needs of the server. Its tasks send record batches as bytes, undecoded."""
 
 from collections.abc import Mapping, Sequence
+from uuid import UUID
 
 import msgspec
 from litestar import Controller, get, post, put
@@ -105,6 +106,8 @@ class AskOffsets(msgspec.Struct, forbid_unknown_fields=True):
 class TopicOffsets(msgspec.Struct):
     topic: str
     topic_id: int
+    topic_uuid: UUID
+    """A topic that is made again under the same name has another."""
     partitions: list[int]
     max_batch_bytes: int
     """Of one batch as stored; none of its records can be larger."""
@@ -207,7 +210,7 @@ class BatchEndpoints(Controller):
                 for number in range(topic.partitions)
             ]
             most = topic.settings.max_message_bytes or limits.batch_bytes
-            found.append(TopicOffsets(topic.name, topic.id, [int(offset) for offset in offsets], most))
+            found.append(TopicOffsets(topic.name, topic.id, topic.uuid, [int(offset) for offset in offsets], most))
         return Offsets(found, broker.end_cursor())
 
 

@@ -28,7 +28,7 @@ Key = tuple[str, UUID, int]
 class WantedPartition:
     """Where a consumer reads, and what it has been told about it last."""
 
-    __slots__ = ("high_watermark", "key", "leader_epoch", "log_start_offset", "max_bytes", "offset")
+    __slots__ = ("high_watermark", "key", "leader_epoch", "log_start_offset", "max_bytes", "offset", "topic_uuid")
 
     def __init__(self, key: Key, offset: int, max_bytes: int, leader_epoch: int) -> None:
         self.key = key
@@ -37,6 +37,13 @@ class WantedPartition:
         self.leader_epoch = leader_epoch
         self.high_watermark = _UNSEEN
         self.log_start_offset = _UNSEEN
+        self.topic_uuid: UUID | None = None
+        """Which topic it was that was read last, where it is asked for by name."""
+
+    def is_same(self, topic_uuid: UUID) -> bool:
+        """Whether the topic is the one that this session has read before, and not one that was made again. Told once."""
+        before, self.topic_uuid = self.topic_uuid, topic_uuid
+        return before in (None, topic_uuid)
 
 
 class FetchSession:

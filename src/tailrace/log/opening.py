@@ -39,6 +39,7 @@ from tailrace.model.ids import Cursor, Position
 from tailrace.model.invariant import InvariantError, invariant
 from tailrace.model.limits import Limits
 from tailrace.model.stats import StoreStats
+from tailrace.model.topic import TopicNames
 
 START = LogEnd(Position(0), Cursor(0), Hlc(0))
 _EFFECTS_AT_ONCE = 1000
@@ -64,6 +65,7 @@ def open_log(
     limits: Limits,
     clock: Clock,
     stats: StoreStats,
+    topic_names: TopicNames,
     on_failure: Callable[[BaseException], None],
     accept_loss_after: int | None,
 ) -> OpenLog:
@@ -150,9 +152,8 @@ def _open(
             high_mark.close()
         state.close()
         raise
-    return OpenLog(
-        log, catalog, settled, LogReader(catalog, index, checkpoints, segments, lock, options, stats), index, segments
-    )
+    reader = LogReader(catalog, index, checkpoints, segments, lock, options, stats, topic_names)
+    return OpenLog(log, catalog, settled, reader, index, segments)
 
 
 def witnesses_of(mark: Position, stamp: LogEnd, settled: SettledState) -> list[Witness]:

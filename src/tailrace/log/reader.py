@@ -15,6 +15,7 @@ from tailrace.model.changes import Bounds, Buffer, Fetched, LogBatch, Scanned
 from tailrace.model.errors import CorruptionError, OffsetOutOfRangeError
 from tailrace.model.ids import Cursor, Offset, Partition
 from tailrace.model.stats import StoreStats
+from tailrace.model.topic import TopicNames
 
 _SCAN_LIMIT_BYTES = 16 << 20
 _RETRIES = 3
@@ -34,7 +35,9 @@ class LogReader:
         lock: threading.Lock,
         options: LogOptions,
         stats: StoreStats,
+        topic_names: TopicNames,
     ) -> None:
+        self._topic_names = topic_names
         self._lock = lock
         self._catalog = catalog
         self._index = index
@@ -59,7 +62,7 @@ class LogReader:
     def fetch(self, index: PartitionIndex, offset: int, max_bytes: int) -> Fetched:
         """Whole batches from the one that holds `offset` on."""
         bounds = self.bounds(index)
-        _check_range(index, offset, bounds)
+        self._check_range(index, offset, bounds)
         if offset == bounds.end:
             return Fetched((), bounds, ())
         found, cursors = self._from_memory(index, offset, bounds.end, max_bytes)
@@ -91,7 +94,7 @@ class LogReader:
     def _from_disk(self, index: PartitionIndex, offset: int, end: int, max_bytes: int) -> _Found:
         places = _up_to(self._index.walk(index, offset), end, max_bytes)
         # Retention may have passed the offset since the range was checked.
-        _check_range(index, offset, Bounds(Offset(index.start), Offset(index.end)))
+        self._check_range(index, offset, Bounds(Offset(index.start), Offset(index.end)))
         if not places or places[0].base_offset > offset:
             raise CorruptionError(f"the index of {index.partition} has no batch for offset {offset}; see `tailrace fsck`")
         batches = [batch for piece in self._pieces(places) for batch in self._read_piece(index.partition, piece)]
@@ -134,6 +137,10 @@ class LogReader:
             yield places[first:at]
             first = at
 
+    def _check_range(self, index: PartitionIndex, offset: int, bounds: Bounds) -> None:
+        if not bounds.start <= offset <= bounds.end:
+            raise OffsetOutOfRangeError.of(self._topic_names.of(index.partition), offset, *bounds)
+
     def _read_piece(self, partition: Partition, piece: Sequence[Place]) -> Iterator[Buffer]:
         start = piece[0].position
         handle = self._segments.handle(start)
@@ -146,7 +153,7 @@ class LogReader:
             fault = batch_fault(batch, place.base_offset)
             if fault:
                 raise CorruptionError(
-                    f"topic {partition.topic_id}, partition {partition.number}: {fault}"
+                    f"{self._topic_names.of(partition)}: {fault}"
                     f" (segment {handle.segment.path.name}, position {place.position}); see `tailrace fsck`"
                 )
             yield bytes(batch) if sparse else batch
@@ -213,11 +220,6 @@ class LogReader:
             if following is None:
                 return
             position = following
-
-
-def _check_range(index: PartitionIndex, offset: int, bounds: Bounds) -> None:
-    if not bounds.start <= offset <= bounds.end:
-        raise OffsetOutOfRangeError.of(index.partition, offset, *bounds)
 
 
 def _up_to(places: Iterator[Place], end: int, max_bytes: int) -> list[Place]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import NamedTuple
+from uuid import UUID
 
 from tailrace.model.group import MemberIdentity
 from tailrace.model.ids import Offset
@@ -28,6 +29,16 @@ class ConsumeRequest(NamedTuple):
     wait_ms: int = 0
     member: MemberIdentity = MemberIdentity()
     """Who asks. Only looked at where something is written for the group."""
+    topic_uuid: UUID | None = None
+    """Read the topic only if it is still this one. `None`: whichever has the name."""
+
+
+class Begun(NamedTuple):
+    """Where a group goes on in a topic."""
+
+    topic: str
+    topic_uuid: UUID
+    positions: Sequence[PartitionOffset]
 
 
 class ConsumedRecord(NamedTuple):
@@ -55,6 +66,8 @@ class Consumed(NamedTuple):
     positions: Sequence[ReadPosition]
     has_more: bool
     """Whether there is more to read right now."""
+    topic_uuid: UUID
+    """Which topic these offsets belong to: one that is made again under the same name has another."""
 
 
 class AckRequest(NamedTuple):
@@ -65,6 +78,7 @@ class AckRequest(NamedTuple):
     partition: int
     upto_offset: int
     member: MemberIdentity = MemberIdentity()
+    topic_uuid: UUID | None = None
 
 
 class Acked(NamedTuple):

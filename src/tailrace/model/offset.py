@@ -1,6 +1,7 @@
 """How far a group has come in a partition."""
 
 from typing import NamedTuple
+from uuid import UUID
 
 from tailrace.model.ids import Offset
 
@@ -16,6 +17,8 @@ class OffsetCommit(NamedTuple):
     offset: Offset
     leader_epoch: int = NO_LEADER_EPOCH
     metadata: str = ""
+    topic_uuid: UUID | None = None
+    """Commit only if the topic is still this one. `None`: whichever has the name."""
 
 
 class CommittedOffset(NamedTuple):

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from tailrace.model.errors import ConfigurationError
-from tailrace.model.ids import TopicId
+from tailrace.model.ids import Partition, TopicId
 from tailrace.model.limits import Limits
 
 Dedup = Literal["id", "content"]
@@ -51,6 +51,24 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     partitions: int
     settings: TopicSettings
     created_ms: int
+
+
+class TopicNames:
+    """What topics are called, for errors and logs of those who know them by their ids only. Any thread may ask."""
+
+    def __init__(self) -> None:
+        self._names: dict[TopicId, str] = {}
+
+    def learn(self, topic: Topic) -> None:
+        self._names[topic.id] = topic.name
+
+    def forget(self, topic: Topic) -> None:
+        self._names.pop(topic.id, None)
+
+    def of(self, partition: Partition) -> str:
+        """`partition 0 of 'orders.paid'`."""
+        name = self._names.get(partition.topic_id)
+        return f"partition {partition.number} of {'a topic that was deleted' if name is None else repr(name)}"
 
 
 NO_OPTIONS = TopicOptions()

@@ -32,6 +32,8 @@ class Ends(NamedTuple):
     offsets: dict[str, list[int]]
     max_batch_bytes: dict[str, int]
     """By topic, how large a batch may be."""
+    uuids: dict[str, str]
+    """By topic, which topic of that name it is: one that is made again has another."""
 
 
 class ServerConnection:
@@ -76,11 +78,13 @@ class ServerConnection:
         return Ends(
             {topic["topic"]: topic["partitions"] for topic in found["topics"]},
             {topic["topic"]: topic["max_batch_bytes"] for topic in found["topics"]},
+            {topic["topic"]: topic["topic_uuid"] for topic in found["topics"]},
         )
 
-    def batches(self, topic: str, partition: int, offset: int, max_bytes: int) -> PartitionPart:
-        """Stored batches from the one that holds the offset on."""
+    def batches(self, topic: str, partition: int, offset: int, max_bytes: int, topic_uuid: str | None = None) -> PartitionPart:
+        """Stored batches from the one that holds the offset on. With a UUID the topic must still be that one."""
         question = {"topic": topic, "positions": [{"partition_id": partition, "offset": offset}], "max_bytes": max_bytes}
+        question["topic_uuid"] = topic_uuid
         (part,) = decode_fetched(self.send("POST", "/api/topics/fetch", msgspec.json.encode(question), "application/json"))
         return part
 

@@ -8,6 +8,9 @@ Offsets = Mapping[str, list[int]]
 """By topic, an offset for each partition."""
 
 
+NO_UUIDS: Mapping[str, str] = {}
+
+
 class OffsetRange(NamedTuple):
     """What one task reads: from `start` up to but without `end`."""
 
@@ -15,16 +18,18 @@ class OffsetRange(NamedTuple):
     partition: int
     start: int
     end: int
+    topic_uuid: str | None = None
+    """Which topic of that name, if it is known."""
 
 
-def ranges_between(start: Offsets, end: Offsets) -> Iterator[OffsetRange]:
-    """What lies between. Partitions that are not in `start` are read from 0."""
+def ranges_between(start: Offsets, end: Offsets, uuids: Mapping[str, str] = NO_UUIDS) -> Iterator[OffsetRange]:
+    """What lies between. Partitions that are not in `start` are read from 0. `uuids` are those of the topics, if known."""
     for topic, ends in sorted(end.items()):
         starts = start.get(topic, [])
         for number, upto in enumerate(ends):
             at = starts[number] if number < len(starts) else 0
             if upto > at:
-                yield OffsetRange(topic, number, at, upto)
+                yield OffsetRange(topic, number, at, upto, uuids.get(topic))
 
 
 def limited(start: Offsets, end: Offsets, most: int) -> dict[str, list[int]]:

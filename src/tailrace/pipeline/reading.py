@@ -20,7 +20,7 @@ def read_range(
     at = wanted.start
     while at < wanted.end:
         try:
-            fetched = connection.batches(wanted.topic, wanted.partition, at, FETCH_BYTES)
+            fetched = connection.batches(wanted.topic, wanted.partition, at, FETCH_BYTES, wanted.topic_uuid)
         except RefusedError as error:
             at = _after_loss(connection, wanted, at, error, fail_on_data_loss)
             continue
@@ -33,7 +33,7 @@ def read_range(
 
 def _after_loss(connection: ServerConnection, wanted: OffsetRange, at: int, error: RefusedError, fail: bool) -> int:
     """Where to go on when what was to be read is gone."""
-    if error.kind not in ("offset-out-of-range", "unknown-topic", "unknown-partition"):
+    if error.kind not in ("offset-out-of-range", "unknown-topic", "unknown-topic-id", "unknown-partition"):
         raise error
     if fail:
         raise DataLossError(

@@ -1,17 +1,20 @@
 """Topics as a Spark source, batch and streaming.
 
 The driver asks the server where partitions begin and end; tasks fetch stored batches and decode them themselves. Offsets in
-Spark's checkpoints look as in its Kafka source: `{"orders.paid": {"0": 23, "1": 5}}`.
+Spark's checkpoints look as in its Kafka source, with the UUID of the topic that they belong to:
+`{"orders.paid": {"0": 23, "1": 5, "topic_uuid": "..."}}`. A topic that was deleted and made again has another, so its records
+are not mistaken for what follows on the old ones.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from tailrace.pipeline.columns import column_names
-from tailrace.pipeline.connection import ServerConnection
+from tailrace.pipeline.connection import Ends, ServerConnection
 from tailrace.pipeline.errors import DataLossError, OptionError
 from tailrace.pipeline.options import EARLIEST, LATEST, SourceOptions, Start, resolve_offset
 from tailrace.pipeline.pushdown import RowBounds
@@ -21,7 +24,9 @@ from tailrace.pipeline.reading import read_range
 _WAIT_MS = 200
 """How long the server holds a question for new records. Longer would delay the stop of a query."""
 
-SparkOffsets = dict[str, dict[str, int]]
+_UUID = "topic_uuid"
+
+SparkOffsets = dict[str, dict[str, Any]]
 """As Spark stores them: partitions are text, because keys of JSON are."""
 
 
@@ -37,7 +42,7 @@ class TopicReader(DataSourceReader):
         with _connection(options) as connection:
             start = _resolve(connection, options, options.starting)
             end = _resolve(connection, options, options.ending)
-            ranges = self.bounds.narrowed(connection, ranges_between(start, end))
+            ranges = self.bounds.narrowed(connection, ranges_between(start.offsets, end.offsets, end.uuids))
         return [InputPartition(tuple(each)) for each in split(ranges, options.min_partitions)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -56,7 +61,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
         self.starts: SparkOffsets | None = None
-        self.goal: Offsets | None = None
+        self.goal: Ends | None = None
         """Where a query with the trigger AvailableNow ends."""
 
     def initialOffset(self) -> SparkOffsets:
@@ -64,8 +69,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             with _connection(self.options) as connection:
                 starts = _resolve(connection, self.options, self.options.starting)
                 if self.options.pin is not None:
-                    starts = _pinned(connection, self.options.pin, starts)
-                self.starts = _to_spark(starts)
+                    starts = starts._replace(offsets=_pinned(connection, self.options.pin, starts.offsets))
+                self.starts = _to_spark(starts.offsets, starts.uuids)
         return self.starts
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -78,21 +83,26 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: SparkOffsets, limit: ReadLimit) -> SparkOffsets:
         begun = _from_spark(start)
-        end = self.goal
-        if end is None:
+        known = self.goal
+        if known is None:
             with _connection(self.options) as connection:
-                end = _ends(connection, self.options, beyond=begun, wait_ms=_WAIT_MS)
-        end = self._checked(begun, end)
+                known = _ends(connection, self.options, beyond=begun, wait_ms=_WAIT_MS)
+        self._check_loss(start, known)
+        gone = {topic: starts for topic, starts in begun.items() if topic not in known.offsets}
+        uuids = known.uuids | {topic: uuid for topic, uuid in _uuids(start).items() if topic in gone}
+        end = known.offsets | gone
         if isinstance(limit, ReadMaxRows):
-            end = limited(begun, end, limit.max_rows)
-        return _to_spark(end)
+            end = limited(_still_valid(start, uuids), end, limit.max_rows)
+        return _to_spark(end, uuids)
 
     def reportLatestOffset(self) -> SparkOffsets:
         with _connection(self.options) as connection:
-            return _to_spark(_ends(connection, self.options))
+            ends = _ends(connection, self.options)
+        return _to_spark(ends.offsets, ends.uuids)
 
     def partitions(self, start: SparkOffsets, end: SparkOffsets) -> Sequence[InputPartition]:
-        ranges = list(ranges_between(_from_spark(start), _from_spark(end)))
+        uuids = _uuids(end)
+        ranges = list(ranges_between(_still_valid(start, uuids), _from_spark(end), uuids))
         return [InputPartition(tuple(each)) for each in split(ranges, self.options.min_partitions)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -104,17 +114,23 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """No connection outlives the question it was opened for."""
 
-    def _checked(self, begun: Offsets, end: Offsets) -> Offsets:
-        """The end, where it isn't before the start: then a topic was deleted and made again, or its log was lost."""
-        for topic, starts in begun.items():
-            ends = end.get(topic)
-            lost = ends is None or any(upto < at for at, upto in zip(starts, ends, strict=False))
-            if lost and self.options.fail_on_data_loss:
-                raise DataLossError(
-                    f"{topic!r} was read up to {starts} and now ends at {ends}: it was deleted or made anew. Set failOnDataLoss"
-                    " to false to go on with what is there"
-                )
-        return dict(end) | {topic: starts for topic, starts in begun.items() if topic not in end}
+    def _check_loss(self, start: SparkOffsets, end: Ends) -> None:
+        """Raise, unless data may be lost, where a topic is gone, is another one, or ends before where it was read up to."""
+        if not self.options.fail_on_data_loss:
+            return
+        uuids = _uuids(start)
+        for topic, starts in _from_spark(start).items():
+            ends = end.offsets.get(topic)
+            if ends is None or uuids.get(topic, end.uuids[topic]) != end.uuids[topic]:
+                happened = "was deleted" if ends is None else "was deleted and made again"
+            elif any(upto < at for at, upto in zip(starts, ends, strict=False)):
+                happened = f"ends at {ends} now: it was deleted and made again, or its log was lost"
+            else:
+                continue
+            raise DataLossError(
+                f"{topic!r} was read up to {starts} and {happened}. Set failOnDataLoss to false to go on with what is there,"
+                " from the beginning of a topic that was made again"
+            )
 
 
 def _read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -127,17 +143,16 @@ def _connection(options: SourceOptions) -> ServerConnection:
     return ServerConnection(options.server, options.patience_seconds)
 
 
-def _ends(
-    connection: ServerConnection, options: SourceOptions, beyond: Offsets | None = None, wait_ms: int = 0
-) -> dict[str, list[int]]:
-    return connection.offsets(options.topics, options.pattern, beyond=beyond, wait_ms=wait_ms).offsets
+def _ends(connection: ServerConnection, options: SourceOptions, beyond: Offsets | None = None, wait_ms: int = 0) -> Ends:
+    return connection.offsets(options.topics, options.pattern, beyond=beyond, wait_ms=wait_ms)
 
 
-def _resolve(connection: ServerConnection, options: SourceOptions, at: Start) -> dict[str, list[int]]:
+def _resolve(connection: ServerConnection, options: SourceOptions, at: Start) -> Ends:
     if not isinstance(at, dict):
-        return connection.offsets(options.topics, options.pattern, at).offsets
+        return connection.offsets(options.topics, options.pattern, at)
     earliest = connection.offsets(options.topics, options.pattern, EARLIEST).offsets
-    latest = connection.offsets(options.topics, options.pattern, LATEST).offsets
+    newest = connection.offsets(options.topics, options.pattern, LATEST)
+    latest = newest.offsets
     unknown = at.keys() - latest.keys()
     if unknown:
         raise OptionError(f"offsets are given for {sorted(unknown)}, which are not among the topics to read: {sorted(latest)}")
@@ -150,7 +165,7 @@ def _resolve(connection: ServerConnection, options: SourceOptions, at: Start) ->
                 f"offsets of {topic!r} must name its partitions, 0 to {len(ends) - 1}; too few or too many: {sorted(missing)}"
             )
         found[topic] = [resolve_offset(given[str(at)], earliest[topic][at], end) for at, end in enumerate(ends)]
-    return found
+    return newest._replace(offsets=found)
 
 
 def _pinned(connection: ServerConnection, name: str, starts: Offsets) -> dict[str, list[int]]:
@@ -161,9 +176,27 @@ def _pinned(connection: ServerConnection, name: str, starts: Offsets) -> dict[st
     return {topic: [pinned[f"{topic}/{number}"] for number in range(len(each))] for topic, each in starts.items()}
 
 
-def _to_spark(offsets: Offsets) -> SparkOffsets:
-    return {topic: {str(number): at for number, at in enumerate(each)} for topic, each in offsets.items()}
+def _to_spark(offsets: Offsets, uuids: Mapping[str, str]) -> SparkOffsets:
+    return {
+        topic: {str(number): at for number, at in enumerate(each)} | ({_UUID: uuids[topic]} if topic in uuids else {})
+        for topic, each in offsets.items()
+    }
 
 
 def _from_spark(offsets: SparkOffsets) -> dict[str, list[int]]:
-    return {topic: [each[str(number)] for number in range(len(each))] for topic, each in offsets.items()}
+    return {topic: [each[str(number)] for number in range(len(each.keys() - {_UUID}))] for topic, each in offsets.items()}
+
+
+def _uuids(offsets: SparkOffsets) -> dict[str, str]:
+    """Of the topics. Checkpoints of older versions know none."""
+    return {topic: each[_UUID] for topic, each in offsets.items() if _UUID in each}
+
+
+def _still_valid(start: SparkOffsets, uuids: Mapping[str, str]) -> dict[str, list[int]]:
+    """The offsets of topics that are still those; others are read from their beginning."""
+    before = _uuids(start)
+    return {
+        topic: each
+        for topic, each in _from_spark(start).items()
+        if topic not in before or before[topic] == uuids.get(topic, before[topic])
+    }

@@ -16,6 +16,7 @@ from tailrace.model.errors import TailraceError
 from tailrace.model.ids import Cursor, Offset, Partition
 from tailrace.model.payload import PayloadReference
 from tailrace.model.stats import StoreStats
+from tailrace.model.topic import TopicNames
 
 
 class Commit(Protocol):
@@ -80,6 +81,8 @@ class Store(Protocol):
 
     staging: Staging
     payloads: PayloadStore
+    topic_names: TopicNames
+    """What to call topics in errors. Whoever knows the names tells them here."""
 
     def submit(self, changes: Changes, done: Done) -> Commit:
         """Give the commit its place in the log and start to make it durable.

@@ -15,6 +15,7 @@ from tailrace.model.errors import StorageFailedError, StorageFullError, StoreClo
 from tailrace.model.ids import Cursor, Offset, Partition
 from tailrace.model.limits import DEFAULT_LIMITS, KIB, MIB, Limits
 from tailrace.model.stats import StoreStats
+from tailrace.model.topic import TopicNames
 from tailrace.store.contract import PayloadStore, Staging
 from tailrace.store.group_commit import GroupCommit
 from tailrace.store.payloads import PayloadFolder
@@ -60,9 +61,12 @@ class EmbeddedStore:
         self._folder = folder
         self._limits = limits
         self._stats = StoreStats()
+        self.topic_names = TopicNames()
         self._closed = False
         try:
-            opened = open_log(folder, durability, options, limits, clock, self._stats, self._fail, accept_loss_after)
+            opened = open_log(
+                folder, durability, options, limits, clock, self._stats, self.topic_names, self._fail, accept_loss_after
+            )
         except OSError as error:
             kind = StorageFullError if is_no_room(error) else StorageFailedError
             raise kind(f"{folder} can't be opened: {error}") from error

@@ -10,6 +10,7 @@ from tailrace.model.errors import OffsetOutOfRangeError, StoreClosedError, Unkno
 from tailrace.model.ids import Cursor, Offset, Partition
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.stats import StoreStats
+from tailrace.model.topic import TopicNames
 from tailrace.store.contract import PayloadStore, Staging
 from tailrace.store.payloads import PayloadMemory
 from tailrace.store.sequencer import Done, PendingCommit, Sequencer
@@ -46,6 +47,7 @@ class MemoryStore:
         self._state: dict[bytes, bytes] = {}
         self._cursor = Cursor(0)
         self._stats = StoreStats()
+        self.topic_names = TopicNames()
         self._closed = False
         self.staging: Staging = StagingMemory()
         self.payloads: PayloadStore = PayloadMemory()
@@ -69,7 +71,7 @@ class MemoryStore:
         with self._lock:
             stream = self._stream(partition)
             if not stream.start <= offset <= stream.end:
-                raise OffsetOutOfRangeError.of(partition, offset, stream.start, stream.end)
+                raise OffsetOutOfRangeError.of(self.topic_names.of(partition), offset, stream.start, stream.end)
             found: list[LogBatch] = []
             size = 0
             for held in stream.batches[stream.first_holding(offset) :]:

@@ -184,7 +184,7 @@ class Sequencer:
             if partition.topic_id in changes.drops:
                 raise UnknownPartitionError.of(partition)
             if not 0 <= start <= end:
-                raise OffsetOutOfRangeError(f"{partition} ends at {end} and can't start at {start}", 0, end)
+                raise OffsetOutOfRangeError(f"partition {partition.number} ends at {end} and can't start at {start}", 0, end)
 
     def _change_partitions(self, changes: Changes) -> None:
         for topic_id, count in changes.creates:
@@ -197,4 +197,4 @@ class Sequencer:
 
 
 def _out_of_sequence(partition: Partition, end: int, wanted: int) -> SequencingError:
-    return SequencingError(f"{partition}: the next offset is {end}, the commit was built for {wanted}")
+    return SequencingError(f"partition {partition.number}: the next offset is {end}, the commit was built for {wanted}")

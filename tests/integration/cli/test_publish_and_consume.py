@@ -161,6 +161,28 @@ def test_following_sees_partitions_that_come_later(
     assert capfd.readouterr().out == "in the new one\n"
 
 
+@pytest.mark.parametrize("flags", [(), ("--group", "again", "--ack")], ids=["alone", "for a group"])
+def test_following_tells_that_the_topic_was_made_again_and_reads_it_from_its_start(
+    tailrace: Commands, flags: tuple[str, ...]
+) -> None:
+    topic = f"t.again.{len(flags)}"
+    tailrace.done("topics", "create", topic)
+    following = tailrace.start("consume", topic, "--follow", "--format", "value", *flags)
+    assert following.stdout is not None
+    tailrace.done("publish", topic, stdin="old 0\nold 1\nold 2\n")
+    assert [following.stdout.readline() for _ in range(3)] == [b"old 0\n", b"old 1\n", b"old 2\n"]
+    following.send_signal(signal.SIGSTOP)
+    tailrace.done("topics", "delete", topic, "--yes")
+    tailrace.done("topics", "create", topic)
+    tailrace.done("publish", topic, stdin="new 0\nnew 1\nnew 2\nnew 3\n")
+    following.send_signal(signal.SIGCONT)
+    assert [following.stdout.readline() for _ in range(4)] == [b"new 0\n", b"new 1\n", b"new 2\n", b"new 3\n"]
+    following.send_signal(signal.SIGINT)
+    _, err = following.communicate(timeout=SECONDS)
+    assert f"topic '{topic}'".encode() in err
+    assert b"reading it from its start" in err
+
+
 def test_a_reader_that_has_enough_ends_it_quietly_and_acks_nothing_unread(tailrace: Commands, topic: str) -> None:
     tailrace.done("publish", topic, stdin="".join(f"{number} {'x' * 500}\n" for number in range(20_000)))
     reading = tailrace.start("consume", topic, "--group", "g", "--ack", "--format", "value")

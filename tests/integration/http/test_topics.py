@@ -219,3 +219,52 @@ def test_an_offset_out_of_range_is_an_error_with_the_bounds(client: httpx.Client
     publish(url, topic, *range(3))
     problem = client.post("/api/topics/consume", json={"topic": topic, "start": 9}).json()
     assert (problem["start"], problem["end"]) == (0, 3)
+
+
+def make_again(client: httpx.Client, topic: str, *values: str) -> None:
+    client.delete(f"/api/topics/{topic}").raise_for_status()
+    create(str(client.base_url), topic)
+    publish(str(client.base_url), topic, *values)
+
+
+def test_a_topic_that_was_made_again_is_not_taken_for_the_one_that_was_read(client: httpx.Client, topic: str) -> None:
+    publish(str(client.base_url), topic, "old 0", "old 1", "old 2")
+    old = read(client, topic, group_id="again")
+    assert old["topic_uuid"] == client.get(f"/api/topics/{topic}").json()["uuid"]
+    make_again(client, topic, "new 0", "new 1", "new 2", "new 3", "new 4")
+    named = {"topic": topic, "topic_uuid": old["topic_uuid"]}
+    positions = [{"partition_id": 0, "offset": 3}]
+    done = {"offsets": [{**named, "partition_id": 0, "offset": 3}]}
+    for path, body in (
+        ("/api/topics/consume", {**named, "positions": positions}),
+        ("/api/topics/consume", {**named, "group_id": "again"}),
+        ("/api/topics/fetch", {**named, "positions": positions}),
+        ("/api/topics/ack", {**named, "group_id": "again", "upto_offset": 2}),
+        ("/api/groups/again/commit", done),
+    ):
+        refused = client.post(path, json=body)
+        assert (refused.status_code, refused.json()["type"]) == (404, "urn:tailrace:error:unknown-topic-id"), path
+        assert f"topic {topic!r} was deleted and made again" in refused.json()["detail"]
+    new = read(client, topic, group_id="again")
+    assert [message["value"] for message in new["messages"]] == ["new 0", "new 1", "new 2", "new 3", "new 4"]
+
+
+def test_a_read_that_waits_is_told_that_its_topic_was_deleted(client: httpx.Client, topic: str) -> None:
+    answers: list[httpx.Response] = []
+
+    def wait() -> None:
+        answers.append(client.post("/api/topics/consume", json={"topic": topic, "timeout_ms": 20_000}))
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    client.delete(f"/api/topics/{topic}").raise_for_status()
+    waiting.join()
+    assert answers[0].status_code == 404
+    assert repr(topic) in answers[0].json()["detail"]
+
+
+@pytest.mark.parametrize("path", ["/api/topics/consume", "/api/topics/fetch"])
+def test_an_offset_out_of_range_is_refused_with_the_name_of_the_topic(client: httpx.Client, topic: str, path: str) -> None:
+    refused = client.post(path, json={"topic": topic, "positions": [{"partition_id": 0, "offset": 7}]})
+    assert refused.status_code == 416
+    assert refused.json()["detail"] == f"partition 0 of {topic!r} holds offsets 0 to 0, not 7"

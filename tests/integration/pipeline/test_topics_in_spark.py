@@ -168,6 +168,32 @@ def test_records_that_are_gone_fail_the_query_unless_it_may_go_on(spark: SparkSe
     assert [bytes(row.value) for row in kept.collect()] == [b"new"]
 
 
+def test_a_stream_does_not_take_a_topic_that_was_made_again_for_the_one_it_read(
+    spark: SparkSession, server: ServerProcess, api: Api, tmp_path: Path
+) -> None:
+    api.create_topic("again")
+    api.create_topic("again.copy")
+    produce(server, "again", 0, [b"old 0", b"old 1", b"old 2"])
+
+    def copy(fail_on_data_loss: str) -> None:
+        source = spark.readStream.format(FORMAT).option("server", server.url).option("subscribe", "again")
+        frame = source.option("startingOffsets", "earliest").option("failOnDataLoss", fail_on_data_loss).load()
+        sink = frame.select("value").writeStream.format(FORMAT).option("server", server.url).option("topic", "again.copy")
+        query = sink.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+        assert query.awaitTermination(200)
+
+    copy("true")
+    api.ask("/api/topics/again", method="DELETE")
+    api.create_topic("again")
+    produce(server, "again", 0, [b"new 0", b"new 1", b"new 2", b"new 3", b"new 4"])
+    with pytest.raises(PySparkException, match=r"'again' was read up to .* and was deleted and made again"):
+        copy("true")
+    copy("false")
+    values = [value for _, value in consume(server, "again.copy", 0, 8)]
+    assert values == [b"old 0", b"old 1", b"old 2", b"new 0", b"new 1", b"new 2", b"new 3", b"new 4"]
+    assert end_of(api, "again.copy") == 8
+
+
 @pytest.mark.parametrize(
     ("options", "columns", "said"),
     [

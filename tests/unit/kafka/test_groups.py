@@ -331,3 +331,33 @@ async def test_a_server_that_stops_sends_clients_to_look_for_it_again() -> None:
         assert (await waiting).error_code == 15
         assert (await asker.ask(heartbeat.API, HeartbeatRequest(group_id="g"))).error_code == 15
         assert (await asker.ask(leave_group.API, LeaveGroupRequest(group_id="g"))).error_code == 15
+
+
+@pytest.mark.parametrize("version", all_versions(offset_fetch.API))
+@on_loop
+async def test_what_was_committed_goes_with_the_topic_and_does_not_apply_to_one_that_is_made_again(version: int) -> None:
+    async with running_asker() as asker:
+        old = await asker.broker.topics.create("t")
+        await append(asker.broker, raw("t", 0, b"0", b"1", b"2"))
+        committed = OffsetCommitRequestPartition(partition_index=0, committed_offset=3)
+
+        async def commit(by_id: bool) -> int:
+            topic = OffsetCommitRequestTopic(name="t", topic_id=old.uuid, partitions=(committed,))
+            request = OffsetCommitRequest(group_id="g", topics=(topic,))
+            (answered,) = (await asker.ask(offset_commit.API, request, 10 if by_id else 9)).topics
+            code: int = answered.partitions[0].error_code
+            return code
+
+        assert await commit(by_id=True) == 0
+        await asker.broker.topics.delete("t")
+        new = await asker.broker.topics.create("t")
+        await append(asker.broker, raw("t", 0, b"0", b"1", b"2", b"3", b"4"))
+        assert await commit(by_id=True) == 100
+        if version < 8:
+            request = OffsetFetchRequest(group_id="g", topics=(OffsetFetchRequestTopic(name="t", partition_indexes=(0,)),))
+            (topic,) = (await asker.ask(offset_fetch.API, request, version)).topics
+        else:
+            asked = OffsetFetchRequestTopics(name="t", topic_id=new.uuid, partition_indexes=(0,))
+            groups = (OffsetFetchRequestGroup(group_id="g", topics=(asked,)),)
+            (topic,) = (await asker.ask(offset_fetch.API, OffsetFetchRequest(groups=groups), version)).groups[0].topics
+        assert topic.partitions[0].committed_offset == -1

@@ -7,12 +7,13 @@ from uuid import uuid4
 import pytest
 
 from tailrace.model.changes import Buffer
+from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.record import Record
 from tailrace.wire.messages import fetch, init_producer_id, produce
 from tailrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic, PartitionData
 from tailrace.wire.messages.init_producer_id import InitProducerIdRequest
 from tailrace.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from tailrace.wire.records import encode_batch
+from tailrace.wire.records import decode_batch, encode_batch
 from tests.support.aio import on_loop, turns
 from tests.support.brokers import values_in
 from tests.support.clocks import ManualClock
@@ -257,3 +258,55 @@ async def test_readers_of_committed_records_get_a_list_of_aborted_transactions_a
         await asker.broker.topics.create("orders")
         assert partition_of(await read(asker, isolation_level=1)).aborted_transactions == ()
         assert partition_of(await read(asker, isolation_level=0)).aborted_transactions is None
+
+
+async def make_again(asker: Asker, *values: bytes) -> None:
+    await asker.broker.topics.delete("orders")
+    await asker.broker.topics.create("orders")
+    await send(asker, batch(*values))
+
+
+@pytest.mark.parametrize("version", [version for version in FETCH_VERSIONS if version >= 13])
+@on_loop
+async def test_a_topic_that_was_made_again_is_not_read_by_the_id_of_the_old_one(version: int) -> None:
+    async with running_asker() as asker:
+        await asker.broker.topics.create("orders")
+        await send(asker, batch(b"old 0", b"old 1"))
+        first = await read(asker, version, session_epoch=0)
+        assert partition_of(first).records
+        await make_again(asker, b"new 0", b"new 1", b"new 2")
+        request = FetchRequest(session_id=first.session_id, session_epoch=1, min_bytes=1)
+        told = partition_of(await asker.ask(fetch.API, request, version))
+        assert (told.error_code, bytes(told.records or b"")) == (100, b"")
+
+
+@pytest.mark.parametrize("version", [7, 12])
+@on_loop
+async def test_a_session_by_name_is_told_once_that_its_offset_is_one_of_a_topic_that_is_gone(version: int) -> None:
+    async with running_asker() as asker:
+        await asker.broker.topics.create("orders")
+        await send(asker, batch(b"old 0", b"old 1"))
+        first = await read(asker, version, session_epoch=0)
+        await make_again(asker, b"new 0", b"new 1", b"new 2")
+
+        async def go_on(epoch: int, offset: int) -> PartitionData:
+            moved = FetchTopic(topic="orders", partitions=(FetchPartition(fetch_offset=offset, partition_max_bytes=1 << 20),))
+            request = FetchRequest(session_id=first.session_id, session_epoch=epoch, topics=(moved,), min_bytes=1)
+            return partition_of(await asker.ask(fetch.API, request, version))
+
+        assert (await go_on(1, offset=2)).error_code == 1
+        told = await go_on(2, offset=0)
+        assert told.records is not None
+        records = decode_batch(told.records, DEFAULT_LIMITS)
+        assert [record.value for record in records] == [b"new 0", b"new 1", b"new 2"]
+
+
+@pytest.mark.parametrize(("version", "code"), [(12, 3), (13, 100)])
+@on_loop
+async def test_a_fetch_that_waits_is_told_when_its_topic_is_deleted(version: int, code: int) -> None:
+    async with running_asker() as asker:
+        await asker.broker.topics.create("orders")
+        waiting = asyncio.create_task(read(asker, version, max_wait_ms=20_000))
+        await turns(10)
+        await asker.broker.topics.delete("orders")
+        assert partition_of(await waiting).error_code == code

@@ -37,7 +37,7 @@ class ChangeTopic(ServerConnection):
             offset += size
         self.end = offset
 
-    def batches(self, topic: str, partition: int, offset: int, max_bytes: int) -> PartitionPart:
+    def batches(self, topic: str, partition: int, offset: int, max_bytes: int, topic_uuid: str | None = None) -> PartitionPart:
         found = [each for each in self._batches if each[1] > offset][: self._at_once]
         placed_batches = [PlacedBatch(Cursor(FIRST_CURSOR + first), batch) for first, _, batch in found]
         return PartitionPart(FetchedPartition(0, found[-1][1] if found else offset, 0, self.end, 0), placed_batches)
@@ -99,7 +99,9 @@ def test_a_range_without_records_is_a_step_too() -> None:
     """Those of aborted transactions are in no answer, but the mark must get past them."""
 
     class Aborted(ChangeTopic):
-        def batches(self, topic: str, partition: int, offset: int, max_bytes: int) -> PartitionPart:
+        def batches(
+            self, topic: str, partition: int, offset: int, max_bytes: int, topic_uuid: str | None = None
+        ) -> PartitionPart:
             return PartitionPart(FetchedPartition(0, self.end, 0, self.end, 0), [])
 
     (batch,) = change_rows(Aborted([4], 1, 1), ChangeRange("5/0", 7, "c", 1, 0, 4), SLOTS)
@@ -114,7 +116,9 @@ def test_a_topic_that_ends_early_is_a_loss_and_not_an_endless_loop() -> None:
 
 def test_changes_that_are_refused_are_named() -> None:
     class Gone(ChangeTopic):
-        def batches(self, topic: str, partition: int, offset: int, max_bytes: int) -> PartitionPart:
+        def batches(
+            self, topic: str, partition: int, offset: int, max_bytes: int, topic_uuid: str | None = None
+        ) -> PartitionPart:
             raise RefusedError("it was dropped", 404, "unknown-topic")
 
     with pytest.raises(DataLossError, match="changes 0 to 5 of 'c' can't be read: it was dropped"):

@@ -49,8 +49,8 @@ class Topics(ServerConnection):
         if topic.endswith(SUFFIX):
             if topic not in self.made:
                 raise RefusedError(f"no topic {topic!r}", 404, "unknown-topic")
-            return Ends({topic: [0]}, {topic: 1_000_000})
-        return Ends({topic: [0] * PARTITIONS}, {topic: self._most})
+            return Ends({topic: [0]}, {topic: 1_000_000}, {})
+        return Ends({topic: [0] * PARTITIONS}, {topic: self._most}, {})
 
     def ask(self, method: str, path: str, question: object = None) -> object:
         assert (method, path) == ("POST", "/api/topics")

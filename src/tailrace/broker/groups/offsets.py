@@ -253,7 +253,7 @@ class Offsets:
         await self._committer.submit(Change(decide, settled, failed))
 
     def _checked(self, commit: OffsetCommit, *, may_forget: bool = False) -> "_Target":
-        live = self._topics.get(commit.topic)
+        live = self._topics.get(commit.topic, commit.topic_uuid)
         partition = live.partition(commit.partition)
         bounds = self._store.bounds(partition)
         if commit.offset > bounds.end or (commit.offset < 0 and not may_forget):

@@ -63,11 +63,10 @@ class Expansion:
         except (LostPayloadError, CorruptBatchError) as error:
             bounds = self._store.bounds(partition)
             if offset < bounds.start:
-                raise OffsetOutOfRangeError.of(partition, offset, *bounds) from None
+                raise OffsetOutOfRangeError.of(self._store.topic_names.of(partition), offset, *bounds) from None
             self.lost += 1
             raise LostPayloadError(
-                f"offset {offset} of partition {partition.number} of topic {partition.topic_id} can't be read: {error}."
-                f" Go on at {offset + 1}",
+                f"offset {offset} of {self._store.topic_names.of(partition)} can't be read: {error}. Go on at {offset + 1}",
                 offset + 1,
             ) from error
         return expand(batch, content, self._limits)

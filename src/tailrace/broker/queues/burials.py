@@ -75,7 +75,7 @@ class Burials:
     async def _bury(self, share: Share, offsets: list[Offset]) -> None:
         live = self._topics.by_id(share.partition.topic_id)
         if live is None:
-            raise UnknownTopicError(f"the topic {share.partition.topic_id} was deleted")
+            raise UnknownTopicError("their topic was deleted")
         topic, number = live.topic.name, share.partition.number
         await self._dead_letters.make_room(topic)
         size = 0

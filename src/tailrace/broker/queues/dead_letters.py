@@ -75,7 +75,7 @@ class DeadLetters:
     def _topic_for(self, origin: Partition) -> LiveTopic:
         live = self._intake.topics.by_id(origin.topic_id)
         if live is None:
-            raise UnknownTopicError(f"the topic {origin.topic_id} was deleted, and its queue with it")
+            raise UnknownTopicError("the topic was deleted, and its queue with it")
         return self._intake.topics.get(dead_letters_of(live.topic.name, self._intake.limits))
 
 

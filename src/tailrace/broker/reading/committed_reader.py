@@ -6,6 +6,7 @@ error of a partition is raised, and what goes out is counted.
 
 import asyncio
 from collections.abc import Sequence
+from uuid import UUID
 
 from tailrace.broker.reading.fetch import Fetcher
 from tailrace.broker.reading.reader import Reader
@@ -47,10 +48,19 @@ class CommittedReader:
         return found[partition]
 
     async def batches_of_many(
-        self, topic: str, starts: Sequence[PartitionOffset], *, max_bytes: int | None = None, max_wait_ms: int = 0
+        self,
+        topic: str,
+        starts: Sequence[PartitionOffset],
+        *,
+        topic_uuid: UUID | None = None,
+        max_bytes: int | None = None,
+        max_wait_ms: int = 0,
     ) -> dict[int, CommittedBatches]:
-        """The same for several partitions of a topic, by their numbers. Of the bytes each gets an equal share."""
-        live = self._topics.get(topic)
+        """The same for several partitions of a topic, by their numbers. Of the bytes each gets an equal share.
+
+        With a UUID the topic must still be that one, and not another that was made again under its name.
+        """
+        live = self._topics.get(topic, topic_uuid)
         budget = min(self._limits.fetch_bytes, _READ_BYTES if max_bytes is None else max_bytes)
         answers = await self._fetch(topic, starts, budget, max_wait_ms)
         found = {start.partition: _committed(answer, start.offset) for start, answer in zip(starts, answers, strict=True)}
@@ -84,6 +94,7 @@ class CommittedReader:
         topic: str,
         starts: Sequence[PartitionOffset],
         *,
+        topic_uuid: UUID | None = None,
         max_records: int,
         max_bytes: int | None = None,
         max_wait_ms: int = 0,
@@ -92,7 +103,7 @@ class CommittedReader:
         limits = self._limits
         if not 0 < max_records <= limits.read_records:
             raise LimitExceededError(f"{max_records} records were asked for; read_records allows 1 to {limits.read_records}")
-        live = self._topics.get(topic)
+        live = self._topics.get(topic, topic_uuid)
         budget = _READ_BYTES * min(len(starts), _SHARES) if max_bytes is None else max_bytes
         answers = await self._fetch(topic, starts, budget, max_wait_ms)
         return {

@@ -21,13 +21,14 @@ from tailrace.broker.topics.topics import Topics
 from tailrace.model.consume import (
     Acked,
     AckRequest,
+    Begun,
     Consumed,
     ConsumedRecord,
     ConsumeRequest,
     PartitionOffset,
     ReadPosition,
 )
-from tailrace.model.errors import InvalidRequestError, OffsetOutOfRangeError
+from tailrace.model.errors import InvalidRequestError, NoCommittedOffsetError, OffsetOutOfRangeError
 from tailrace.model.fetch import Isolation, PartitionRecords
 from tailrace.model.group import MemberIdentity
 from tailrace.model.ids import Offset
@@ -57,14 +58,18 @@ class Consumers:
 
     async def consume(self, request: ConsumeRequest) -> Consumed:
         """Committed records in the order of their cursors, up to `limit`; waits for the first one if there is none yet."""
-        live = self._topics.get(request.topic)
+        live = self._topics.get(request.topic, request.topic_uuid)
         starts = await self._starts(live, request)
         now = asyncio.get_running_loop().time
         deadline = now() + request.wait_ms / 1000
         wait_ms = request.wait_ms
         while True:
             read = await self._reader.read_many(
-                live.topic.name, self._in_turn(starts), max_records=request.limit, max_wait_ms=wait_ms
+                live.topic.name,
+                self._in_turn(starts),
+                topic_uuid=live.topic.uuid,
+                max_records=request.limit,
+                max_wait_ms=wait_ms,
             )
             found = _merge(live, sorted(read.items()), request.limit)
             if found.records or all(start.offset == read[start.partition].next_offset for start in starts):
@@ -78,7 +83,7 @@ class Consumers:
 
         Refused are offsets that are not there yet, steps back, and whoever may not speak for the group.
         """
-        live = self._topics.get(request.topic)
+        live = self._topics.get(request.topic, request.topic_uuid)
         bounds = self._positions.bounds(request.topic, request.partition)
         if not 0 <= request.upto_offset < bounds.end:
             last = f"ends with offset {bounds.end - 1}" if bounds.end else "is empty"
@@ -89,24 +94,27 @@ class Consumers:
         committed = Offset(request.upto_offset + 1)
         await self._offsets.commit(
             request.group,
-            [OffsetCommit(live.topic.name, request.partition, committed)],
+            [OffsetCommit(live.topic.name, request.partition, committed, topic_uuid=live.topic.uuid)],
             check=lambda: self._groups.check_commit(request.group, request.member),
         )
         return Acked(live.topic.name, request.group, request.partition, Offset(request.upto_offset), committed)
 
     async def begin(
-        self, group: str, topic: str, partitions: Sequence[int], start: Start, member: MemberIdentity
-    ) -> Sequence[PartitionOffset]:
+        self, group: str, topic: str, partitions: Sequence[int], start: Start | None, member: MemberIdentity
+    ) -> Begun:
         """Where the group goes on, for members that keep their position themselves.
 
-        Where the group has committed nothing the start is committed first, an offset as well. What retention has taken
-        meanwhile is found out by whoever reads there.
+        Where the group has committed nothing the start is committed first, an offset as well; without a start that is an
+        error. What retention has taken meanwhile is found out by whoever reads there.
         """
         live = self._topics.get(topic)
         check_group_name(group, self._limits)
         numbers = [live.partition(number).number for number in partitions]
+        if start is None:
+            self._check_begun(live, numbers, group)
         await self._begin(live, numbers, ConsumeRequest(topic, group, start=start, member=member), group)
-        return [PartitionOffset(number, self._known(live, number, group).offset) for number in numbers]
+        positions = [PartitionOffset(number, self._known(live, number, group).offset) for number in numbers]
+        return Begun(live.topic.name, live.topic.uuid, positions)
 
     async def commit(self, group: str, commits: Sequence[OffsetCommit], member: MemberIdentity) -> None:
         """The group is done with everything below these offsets, in all of the partitions or in none. Never backwards."""
@@ -120,7 +128,7 @@ class Consumers:
         commits = []
         for number in numbers:
             offset = await self._positions.resolve(topic, number, start, isolation=Isolation.READ_COMMITTED)
-            commits.append(OffsetCommit(live.topic.name, number, offset))
+            commits.append(OffsetCommit(live.topic.name, number, offset, topic_uuid=live.topic.uuid))
         await self._offsets.commit(group, commits, reset=True, check=lambda: self._groups.check_commit(group, MemberIdentity()))
         return [PartitionOffset(commit.partition, commit.offset) for commit in commits]
 
@@ -144,7 +152,7 @@ class Consumers:
             starts = [await self._resolve(live, number, request.start) for number in new]
             await self._offsets.begin(
                 group,
-                [OffsetCommit(name, number, offset) for number, offset in starts],
+                [OffsetCommit(name, number, offset, topic_uuid=live.topic.uuid) for number, offset in starts],
                 check=lambda: self._groups.check_commit(group, request.member),
             )
 
@@ -160,7 +168,17 @@ class Consumers:
             )
         return PartitionOffset(number, committed.offset)
 
+    def _check_begun(self, live: LiveTopic, numbers: Sequence[int], group: str) -> None:
+        """The group has committed an offset in each of these partitions, or somebody has to say where it begins."""
+        new = [number for number in numbers if self._offsets.committed(group, live.topic.name, number) is None]
+        if new:
+            raise NoCommittedOffsetError(
+                f"group {group!r} has committed nothing in partitions {new} of {live.topic.name!r} and was told not to choose a"
+                f" start itself; `tailrace groups reset {group} {live.topic.name} --to earliest` does, or latest or an offset"
+            )
+
     def _known(self, live: LiveTopic, number: int, group: str) -> CommittedOffset:
+        self._topics.get(live.topic.name, live.topic.uuid)  # the awaits before this one may have seen it made again
         committed = self._offsets.committed(group, live.topic.name, number)
         if committed is None:
             raise InvalidRequestError(f"group {group!r} was deleted while it was about to read {live.topic.name!r}; read again")
@@ -218,4 +236,4 @@ def _merge(live: LiveTopic, read: Sequence[tuple[int, PartitionRecords]], limit:
         rest = part.records[taken[number] :]
         positions.append(ReadPosition(number, rest[0].offset if rest else part.next_offset, *part.bounds))
         has_more = has_more or bool(rest) or part.has_more
-    return Consumed(live.topic.name, merged, positions, has_more)
+    return Consumed(live.topic.name, merged, positions, has_more, live.topic.uuid)

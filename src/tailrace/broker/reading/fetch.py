@@ -17,7 +17,13 @@ from tailrace.broker.topics.topics import Topics
 from tailrace.broker.transactions.aborted import AbortedTransactions
 from tailrace.broker.transactions.stable import StableOffsets
 from tailrace.model.changes import Bounds, Buffer, Fetched
-from tailrace.model.errors import InvalidRequestError, OverloadedError, StoreClosedError, TailraceError
+from tailrace.model.errors import (
+    InvalidRequestError,
+    OverloadedError,
+    StoreClosedError,
+    TailraceError,
+    UnknownTopicIdError,
+)
 from tailrace.model.fetch import NO_BOUNDS, Isolation, PartitionBatches, PartitionFetch
 from tailrace.model.ids import Offset, Partition
 from tailrace.model.limits import Limits
@@ -182,8 +188,15 @@ class Fetcher:
                 batches = ()
             aborted = self._aborted.between(partition, offset, _end_of(batches[-1])) if isolation and batches else ()
         except TailraceError as error:
-            return _refused(target.request, error)
+            return _refused(target.request, self._named(error, target.live))
         return PartitionBatches(topic, number, batches, bounds, None, stable, aborted, cursors[: len(batches)])
+
+    def _named(self, error: TailraceError, live: LiveTopic) -> TailraceError:
+        """The error, or that the topic is gone, which whoever waited for more of it learns here."""
+        topic = live.topic
+        if self._topics.by_id(topic.id) is None:
+            return UnknownTopicIdError(f"topic {topic.name!r} ({topic.uuid}) was deleted while it was read")
+        return error
 
     def _has_moved(self, seen: "Mapping[Partition, _Seen]") -> bool:
         """Whether something was committed after the reading, which has woken nobody."""

@@ -150,7 +150,7 @@ class Survey:
         except (UnknownPartitionError, OffsetOutOfRangeError):
             pass  # its topic was deleted, or retention was faster: the next look finds what there is
         except CorruptionError as error:
-            _log.warning("the survey can't read partition %d of topic %d: %s", partition.number, partition.topic_id, error)
+            _log.warning("the survey can't read %s: %s", self._store.topic_names.of(partition), error)
             self._notes.done(partition, place.bounds)
         del self._behind[partition]
         return False

@@ -43,12 +43,17 @@ class TopicRegistry:
     def partition_count(self) -> int:
         return sum(len(live.partitions) for live in self._by_id.values())
 
-    def get(self, name: str) -> LiveTopic:
-        """By name or alias."""
+    def get(self, name: str, uuid: UUID | None = None) -> LiveTopic:
+        """By name or alias; with a UUID only if it is still that topic, and not one that was made again under its name."""
         live = self._by_name.get(name)
         if live is None:
             raise UnknownTopicError(
                 f"there is no topic or alias {name!r}; `tailrace topics list` shows which there are, CREATE TOPIC makes one"
+            )
+        if uuid is not None and uuid != live.topic.uuid:
+            raise UnknownTopicIdError(
+                f"topic {name!r} was deleted and made again: it is {live.topic.uuid} now, not {uuid}, and has offsets of its"
+                " own. Begin to read it anew"
             )
         return live
 
@@ -80,6 +85,7 @@ class TopicRegistry:
     def _enter(self, live: LiveTopic) -> None:
         """It can be found from here on."""
         topic = live.topic
+        self._store.topic_names.learn(topic)
         self._by_name[topic.name] = live
         if topic.alias is not None:
             self._by_name[topic.alias] = live
@@ -89,6 +95,7 @@ class TopicRegistry:
     def _leave(self, live: LiveTopic) -> None:
         """It can't be found any more."""
         topic = live.topic
+        self._store.topic_names.forget(topic)
         self._by_name.pop(topic.name, None)
         if topic.alias is not None:
             self._by_name.pop(topic.alias, None)

@@ -104,8 +104,8 @@ class Joining:
             raise _wrong_epoch(header, transaction.epoch)
         if not self._adds_partitions:
             raise InvalidTransactionStateError(
-                f"partition {partition.number} of topic {partition.topic_id} is not in an open transaction of"
-                f" {transactional_id!r}; add it first"
+                f"{self._joiner.store.topic_names.of(partition)} is not in an open transaction of {transactional_id!r};"
+                " add it first"
             )
         begins = not transaction.is_open
         if begins:

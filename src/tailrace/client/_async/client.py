@@ -1,5 +1,6 @@
 """The way in: one address, and consumers, publishers and subscribers for it."""
 
+from collections.abc import Callable
 from os import PathLike, fspath
 from typing import Any, Self, TypeVar
 from weakref import WeakSet
@@ -12,6 +13,7 @@ from tailrace.client._async.queue import AsyncQueueSubscription
 from tailrace.client._async.subscriber import AsyncSubscriber
 from tailrace.client.config import ConnectionConfig, ConsumerConfig, PublisherConfig
 from tailrace.client.exchange import checked_url
+from tailrace.client.values import PositionReset
 from tailrace.model.errors import TailraceError
 
 C = TypeVar("C", bound=ConnectionConfig)
@@ -39,9 +41,18 @@ class AsyncClient:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def consumer(self, config: ConsumerConfig | None = None, **settings: Any) -> AsyncTopicConsumer:
-        """A consumer, by its config or by settings as `ConsumerConfig.from_properties` takes them."""
-        consumer = AsyncTopicConsumer(self.url, self._trusting(config or ConsumerConfig.from_properties(settings)))
+    def consumer(
+        self,
+        config: ConsumerConfig | None = None,
+        on_reset: Callable[[PositionReset], None] | None = None,
+        **settings: Any,
+    ) -> AsyncTopicConsumer:
+        """A consumer, by its config or by settings as `ConsumerConfig.from_properties` takes them.
+
+        `on_reset` learns when the consumer goes elsewhere because its topic was deleted and made again.
+        """
+        trusting = self._trusting(config or ConsumerConfig.from_properties(settings))
+        consumer = AsyncTopicConsumer(self.url, trusting, on_reset)
         self._made.add(consumer)
         return consumer
 

@@ -48,6 +48,7 @@ class _Synced(msgspec.Struct):
 
 class _Topic(msgspec.Struct):
     name: str
+    uuid: str
     partitions: int
 
 
@@ -57,8 +58,8 @@ class AsyncMembership:
         self._config = config
         self._path = f"/api/groups/{quote(config.group_id, safe='')}"
         self._topic = config.topic
-        self._shared_out: Mapping[str, int] = {}
-        """As the leader: how many partitions the topics had."""
+        self._shared_out: Mapping[str, _Topic] = {}
+        """As the leader: the topics whose partitions were shared out."""
         self.member_id = NO_MEMBER
         self.generation = NO_GENERATION
         self.needs_join = True
@@ -71,12 +72,18 @@ class AsyncMembership:
 
     async def join(self) -> list[int]:
         """Be part of the next generation. The partitions that this member gets."""
-        self._topic = (await self._look_at(self._config.topic)).name
+        topic = await self._look_at(self._config.topic)
+        self._topic = topic.name
         self._is_joining = True
         try:
-            return await self._join_until_in()
+            numbers = await self._join_until_in()
         finally:
             self._is_joining = False
+        there = [number for number in numbers if number < topic.partitions]
+        if len(there) < len(numbers):
+            # It was made again with fewer; the leader of the group finds out and shares out anew.
+            _log.warning("topic %s has %d partitions now, and this consumer got %s", self._topic, topic.partitions, numbers)
+        return there
 
     async def heartbeat(self, patience: float) -> bool:
         """Say that this member is still there, and find out whether it must join again. Until it does it goes on saying so:
@@ -91,7 +98,7 @@ class AsyncMembership:
         try:
             body = msgspec.json.encode(identity)
             await self._connection.send_once("POST", f"{self._path}/heartbeat", body, most_seconds=patience)
-            has_grown = bool(self._shared_out) and not self.needs_join and await self._has_grown(patience)
+            has_changed = bool(self._shared_out) and not self.needs_join and await self._has_changed(patience)
         except TailraceError as error:
             if is_transient(error):
                 return False
@@ -99,7 +106,7 @@ class AsyncMembership:
             if generation == self.generation and not self.needs_join:
                 raise
         else:
-            if has_grown and generation == self.generation:
+            if has_changed and generation == self.generation:
                 self.needs_join = True
         return True
 
@@ -170,18 +177,19 @@ class AsyncMembership:
 
     async def _share_out(self, members: list[_Member]) -> dict[str, dict[str, list[int]]]:
         subscriptions = {member.member_id: decode_subscription(member.metadata) for member in members}
-        counts = {}
+        found: dict[str, _Topic] = {}
         for topic in sorted({topic for topics in subscriptions.values() for topic in topics}):
             try:
-                counts[topic] = (await self._look_at(topic)).partitions
+                found[topic] = await self._look_at(topic)
             except UnknownTopicError:
                 _log.warning("group %s has a member that wants topic %s, which is not there", self._config.group_id, topic)
-        self._shared_out = counts
-        return assign_ranges(subscriptions, counts)
+        self._shared_out = found
+        return assign_ranges(subscriptions, {name: topic.partitions for name, topic in found.items()})
 
-    async def _has_grown(self, patience: float) -> bool:
+    async def _has_changed(self, patience: float) -> bool:
+        """Whether the topic has other partitions than were shared out: it has grown, or was made again."""
         answer = await self._connection.send_once("GET", _path_of(self._topic), None, most_seconds=patience)
-        return msgspec.json.decode(answer, type=_Topic).partitions > self._shared_out.get(self._topic, 0)
+        return msgspec.json.decode(answer, type=_Topic) != self._shared_out.get(self._topic)
 
     async def _look_at(self, topic: str) -> _Topic:
         return await self._connection.look(_path_of(topic), _Topic)

@@ -1,6 +1,7 @@
 """Which partitions a consumer has, where it stands in each, and what the group has committed."""
 
 import logging
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -11,8 +12,9 @@ from tailrace.client._async.connection import AsyncConnection
 from tailrace.client._async.membership import AsyncMembership
 from tailrace.client.config import ConsumerConfig
 from tailrace.client.partition import OwnedPartition
-from tailrace.client.values import CommitResult
-from tailrace.model.errors import TailraceError
+from tailrace.client.properties import AutoOffsetReset
+from tailrace.client.values import CommitResult, PositionReset
+from tailrace.model.errors import TailraceError, UnknownTopicIdError
 
 _log = logging.getLogger("tailrace.client")
 
@@ -24,26 +26,38 @@ class _Position(msgspec.Struct):
 
 class _Begun(msgspec.Struct):
     topic_name: str
+    topic_uuid: str
     positions: list[_Position]
 
 
 class AsyncGroupOffsets:
-    def __init__(self, connection: AsyncConnection, config: ConsumerConfig) -> None:
+    def __init__(
+        self, connection: AsyncConnection, config: ConsumerConfig, on_reset: Callable[[PositionReset], None] | None = None
+    ) -> None:
+        self._on_reset = on_reset
         self._connection = connection
         self._config = config
         self._path = f"/api/groups/{quote(config.group_id, safe='')}"
         self._membership = AsyncMembership(connection, config) if config.partition_id is None else None
         self._has_begun = False
+        self._was_recreated = False
+        """The topic was deleted and made again: what is known here belongs to the one that is gone."""
         self._committing = AsyncLock()
         self.topic = config.topic
+        self.topic_uuid: str | None = None
         self.owned: dict[int, OwnedPartition] = {}
 
     @property
     def needs_join(self) -> bool:
+        if self._was_recreated:
+            return True
         return not self._has_begun if self._membership is None else self._membership.needs_join
 
     async def join(self) -> None:
         """Get a share of the partitions and find out where to go on in each."""
+        old = self.owned
+        if self._was_recreated:
+            self.owned = {}
         kept: dict[int, OwnedPartition] = {}
         if self._membership is None:
             numbers = [self._config.partition_id or 0]
@@ -55,12 +69,25 @@ class AsyncGroupOffsets:
                 kept = {number: self.owned[number] for number in numbers if number in self.owned}
         new = [number for number in numbers if number not in kept]
         try:
+            uuid_before = self.topic_uuid
             begun = await self._begin(new) if new else {}
+            if kept and self.topic_uuid != uuid_before:
+                kept = {}
+                begun = await self._begin(numbers)
         except TailraceError as error:
             self._refused(error)
             raise
         self.owned = {number: kept.get(number) or begun[number] for number in numbers}
         self._has_begun = True
+        self._was_recreated = False
+        if uuid_before not in (None, self.topic_uuid):
+            self._tell_reset(old)
+
+    def recreated(self, error: UnknownTopicIdError) -> None:
+        """The server says that the topic was made again. Begin anew at the next join, or raise if that is the policy."""
+        self._was_recreated = True
+        if self._config.auto_offset_reset == AutoOffsetReset.NONE:
+            raise error
 
     async def heartbeat(self, patience: float) -> bool:
         """Whether there was an answer within `patience` seconds."""
@@ -70,13 +97,18 @@ class AsyncGroupOffsets:
         """Commit everything that is processed, in all partitions or in none. Tried again for `patience` seconds."""
         async with self._committing:
             ahead = [(owned, owned.progress.safe_offset) for owned in self.owned.values() if owned.progress.is_ahead]
-            if not ahead:
+            if not ahead or self._was_recreated:
                 return []
             generation = self._generation
-            offsets = [{"topic": self.topic, "partition_id": owned.number, "offset": safe} for owned, safe in ahead]
+            topic = {"topic": self.topic, "topic_uuid": self.topic_uuid}
+            offsets = [{**topic, "partition_id": owned.number, "offset": safe} for owned, safe in ahead]
             try:
                 question = {**self._identity, "offsets": offsets}
                 await self._connection.ask(f"{self._path}/commit", question, type(None), patience=patience)
+            except UnknownTopicIdError as error:
+                # There is nothing to commit any more. The next poll begins anew and tells so.
+                self.recreated(error)
+                return []
             except TailraceError as error:
                 self._refused(error, generation)
                 raise
@@ -110,13 +142,29 @@ class AsyncGroupOffsets:
 
     async def _begin(self, numbers: list[int]) -> dict[int, OwnedPartition]:
         question = {**self._identity, "topic": self._config.topic, "partitions": numbers}
-        question["start"] = self._config.auto_offset_reset
+        policy = self._config.auto_offset_reset
+        question["start"] = None if policy == AutoOffsetReset.NONE else policy
         begun = await self._connection.ask(f"{self._path}/begin", question, _Begun)
-        self.topic = begun.topic_name
+        self.topic, self.topic_uuid = begun.topic_name, begun.topic_uuid
         return {
-            position.partition_id: OwnedPartition(self.topic, position.partition_id, position.offset)
+            position.partition_id: OwnedPartition(self.topic, position.partition_id, position.offset, self.topic_uuid)
             for position in begun.positions
         }
+
+    def _tell_reset(self, old: dict[int, OwnedPartition]) -> None:
+        for number, owned in self.owned.items():
+            before = old[number].position if number in old else None
+            _log.warning(
+                "topic %s was deleted and made again: group %s goes on at offset %d of partition %d, and was at %s of the one"
+                " that is gone",
+                self.topic,
+                self._config.group_id,
+                owned.position,
+                number,
+                "no offset" if before is None else f"offset {before}",
+            )
+            if self._on_reset is not None:
+                self._on_reset(PositionReset(self.topic, number, before, owned.position))
 
     def _refused(self, error: TailraceError, generation: int | None = None) -> None:
         if self._membership is not None:

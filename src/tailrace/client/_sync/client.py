@@ -2,6 +2,7 @@
 
 """The way in: one address, and consumers, publishers and subscribers for it."""
 
+from collections.abc import Callable
 from os import PathLike, fspath
 from typing import Any, Self, TypeVar
 from weakref import WeakSet
@@ -14,6 +15,7 @@ from tailrace.client._sync.queue import QueueSubscription
 from tailrace.client._sync.subscriber import Subscriber
 from tailrace.client.config import ConnectionConfig, ConsumerConfig, PublisherConfig
 from tailrace.client.exchange import checked_url
+from tailrace.client.values import PositionReset
 from tailrace.model.errors import TailraceError
 
 C = TypeVar("C", bound=ConnectionConfig)
@@ -41,9 +43,18 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def consumer(self, config: ConsumerConfig | None = None, **settings: Any) -> TopicConsumer:
-        """A consumer, by its config or by settings as `ConsumerConfig.from_properties` takes them."""
-        consumer = TopicConsumer(self.url, self._trusting(config or ConsumerConfig.from_properties(settings)))
+    def consumer(
+        self,
+        config: ConsumerConfig | None = None,
+        on_reset: Callable[[PositionReset], None] | None = None,
+        **settings: Any,
+    ) -> TopicConsumer:
+        """A consumer, by its config or by settings as `ConsumerConfig.from_properties` takes them.
+
+        `on_reset` learns when the consumer goes elsewhere because its topic was deleted and made again.
+        """
+        trusting = self._trusting(config or ConsumerConfig.from_properties(settings))
+        consumer = TopicConsumer(self.url, trusting, on_reset)
         self._made.add(consumer)
         return consumer
 

@@ -7,7 +7,7 @@ one group share the partitions of the topic; when one goes, the others take over
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -18,8 +18,8 @@ from tailrace.client._sync.offsets import GroupOffsets
 from tailrace.client.config import ConsumerConfig
 from tailrace.client.partition import OwnedPartition
 from tailrace.client.properties import seconds_of
-from tailrace.client.values import CommitResult, ConsumerRecord
-from tailrace.model.errors import ClientClosedError, InvalidRequestError
+from tailrace.client.values import CommitResult, ConsumerRecord, PositionReset
+from tailrace.model.errors import ClientClosedError, InvalidRequestError, UnknownTopicIdError
 from tailrace.wire.fetched import decode_fetched
 
 _LONGEST_WAIT = 1.0
@@ -38,11 +38,20 @@ class TopicConsumer(Closing):
                 consumer.commit()
     """
 
-    def __init__(self, url: str, config: ConsumerConfig | Mapping[str, Any]) -> None:
-        """`config` may be properties as `ConsumerConfig.from_properties` takes them."""
+    def __init__(
+        self,
+        url: str,
+        config: ConsumerConfig | Mapping[str, Any],
+        on_reset: Callable[[PositionReset], None] | None = None,
+    ) -> None:
+        """`config` may be properties as `ConsumerConfig.from_properties` takes them.
+
+        `on_reset` is called by polls, once for each partition, when the topic was deleted and made again and the consumer
+        reads the new one from where `auto_offset_reset` says. It is logged as a warning in any case.
+        """
         self.config = config if isinstance(config, ConsumerConfig) else ConsumerConfig.from_properties(config)
         self._connection = Connection(url, self.config)
-        self._offsets = GroupOffsets(self._connection, self.config)
+        self._offsets = GroupOffsets(self._connection, self.config, on_reset)
         self._attendant = Attendant(self._offsets, self.config)
         self._turn = 0
         self._is_closed = False
@@ -59,7 +68,8 @@ class TopicConsumer(Closing):
 
         `timeout` is in seconds. A poll that must join, because the group shares out anew, lasts until the other members have
         polled as well or are given up. Transient errors are tried again for `api_timeout`, then raised; so is an error that
-        happened beside, in a commit by interval or by `commit_async`.
+        happened beside, in a commit by interval or by `commit_async`. When the topic was deleted and made again, the consumer
+        goes to where `auto_offset_reset` says in the new one, and tells so (`on_reset`); with `none` it raises instead.
         """
         self._check_open()
         self._attendant.polled()
@@ -91,10 +101,10 @@ class TopicConsumer(Closing):
 
     def mark_processed(self, record: ConsumerRecord) -> None:
         """The record is done, and what lies below it as well once all of it is marked. Of partitions that this consumer has
-        no longer it is ignored: whoever has them now gets the record again.
+        no longer it is ignored: whoever has them now gets the record again. So are records of a topic that was made again.
         """
         owned = self._offsets.owned.get(record.partition_id)
-        if owned is not None:
+        if owned is not None and record.topic_uuid in (None, self._offsets.topic_uuid):
             owned.progress.mark(record.offset)
 
     def seek(self, offset: int, partition_id: int | None = None) -> None:
@@ -176,11 +186,16 @@ class TopicConsumer(Closing):
         asked = {owned.number: owned.fetch_offset for owned in (*wanted[first:], *wanted[:first])}
         question = {
             "topic": self._offsets.topic,
+            "topic_uuid": self._offsets.topic_uuid,
             "positions": [{"partition_id": number, "offset": offset} for number, offset in asked.items()],
             "max_bytes": self.config.fetch_max_bytes,
             "timeout_ms": round(wait_seconds * 1000),
         }
-        answer = self._connection.send("POST", "/api/topics/fetch", question, wait_seconds=wait_seconds)
+        try:
+            answer = self._connection.send("POST", "/api/topics/fetch", question, wait_seconds=wait_seconds)
+        except UnknownTopicIdError as error:
+            self._offsets.recreated(error)
+            return
         for part in decode_fetched(answer):
             number = part.head.partition_id
             owned_now = self._offsets.owned.get(number)

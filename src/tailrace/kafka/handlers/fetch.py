@@ -6,7 +6,13 @@ from itertools import groupby
 from tailrace.broker.broker import Broker
 from tailrace.kafka.dispatch import Body, Call, Route
 from tailrace.kafka.fetch_sessions import FetchSessions, WantedPartition
-from tailrace.model.errors import TailraceError, UnknownLeaderEpochError
+from tailrace.model.errors import (
+    OffsetOutOfRangeError,
+    TailraceError,
+    UnknownLeaderEpochError,
+    UnknownTopicError,
+    UnknownTopicIdError,
+)
 from tailrace.model.fetch import NO_BOUNDS, Isolation, PartitionBatches, PartitionFetch
 from tailrace.model.ids import Offset
 from tailrace.wire.batch import LEADER_EPOCH
@@ -76,8 +82,15 @@ class FetchHandlers:
         try:
             if wanted.leader_epoch > LEADER_EPOCH:
                 raise UnknownLeaderEpochError(f"leader epoch {wanted.leader_epoch} is not known here; ask for the metadata")
-            if not name:
-                name = self._broker.topics.by_uuid(topic_id).topic.name
+            topics = self._broker.topics
+            topic = topics.get(name).topic if name else topics.by_uuid(topic_id).topic
+            if not wanted.is_same(topic.uuid):
+                # What clients that know no ids understand: their position is not one of this topic, so they reset it.
+                raise OffsetOutOfRangeError(
+                    f"topic {name!r} was deleted and made again, and offset {wanted.offset} is one of the topic that is gone",
+                    *NO_BOUNDS,
+                )
+            name = topic.name
         except TailraceError as error:
             return PartitionBatches(name, number, (), NO_BOUNDS, error)
         return PartitionFetch(name, number, Offset(wanted.offset), max(0, wanted.max_bytes))
@@ -90,5 +103,8 @@ def isolation_of(level: int) -> Isolation:
 def _fetched(wanted: WantedPartition, answer: PartitionBatches, isolation: Isolation) -> FetchedPartition:
     start, end = answer.bounds
     code = 0 if answer.error is None else answer.error.kafka_code
+    if wanted.key[0] and isinstance(answer.error, UnknownTopicIdError):
+        # Whoever asks by name may be older than ids are.
+        code = UnknownTopicError.kafka_code
     aborted = answer.aborted if isolation is Isolation.READ_COMMITTED else None
     return FetchedPartition(wanted.key[2], code, end, answer.last_stable_offset, start, answer.batches, aborted)

@@ -97,6 +97,13 @@ class OffsetMetadataTooLargeError(LimitExceededError):
     kafka_code = 12
 
 
+class NoCommittedOffsetError(TailraceError):
+    """The group has committed nothing there, and its consumer was told not to choose a start itself."""
+
+    kafka_code = 1
+    http_status = 409
+
+
 class OffsetRegressionError(TailraceError):
     """A committed offset would move back, and no reset was asked for."""
 

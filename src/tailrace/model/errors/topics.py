@@ -52,7 +52,8 @@ class UnknownPartitionError(UnknownTopicError):
 
     @classmethod
     def of(cls, partition: Partition) -> "UnknownPartitionError":
-        return cls(f"there is no partition {partition.number} of topic {partition.topic_id}")
+        """For the store, which knows what there is and no names."""
+        return cls(f"there is no partition {partition.number}: its topic was deleted, or never had it")
 
 
 class TopicExistsError(TailraceError):
@@ -74,12 +75,9 @@ class OffsetOutOfRangeError(TailraceError):
         self.end = end
 
     @classmethod
-    def of(cls, partition: Partition, offset: int, start: int, end: int) -> "OffsetOutOfRangeError":
-        return cls(
-            f"partition {partition.number} of topic {partition.topic_id} holds offsets {start} to {end}, not {offset}",
-            start,
-            end,
-        )
+    def of(cls, partition: str, offset: int, start: int, end: int) -> "OffsetOutOfRangeError":
+        """`partition` is named as `TopicNames.of` does."""
+        return cls(f"{partition} holds offsets {start} to {end}, not {offset}", start, end)
 
 
 class CursorOutOfRangeError(TailraceError):

@@ -162,3 +162,16 @@ async def test_what_can_not_be_read_is_refused(text: str, error: type[TailraceEr
         with pytest.raises(error) as refused:
             await sql.run(text)
         assert 400 <= refused.value.http_status < 500
+
+
+@on_loop
+async def test_a_group_begins_anew_in_a_topic_that_was_made_again() -> None:
+    async with running_sql() as sql:
+        await sql.run("CREATE TOPIC a")
+        await insert(sql, "old 0", "old 1", "old 2")
+        assert await values(sql, "CONSUME FROM a GROUP 'g'") == ["old 0", "old 1", "old 2"]
+        await sql.run("ACK a GROUP 'g' PARTITION 0 UPTO OFFSET 2")
+        await sql.run("DROP TOPIC a")
+        await sql.run("CREATE TOPIC a")
+        await insert(sql, "new 0", "new 1", "new 2", "new 3", "new 4")
+        assert await values(sql, "CONSUME FROM a GROUP 'g'") == ["new 0", "new 1", "new 2", "new 3", "new 4"]
