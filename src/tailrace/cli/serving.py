@@ -16,6 +16,9 @@ from tailrace.server import Ready, Server
 
 STOP_SECONDS = 9.0
 """How long a stop may take before the process is ended by force."""
+SWITCH_SECONDS = 0.001
+"""How long a thread that reads or decodes goes on while the event loop wants the interpreter. Python's own 5 ms come several
+times in the way of one produce."""
 
 
 def serve(flags: Flags) -> None:
@@ -56,6 +59,7 @@ def _run(settings: Settings, accept_loss_after: int | None) -> None:
         on_ready=announce,
         on_stop=_end_by_force_later,
     )
+    sys.setswitchinterval(SWITCH_SECONDS)
     failure = uvloop.run(server.run())
     if failure is not None:
         raise failure

@@ -169,7 +169,8 @@ class LogReader:
         size = 0
         read = 0
         next_cursor = cursor
-        for frame, data, at in self._frames_from(cursor, end.position):
+        span = min(self._options.span_bytes, max_bytes + self._options.cursor_stride_bytes)
+        for frame, data, at in self._frames_from(cursor, end.position, span):
             read += frame.size
             for entry in frame.entries:
                 if entry.cursor + entry.records <= cursor or not self._is_alive(entry):
@@ -189,7 +190,7 @@ class LogReader:
         index = self._catalog.partitions.get(entry.partition)
         return index is not None and entry.base_offset + entry.records > index.start
 
-    def _frames_from(self, cursor: int, end: int) -> Iterator[tuple[Frame, memoryview, int]]:
+    def _frames_from(self, cursor: int, end: int, span: int) -> Iterator[tuple[Frame, memoryview, int]]:
         """Frames in log order from one at or before the cursor; with each, the bytes it was read from and its place in them."""
         mark = self._catalog.mark_before(cursor) or self._checkpoints.mark_before(cursor)
         position = mark[1] if mark else 0
@@ -199,7 +200,7 @@ class LogReader:
             position = max(position, base + HEADER_BYTES)
             stop = min(end, base + handle.size())
             while position < stop:
-                data = memoryview(self._read(handle, position, min(self._options.span_bytes, stop - position)))
+                data = memoryview(self._read(handle, position, min(span, stop - position)))
                 at = 0
                 while at < len(data):
                     try:

@@ -4,6 +4,9 @@ A subscriber pulls. It has a position and no queue. At the end of the log it sha
 back it reads the log by itself, a piece at a time, in the reader threads, and what it has read and not sent is kept for its
 next pull as long as all of them together keep little. One that does not pull falls behind.
 
+Those who are behind take turns on the event loop: one of them in each round of it, for a few milliseconds, so that a hundred
+subscribers who catch up over small batches hold up nobody who publishes.
+
 Only committed records are sent, and none is ever sent out of order; so a subscription stops at a record whose transaction
 is still open, in a topic that it matches, and goes on when that has ended. Topics that are made later are included when they
 match. What retention or a deletion took away before it was read is not shown.
@@ -18,7 +21,7 @@ from typing import NamedTuple
 from tailrace.broker.reading.reader import Reader
 from tailrace.broker.subscriptions.shared_batch import Fate, SharedBatch
 from tailrace.broker.subscriptions.tail import Audience, Tail
-from tailrace.broker.subscriptions.waiters import Waiters
+from tailrace.broker.subscriptions.waiters import Turns, Waiters
 from tailrace.broker.transactions.aborted import AbortedTransactions
 from tailrace.broker.transactions.stable import StableOffsets
 from tailrace.model.errors import (
@@ -36,8 +39,15 @@ from tailrace.model.subscription import EventBatch, LogEdge, StartCursor
 from tailrace.store.contract import Store
 
 _DELIVERY_BYTES = 64 * KIB
-_LEAST_SCAN_BYTES = 512 * KIB
+_TURN_SECONDS = 0.003
+"""How long a subscriber gathers events before others get their turn."""
+_LEAST_SCAN_BYTES = 64 * KIB
+_USUAL_SCAN_BYTES = 512 * KIB
 _MOST_SCAN_BYTES = 4 * MIB
+_SCAN_BATCHES = 1_000
+"""A scan that finds more batches than this was too large."""
+_NEAR_RECORDS = 1_000
+"""Who is closer to the end of the log than this needs no turn."""
 _BUSY_SECONDS = 0.1
 
 
@@ -58,8 +68,10 @@ class Subscriptions:
         self._undecided = Waiters()
         self.reader = reader
         self.limits = limits
-        self.scans = asyncio.Semaphore(2 * limits.read_threads)
-        """So that subscribers far behind leave room for other readers."""
+        self.turns = Turns()
+        """For the subscribers who are behind the end of the log."""
+        self._scans = asyncio.Semaphore(max(1, limits.read_threads // 2))
+        """So that subscribers far behind leave threads to other readers."""
         self.ahead_bytes = 0
         """What subscribers keep of what they have read, all together."""
         self.is_closed = False
@@ -120,18 +132,24 @@ class Subscriptions:
         aborted = self._aborted.between(batch.partition, batch.base_offset, end)
         return Fate.HIDDEN if any(each.producer_id == header.producer_id for each in aborted) else Fate.SHOWN
 
-    async def scan(self, cursor: Cursor, max_bytes: int) -> tuple[list[SharedBatch], Cursor]:
-        async with self.scans:
+    async def scan(self, audience: Audience, cursor: Cursor, max_bytes: int) -> "_Found":
+        async with self._scans:
             try:
-                batches, next_cursor = await self.reader.in_thread(self._store.scan, cursor, max_bytes)
+                return await self.reader.in_thread(self._scan, audience, cursor, max_bytes)
             except asyncio.CancelledError:
                 if self.is_closed:
                     # The threads are gone, and the subscriber is not.
                     raise _closed() from None
                 raise
-        return [
-            SharedBatch(at, partition, base, records, data) for at, partition, base, records, _, data in batches
-        ], next_cursor
+
+    def _scan(self, audience: Audience, cursor: Cursor, max_bytes: int) -> "_Found":
+        batches, next_cursor = self._store.scan(cursor, max_bytes)
+        wanted = [
+            SharedBatch(at, partition, base, records, data)
+            for at, partition, base, records, _, data in batches
+            if audience.topic_of(partition) is not None
+        ]
+        return _Found(wanted, next_cursor, len(batches))
 
     async def until_decided(self, deadline: float) -> None:
         """Until some transaction has ended, or until the deadline."""
@@ -147,7 +165,7 @@ class Subscription:
         self._shared = shared
         self._tail = tail
         self._audience = audience
-        self._scan_bytes = _LEAST_SCAN_BYTES
+        self._scan_bytes = _USUAL_SCAN_BYTES
         self._ahead = _NOTHING_AHEAD
         self._is_held = False
         """Whether an open transaction is in the way."""
@@ -189,6 +207,13 @@ class Subscription:
 
     async def _from_tail(self) -> list[EventBatch]:
         end = self._tail.end
+        if end - self.position <= _NEAR_RECORDS:
+            return await self._gather(self._tail.kept_since(self.position), end)
+        await self._shared.turns.next()
+        # Others had their turns meanwhile, and the tail went on.
+        if not self._tail.holds(self._audience, self.position):
+            return []
+        end = self._tail.end
         return await self._gather(self._tail.kept_since(self.position), end)
 
     async def _from_log(self) -> list[EventBatch]:
@@ -196,18 +221,22 @@ class Subscription:
         self._shared.ahead_bytes -= ahead.size
         if not ahead.batches or not ahead.start <= self.position < ahead.end:
             ahead = await self._scan()
+        await self._shared.turns.next()
         found = await self._gather(ahead.batches, ahead.end)
         if self.position < ahead.end and self._is_open:
             self._keep(ahead)
         return found
 
     async def _scan(self) -> "_Ahead":
-        start = self.position
-        batches, next_cursor = await self._shared.scan(start, self._scan_bytes)
-        wanted = [batch for batch in batches if self._audience.topic_of(batch.partition) is not None]
-        # The less of what is read is wanted, the more is read at once.
-        sparse = 4 * sum(batch.size for batch in wanted) < self._scan_bytes
-        self._scan_bytes = min(_MOST_SCAN_BYTES, 2 * self._scan_bytes) if sparse else _LEAST_SCAN_BYTES
+        start, size = self.position, self._scan_bytes
+        wanted, next_cursor, count = await self._shared.scan(self._audience, start, size)
+        # The less of what is read is wanted, the more is read at once; but never many batches, however small they are.
+        if count > _SCAN_BATCHES:
+            self._scan_bytes = max(_LEAST_SCAN_BYTES, size * _SCAN_BATCHES // count)
+        elif 4 * sum(batch.size for batch in wanted) < size:
+            self._scan_bytes = min(_MOST_SCAN_BYTES, 2 * size)
+        else:
+            self._scan_bytes = min(_USUAL_SCAN_BYTES, 2 * size)
         return _Ahead(wanted, start, next_cursor, 0)
 
     def _keep(self, ahead: "_Ahead") -> None:
@@ -224,6 +253,8 @@ class Subscription:
 
     async def _gather(self, batches: Sequence[SharedBatch], end: Cursor) -> list[EventBatch]:
         """What the pattern matches of these batches, which are all that it matches up to `end`; as much as is sent at once."""
+        loop = asyncio.get_running_loop()
+        turn_ends = loop.time() + _TURN_SECONDS
         found: list[EventBatch] = []
         size = 0
         self._is_held = False
@@ -237,7 +268,7 @@ class Subscription:
             if fate is Fate.HIDDEN or live is None:
                 continue
             for number, part_end in batch.parts_from(self.position):
-                if size >= _DELIVERY_BYTES:
+                if size >= _DELIVERY_BYTES or (found and loop.time() > turn_ends):
                     return found
                 try:
                     events = await batch.part(number, live.topic.name, self._shared.reader, self._shared.limits)
@@ -255,6 +286,15 @@ class Subscription:
                 self.position = part_end
         self.position = max(self.position, end)
         return found
+
+
+class _Found(NamedTuple):
+    """What a scan of the log found."""
+
+    wanted: Sequence[SharedBatch]
+    next_cursor: Cursor
+    count: int
+    """Batches, wanted or not."""
 
 
 class _Ahead(NamedTuple):
