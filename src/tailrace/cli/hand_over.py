@@ -30,7 +30,6 @@ class Flags(NamedTuple):
 
 def hand_over(flags: Flags) -> NoReturn:
     os.environ[_FLAGS] = json.dumps(flags)
-    sys.stdout.flush()
     # The path and not its name: `python` may be found elsewhere, and a virtual environment is known by it.
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606  the same program, with its own words
 

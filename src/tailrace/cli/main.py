@@ -5,10 +5,12 @@ import sys
 from tailrace.cli.exits import Exit
 from tailrace.cli.failures import CommandError
 from tailrace.cli.hand_over import handed_over
+from tailrace.cli.status_lines import complain, open_missing_streams
 from tailrace.model.errors import StorageFailedError, TailraceError
 
 
 def main() -> None:
+    open_missing_streams()
     try:
         _run()
     except CommandError as error:
@@ -35,5 +37,5 @@ def _run() -> None:
 
 
 def _end(code: Exit, why: object) -> None:
-    sys.stderr.write(f"tailrace: {why}\n")
+    complain(f"tailrace: {why}")
     sys.exit(code)

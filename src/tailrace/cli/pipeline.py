@@ -12,12 +12,16 @@ import typer
 
 from tailrace.cli.exits import Exit
 from tailrace.cli.options import DEFAULT_SERVER, ServerOption
+from tailrace.cli.status_lines import complain, say
 from tailrace.model.counting import counted
+from tailrace.model.parent_process import end_with_parent_if_asked
 
 if TYPE_CHECKING:
     from tailrace.model.pipeline import PipelineReport
 
 _SECONDS_BETWEEN_LINES = 5.0
+_ORPHAN_SECONDS = 10.0
+"""How long it may take to stop when its parent has ended: it removes what it has on disk, and Java ends after it."""
 
 
 def pipeline(
@@ -63,6 +67,7 @@ def pipeline(
     from tailrace.pipeline.errors import PipelineError
     from tailrace.pipeline.session import check_spark, spark_session
 
+    end_with_parent_if_asked(_ORPHAN_SECONDS)
     logging.basicConfig(level=logging.WARNING, format="tailrace: %(message)s", stream=sys.stderr)
     # Its traces of failed batches are long, and what failed is told in a line of our own.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
@@ -75,7 +80,7 @@ def pipeline(
         from tailrace.pipeline.router import Router, RouterSettings
         from tailrace.pipeline.table_changes import TableChanges
 
-        typer.echo(f"starting Spark at {master}")
+        say(f"starting Spark at {master}")
         # While Java starts, because both take a while, and before the first tasks, which would each do it again.
         loading = threading.Thread(target=load_kernels)
         loading.start()
@@ -86,13 +91,13 @@ def pipeline(
         router = Router(spark, source, settings, RoutedSoFar())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: router.stop())
-        typer.echo(f"the pipeline is running: table changes at {server} go to their topics")
+        say(f"the pipeline is running: table changes at {server} go to their topics")
         router.run(once=once)
         spark.stop()
     except PipelineError as error:
-        typer.echo(f"tailrace: {error}", err=True)
+        complain(f"tailrace: {error}")
         raise typer.Exit(Exit.REFUSED) from None
-    typer.echo("stopped")
+    say("stopped")
 
 
 class RoutedSoFar:
@@ -108,7 +113,7 @@ class RoutedSoFar:
             return
         speed = f"{counted(round(report.rows_per_second), 'change')}/s"
         letters = f", {report.dead_letters:,} to dead letters" if report.dead_letters else ""
-        typer.echo(
+        say(
             f"batch {report.batch}: {counted(report.rows, 'change')} routed so far{letters}; the last batch took"
             f" {report.batch_seconds:.2f} s for {counted(report.routes, 'route')} ({speed})"
         )

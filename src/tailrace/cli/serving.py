@@ -11,7 +11,9 @@ from tailrace import __version__
 from tailrace.cli.exits import Exit
 from tailrace.cli.hand_over import Flags
 from tailrace.cli.settings import Configuration, Settings, read_configuration, settle
+from tailrace.cli.status_lines import complain, say
 from tailrace.model.clock import SystemClock
+from tailrace.model.parent_process import end_with_parent_if_asked
 from tailrace.server import Ready, Server
 
 STOP_SECONDS = 9.0
@@ -22,6 +24,8 @@ times in the way of one produce."""
 
 
 def serve(flags: Flags) -> None:
+    # At once: whatever is not acknowledged by then may be lost in any case, and a new server can have folder and ports.
+    end_with_parent_if_asked()
     _run(
         settle(
             read_configuration(Path(flags.config)) if flags.config else Configuration(),
@@ -39,11 +43,10 @@ def serve(flags: Flags) -> None:
 def _run(settings: Settings, accept_loss_after: int | None) -> None:
     def announce(ready: Ready) -> None:
         replayed = f" with {ready.replayed_bytes:,} bytes read again" if ready.replayed_bytes else ""
-        sys.stdout.write(
+        say(
             f"Tailrace {__version__} is ready at http://{ready.http}, Kafka at {ready.kafka}, data in {settings.data},"
-            f" durability {settings.durability}, opened in {ready.open_seconds:.2f} s{replayed}\n"
+            f" durability {settings.durability}, opened in {ready.open_seconds:.2f} s{replayed}"
         )
-        sys.stdout.flush()
 
     server = Server(
         folder=settings.data,
@@ -67,8 +70,7 @@ def _run(settings: Settings, accept_loss_after: int | None) -> None:
 
 def _end_by_force_later() -> None:
     def end() -> None:
-        sys.stderr.write(f"tailrace: not finished {STOP_SECONDS:g} s after the stop; ended. What was acknowledged is safe\n")
-        sys.stderr.flush()
+        complain(f"tailrace: not finished {STOP_SECONDS:g} s after the stop; ended. What was acknowledged is safe")
         os._exit(Exit.STOP_TIMED_OUT)
 
     timer = threading.Timer(STOP_SECONDS, end)

@@ -1,7 +1,8 @@
 """Processes that run together: one log, one stop.
 
 An essential part that ends takes the others with it. Any other part is started again, after a pause that grows while it keeps
-failing. Parts are stopped in the reverse order of their start, each with time to finish.
+failing. Parts are stopped in the reverse order of their start, each with time to finish. When the supervisor itself is killed,
+they end by themselves (`model/parent_process.py`).
 """
 
 import contextlib
@@ -13,6 +14,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
+
+from tailrace.model.parent_process import ENDS_WITH_PARENT
 
 _STOP_SECONDS = 14.0
 """Of one part, so that two are stopped within half a minute."""
@@ -96,12 +99,13 @@ class _Running:
             # A session of its own, so that Ctrl-C in the terminal reaches only the supervisor, which stops the parts in order.
             self._process = subprocess.Popen(  # noqa: S603
                 self.part.command,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
                 errors="replace",
                 start_new_session=True,
+                env={**os.environ, **ENDS_WITH_PARENT},
             )
         self._following = threading.Thread(target=self._follow, args=(self._process,), daemon=True)
         self._following.start()
@@ -140,6 +144,8 @@ class _Running:
                 self.ready_line = line
                 self.ready.set()
         self.code = process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
         self.ready.set()
         if not self._is_stopping:
             self._ended.put(self)

@@ -9,6 +9,7 @@ import typer
 
 from tailrace.cli.exits import Exit
 from tailrace.cli.serve import ACCEPT_LOSS_HELP
+from tailrace.cli.status_lines import say
 from tailrace.cli.supervisor import Part, Supervisor
 
 _SERVER = "server"
@@ -63,7 +64,9 @@ def up(
     }
     serve = [*command, "serve", *(word for flag, value in said.items() if value is not None for word in (flag, str(value)))]
     supervisor = Supervisor(_say)
-    for number in (signal.SIGTERM, signal.SIGINT):
+    # A terminal that is closed stops both in order, too, unless `nohup` says otherwise.
+    hangup = () if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (signal.SIGHUP,)
+    for number in (signal.SIGTERM, signal.SIGINT, *hangup):
         signal.signal(number, lambda *_: supervisor.stop())
     ready = supervisor.start(Part(_SERVER, serve, is_essential=True), until=_READY)
     if ready is not None:
@@ -84,4 +87,4 @@ def up(
 def _say(part: str, line: str) -> None:
     if line.startswith(_JAVAS_OWN):
         return
-    typer.echo(f"{part:>8} | {line}")
+    say(f"{part:>8} | {line}")

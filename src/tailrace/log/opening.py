@@ -74,7 +74,7 @@ def open_log(
     folder_lock = FolderLock(folder)
 
     def opened(accepted: int | None) -> OpenLog:
-        return _open(folder, folder_lock, durability, options, limits, clock, stats, on_failure, accepted)
+        return _open(folder, folder_lock, durability, options, limits, clock, stats, topic_names, on_failure, accepted)
 
     try:
         try:
@@ -100,6 +100,7 @@ def _open(
     limits: Limits,
     clock: Clock,
     stats: StoreStats,
+    topic_names: TopicNames,
     on_failure: Callable[[BaseException], None],
     accepted: int | None,
 ) -> OpenLog:

@@ -2,10 +2,11 @@
 
 Everything that is asked for here can be asked again without harm, so requests that find no server, or one that has no room,
 are repeated with growing pauses as long as the client is patient. A restart of the server is a pause, not a failure.
-A process that is about to stop is patient no more.
+A process that is about to stop is patient no more, nor is one of Spark's whose parent has ended: nobody waits for its result.
 """
 
 import http.client
+import os
 import random
 import threading
 import time
@@ -45,6 +46,7 @@ class ServerConnection:
         self._server = server.checked()
         self._patience = patience_seconds
         self._stopping = stopping or threading.Event()
+        self._parent = os.getppid() if stopping is None else None
         self._connection: http.client.HTTPConnection | None = None
 
     def close(self) -> None:
@@ -101,11 +103,14 @@ class ServerConnection:
                     raise untrusted from error
                 # Not all tasks at the same moment.
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS) * random.uniform(0.5, 1.0)  # noqa: S311
-                if time.monotonic() + pause > deadline or self._stopping.wait(pause):
+                if time.monotonic() + pause > deadline or self._stopping.wait(pause) or self._is_orphan():
                     raise ServerUnreachableError(
                         f"{self._server.url} did not take {method} {path} for {self._patience:g} s: {error}."
                         " Is `tailrace serve` running there?"
                     ) from error
+
+    def _is_orphan(self) -> bool:
+        return self._parent is not None and os.getppid() != self._parent
 
     def _attempt(self, method: str, path: str, body: bytes | None, kind: str) -> bytes:
         if self._connection is None:

@@ -2,8 +2,8 @@
 
 DuckDB is locked in by `session.py`; what is left to fear is its memory. It bounds what it keeps, but a single call such as
 `replace` may ask for gigabytes. Here the kernel bounds that, and it is an error and not the end of the server. A query
-that must stop is stopped by ending the process. It ends by itself when the server has gone, or when a query takes longer than
-the server would let it.
+that must stop is stopped by ending the process. It ends by itself when the server has gone, also in the middle of a query, or
+when a query takes longer than the server would let it.
 """
 
 import resource
@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from tailrace.model.errors import QueryLimitError, SqlError, UnsupportedSqlError
 from tailrace.model.limits import MIB
+from tailrace.model.parent_process import end_with_parent
 from tailrace.sql.select.channel import Ask, Channel, Columns, Done, Known, Message, Piece, Pull, Reason, Refused, Rows, Run
 from tailrace.sql.select.session import Session
 
@@ -113,6 +114,7 @@ def _bound_memory(query_bytes: int) -> None:
 
 def main() -> None:
     """Called with the number of the socket, the bytes and the seconds that a query may take."""
+    end_with_parent()
     end, query_bytes, seconds = map(int, sys.argv[1:])
     session = Session(query_bytes)
     if sys.platform == "linux":

@@ -32,7 +32,7 @@ class WorkerProcess:
             # Arrow's own allocator takes a gigabyte at once, which the worker's bound on memory does not allow.
             environment = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"}
             self._process = subprocess.Popen(  # noqa: S603
-                command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], env=environment
+                command, stdin=subprocess.PIPE, pass_fds=[theirs.fileno()], env=environment
             )
         self._channel = Channel(ours)
         self._is_ready = False
@@ -74,6 +74,8 @@ class WorkerProcess:
         self._channel.close()
         self._process.kill()
         self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
 
     def _served(self, relations: Mapping[str, Relation]) -> Iterator[tuple[Message, bytearray]]:
         """What the worker answers; what it asks for meanwhile, it gets."""
