@@ -12,9 +12,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from importlib.util import cache_from_source
 from mmap import MAP_PRIVATE, PROT_EXEC, PROT_READ
 from pathlib import Path
-from typing import NamedTuple
 
 from tailrace.model.changes import Buffer
 from tailrace.wire.record_scan import scan_records
@@ -29,35 +29,25 @@ _MOST_CODE_BYTES = 64 * 1024
 _FEW_BYTES = 64 * 1024
 """So few are walked over in less time than it may take to get the interpreter's lock back."""
 
-_Found = ctypes.c_int64 * 3
+_Places = ctypes.c_int64 * 5
+_RESULT_AT = 32
 _Pointer = ctypes.c_char * 0
-_Long = ctypes.c_int64
+_address_of = ctypes.addressof
 # Where the result goes and where an exception would go, then the parameters of `scan_records`.
-_PARAMETERS = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, _Long, _Long, _Long, _Long, ctypes.c_void_p)
+_PARAMETERS = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
-
-class Scanned(NamedTuple):
-    """What a walk over records has found."""
-
-    fault: int
-    """One of `record_scan.Fault`."""
-    record: int
-    """With the fault, counted from 0."""
-    max_timestamp: int
-    """Of all records, if there is no fault."""
-
-
+Scanned = tuple[int, int, int]
+"""What a walk over records has found: one of `record_scan.Fault`, the number of the record that has it, and, if there is none,
+the newest timestamp of all records."""
 Scan = Callable[[Buffer, int, int, int], Scanned]
 """Walks over the records of some bytes: from where on, how many, and the timestamp that theirs are relative to."""
 
 
 def plain_scan(data: Buffer, start: int, count: int, base_timestamp: int) -> Scanned:
-    found = [0, 0]
     plain = data if type(data) is bytes else bytes(data)
-    fault: int = scan_records(  # type: ignore[no-untyped-call]
-        plain, start, len(plain), count, base_timestamp, found
-    )
-    return Scanned(fault, *found)
+    places = [start, len(plain), count, base_timestamp]
+    fault: int = scan_records(plain, places)  # type: ignore[no-untyped-call]
+    return fault, places[0], places[1]
 
 
 class CompiledScan:
@@ -68,7 +58,6 @@ class CompiledScan:
         self._without_lock = ctypes.CFUNCTYPE(ctypes.c_int32, *_PARAMETERS)(address)
 
     def __call__(self, data: Buffer, start: int, count: int, base_timestamp: int) -> Scanned:
-        found = _Found()
         end = len(data)
         pointer: object = data
         if type(data) is not bytes:
@@ -77,10 +66,11 @@ class CompiledScan:
             except TypeError:
                 # A view that can't be written to: there is no pointer into it.
                 pointer = bytes(data)
+        places = _Places(start, end, count, base_timestamp)
+        address = _address_of(places)
         call = self._keeping_lock if end <= _FEW_BYTES else self._without_lock
-        place = ctypes.addressof(found)
-        call(place, None, pointer, start, end, count, base_timestamp, place + 8)
-        return Scanned(found[0], found[1], found[2])
+        call(address + _RESULT_AT, None, pointer, address)
+        return places[4], places[0], places[1]
 
 
 def load_scan() -> CompiledScan | None:
@@ -96,7 +86,8 @@ def load_scan() -> CompiledScan | None:
 
 def compile_scan() -> CompiledScan:
     """Have the code made and kept. Raises `OSError` or `subprocess.SubprocessError` where that can't be done."""
-    done = subprocess.run(  # noqa: S603
+    # The process keeps the code itself, so that it is there for the next one even if this one ends before.
+    subprocess.run(  # noqa: S603
         [sys.executable, "-m", _COMPILER],
         env=os.environ | _COMPILER_SETTINGS,
         stdin=subprocess.DEVNULL,
@@ -104,30 +95,30 @@ def compile_scan() -> CompiledScan:
         check=True,
         timeout=_COMPILE_SECONDS,
     )
-    for folder in _folders():
-        with suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True)
-            _keep(folder, done.stdout)
-            break
     found = load_scan()
     if found is None:
         raise OSError("machine code can't be kept or mapped in any of " + ", ".join(map(str, _folders())))
     return found
 
 
-def _keep(folder: Path, code: bytes) -> None:
-    # Renamed when it is whole: what another process maps must not change.
-    unfinished = folder / f"{_file_name()}.{os.getpid()}"
-    try:
-        unfinished.write_bytes(code)
-        unfinished.rename(folder / _file_name())
-    except OSError:
-        unfinished.unlink(missing_ok=True)
-        raise
+def keep_code(code: bytes) -> None:
+    """Keep the code in the first folder that takes it."""
+    for folder in _folders():
+        # Renamed when it is whole: what another process maps must not change.
+        unfinished = folder / f"{_file_name()}.{os.getpid()}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            unfinished.write_bytes(code)
+            unfinished.rename(folder / _file_name())
+        except OSError:
+            with suppress(OSError):
+                unfinished.unlink(missing_ok=True)
+        else:
+            return
 
 
 def _folders() -> Iterator[Path]:
-    yield _HERE / "__pycache__"
+    yield Path(cache_from_source(__file__)).parent
     yield Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "tailrace"
 
 

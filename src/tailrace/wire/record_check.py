@@ -2,7 +2,7 @@
 
 from tailrace.model.changes import Buffer
 from tailrace.model.errors import CorruptBatchError, InvalidRecordsError
-from tailrace.wire.batch import HEADER_BYTES, BatchHeader
+from tailrace.wire.batch import CODEC_MASK, HEADER_BYTES, BatchHeader
 from tailrace.wire.codecs import decompress
 from tailrace.wire.machine_code import Scan
 from tailrace.wire.record_scan import Fault
@@ -23,17 +23,18 @@ _FAULTS = {
 def check_records(batch: Buffer, header: BatchHeader, most_bytes: int, scan: Scan) -> int:
     """Return the newest timestamp of the records. What is compressed may have so many bytes before."""
     data, start = batch, HEADER_BYTES
-    if header.codec:
+    codec = header.attributes & CODEC_MASK
+    if codec:
         try:
-            data, start = decompress(header.codec, memoryview(batch)[HEADER_BYTES:], most_bytes), 0
+            data, start = decompress(codec, memoryview(batch)[HEADER_BYTES:], most_bytes), 0
         except CorruptBatchError as error:
             raise InvalidRecordsError(str(error)) from error
     size = len(data) - start
     if header.records * LEAST_RECORD_BYTES > size:
         raise InvalidRecordsError(f"the batch counts {header.records} records in {size} bytes, too few to hold them")
-    scanned = scan(data, start, header.records, header.base_timestamp)
-    if scanned.fault == Fault.TRAILING:
+    fault, record, max_timestamp = scan(data, start, header.records, header.base_timestamp)
+    if fault == Fault.TRAILING:
         raise InvalidRecordsError(f"the batch has bytes behind the last of its {header.records} records")
-    if scanned.fault:
-        raise InvalidRecordsError(f"record {scanned.record} of the batch {_FAULTS[Fault(scanned.fault)]}")
-    return scanned.max_timestamp
+    if fault:
+        raise InvalidRecordsError(f"record {record} of the batch {_FAULTS[Fault(fault)]}")
+    return max_timestamp

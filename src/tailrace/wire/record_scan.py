@@ -31,14 +31,18 @@ _LEAST = -0x7FFFFFFFFFFFFFFF - 1
 _CUT_OFF = -1
 
 
-def scan_records(data, at, size, count, base_timestamp, found):
-    """Walk over `count` records from `at` on, up to `size`, and return the first fault.
+def scan_records(data, places):
+    """Walk over the records and return the first fault.
 
-    `found` has two places: the number of the record with the fault, and the newest timestamp of the records.
+    In `places` are where the bytes begin and end, how many records there are, and the timestamp that theirs are relative to.
+    There it is left which record the fault is in, instead of the first, and the newest timestamp, instead of the second.
     """
+    at = places[0]
+    size = places[1]
+    base_timestamp = places[3]
     newest = _LEAST
-    for index in range(count):
-        found[0] = index
+    for index in range(places[2]):
+        places[0] = index
         length, at = read_number(data, at, size)
         if at == _CUT_OFF:
             return 2
@@ -88,7 +92,7 @@ def scan_records(data, at, size, count, base_timestamp, found):
             at += max(length, 0)
         if at != end:
             return 8
-    found[1] = newest
+    places[1] = newest
     return 0 if at == size else 9
 
 

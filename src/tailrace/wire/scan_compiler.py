@@ -1,20 +1,19 @@
-"""A program that compiles `wire/record_scan.py` and writes the machine code of the one function to its output.
+"""A program that compiles `wire/record_scan.py` and keeps the machine code of the one function for others to load.
 
 It is a process of its own because numba and LLVM take a second to load and 70 MB that a server would keep for good. What they
 make of these loops is two KiB that need nothing: no library, no constant, no address. So the code may stand anywhere in memory.
 """
 
 # mypy: disable-error-code="no-untyped-call, no-any-return, untyped-decorator, misc"
-import sys
-
 import llvmlite.binding as llvm  # type: ignore[import-untyped]
 import numba
 from numba import int64, types, uint8
 
 from tailrace.wire import record_scan
+from tailrace.wire.machine_code import keep_code
 
 _HELPERS = ("read_number", "read_long", "is_utf8")
-_SIGNATURE = int64(types.CPointer(uint8), int64, int64, int64, int64, types.CPointer(int64))
+_SIGNATURE = int64(types.CPointer(uint8), types.CPointer(int64))
 _WRAPPER = "cfunc."
 
 
@@ -41,4 +40,4 @@ def machine_code() -> bytes:
 
 
 if __name__ == "__main__":
-    sys.stdout.buffer.write(machine_code())
+    keep_code(machine_code())

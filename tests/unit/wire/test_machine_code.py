@@ -1,11 +1,13 @@
 """The walk over records as machine code: made once, found again, and done without where it can't be had."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from tailrace.wire import machine_code
 from tailrace.wire.machine_code import compile_scan, load_scan, plain_scan
+from tailrace.wire.record_scan import Fault
 from tests.support.broken_batches import record
 
 RECORDS = b"".join(map(record, range(300)))
@@ -13,9 +15,13 @@ RECORDS = b"".join(map(record, range(300)))
 
 @pytest.fixture
 def kept_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    folder = tmp_path / "kept"
-    monkeypatch.setattr(machine_code, "_folders", lambda: iter((Path("/proc/nowhere"), folder)))
-    return folder
+    """A user's cache in which nothing is yet, and a place beside the source that can't be written to."""
+    nowhere = tmp_path / "a file, no folder"
+    nowhere.touch()
+    monkeypatch.setattr(sys, "pycache_prefix", str(nowhere))
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(nowhere))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "tailrace"
 
 
 def test_it_is_compiled_once_and_found_from_then_on(kept_in: Path) -> None:
@@ -27,8 +33,8 @@ def test_it_is_compiled_once_and_found_from_then_on(kept_in: Path) -> None:
     assert found is not None
     for scan in (made, found):
         assert scan(RECORDS, 0, 300, 5) == plain_scan(RECORDS, 0, 300, 5) == (0, 299, 5)
-        assert scan(memoryview(RECORDS), 0, 299, 5).fault == plain_scan(RECORDS, 0, 299, 5).fault != 0
-        assert scan(bytearray(RECORDS), 0, 301, 5).fault == plain_scan(RECORDS, 0, 301, 5).fault != 0
+        assert scan(memoryview(RECORDS), 0, 299, 5)[0] == plain_scan(RECORDS, 0, 299, 5)[0] == Fault.TRAILING
+        assert scan(bytearray(RECORDS), 0, 301, 5)[0] == plain_scan(RECORDS, 0, 301, 5)[0] == Fault.NUMBER
 
 
 @pytest.mark.parametrize("size", [0, 1_000_000])

@@ -1,7 +1,6 @@
 """What may come in: the limits of batches and messages, each refused with an error that names the limit."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -47,7 +46,7 @@ class CheckedBatch(msgspec.Struct, frozen=True):
     """Its records and their fingerprints, where the topic looks for duplicates."""
 
 
-class ReadBatch(NamedTuple):
+class ReadBatch(msgspec.Struct, frozen=True):
     """A batch whose head is right. Its records are still to be checked."""
 
     live: LiveTopic
@@ -68,7 +67,7 @@ def read_batch_for(live: LiveTopic, number: int, batch: Buffer, limits: Limits) 
 
 def checked_batch(read: ReadBatch, newest: int, now_ms: int, limits: Limits) -> CheckedBatch:
     """Complete the check of a batch whose records are right, the newest of this time."""
-    live, partition, batch, header = read
+    live, batch, header = read.live, read.batch, read.header
     if newest > now_ms + limits.timestamp_ahead_ms:
         raise _too_far_ahead(newest, now_ms, limits)
     if newest != header.max_timestamp:
@@ -83,7 +82,7 @@ def checked_batch(read: ReadBatch, newest: int, now_ms: int, limits: Limits) -> 
     # What a transaction writes may be aborted and come again, so it is no duplicate of anything.
     if dedup is not None and not header.is_transactional:
         records = _fingerprinted(decode_batch(batch, limits), dedup)
-    return CheckedBatch(live, partition, batch, header, records)
+    return CheckedBatch(live, read.partition, batch, header, records)
 
 
 def check_message(message: Message, now_ms: int, limits: Limits) -> None:

@@ -15,7 +15,7 @@ from typing import ParamSpec, TypeVar
 from tailrace.model.changes import Buffer
 from tailrace.model.errors import MessageTooLargeError
 from tailrace.model.limits import KIB, Limits
-from tailrace.wire.batch import BatchHeader
+from tailrace.wire.batch import CODEC_MASK, BatchHeader
 from tailrace.wire.machine_code import Scan, compile_scan, load_scan, plain_scan
 from tailrace.wire.record_check import check_records
 
@@ -45,11 +45,11 @@ class RecordChecks:
 
     def quick_check(self, batch: Buffer, header: BatchHeader) -> int | None:
         """Return the newest timestamp of the records, or None if it takes a thread to find out. Raises where they are bad."""
-        if not self._is_compiled and header.records > _QUICK_PLAIN_RECORDS:
-            return None
-        if not header.codec:
-            return self._check(batch, header, 0)
-        if len(batch) > _QUICK_BYTES:
+        if not header.attributes & CODEC_MASK:
+            if self._is_compiled:
+                return check_records(batch, header, 0, self._scan)
+            return self._check(batch, header, 0) if header.records <= _QUICK_PLAIN_RECORDS else None
+        if len(batch) > _QUICK_BYTES or not (self._is_compiled or header.records <= _QUICK_PLAIN_RECORDS):
             return None
         try:
             return self._check(batch, header, min(_QUICK_DECOMPRESSED_BYTES, self._limits.decompressed_batch_bytes))
