@@ -67,15 +67,17 @@ async def play(script: list[tuple[str, list[int]]], by: Dedup, limits: Limits) -
             records = [Record(None, b"%d" % number, [(MESSAGE_ID_HEADER, b"%d" % number)], now) for number in numbers]
             appended = await append(broker, RawBatch("t", 0, encode_batch(records)))
             if exact:
-                fresh = []
+                before = len(written)
                 for number in numbers:
-                    if number not in fresh and (number not in seen or seen[number][0] <= now):
-                        fresh.append(number)
-                assert appended.duplicates == len(numbers) - len(fresh)
-                assert appended.base_offset == (len(written) if fresh else seen[numbers[0]][1])
-                for number in fresh:
-                    seen[number] = now + WINDOW_SECONDS * 1000, len(written)
-                    written.append(b"%d" % number)
+                    if number not in seen or seen[number][0] <= now:
+                        seen[number] = now + WINDOW_SECONDS * 1000, len(written)
+                        written.append(b"%d" % number)
+                assert appended.duplicates == len(numbers) - (len(written) - before)
+                # What the sender is told of each record is where it is, or nothing at all.
+                told = [appended.base_offset + place for place in range(len(numbers))]
+                offsets = [seen[number][1] for number in numbers]
+                in_a_row = offsets == list(range(offsets[0], offsets[0] + len(offsets)))
+                assert told == offsets if in_a_row else max(told) < 0
             else:
                 for value in (await values_in(broker, "t"))[len(written) :]:
                     seen[int(value or b"")] = now + WINDOW_SECONDS * 1000, len(written)

@@ -5,8 +5,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tailrace.broker.broker import Broker
+from tailrace.broker.commits.proposal import Change
 from tailrace.broker.settings import BrokerSettings
-from tailrace.model.changes import Bounds, Changes, Fetched, Receipt
+from tailrace.model.changes import Append, Bounds, Changes, Fetched, Receipt
 from tailrace.model.clock import Clock, HybridClock
 from tailrace.model.errors import OverloadedError, StorageFullError
 from tailrace.model.ids import Cursor, Offset, Partition
@@ -16,6 +17,7 @@ from tailrace.model.topic import TopicOptions
 from tailrace.store.contract import Store
 from tailrace.store.memory import MemoryStore
 from tailrace.store.sequencer import Done, PendingCommit, Sequencer
+from tailrace.wire.batch import read_header
 from tailrace.wire.records import encode_batch
 from tests.support.clocks import ManualClock
 
@@ -132,6 +134,14 @@ def placed(base_offset: int, cursor: int | None, *, append_time: int = -1, dupli
     """The answer for a batch that is at this place."""
     at = None if cursor is None else Cursor(cursor)
     return Appended(Offset(base_offset), at, append_time, duplicates, Offset(log_start))
+
+
+async def append_unchecked(broker: Broker, raw: RawBatch) -> None:
+    """Store a batch as older versions did, which did not look at its records."""
+    header = read_header(raw.batch)
+    partition = broker.topics.get(raw.topic).partition(raw.partition)
+    changes = Changes(appends=(Append(partition, raw.batch, header.records, header.max_timestamp),))
+    await broker._committer.submit(Change(lambda: changes, lambda _: None))
 
 
 async def append(broker: Broker, *batches: RawBatch) -> Appended:

@@ -7,6 +7,18 @@ from tailrace.model.address import Address
 NODE_ID = 0
 REPLICAS = (NODE_ID,)
 
+READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = (
+    1 << code for code in range(3, 13)
+)
+"""Kafka's operations, as bits of what a client may do."""
+_CONFIGS = DESCRIBE_CONFIGS | ALTER_CONFIGS
+TOPIC_OPERATIONS = READ | WRITE | CREATE | DELETE | ALTER | DESCRIBE | _CONFIGS
+GROUP_OPERATIONS = READ | DELETE | DESCRIBE | _CONFIGS
+CLUSTER_OPERATIONS = CREATE | ALTER | DESCRIBE | CLUSTER_ACTION | _CONFIGS | IDEMPOTENT_WRITE
+"""Everybody may do everything, and these are all that there are: what Kafka answers without an authorizer."""
+NOT_ASKED = -(1 << 31)
+"""Instead of operations, when the client did not ask for them."""
+
 
 class Cluster(NamedTuple):
     cluster_id: str

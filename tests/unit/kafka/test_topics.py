@@ -243,7 +243,9 @@ async def test_partitions_are_added_and_never_taken_away() -> None:
         assert asker.broker.topics.get("orders").topic.partitions == 5
         assert await grow(5) == 37
         assert await grow(1) == 37
-        assert await grow(6, assignments=(CreatePartitionsAssignment(broker_ids=(7,)),)) == 38
+        for assigned in ((7,), (0, 0), ()):
+            assert await grow(6, assignments=(CreatePartitionsAssignment(broker_ids=assigned),)) == 39
+        assert await grow(7, assignments=(CreatePartitionsAssignment(broker_ids=(0,)),)) == 39
         assert await grow(10**6, validate_only=True) == 44
 
 

@@ -81,7 +81,7 @@ class Offsets:
         await self._commit(group, [self._checked(commit) for commit in commits], reset, check)
 
     async def begin(self, group: str, commits: Sequence[OffsetCommit], *, check: Check | None = None) -> None:
-        """Commit those for partitions in which the group has committed nothing; the others stay as they are."""
+        """Commit those for partitions in which the group has committed nothing, or less than 0; the others stay as they are."""
         check_group_name(group, self._limits)
         await self._commit(group, [self._checked(commit) for commit in commits], False, check, only_new=True)
 
@@ -90,15 +90,14 @@ class Offsets:
     ) -> list[TailraceError | None]:
         """Commit what can be, and say for each what was wrong.
 
-        An offset below 0 forgets what was committed, so that the reader begins where it does by default. KafkaJS asks for that
-        when its offset is not there any more.
+        Any offset is kept, as in Kafka: beyond the end too, and below 0, which clients take for none.
         """
         check_group_name(group, self._limits)
         targets: list[_Target] = []
         refusals: list[TailraceError | None] = []
         for commit in commits:
             try:
-                targets.append(self._checked(commit, may_forget=True))
+                targets.append(self._checked(commit, any_offset=True))
             except TailraceError as error:
                 refusals.append(error)
             else:
@@ -131,7 +130,7 @@ class Offsets:
         for committed in self.committed_by(group):
             live = self._topics.get(committed.topic)
             end = self._store.bounds(live.partition(committed.partition)).end
-            found.append(Lag(committed.topic, committed.partition, committed.offset, end, max(0, end - committed.offset)))
+            found.append(Lag(committed.topic, committed.partition, committed.offset, end, _lag(end, committed.offset)))
         return found
 
     def all_committed(self) -> Iterator[tuple[str, CommittedOffset]]:
@@ -155,7 +154,7 @@ class Offsets:
             except UnknownTopicError:
                 continue
             name = group, live.topic.name
-            totals[name] = totals.get(name, 0) + max(0, end - _VALUE.unpack_from(value)[0])
+            totals[name] = totals.get(name, 0) + _lag(end, _VALUE.unpack_from(value)[0])
         return totals
 
     def has_pending(self, group: str) -> bool:
@@ -199,8 +198,8 @@ class Offsets:
         await self._committer.submit(Change(decide, lambda _: self._pending.deleted(group, gone)))
 
     def check(self, commit: OffsetCommit) -> Partition:
-        """Where the commit goes. Raises if it can't be made."""
-        return self._checked(commit).partition
+        """Where the commit of a Kafka client goes, whatever its offset. Raises if it can't be made."""
+        return self._checked(commit, any_offset=True).partition
 
     def write(self, draft: Draft, group: str, partition: Partition, commit: OffsetCommit) -> None:
         """Put an offset into a draft, whatever it was before, and the group if it is not there."""
@@ -233,10 +232,11 @@ class Offsets:
                     raise UnknownTopicError(f"topic {commit.topic!r} has been deleted")
                 key = keys.offset_key(partition, group)
                 if not reset and (before := draft.latest(key)) is not None:
-                    if only_new:
+                    committed = _VALUE.unpack_from(before)[0]
+                    if only_new and committed >= 0:
                         continue
-                    _check_forward(group, commit, _VALUE.unpack_from(before)[0])
-                draft.put(key, None if commit.offset < 0 else _encode(commit, now_ms))
+                    _check_forward(group, commit, committed)
+                draft.put(key, _encode(commit, now_ms))
             self._names.commits(group, now_ms)
             return draft.changes()
 
@@ -252,11 +252,11 @@ class Offsets:
 
         await self._committer.submit(Change(decide, settled, failed))
 
-    def _checked(self, commit: OffsetCommit, *, may_forget: bool = False) -> "_Target":
+    def _checked(self, commit: OffsetCommit, *, any_offset: bool = False) -> "_Target":
         live = self._topics.get(commit.topic, commit.topic_uuid)
         partition = live.partition(commit.partition)
         bounds = self._store.bounds(partition)
-        if commit.offset > bounds.end or (commit.offset < 0 and not may_forget):
+        if not any_offset and not 0 <= commit.offset <= bounds.end:
             raise OffsetOutOfRangeError(
                 f"offset {commit.offset} can't be committed: partition {commit.partition} of {live.topic.name!r} ends at"
                 f" {bounds.end}",
@@ -285,6 +285,10 @@ class _Target(NamedTuple):
     live: LiveTopic
     partition: Partition
     commit: OffsetCommit
+
+
+def _lag(end: int, offset: int) -> int:
+    return max(0, end - max(0, offset))
 
 
 def _check_forward(group: str, commit: OffsetCommit, before: int) -> None:

@@ -6,6 +6,7 @@ import msgspec
 
 from tailrace.broker.publishing.dedup import fingerprint_of_content, fingerprint_of_id
 from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.broker.topics.registry import TopicRegistry
 from tailrace.model.changes import Buffer
 from tailrace.model.errors import (
     InvalidRecordsError,
@@ -17,6 +18,7 @@ from tailrace.model.errors import (
 )
 from tailrace.model.ids import Partition
 from tailrace.model.limits import Limits
+from tailrace.model.names import is_reserved
 from tailrace.model.record import MESSAGE_ID_HEADER, Headers, Message, Record
 from tailrace.model.topic import Dedup
 from tailrace.wire.batch import (
@@ -58,7 +60,7 @@ class ReadBatch(msgspec.Struct, frozen=True):
 def read_batch_for(live: LiveTopic, number: int, batch: Buffer, limits: Limits) -> ReadBatch:
     """Check the head of a batch from outside, before it goes to this partition."""
     if live.is_reserved:
-        raise reserved(live)
+        raise reserved(live.topic.name)
     partition = live.partition(number)
     header = check_batch(batch)
     _check_raw_batch(header, len(batch), live, limits)
@@ -134,9 +136,16 @@ def check_batch_size(size: int, live: LiveTopic, limits: Limits) -> None:
         )
 
 
-def reserved(live: LiveTopic) -> ReservedTopicError:
+def missing(topics: TopicRegistry, name: str) -> LiveTopic:
+    """Raise for a producer to a topic that is not there: it waits for one that can be made, and not for the server's own."""
+    if is_reserved(name):
+        raise reserved(name)
+    return topics.get(name)
+
+
+def reserved(name: str) -> ReservedTopicError:
     return ReservedTopicError(
-        f"{live.topic.name!r} is the server's own topic and can't be written to; write to its table, or to another topic"
+        f"{name!r} is the server's own topic and can't be written to; write to its table, or to another topic"
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from tailrace.broker.commits.commit import Committer
-from tailrace.broker.publishing.admission import CheckedBatch, ReadBatch, checked_batch, read_batch_for
+from tailrace.broker.publishing.admission import CheckedBatch, ReadBatch, checked_batch, missing, read_batch_for
 from tailrace.broker.publishing.append_batches import AppendBatches, Outcome
 from tailrace.broker.publishing.bundle import Bundle, Waiter, pass_on
 from tailrace.broker.publishing.intake import Intake
@@ -74,7 +74,8 @@ class Appender:
         """Check the batch. A `ReadBatch` is still to be checked, in a thread or when it is its turn."""
         intake = self._intake
         try:
-            read = read_batch_for(intake.topics.get(raw.topic), raw.partition, raw.batch, intake.limits)
+            live = intake.topics.find(raw.topic) or missing(intake.topics, raw.topic)
+            read = read_batch_for(live, raw.partition, raw.batch, intake.limits)
             if self._turns and read.partition in self._turns:
                 return read
             if read.live.topic.settings.dedup is not None and read.header.records > _QUICKLY_DECODED_RECORDS:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from tailrace.broker.commits.draft import Draft
 from tailrace.broker.publishing.admission import CheckedBatch
-from tailrace.broker.publishing.dedup import Entry, Window
+from tailrace.broker.publishing.dedup import Window
 from tailrace.broker.publishing.intake import Intake, Windows
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.model.changes import Append, Buffer
@@ -13,6 +13,8 @@ from tailrace.model.ids import Offset
 from tailrace.model.record import NO_TIMESTAMP, Record
 from tailrace.wire.records import encode_batch
 from tailrace.wire.restamped import with_append_time
+
+UNKNOWN_OFFSET = -1
 
 
 class Placed(NamedTuple):
@@ -22,6 +24,7 @@ class Placed(NamedTuple):
     append: Append | None
     """`None` when all of it is there already."""
     base_offset: Offset
+    """What the sender is told; below 0 if there is no offset from which it could count all its records."""
     append_time: int
     duplicates: int
 
@@ -30,19 +33,19 @@ def place(intake: Intake, draft: Draft, windows: Windows, checked: CheckedBatch)
     """Put the batch at the end of its partition, without the records that are there already."""
     live, partition, batch, header = checked.live, checked.partition, checked.batch, checked.header
     fingerprinted = checked.records
-    base_offset = first_offset = draft.next_offset(partition)
+    base_offset = told_offset = draft.next_offset(partition)
     records, max_timestamp = header.records, header.max_timestamp
     if fingerprinted is not None:
-        batch, records, max_timestamp, first_offset = _without_duplicates(windows.of(live), checked, fingerprinted, base_offset)
+        batch, records, max_timestamp, told_offset = _without_duplicates(windows.of(live), checked, fingerprinted, base_offset)
     if records == 0:
-        return Placed(live, None, first_offset, NO_TIMESTAMP, header.records)
+        return Placed(live, None, told_offset, NO_TIMESTAMP, header.records)
     append_time = NO_TIMESTAMP
     if live.topic.settings.timestamps == "append":
         append_time = max_timestamp = intake.clock.now_ms()
         batch = with_append_time(batch, append_time)
     append = Append(partition, batch, records, max_timestamp, base_offset)
     draft.append(append)
-    return Placed(live, append, base_offset, append_time, header.records - records)
+    return Placed(live, append, told_offset, append_time, header.records - records)
 
 
 def _without_duplicates(
@@ -50,20 +53,23 @@ def _without_duplicates(
 ) -> tuple[Buffer, int, int, Offset]:
     """The batch with what is new in it: its bytes, records and newest time, and the offset that its sender is told."""
     header = checked.header
+    number = checked.partition.number
     fresh: list[Record] = []
-    first: Entry | None = None
+    offsets: list[int] = []
     for record, fingerprint in fingerprinted:
         if fingerprint is not None:
             entry = window.first_of(fingerprint)
             if entry is not None:
-                first = first or entry
+                offsets.append(entry.offset if entry.partition == number else UNKNOWN_OFFSET)
                 continue
-            window.remember(fingerprint, checked.partition.number, Offset(base_offset + len(fresh)))
+            window.remember(fingerprint, number, Offset(base_offset + len(fresh)))
+        offsets.append(base_offset + len(fresh))
         fresh.append(record)
+    told_offset = _told(offsets)
     if len(fresh) == len(fingerprinted):
-        return checked.batch, len(fresh), header.max_timestamp, base_offset
+        return checked.batch, len(fresh), header.max_timestamp, told_offset
     if not fresh:
-        return checked.batch, 0, header.max_timestamp, first.offset if first is not None else base_offset
+        return checked.batch, 0, header.max_timestamp, told_offset
     batch = encode_batch(
         fresh,
         codec=header.codec,
@@ -71,4 +77,15 @@ def _without_duplicates(
         producer_epoch=header.producer_epoch,
         base_sequence=header.base_sequence,
     )
-    return batch, len(fresh), max(record.timestamp for record in fresh), base_offset
+    return batch, len(fresh), max(record.timestamp for record in fresh), told_offset
+
+
+def _told(offsets: Sequence[int]) -> Offset:
+    """The offset from which the sender counts its records, if that gives for each of them where it is.
+
+    If not, all that it gives is below 0: clients take that for unknown, and no record has it.
+    """
+    first = offsets[0]
+    if first >= 0 and all(offset == first + number for number, offset in enumerate(offsets)):
+        return Offset(first)
+    return Offset(UNKNOWN_OFFSET - len(offsets) + 1)

@@ -76,7 +76,7 @@ class Publisher:
         intake = self._intake
         live = intake.topics.get(message.topic)
         if live.is_reserved and not by_server:
-            raise reserved(live)
+            raise reserved(live.topic.name)
         check_message(message, now_ms, intake.limits)
         given_id = message_id_of(message, intake.limits)
         if given_id is None:

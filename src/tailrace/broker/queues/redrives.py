@@ -54,7 +54,7 @@ class Redrives:
         """The topic that holds the dead letters of this one."""
         live = self._intake.topics.get(topic)
         if live.is_reserved:
-            raise reserved(live)
+            raise reserved(live.topic.name)
         return self._intake.topics.get(dead_letters_of(live.topic.name, self._intake.limits))
 
     def first_left(self, letters: LiveTopic) -> list[Offset]:

@@ -147,7 +147,7 @@ class Consumers:
     async def _begin(self, live: LiveTopic, numbers: Sequence[int], request: ConsumeRequest, group: str) -> None:
         """Commit the start for the partitions in which the group has committed nothing."""
         name = live.topic.name
-        new = [number for number in numbers if self._offsets.committed(group, name, number) is None]
+        new = [number for number in numbers if self._position(group, name, number) is None]
         if new:
             starts = [await self._resolve(live, number, request.start) for number in new]
             await self._offsets.begin(
@@ -166,11 +166,22 @@ class Consumers:
                 f" what lay below {bounds.start}; ack up to {bounds.start - 1} or reset the group to go on",
                 *bounds,
             )
+        if committed.offset > bounds.end:
+            raise OffsetOutOfRangeError(
+                f"group {group!r} is at offset {committed.offset} of partition {number} of {name!r}, which ends at"
+                f" {bounds.end}: a Kafka client has committed that; reset the group to go on",
+                *bounds,
+            )
         return PartitionOffset(number, committed.offset)
+
+    def _position(self, group: str, topic: str, number: int) -> CommittedOffset | None:
+        """Where the group is. What a Kafka client has committed below 0 is no position."""
+        committed = self._offsets.committed(group, topic, number)
+        return None if committed is None or committed.offset < 0 else committed
 
     def _check_begun(self, live: LiveTopic, numbers: Sequence[int], group: str) -> None:
         """The group has committed an offset in each of these partitions, or somebody has to say where it begins."""
-        new = [number for number in numbers if self._offsets.committed(group, live.topic.name, number) is None]
+        new = [number for number in numbers if self._position(group, live.topic.name, number) is None]
         if new:
             raise NoCommittedOffsetError(
                 f"group {group!r} has committed nothing in partitions {new} of {live.topic.name!r} and was told not to choose a"
@@ -179,7 +190,7 @@ class Consumers:
 
     def _known(self, live: LiveTopic, number: int, group: str) -> CommittedOffset:
         self._topics.get(live.topic.name, live.topic.uuid)  # the awaits before this one may have seen it made again
-        committed = self._offsets.committed(group, live.topic.name, number)
+        committed = self._position(group, live.topic.name, number)
         if committed is None:
             raise InvalidRequestError(f"group {group!r} was deleted while it was about to read {live.topic.name!r}; read again")
         return committed

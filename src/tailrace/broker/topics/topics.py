@@ -97,6 +97,13 @@ class Topics(TopicRegistry):
         """Remove a topic of the server's own, and in the same commit change the state that belongs to it."""
         return await self._in_turn(self._delete(name, state, along))
 
+    def check_name(self, name: str) -> None:
+        """Raise what `create` would raise for the name alone."""
+        _check_not_reserved(name)
+        if name in self._by_name:
+            raise TopicExistsError(f"{name!r} is the name or alias of a topic that exists")
+        check_topic_name(name, self._limits)
+
     def check_new(
         self, name: str, partitions: int, *, alias: str | None = None, options: TopicOptions = NO_OPTIONS
     ) -> TopicSettings:
@@ -105,11 +112,11 @@ class Topics(TopicRegistry):
         return self._check_new(name, partitions, alias, options)
 
     def _check_new(self, name: str, partitions: int, alias: str | None, options: TopicOptions) -> TopicSettings:
-        if partitions < 1:
-            raise InvalidPartitionsError(f"a topic has at least 1 partition, not {partitions}")
         if name in self._by_name:
             raise TopicExistsError(f"{name!r} is the name or alias of a topic that exists")
         check_topic_name(name, self._limits)
+        if partitions < 1:
+            raise InvalidPartitionsError(f"a topic has at least 1 partition, not {partitions}")
         settings = with_options(TopicSettings(), options)
         check_settings(settings, self._limits)
         if alias == name:

@@ -1,6 +1,6 @@
 """Who there is to talk to: DescribeCluster and FindCoordinator. It is always this one server."""
 
-from tailrace.kafka.cluster import NODE_ID, Cluster
+from tailrace.kafka.cluster import CLUSTER_OPERATIONS, NODE_ID, NOT_ASKED, Cluster
 from tailrace.kafka.dispatch import Call, Route
 from tailrace.wire.messages import describe_cluster, find_coordinator
 from tailrace.wire.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
@@ -28,6 +28,7 @@ class ClusterHandlers:
             cluster_id=self._cluster.cluster_id,
             controller_id=NODE_ID,
             brokers=(DescribeClusterBroker(broker_id=NODE_ID, host=host, port=port),),
+            cluster_authorized_operations=CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED,
         )
 
     def find_coordinator(self, call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:

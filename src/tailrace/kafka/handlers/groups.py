@@ -1,6 +1,7 @@
 """Consumer groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups, ListGroups and DeleteGroups."""
 
 from tailrace.broker.broker import Broker
+from tailrace.kafka.cluster import GROUP_OPERATIONS, NOT_ASKED
 from tailrace.kafka.dispatch import Call, Route
 from tailrace.model.errors import MemberIdRequiredError, TailraceError, UnknownGroupError
 from tailrace.model.group import JoinRequest, MemberIdentity, MemberProtocol, SyncRequest
@@ -140,7 +141,8 @@ class GroupHandlers:
         )
 
     def describe(self, call: Call, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-        return DescribeGroupsResponse(groups=tuple(self._described(call, name) for name in request.groups))
+        operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+        return DescribeGroupsResponse(groups=tuple(self._described(call, name, operations) for name in request.groups))
 
     def list_groups(self, call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
         states = {state.lower() for state in request.states_filter}
@@ -164,13 +166,13 @@ class GroupHandlers:
                 results.append(DeletableGroupResult(group_id=name))
         return DeleteGroupsResponse(results=tuple(results))
 
-    def _described(self, call: Call, name: str) -> DescribedGroup:
+    def _described(self, call: Call, name: str, operations: int) -> DescribedGroup:
         try:
             group = self._groups.describe(name)
         except UnknownGroupError as error:
             if call.version >= _SAYS_NOT_FOUND:
                 return DescribedGroup(group_id=name, error_code=error.kafka_code, error_message=str(error), group_state="Dead")
-            return DescribedGroup(group_id=name, group_state="Dead")
+            return DescribedGroup(group_id=name, group_state="Dead", authorized_operations=operations)
         except TailraceError as error:
             return DescribedGroup(group_id=name, error_code=group_error_code(error))
         return DescribedGroup(
@@ -189,4 +191,5 @@ class GroupHandlers:
                 )
                 for member in group.members
             ),
+            authorized_operations=operations,
         )

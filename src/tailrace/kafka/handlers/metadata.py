@@ -3,12 +3,14 @@
 from collections.abc import Iterable
 from itertools import islice
 
+import msgspec
+
 from tailrace.broker.topics.live_topic import LiveTopic
-from tailrace.kafka.cluster import NODE_ID, REPLICAS
+from tailrace.kafka.cluster import CLUSTER_OPERATIONS, NODE_ID, NOT_ASKED, REPLICAS, TOPIC_OPERATIONS
 from tailrace.kafka.dispatch import Call, Route
 from tailrace.kafka.node import Node
-from tailrace.model.errors import InvalidRequestError, TailraceError, UnknownTopicError
-from tailrace.model.names import check_topic_name
+from tailrace.model.errors import InvalidRequestError, InvalidTopicNameError, TailraceError, UnknownTopicError
+from tailrace.model.names import check_topic_name, is_reserved
 from tailrace.wire.batch import LEADER_EPOCH
 from tailrace.wire.message import NO_UUID
 from tailrace.wire.messages import describe_topic_partitions, metadata
@@ -50,16 +52,19 @@ class MetadataHandlers:
         if request.topics is None or (call.version == 0 and not request.topics):
             topics = [_described(live, live.topic.name) for live in self._topics]
         else:
-            may_create = request.allow_auto_topic_creation and self._node.settings.auto_create_topics
-            topics = [await self._find(wanted, may_create, call.version) for wanted in request.topics]
+            wants_it = request.allow_auto_topic_creation
+            topics = [await self._find(wanted, wants_it, call.version) for wanted in request.topics]
+        if request.include_topic_authorized_operations:
+            topics = [msgspec.structs.replace(topic, topic_authorized_operations=TOPIC_OPERATIONS) for topic in topics]
         return MetadataResponse(
             brokers=(MetadataResponseBroker(node_id=NODE_ID, host=host, port=port),),
             cluster_id=self._node.cluster.cluster_id,
             controller_id=NODE_ID,
             topics=tuple(topics),
+            cluster_authorized_operations=CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED,
         )
 
-    async def _find(self, wanted: MetadataRequestTopic, may_create: bool, version: int) -> MetadataResponseTopic:
+    async def _find(self, wanted: MetadataRequestTopic, wants_it: bool, version: int) -> MetadataResponseTopic:
         name = wanted.name
         try:
             if name is None:
@@ -70,7 +75,10 @@ class MetadataHandlers:
             found = self._topics.find(name)
             if found is None:
                 check_topic_name(name, self._node.limits)
-                if may_create:
+                if wants_it and is_reserved(name):
+                    # The one code at which every producer gives up at once: nobody can have this topic made.
+                    raise InvalidTopicNameError(f"{name!r} is a name of the server's own, and there is no such topic")
+                if wants_it and self._node.settings.auto_create_topics:
                     await self._topics.create(name, self._node.settings.default_partitions)
                 found = self._topics.get(name)
             return _described(found, name)
@@ -91,7 +99,11 @@ class MetadataHandlers:
             try:
                 live = self._topics.get(name)
             except UnknownTopicError as error:
-                topics.append(DescribeTopicPartitionsResponseTopic(error_code=error.kafka_code, name=name))
+                topics.append(
+                    DescribeTopicPartitionsResponseTopic(
+                        error_code=error.kafka_code, name=name, topic_authorized_operations=TOPIC_OPERATIONS
+                    )
+                )
                 continue
             first = cursor.partition_index if name == cursor.topic_name else 0
             if first < 0:
@@ -102,7 +114,10 @@ class MetadataHandlers:
             limit -= len(numbers)
             topics.append(
                 DescribeTopicPartitionsResponseTopic(
-                    name=name, topic_id=live.topic.uuid, partitions=tuple(_partition_in_full(number) for number in numbers)
+                    name=name,
+                    topic_id=live.topic.uuid,
+                    partitions=tuple(_partition_in_full(number) for number in numbers),
+                    topic_authorized_operations=TOPIC_OPERATIONS,
                 )
             )
             end = first + len(numbers)

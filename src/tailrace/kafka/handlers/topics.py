@@ -9,6 +9,7 @@ from tailrace.kafka.dispatch import Call, Route
 from tailrace.kafka.node import Node
 from tailrace.model.counting import counted
 from tailrace.model.errors import (
+    InvalidAssignmentError,
     InvalidPartitionsError,
     InvalidReplicationError,
     InvalidRequestError,
@@ -85,6 +86,8 @@ class TopicHandlers:
         try:
             if named > 1:
                 raise InvalidRequestError(f"the request names topic {name!r} {named} times")
+            # In Kafka's order: a topic that is there is told before anything else that is wrong with the request.
+            self._topics.check_name(name)
             partitions = self._partitions_of(wanted)
             change = parse_configs((config.name, config.value) for config in wanted.configs)
             alias = change.alias if isinstance(change.alias, str) else None
@@ -108,7 +111,7 @@ class TopicHandlers:
             if wanted.num_partitions != -1 or wanted.replication_factor != -1:
                 raise InvalidRequestError("partitions are assigned to servers one by one or counted, not both")
             if sorted(each.partition_index for each in wanted.assignments) != list(range(len(wanted.assignments))):
-                raise InvalidPartitionsError("the assigned partitions are not numbered from 0 without a gap")
+                raise InvalidAssignmentError("the assigned partitions are not numbered from 0 without a gap")
             _check_assignments([each.broker_ids for each in wanted.assignments])
             return len(wanted.assignments)
         if wanted.replication_factor not in (_BROKERS_DEFAULT, len(REPLICAS)):
@@ -139,7 +142,7 @@ class TopicHandlers:
             if wanted.assignments is not None:
                 _check_assignments([each.broker_ids for each in wanted.assignments])
                 if len(wanted.assignments) != more:
-                    raise InvalidRequestError(f"{len(wanted.assignments)} partitions are assigned and {more} are new")
+                    raise InvalidAssignmentError(f"{len(wanted.assignments)} partitions are assigned and {more} are new")
             if validate_only:
                 self._topics.check_room(more)
             else:
@@ -211,4 +214,4 @@ class TopicHandlers:
 def _check_assignments(assignments: Sequence[Sequence[int]]) -> None:
     for servers in assignments:
         if tuple(servers) != REPLICAS:
-            raise InvalidReplicationError(f"a partition can't be on the servers {list(servers)}; there is only {REPLICAS[0]}")
+            raise InvalidAssignmentError(f"a partition can't be on the servers {list(servers)}; there is only {REPLICAS[0]}")

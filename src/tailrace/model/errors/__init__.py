@@ -96,6 +96,7 @@ from tailrace.model.errors.storage import (
 )
 from tailrace.model.errors.topics import (
     CursorOutOfRangeError,
+    InvalidAssignmentError,
     InvalidPartitionsError,
     InvalidPatternError,
     InvalidReplicationError,
@@ -126,6 +127,7 @@ __all__ = [
     "GroupSubscribedError",
     "IllegalGenerationError",
     "InconsistentProtocolError",
+    "InvalidAssignmentError",
     "InvalidGroupNameError",
     "InvalidPartitionsError",
     "InvalidPatternError",

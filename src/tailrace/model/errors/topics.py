@@ -26,6 +26,12 @@ class InvalidReplicationError(InvalidRequestError):
     kafka_code = 38
 
 
+class InvalidAssignmentError(InvalidRequestError):
+    """Partitions of a topic are assigned to servers that are not there, or not all of them are assigned."""
+
+    kafka_code = 39
+
+
 class ReservedTopicError(InvalidRequestError):
     """The topic belongs to the server, which alone makes it, writes to it and deletes it."""
 

@@ -142,15 +142,19 @@ async def test_members_may_go_back_and_others_may_not_commit() -> None:
 
 
 @on_loop
-async def test_an_offset_below_zero_forgets_what_was_committed() -> None:
+async def test_any_offset_can_be_committed_by_kafkas_clients_and_is_read_back_as_it_is() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t", 2)
         await append(broker, raw("t", 0, b"1", b"2"))
         nobody = MemberIdentity()
         await broker.groups.commit("g", nobody, [up_to("t", 0, 2), up_to("t", 1, 0)])
-        assert await broker.groups.commit("g", nobody, [up_to("t", 0, -2)]) == [None]
-        assert broker.offsets.committed("g", "t", 0) is None
-        assert [committed.partition for committed in broker.offsets.committed_by("g")] == [1]
+        for offset in (3, 1_000, 1, -1, -2, 1 << 62, -(1 << 62), 0):
+            assert await broker.groups.commit("g", nobody, [up_to("t", 0, offset, 4, "note")]) == [None]
+            committed = broker.offsets.committed("g", "t", 0)
+            assert committed is not None
+            assert (committed.offset, committed.leader_epoch, committed.metadata) == (offset, 4, "note")
+            assert [each.offset for each in broker.offsets.committed_by("g")] == [offset, 0]
+            assert [each.lag for each in broker.offsets.lag("g")] == [max(0, 2 - max(0, offset)), 0]
         with pytest.raises(OffsetOutOfRangeError):
             await broker.offsets.commit("g", [up_to("t", 0, -2)], reset=True)
 

@@ -15,7 +15,7 @@ from tailrace.model.record import RawBatch, Record
 from tailrace.wire.codecs import Codec
 from tailrace.wire.records import decode_batch, encode_batch
 from tests.support.aio import on_loop, until
-from tests.support.brokers import append, raw, running_broker
+from tests.support.brokers import append, append_unchecked, raw, running_broker
 from tests.support.clocks import ManualClock
 from tests.unit.wire.test_records import body_of
 
@@ -72,7 +72,7 @@ async def test_a_batch_that_cannot_be_decoded_is_named_with_the_way_around_it() 
     async with running_broker() as broker:
         await broker.topics.create("t")
         await append(broker, raw("t", 0, b"good"))
-        await append(broker, RawBatch("t", 0, body_of(0x0C, 0, 0, 2, 1, 1, 0)))
+        await append_unchecked(broker, RawBatch("t", 0, body_of(0x0C, 0, 0, 2, 1, 1, 0)))
         await append(broker, raw("t", 0, b"good again"))
         read = await broker.read("t", 0, Offset(0), max_records=10)
         assert [record.value for record in read.records] == [b"good"]
@@ -109,7 +109,7 @@ async def test_a_bomb_in_a_topic_is_named_with_the_way_around_it() -> None:
     async with running_broker(limits=Limits(decompressed_batch_bytes=1_000)) as broker:
         await broker.topics.create("t")
         bomb = encode_batch([Record(None, bytes(10_000), (), NOW)], codec=Codec.GZIP)
-        await append(broker, RawBatch("t", 0, bomb))
+        await append_unchecked(broker, RawBatch("t", 0, bomb))
         with pytest.raises(CorruptBatchError, match=r"decompressed_batch_bytes.* Go on at 1"):
             await broker.read("t", 0, Offset(0), max_records=1)
         assert await broker.positions.at_time("t", 0, NOW) == (0, NOW)

@@ -10,7 +10,7 @@ from tailrace.store.memory import MemoryStore
 from tailrace.wire.codecs import Codec
 from tailrace.wire.records import encode_batch
 from tests.support.aio import on_loop
-from tests.support.brokers import append, options, running_broker
+from tests.support.brokers import append, append_unchecked, options, running_broker
 from tests.support.clocks import ManualClock
 from tests.support.transactions import started
 from tests.unit.wire.test_records import body_of
@@ -99,7 +99,7 @@ async def test_a_batch_whose_records_cannot_be_read_is_begun_with() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
         await timed(broker, -10)
-        await append(broker, RawBatch("t", 0, body_of(0x0C, 0, 0, 2, 1, 1, 0)))
+        await append_unchecked(broker, RawBatch("t", 0, body_of(0x0C, 0, 0, 2, 1, 1, 0)))
         assert await broker.positions.resolve("t", 0, AtTime(NOW)) == 1
 
 

@@ -20,7 +20,7 @@ from tailrace.wire.batch import CHECKED_FROM, HEADER_BYTES
 from tailrace.wire.codecs import Codec
 from tailrace.wire.records import encode_batch
 from tests.support.aio import on_loop, turns
-from tests.support.brokers import append, raw, running_broker
+from tests.support.brokers import append, append_unchecked, raw, running_broker
 from tests.support.transactions import TOPIC, started
 
 LATEST = LogEdge.LATEST
@@ -306,7 +306,7 @@ async def test_records_that_can_not_be_decoded_are_reported_with_the_place_to_go
     async with running_broker() as broker:
         await broker.topics.create("a")
         await write(broker, "a", b"0")
-        await append(broker, RawBatch("a", 0, garbled(encode_batch([Record(None, b"x" * 100, (), 1_000)]))))
+        await append_unchecked(broker, RawBatch("a", 0, garbled(encode_batch([Record(None, b"x" * 100, (), 1_000)]))))
         await write(broker, "a", b"2")
         async with subscribed(broker, "a") as subscription:
             assert await take(subscription, 1) == [(0, "a", b"0")]

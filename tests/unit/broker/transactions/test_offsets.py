@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tailrace.broker.broker import Broker
-from tailrace.model.errors import InvalidTransactionStateError, OffsetOutOfRangeError, UnknownGroupError, UnstableOffsetsError
+from tailrace.model.errors import InvalidTransactionStateError, UnknownGroupError, UnknownPartitionError, UnstableOffsetsError
 from tailrace.model.ids import Offset
 from tailrace.model.offset import OffsetCommit
 from tailrace.store.memory import MemoryStore
@@ -118,16 +118,17 @@ async def test_offsets_that_can_not_be_are_told_one_by_one() -> None:
             "tx",
             producer.identity,
             "g",
-            [OffsetCommit("t", 0, Offset(99)), OffsetCommit("t", 0, Offset(1), 7, "note")],
+            [OffsetCommit("t", 9, Offset(1)), OffsetCommit("t", 0, Offset(99), 7, "note"), OffsetCommit("t", 1, Offset(-2))],
             lambda: None,
             adds_group=True,
         )
-        assert isinstance(outcomes[0], OffsetOutOfRangeError)
-        assert outcomes[1] is None
+        assert isinstance(outcomes[0], UnknownPartitionError)
+        assert outcomes[1:] == [None, None]
         await producer.commit()
         committed = broker.offsets.committed("g", "t", 0)
         assert committed is not None
-        assert (committed.offset, committed.leader_epoch, committed.metadata) == (1, 7, "note")
+        assert (committed.offset, committed.leader_epoch, committed.metadata) == (99, 7, "note")
+        assert [each.offset for each in broker.offsets.committed_by("g")] == [99, -2]
 
 
 @on_loop

@@ -1,0 +1,180 @@
+"""Answers that other suites hold against Kafka's. What is expected here is what Apache Kafka 4.3.1 said when it was asked."""
+
+from typing import Any
+
+import pytest
+
+from tailrace.model.record import MESSAGE_ID_HEADER, Record
+from tailrace.wire.messages import (
+    create_topics,
+    describe_cluster,
+    describe_groups,
+    describe_topic_partitions,
+    metadata,
+    offset_commit,
+    offset_fetch,
+    produce,
+)
+from tailrace.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from tailrace.wire.messages.describe_cluster import DescribeClusterRequest
+from tailrace.wire.messages.describe_groups import DescribeGroupsRequest
+from tailrace.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from tailrace.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tailrace.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tailrace.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from tailrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tailrace.wire.records import encode_batch
+from tests.support.aio import on_loop
+from tests.support.batches import TIMESTAMP
+from tests.support.brokers import options
+from tests.support.kafka import Asker, running_asker
+
+UNKNOWN_TOPIC, INVALID_TOPIC, TOPIC_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION = 3, 17, 36, 37, 38
+INVALID_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST, POLICY_VIOLATION = 39, 40, 42, 44
+TOPIC_OPERATIONS, GROUP_OPERATIONS, CLUSTER_OPERATIONS, NOT_ASKED = 3576, 3400, 8096, -2147483648
+
+
+@pytest.mark.parametrize("offset", [5, 1_000, 3, 0, -1, -2, -5, 1 << 62])
+@on_loop
+async def test_any_offset_is_committed_and_read_back(offset: int) -> None:
+    async with running_asker() as asker:
+        await asker.broker.topics.create("t", 2)
+        partition = OffsetCommitRequestPartition(
+            partition_index=0, committed_offset=offset, committed_leader_epoch=-1, committed_metadata="m"
+        )
+        request = OffsetCommitRequest(
+            group_id="g",
+            generation_id_or_member_epoch=-1,
+            topics=(OffsetCommitRequestTopic(name="t", partitions=(partition,)),),
+        )
+        committed = await asker.ask(offset_commit.API, request, 8)
+        assert committed.topics[0].partitions[0].error_code == 0
+        for wanted in ((OffsetFetchRequestTopics(name="t", partition_indexes=(0,)),), None):
+            asked = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id="g", topics=wanted),))
+            fetched = (await asker.ask(offset_fetch.API, asked, 8)).groups[0].topics[0].partitions[0]
+            assert (fetched.committed_offset, fetched.metadata, fetched.error_code) == (offset, "m", 0)
+
+
+def assigned(*servers: int, partition: int = 0) -> dict[str, Any]:
+    assignment = CreatableReplicaAssignment(partition_index=partition, broker_ids=servers)
+    return {"num_partitions": -1, "replication_factor": -1, "assignments": (assignment,)}
+
+
+def configured(name: str, value: str) -> dict[str, Any]:
+    return {"configs": (CreatableTopicConfig(name=name, value=value),)}
+
+
+WRONG = {
+    "more replicas than servers": ({"replication_factor": 3}, INVALID_REPLICATION),
+    "no replicas": ({"replication_factor": 0}, INVALID_REPLICATION),
+    "no partitions": ({"num_partitions": 0}, INVALID_PARTITIONS),
+    "unknown config": (configured("nonsense", "1"), INVALID_CONFIG),
+    "bad value": (configured("retention.ms", "x"), INVALID_CONFIG),
+    "unknown server": (assigned(99), INVALID_ASSIGNMENT),
+    "one server twice": (assigned(0, 0), INVALID_ASSIGNMENT),
+    "no server": (assigned(), INVALID_ASSIGNMENT),
+    "numbers with a gap": (assigned(0, partition=1), INVALID_ASSIGNMENT),
+    "assigned and counted": (assigned(0) | {"num_partitions": 2}, INVALID_REQUEST),
+    "assigned and replicated": (assigned(0) | {"replication_factor": 1}, INVALID_REQUEST),
+}
+
+
+async def create(asker: Asker, name: str, **fields: Any) -> int:
+    wanted = CreatableTopic(name=name, **({"num_partitions": 1, "replication_factor": 1} | fields))
+    for validate_only in (True, False):
+        request = CreateTopicsRequest(topics=(wanted,), validate_only=validate_only)
+        code: int = (await asker.ask(create_topics.API, request, 7)).topics[0].error_code
+        if code or not validate_only:
+            break
+    return code
+
+
+@pytest.mark.parametrize("what", WRONG)
+@on_loop
+async def test_a_topic_that_exists_is_told_before_what_is_wrong_with_the_request(what: str) -> None:
+    fields, code = WRONG[what]
+    async with running_asker() as asker:
+        await asker.broker.topics.create("there")
+        assert await create(asker, "there", **fields) == TOPIC_EXISTS
+        assert await create(asker, "new", **fields) == code
+        assert await create(asker, "a b", **fields) == INVALID_TOPIC
+        assert await create(asker, "_changes.x", **fields) == POLICY_VIOLATION
+        assert await create(asker, "new") == 0
+
+
+@on_loop
+async def test_operations_are_told_to_those_who_ask() -> None:
+    async with running_asker() as asker:
+        await asker.broker.topics.create("t")
+        named = tuple(MetadataRequestTopic(name=name) for name in ("t", "a b", "gone"))
+        for asks in (True, False):
+            request = MetadataRequest(
+                topics=named,
+                allow_auto_topic_creation=False,
+                include_cluster_authorized_operations=asks,
+                include_topic_authorized_operations=asks,
+            )
+            answer = await asker.ask(metadata.API, request, 8)
+            assert answer.cluster_authorized_operations == (CLUSTER_OPERATIONS if asks else NOT_ASKED)
+            expected = TOPIC_OPERATIONS if asks else NOT_ASKED
+            assert [topic.topic_authorized_operations for topic in answer.topics] == [expected] * 3
+            cluster = await asker.ask(
+                describe_cluster.API, DescribeClusterRequest(include_cluster_authorized_operations=asks), 0
+            )
+            assert cluster.cluster_authorized_operations == (CLUSTER_OPERATIONS if asks else NOT_ASKED)
+            groups = await asker.ask(
+                describe_groups.API, DescribeGroupsRequest(groups=("g",), include_authorized_operations=asks), 5
+            )
+            assert groups.groups[0].authorized_operations == (GROUP_OPERATIONS if asks else NOT_ASKED)
+        request = DescribeTopicPartitionsRequest(topics=(TopicRequest(name="t"), TopicRequest(name="gone")))
+        partitions = await asker.ask(describe_topic_partitions.API, request, 0)
+        assert [topic.topic_authorized_operations for topic in partitions.topics] == [TOPIC_OPERATIONS] * 2
+
+
+async def produce_to(asker: Asker, topic: str, batch: bytes, partition: int = 0) -> tuple[int, int]:
+    data = TopicProduceData(name=topic, partition_data=(PartitionProduceData(index=partition, records=batch),))
+    answer = await asker.ask(produce.API, ProduceRequest(acks=-1, topic_data=(data,)), 12)
+    found = answer.responses[0].partition_responses[0]
+    return found.error_code, found.base_offset
+
+
+def named(*ids: str) -> bytes:
+    return bytes(encode_batch([Record(None, name.encode(), [(MESSAGE_ID_HEADER, name.encode())], TIMESTAMP) for name in ids]))
+
+
+@pytest.mark.parametrize("name", ["_changes.shop.orders", "_changes.x", "_routes"])
+@on_loop
+async def test_producers_to_a_missing_topic_of_the_servers_own_are_refused_at_once(name: str) -> None:
+    """With a code at which they give up, not one at which they wait for the topic to be made."""
+    async with running_asker() as asker:
+        assert await produce_to(asker, name, named("a")) == (POLICY_VIOLATION, -1)
+        for may_create, code in ((True, INVALID_TOPIC), (False, UNKNOWN_TOPIC)):
+            request = MetadataRequest(topics=(MetadataRequestTopic(name=name),), allow_auto_topic_creation=may_create)
+            assert (await asker.ask(metadata.API, request, 12)).topics[0].error_code == code
+        assert asker.broker.topics.find(name) is None
+
+
+@on_loop
+async def test_acks_of_duplicates_name_the_records_that_are_there_or_none() -> None:
+    async with running_asker() as asker:
+        await asker.broker.topics.create("t", 2, options=options(dedup="id"))
+        assert await produce_to(asker, "t", named("a", "b", "c")) == (0, 0)
+        # All of them are there, one after another.
+        assert await produce_to(asker, "t", named("b", "c")) == (0, 1)
+        # The second follows where the first was stored before.
+        assert await produce_to(asker, "t", named("c", "d")) == (0, 2)
+        # These are where no single number can say; whatever a client adds to it is no offset.
+        code, told = await produce_to(asker, "t", named("d", "a", "e"))
+        assert code == 0
+        assert told + 2 < 0
+        # This one is in another partition.
+        assert await produce_to(asker, "t", named("a"), partition=1) == (0, -1)
