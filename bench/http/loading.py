@@ -4,6 +4,7 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from bench.http.server import HttpServer
+from tailrace.model.ids import TopicId
 from tailrace.model.record import Record
 from tailrace.pipeline.address import ServerAddress
 from tailrace.pipeline.connection import ServerConnection
@@ -30,10 +31,11 @@ def load_topic(server: HttpServer, topic: str, records: int, value_bytes: int) -
     wanted = -(-records // _BATCH_RECORDS)
     server.create_topic(topic)
     with ServerConnection(ServerAddress(server.url)) as connection:
+        topic_id = TopicId(connection.offsets([topic]).topic_ids[topic])
         writer = f"loading-{uuid4().hex}"
         for first in range(0, wanted, _STAGE_BATCHES):
             stager = Stager(connection, writer, f"{writer}-{first}")
             for _ in range(min(_STAGE_BATCHES, wanted - first)):
-                stager.add([StagedBatch(topic, 0, batch)], _BATCH_RECORDS)
+                stager.add([StagedBatch(topic_id, topic, 0, batch)], _BATCH_RECORDS)
             write(connection, writer, [stager.finish()], "batches", first)
     return Loaded(wanted * _BATCH_RECORDS, wanted * sum(map(len, values)))

@@ -12,6 +12,7 @@ from tailrace.broker.broker import Broker
 from tailrace.broker.pipelines.staged_chunks import Stage
 from tailrace.http.description import described
 from tailrace.http.messages import read_body
+from tailrace.model.errors import UnknownTopicError
 from tailrace.model.fetch import Isolation
 from tailrace.model.limits import Limits
 from tailrace.model.pattern import parse_pattern
@@ -56,6 +57,7 @@ class Source(msgspec.Struct):
     source: str
     table: int
     changes: str
+    changes_uuid: UUID
     mark: int
     end: int
     routes: int
@@ -117,6 +119,8 @@ class Offsets(msgspec.Struct):
     topics: Sequence[TopicOffsets]
     cursor: int
     """The end of the log, not before these offsets."""
+    max_key_bytes: int
+    max_value_bytes: int
 
 
 class PipelineEndpoints(Controller):
@@ -209,9 +213,11 @@ class BatchEndpoints(Controller):
                 await broker.positions.resolve(topic.name, number, start, isolation=Isolation.READ_COMMITTED)
                 for number in range(topic.partitions)
             ]
+            if broker.topics.by_id(topic.id) is None:
+                raise UnknownTopicError(f"the topic {topic.name!r} was deleted while its offsets were looked up; ask again")
             most = topic.settings.max_message_bytes or limits.batch_bytes
             found.append(TopicOffsets(topic.name, topic.id, topic.uuid, [int(offset) for offset in offsets], most))
-        return Offsets(found, broker.end_cursor())
+        return Offsets(found, broker.end_cursor(), limits.key_bytes, limits.payload_bytes)
 
 
 def _stages(asked: NamedStages) -> list[Stage]:

@@ -9,10 +9,23 @@ from typing import NamedTuple
 
 import msgspec
 
+from tailrace.model.ids import TopicId
+
 NO_MARK = -1
 
 ROUTER = "router"
 """The pipeline that routes the changes of tables. There is one, because each change is to reach its topics once."""
+
+
+def change_source(changes: TopicId) -> str:
+    """The router's source for the changes of a table, by the topic that holds them."""
+    return f"{changes}/0"
+
+
+def changes_of(source: str) -> TopicId | None:
+    """The topic of changes that the router calls so; `None` for names that it gives to none."""
+    number = source.removesuffix("/0")
+    return TopicId(int(number)) if number.isascii() and number.isdigit() and len(number) < 20 else None
 
 
 class MarkMove(NamedTuple):

@@ -1,5 +1,6 @@
 """One task's reading of table changes: stored batches become steps, as `change_rows.py` has them."""
 
+import contextlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from tailrace.model.pipeline import MarkMove
 from tailrace.pipeline.cells import OPERATIONS, CellSlots
 from tailrace.pipeline.change_rows import CHANGES, STEP_BYTES, STEP_ROWS, Step
 from tailrace.pipeline.connection import ServerConnection
-from tailrace.pipeline.errors import DataLossError, RefusedError
+from tailrace.pipeline.errors import TOPIC_GONE, DataLossError, RefusedError
 from tailrace.pipeline.step_rows import StepRows
 from tailrace.wire.arrow import COLUMNS, decode_batches
 from tailrace.wire.change_kernels import load_row_images
@@ -29,13 +30,23 @@ class ChangeRange(NamedTuple):
     source: str
     table: int
     changes: str
+    changes_uuid: str
     routes: int
     start: int
     end: int
 
 
 def change_rows(connection: ServerConnection, wanted: ChangeRange, slots: CellSlots) -> Iterator[pa.RecordBatch]:
-    """The changes of the range in order, step by step."""
+    """The changes of the range in order, step by step. A table that is dropped takes with it what is still to be read."""
+    with contextlib.suppress(_TableGoneError):
+        yield from _change_rows(connection, wanted, slots)
+
+
+class _TableGoneError(Exception):
+    """The table of a range is gone, whoever has its name now."""
+
+
+def _change_rows(connection: ServerConnection, wanted: ChangeRange, slots: CellSlots) -> Iterator[pa.RecordBatch]:
     steps = _Steps(wanted, slots)
     size = _StepSize(wanted.routes)
     at = wanted.start
@@ -59,8 +70,10 @@ def _stored_rows(connection: ServerConnection, wanted: ChangeRange) -> Iterator[
     at = wanted.start
     while at < wanted.end:
         try:
-            fetched = connection.batches(wanted.changes, 0, at, _FETCH_BYTES)
+            fetched = connection.batches(wanted.changes, 0, at, _FETCH_BYTES, topic_uuid=wanted.changes_uuid)
         except RefusedError as error:
+            if error.kind in TOPIC_GONE:
+                raise _TableGoneError from error
             raise DataLossError(f"changes {at} to {wanted.end} of {wanted.changes!r} can't be read: {error}") from error
         following = fetched.head.next_offset
         if following <= at:

@@ -31,10 +31,13 @@ class Ends(NamedTuple):
     """Offsets of the partitions of some topics, as of one moment."""
 
     offsets: dict[str, list[int]]
+    topic_ids: dict[str, int]
     max_batch_bytes: dict[str, int]
     """By topic, how large a batch may be."""
     uuids: dict[str, str]
     """By topic, which topic of that name it is: one that is made again has another."""
+    max_key_bytes: int
+    max_value_bytes: int
 
 
 class ServerConnection:
@@ -79,14 +82,19 @@ class ServerConnection:
         found = self.ask("POST", "/api/batches/offsets", question)
         return Ends(
             {topic["topic"]: topic["partitions"] for topic in found["topics"]},
+            {topic["topic"]: topic["topic_id"] for topic in found["topics"]},
             {topic["topic"]: topic["max_batch_bytes"] for topic in found["topics"]},
             {topic["topic"]: topic["topic_uuid"] for topic in found["topics"]},
+            found["max_key_bytes"],
+            found["max_value_bytes"],
         )
 
-    def batches(self, topic: str, partition: int, offset: int, max_bytes: int, topic_uuid: str | None = None) -> PartitionPart:
-        """Stored batches from the one that holds the offset on. With a UUID the topic must still be that one."""
-        question = {"topic": topic, "positions": [{"partition_id": partition, "offset": offset}], "max_bytes": max_bytes}
-        question["topic_uuid"] = topic_uuid
+    def batches(
+        self, topic: str, partition: int, offset: int, max_bytes: int, *, topic_uuid: str | None = None
+    ) -> PartitionPart:
+        """Stored batches from the one that holds the offset on. With a UUID, another topic of this name is refused."""
+        position = {"partition_id": partition, "offset": offset}
+        question = {"topic": topic, "topic_uuid": topic_uuid, "positions": [position], "max_bytes": max_bytes}
         (part,) = decode_fetched(self.send("POST", "/api/topics/fetch", msgspec.json.encode(question), "application/json"))
         return part
 

@@ -17,6 +17,10 @@ class UntrustedServerError(PipelineError):
     """There is no TLS with the server, or its certificate is not trusted."""
 
 
+TOPIC_GONE = ("unknown-topic", "unknown-topic-id")
+"""The kinds of a refusal that says: the topic was deleted, and perhaps another one has its name."""
+
+
 class RefusedError(PipelineError):
     """The server has refused a request, and would refuse it again."""
 

@@ -13,5 +13,6 @@ def load_kernels() -> None:
     compiled_fields()
     load_row_images()
     import_module("tailrace.pipeline.cell_kernels")
+    import_module("tailrace.pipeline.layers")
     compiled_encode()
     load_partitions_of()

@@ -20,7 +20,7 @@ def read_range(
     at = wanted.start
     while at < wanted.end:
         try:
-            fetched = connection.batches(wanted.topic, wanted.partition, at, FETCH_BYTES, wanted.topic_uuid)
+            fetched = connection.batches(wanted.topic, wanted.partition, at, FETCH_BYTES, topic_uuid=wanted.topic_uuid)
         except RefusedError as error:
             at = _after_loss(connection, wanted, at, error, fail_on_data_loss)
             continue

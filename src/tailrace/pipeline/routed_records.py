@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.model.ids import Cursor
+from tailrace.model.ids import Cursor, TopicId
 from tailrace.model.record import MESSAGE_ID_HEADER
 from tailrace.model.route import Payload
 from tailrace.pipeline.cells import OPERATIONS
@@ -26,6 +26,7 @@ class RouteTarget(NamedTuple):
     """What a task must know of a route."""
 
     id: int
+    topic_id: TopicId
     topic: str
     table: str
     payload: Payload
@@ -84,15 +85,9 @@ class HitColumns:
         column = self._changes.column(name)
         return column if self._places is None else column.take(self._places)
 
-    def records(self, topic: str, verdicts: Verdicts) -> RecordRows:
+    def records(self, verdicts: Verdicts) -> RecordRows:
         values, modes = self._payloads()
-        return RecordRows(
-            pa.repeat(topic, len(self._hits.places)),
-            values,
-            self._keys(verdicts),
-            self.change("committed_ms"),
-            self.headers(modes),
-        )
+        return RecordRows(values, self._keys(verdicts), self.change("committed_ms"), self.headers(modes))
 
     def headers(self, modes: pa.Array) -> pa.Array:
         cursors = self.change("cursor").cast(pa.string())

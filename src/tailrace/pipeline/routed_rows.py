@@ -1,26 +1,31 @@
 """What a task does with routed changes: they become record batches, staged step by step.
 
-What was made of a step and the move of its mark are one chunk, in which each topic's records are in the order of the changes.
-What can't become a record of its topic becomes a dead letter in the same chunk.
+What was made of a step and the move of its mark are one chunk, in which the records about a row are in the order of its
+changes (`layers.py`), and so are those of each partition. What can't become a record of its topic becomes a dead letter in the
+same chunk. Nothing is made for a topic that is gone, whoever has its name now.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 from uuid import uuid4
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
+from tailrace.model.ids import TopicId
 from tailrace.model.pipeline import MarkMove
 from tailrace.pipeline.address import ServerAddress
 from tailrace.pipeline.change_rows import STEP_BYTES, STEP_ROWS
 from tailrace.pipeline.connection import ServerConnection
 from tailrace.pipeline.dead_letters import NOT_EVALUATED, TOO_LARGE, DeadLetters, Letter, lost_event
+from tailrace.pipeline.errors import TOPIC_GONE, RefusedError
 from tailrace.pipeline.judged_steps import GatheredSteps, JudgedStep
 from tailrace.pipeline.plan_columns import FAILED, TAKEN
-from tailrace.pipeline.routed_records import HitColumns, Hits, RouteTarget, Verdicts
-from tailrace.pipeline.staging import RecordRows, RowEncoder, Stager
+from tailrace.pipeline.routed_records import HitColumns, Hits, Places, RouteTarget, Verdicts
+from tailrace.pipeline.staging import LaidBatch, RecordRows, RowEncoder, Stager, TopicShape, over_batch, over_limits
 from tailrace.wire.codecs import Codec
 from tailrace.wire.staged import StagedBatch
 
@@ -77,13 +82,17 @@ class RoutedSteps:
         most_bytes: int = STEP_BYTES,
         most_rows: int = STEP_ROWS,
     ) -> None:
+        # Only here: Spark imports this module in many processes that lay nothing, and the compiled loop takes a while to load.
+        from tailrace.pipeline.layers import layers_of
+
+        self._layers_of = layers_of
         self._gathered = GatheredSteps(sorted({target.verdict.word for target in targets}), most_bytes, most_rows)
         self._encoder = encoder
         self._letters = letters
         self._targets = {target.id: target for target in targets}
-        self._topics: dict[str, list[RouteTarget]] = {}
+        self._topics: dict[TopicId, list[RouteTarget]] = {}
         for target in sorted(targets):
-            self._topics.setdefault(target.topic, []).append(target)
+            self._topics.setdefault(target.topic_id, []).append(target)
         self.changes = 0
         """Source rows of the steps so far."""
         self.dead_letters = 0
@@ -96,24 +105,60 @@ class RoutedSteps:
         move, changes, said = step
         self.changes += move.after - (move.before or 0)
         verdicts = Verdicts(said)
-        batches: list[StagedBatch] = []
-        records = 0
-        lost: list[_Lost] = []
-        for topic, targets in self._topics.items():
-            lost += _lost(verdicts.hits(targets, FAILED), NOT_EVALUATED)
-            taken = verdicts.hits(targets, TAKEN)
-            if not len(taken.places):
-                continue
-            rows = HitColumns(taken, changes, self._targets).records(topic, verdicts)
-            fits = self._encoder.fitting(topic, rows)
+        parts = [part for targets in self._topics.values() for part in self._of_topic(targets, changes, verdicts)]
+        return RoutedStep(move, list(self._laid(parts, changes)), sum(part.records.rows for part in parts))
+
+    def _of_topic(self, targets: Sequence[RouteTarget], changes: pa.RecordBatch, verdicts: Verdicts) -> "Iterator[_Part]":
+        """Records for the topic that these routes lead to, and letters about what can't be one."""
+        lost = _lost(verdicts.hits(targets, FAILED), NOT_EVALUATED)
+        taken = verdicts.hits(targets, TAKEN)
+        topic = self._shape_of(targets[0]) if lost or len(taken.places) else None
+        if topic is None:
+            return
+        if len(taken.places):
+            rows = HitColumns(taken, changes, self._targets).records(verdicts)
+            fits = np.ones(rows.rows, np.bool_)
+            for over, cause in (*over_limits(topic, rows), (over_batch(topic, rows), TOO_LARGE)):
+                if (fits & over).any():
+                    lost += _lost(taken.where(fits & over), cause)
+                    fits &= ~over
             if not fits.all():
-                lost += _lost(taken.where(~fits), TOO_LARGE)
                 rows = rows.filtered(pa.array(fits))
-            batches += self._encoder.batches(rows)
-            records += len(rows.topics)
+            if rows.rows:
+                yield self._part(topic, rows, taken.places[fits], topic.id)
         if lost:
-            batches += self._encoder.batches(self._dead(sorted(lost), changes))
-        return RoutedStep(move, batches, records + len(lost))
+            letters = self._encoder.shape_of(self._letters.topic_for(topic.name))
+            lost.sort()
+            yield self._part(letters, self._dead(lost, changes), np.array([each.place for each in lost]), topic.id)
+
+    def _shape_of(self, target: RouteTarget) -> TopicShape | None:
+        """The topic that a route leads to; `None` where it is gone."""
+        try:
+            shape = self._encoder.shape_of(target.topic)
+        except RefusedError as error:
+            if error.kind in TOPIC_GONE:
+                return None
+            raise
+        return shape if shape.id == target.topic_id else None
+
+    def _part(self, topic: TopicShape, rows: RecordRows, places: Places, needs: TopicId) -> "_Part":
+        return _Part(topic, rows, places, self._encoder.partitions_of(topic, rows), needs)
+
+    def _laid(self, parts: "Sequence[_Part]", changes: pa.RecordBatch) -> Iterator[StagedBatch]:
+        """The batches of all parts, one layer behind the other."""
+        layers = self._layers_of(
+            changes.column("key"),
+            [part.places for part in parts],
+            [part.partitions for part in parts],
+            [part.topic.partitions for part in parts],
+        )
+        laid: list[LaidBatch] = []
+        for number, part in enumerate(parts):
+            of_part = None if layers is None else layers[number]
+            laid += self._encoder.encoded(part.topic, part.records, part.partitions, of_part, needs=part.needs)
+        if layers is not None:
+            laid.sort(key=itemgetter(0))
+        return (each.staged for each in laid)
 
     def _dead(self, lost: Sequence["_Lost"], changes: pa.RecordBatch) -> RecordRows:
         """Letters about these, in their order."""
@@ -126,12 +171,24 @@ class RoutedSteps:
         ]
         self.dead_letters += len(letters)
         return RecordRows(
-            pa.array([self._letters.topic_for(letter.topic) for letter in letters]),
             pa.array([self._letters.write(letter) for letter in letters], pa.binary()),
             columns.change("key"),
             columns.change("committed_ms"),
             columns.headers(pa.repeat("full", len(letters))),
         )
+
+
+class _Part(NamedTuple):
+    """What a step gives one topic."""
+
+    topic: TopicShape
+    records: RecordRows
+    places: Places
+    """Of the changes in their step."""
+    partitions: npt.NDArray[np.int32]
+    """Where each record goes."""
+    needs: TopicId
+    """The topic that the routes lead to: without it nobody wants the letters either."""
 
 
 class _Lost(NamedTuple):
@@ -142,6 +199,5 @@ class _Lost(NamedTuple):
     cause: str
 
 
-def _lost(hits: Hits, cause: str) -> Iterator[_Lost]:
-    for place, route in zip(hits.places.tolist(), hits.routes.tolist(), strict=True):
-        yield _Lost(place, route, cause)
+def _lost(hits: Hits, cause: str) -> list[_Lost]:
+    return [_Lost(place, route, cause) for place, route in zip(hits.places.tolist(), hits.routes.tolist(), strict=True)]

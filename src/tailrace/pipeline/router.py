@@ -189,7 +189,7 @@ class Router:
 
     def _stage(self, plan: RoutingPlan) -> Callable[..., Iterator[object]]:
         targets = [
-            RouteTarget(route.id, route.topic_name, route.table_name, route.payload, verdict)
+            RouteTarget(route.id, route.topic, route.topic_name, route.table_name, route.payload, verdict)
             for route, verdict in zip(plan.routes, plan.verdicts, strict=True)
         ]
         return stage_routed(targets, self._settings.server, ROUTER, self._settings.patience_seconds)

@@ -98,8 +98,8 @@ def check_schema(schema: StructType, topic: str | None) -> None:
             raise OptionError(f"the column {field.name} is {field.dataType.simpleString()}; it must be {wanted}")
 
 
-def record_rows(batch: pa.RecordBatch, topic: str | None, now_ms: int) -> RecordRows:
-    """The columns of a record, wherever they come from."""
+def record_rows(batch: pa.RecordBatch, topic: str | None, now_ms: int) -> tuple[pa.Array, RecordRows]:
+    """Topics and the columns of a record, wherever they come from."""
     rows = batch.num_rows
     names = batch.schema.names
 
@@ -108,8 +108,7 @@ def record_rows(batch: pa.RecordBatch, topic: str | None, now_ms: int) -> Record
 
     times = column("timestamp", pa.timestamp("us", "UTC")).cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
     topics = column("topic", pa.string())
-    return RecordRows(
-        topics=topics if topic is None else pa.repeat(topic, rows),
+    return topics if topic is None else pa.repeat(topic, rows), RecordRows(
         values=column("value", pa.binary()),
         keys=column("key", pa.binary()),
         timestamps=times.fill_null(now_ms),
@@ -128,7 +127,7 @@ def _stage(options: SinkOptions, writer: str, rows: Iterator[pa.RecordBatch]) ->
         stager = Stager(connection, writer, stage)
         for batch in rows:
             if batch.num_rows:
-                stager.add_plain(encoder.batches(record_rows(batch, options.topic, int(time.time() * 1000))), batch.num_rows)
+                stager.add_plain(encoder.batches(*record_rows(batch, options.topic, int(time.time() * 1000))), batch.num_rows)
         return Staged(writer, stager.finish())
 
 

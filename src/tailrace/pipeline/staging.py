@@ -1,6 +1,7 @@
 """What one task sends to the server: rows become record batches, batches become chunks, chunks are staged in parts."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tailrace.model.ids import TopicId
 from tailrace.model.limits import KIB, MIB
 from tailrace.model.pipeline import MarkMove
 from tailrace.pipeline.connection import ServerConnection
@@ -21,11 +23,13 @@ _BATCH_BYTES = MIB - KIB
 _BESIDES_BYTES = KIB
 """More than the head of a batch, or a record's headers and lengths, take beside key and value."""
 
+VALUE_TOO_LARGE = "the value of the message would have more bytes than payload_bytes allows"
+KEY_TOO_LARGE = "the key of the message would have more bytes than key_bytes allows"
+
 
 class RecordRows(NamedTuple):
     """Rows on their way to topics, as columns of one length."""
 
-    topics: pa.Array
     values: pa.Array
     keys: pa.Array
     timestamps: pa.Array
@@ -34,11 +38,36 @@ class RecordRows(NamedTuple):
     partitions: pa.Array | None = None
     """`int32`; null where the key decides."""
 
+    @property
+    def rows(self) -> int:
+        return len(self.values)
+
     def filtered(self, mask: pa.Array) -> "RecordRows":
         return RecordRows(*(column if column is None else column.filter(mask) for column in self))
 
     def taken(self, members: pa.Array) -> "RecordRows":
         return RecordRows(*(column if column is None else column.take(members) for column in self))
+
+    def part(self, first: int, rows: int) -> "RecordRows":
+        return RecordRows(*(column if column is None else column.slice(first, rows) for column in self))
+
+
+class TopicShape(NamedTuple):
+    """What a task must know of a topic. The id is what its batches are staged for."""
+
+    id: TopicId
+    name: str
+    partitions: int
+    max_batch_bytes: int
+    max_key_bytes: int
+    max_value_bytes: int
+
+
+class LaidBatch(NamedTuple):
+    """A batch, and the layer of its step that it belongs to."""
+
+    layer: int
+    staged: StagedBatch
 
 
 class StagedTask(NamedTuple):
@@ -61,39 +90,39 @@ class RowEncoder:
         self._turn = turn
         self._encode: Encode = compiled_encode()
         self._partitions_of = load_partitions_of()
-        self._shapes: dict[str, _Shape] = {}
+        self._shapes: dict[str, TopicShape] = {}
 
-    def batches(self, rows: RecordRows) -> Iterator[StagedBatch]:
+    def batches(self, topics: pa.Array, rows: RecordRows) -> Iterator[StagedBatch]:
         """In the order of the rows within each partition."""
-        for topic in pc.unique(rows.topics).to_pylist():
+        for topic in pc.unique(topics).to_pylist():
             if topic is None:
                 raise OptionError("a row names no topic: fill the column topic, or give the option topic")
-            of_topic = rows if _is_constant(rows.topics) else rows.filtered(pc.equal(rows.topics, topic))
-            yield from self._of_topic(topic, of_topic)
+            shape = self.shape_of(topic)
+            of_topic = rows if _is_constant(topics) else rows.filtered(pc.equal(topics, topic))
+            for over, cause in over_limits(shape, of_topic):
+                if over.any():
+                    raise OptionError(f"a row for the topic {topic!r} is too large: {cause}")
+            yield from (laid.staged for laid in self.encoded(shape, of_topic, self.partitions_of(shape, of_topic)))
 
-    def fitting(self, topic: str, rows: RecordRows) -> npt.NDArray[np.bool_]:
-        """Which rows are small enough to be records of the topic."""
-        sizes = [pc.binary_length(column).fill_null(0) for column in (rows.values, rows.keys)]
-        most = self._shape_of(topic).max_batch_bytes - 2 * _BESIDES_BYTES
-        fits: npt.NDArray[np.bool_] = pc.less_equal(pc.add(*sizes), most).to_numpy(zero_copy_only=False)
-        return fits
+    def shape_of(self, topic: str) -> TopicShape:
+        shape = self._shapes.get(topic)
+        if shape is None:
+            ends = self._connection.offsets([topic])
+            # Under its own name, where it was asked for by its alias.
+            ((name, partitions),) = ends.offsets.items()
+            shape = self._shapes[topic] = TopicShape(
+                TopicId(ends.topic_ids[name]),
+                name,
+                len(partitions),
+                ends.max_batch_bytes[name],
+                ends.max_key_bytes,
+                ends.max_value_bytes,
+            )
+        return shape
 
-    def _of_topic(self, topic: str, rows: RecordRows) -> Iterator[StagedBatch]:
-        if not len(rows.topics):
-            return
-        count = self._shape_of(topic).partitions
-        chosen = self._chosen(rows, count)
-        if count == 1 or (chosen == chosen[0]).all():
-            yield from self._encoded(topic, int(chosen[0]), rows)
-            return
-        order = np.argsort(chosen, kind="stable")
-        ends = np.searchsorted(chosen[order], np.arange(count + 1))
-        for partition in range(count):
-            members = order[ends[partition] : ends[partition + 1]]
-            if len(members):
-                yield from self._encoded(topic, partition, rows.taken(pa.array(members)))
-
-    def _chosen(self, rows: RecordRows, count: int) -> npt.NDArray[np.int32]:
+    def partitions_of(self, shape: TopicShape, rows: RecordRows) -> npt.NDArray[np.int32]:
+        """Which partition each row goes to."""
+        count = shape.partitions
         chosen = self._partitions_of(rows.keys, count)
         if (chosen < 0).any():
             # Rows without a key stay together in a batch, and each batch goes to the next partition, as Kafka's clients do it.
@@ -106,25 +135,47 @@ class RowEncoder:
             chosen = np.where(asked >= 0, asked, chosen).astype(np.int32)
         return chosen
 
-    def _encoded(self, topic: str, partition: int, rows: RecordRows) -> Iterator[StagedBatch]:
-        columns = RecordColumns(rows.timestamps, rows.values, rows.keys, rows.headers)
-        most_bytes = min(_BATCH_BYTES, self._shape_of(topic).max_batch_bytes - _BESIDES_BYTES)
-        for encoded in self._encode(columns, codec=self._codec, most_bytes=most_bytes):
-            yield StagedBatch(topic, partition, encoded.batch)
+    def encoded(
+        self,
+        shape: TopicShape,
+        rows: RecordRows,
+        partitions: npt.NDArray[np.int32],
+        layers: npt.NDArray[np.int64] | None = None,
+        *,
+        needs: TopicId | None = None,
+    ) -> Iterator[LaidBatch]:
+        """Batches by layer and partition, in the order of the rows within each. Without layers there is one."""
+        if not rows.rows:
+            return
+        places = partitions.astype(np.int64) if layers is None else layers * shape.partitions + partitions
+        if not (places == places[0]).all():
+            order = np.argsort(places, kind="stable")
+            places, rows = places[order], rows.taken(pa.array(order))
+        firsts = [0, *(np.flatnonzero(np.diff(places)) + 1).tolist(), len(places)]
+        most_bytes = min(_BATCH_BYTES, shape.max_batch_bytes - _BESIDES_BYTES)
+        for first, stop in pairwise(firsts):
+            layer, partition = divmod(int(places[first]), shape.partitions)
+            some = rows.part(first, stop - first)
+            columns = RecordColumns(some.timestamps, some.values, some.keys, some.headers)
+            for encoded in self._encode(columns, codec=self._codec, most_bytes=most_bytes):
+                yield LaidBatch(layer, StagedBatch(shape.id, shape.name, partition, encoded.batch, needs))
 
-    def _shape_of(self, topic: str) -> "_Shape":
-        shape = self._shapes.get(topic)
-        if shape is None:
-            ends = self._connection.offsets([topic])
-            # Under its own name, where it was asked for by its alias.
-            ((name, partitions),) = ends.offsets.items()
-            shape = self._shapes[topic] = _Shape(len(partitions), ends.max_batch_bytes[name])
-        return shape
+
+def over_limits(shape: TopicShape, rows: RecordRows) -> Iterator[tuple[npt.NDArray[np.bool_], str]]:
+    """Which rows can't become messages of any topic because they are too large, and why."""
+    yield _sizes(rows.values) > shape.max_value_bytes, f"{VALUE_TOO_LARGE} ({shape.max_value_bytes})"
+    yield _sizes(rows.keys) > shape.max_key_bytes, f"{KEY_TOO_LARGE} ({shape.max_key_bytes})"
 
 
-class _Shape(NamedTuple):
-    partitions: int
-    max_batch_bytes: int
+def over_batch(shape: TopicShape, rows: RecordRows) -> npt.NDArray[np.bool_]:
+    """Which rows are too large for a batch of the topic, even alone."""
+    over: npt.NDArray[np.bool_] = _sizes(rows.values) + _sizes(rows.keys) > shape.max_batch_bytes - 2 * _BESIDES_BYTES
+    return over
+
+
+def _sizes(column: pa.Array) -> npt.NDArray[np.int64]:
+    sizes: npt.NDArray[np.int64] = pc.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return sizes
 
 
 class Stager:

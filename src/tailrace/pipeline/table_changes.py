@@ -77,6 +77,7 @@ class ChangedTable(msgspec.Struct):
     source: str
     table: int
     changes: str
+    changes_uuid: str
     mark: int
     end: int
     routes: int
@@ -136,6 +137,6 @@ class TableChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ServerConnection(self.options.server, self.options.patience_seconds)
 
 
-def _of_table(table: ChangedTable, part: OffsetRange) -> tuple[str, int, str, int, int, int]:
+def _of_table(table: ChangedTable, part: OffsetRange) -> tuple[str, int, str, str, int, int, int]:
     """The fields of a `ChangeRange`."""
-    return (table.source, table.table, table.changes, table.routes, part.start, part.end)
+    return (table.source, table.table, table.changes, table.changes_uuid, table.routes, part.start, part.end)

@@ -2,8 +2,9 @@
 
     chunk   length of the head (4 bytes), head (MessagePack), the batches one after another
 
-The head names for each batch its topic, partition and length, and the moves of the pipeline's marks that belong to the
-chunk. A body holds any number of chunks; each takes effect whole.
+The head says of each batch where it goes and how long it is, and which moves of the pipeline's marks belong to the chunk. A
+topic is known by its id: what was staged for one that is deleted goes to no other, whatever that is called. A body holds any
+number of chunks; each takes effect whole.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ import msgspec
 
 from tailrace.model.changes import Buffer
 from tailrace.model.errors import InvalidRequestError
+from tailrace.model.ids import TopicId
 from tailrace.model.pipeline import MarkMove
 
 _LENGTH = Struct(">I")
@@ -21,9 +23,13 @@ _MAX_HEAD_BYTES = 1 << 24
 
 
 class StagedBatch(NamedTuple):
+    topic_id: TopicId
     topic: str
+    """What it was called, for errors."""
     partition: int
     batch: Buffer
+    needs: TopicId | None = None
+    """A topic without which the batch is not wanted any more. It is left out if that one is gone when it is published."""
 
 
 class Chunk(NamedTuple):
@@ -37,7 +43,8 @@ class Chunk(NamedTuple):
 
 class _Head(msgspec.Struct, array_like=True):
     moves: list[tuple[str, int | None, int]]
-    batches: list[tuple[str, int, int]]
+    batches: list[tuple[int, str, int, int, int | None]]
+    """Topic, its name, partition, length and the topic that is needed."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -48,7 +55,7 @@ def encode_chunk(chunk: Chunk) -> bytes:
     head = _encoder.encode(
         _Head(
             [(move.source, move.before, move.after) for move in chunk.moves],
-            [(staged.topic, staged.partition, len(staged.batch)) for staged in chunk.batches],
+            [(each.topic_id, each.topic, each.partition, len(each.batch), each.needs) for each in chunk.batches],
         )
     )
     return b"".join((_LENGTH.pack(len(head)), head, *(staged.batch for staged in chunk.batches)))
@@ -71,10 +78,11 @@ def decode_chunks(body: Buffer) -> Iterator[Chunk]:
             raise InvalidRequestError(f"the head of a staged chunk at byte {at} can't be read: {error}") from error
         at += size
         batches = []
-        for topic, partition, length in head.batches:
+        for topic_id, topic, partition, length, needs in head.batches:
             if not 0 <= length <= len(data) - at:
                 raise _cut_off(at)
-            batches.append(StagedBatch(topic, partition, data[at : at + length]))
+            needed = None if needs is None else TopicId(needs)
+            batches.append(StagedBatch(TopicId(topic_id), topic, partition, data[at : at + length], needed))
             at += length
         yield Chunk([MarkMove(*move) for move in head.moves], batches)
 

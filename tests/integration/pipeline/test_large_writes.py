@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from tailrace.model.ids import TopicId
 from tailrace.model.killpoint import EXIT_CODE, LARGE_WRITE_KILLPOINTS
 from tailrace.model.record import Record
 from tailrace.pipeline.address import ServerAddress
@@ -40,8 +41,9 @@ def server(tmp_path: Path, config: Path) -> Iterator[ServerProcess]:
 
 def stage(connection: ServerConnection, name: str, values: Iterable[bytes]) -> list[StagedTask]:
     stager = Stager(connection, "query-7", name)
+    topic_id = TopicId(connection.offsets(["t"]).topic_ids["t"])
     for value in values:
-        stager.add([StagedBatch("t", 0, encode_batch([Record(None, value, (), NOW_MS)]))], 1)
+        stager.add([StagedBatch(topic_id, "t", 0, encode_batch([Record(None, value, (), NOW_MS)]))], 1)
     return [stager.finish()]
 
 

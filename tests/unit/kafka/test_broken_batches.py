@@ -88,9 +88,9 @@ async def test_a_broken_batch_of_a_transaction_is_refused(kind: str, codec: int)
 @broken_kinds
 @on_loop
 async def test_what_pipelines_stage_is_checked_in_the_same_way(kind: str, codec: int) -> None:
-    body = encode_chunk(Chunk([], [StagedBatch("t", 0, BROKEN[kind].build(codec))]))
     async with running_broker() as broker:
-        await broker.topics.create("t")
+        topic = await broker.topics.create("t")
+        body = encode_chunk(Chunk([], [StagedBatch(topic.id, "t", 0, BROKEN[kind].build(codec))]))
         with pytest.raises(TailraceError):
             await broker.pipelines.stage("p", "stage", 0, body)
             lease = await broker.pipelines.lease("p", "somebody")

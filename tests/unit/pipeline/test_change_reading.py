@@ -19,6 +19,7 @@ from tailrace.wire.batch_stream import PlacedBatch
 from tailrace.wire.fetched import FetchedPartition, PartitionPart
 from tailrace.wire.records import encode_batch
 
+UUID = "0198a1b2-0000-7000-8000-000000000005"
 FIRST_CURSOR = 1_000
 SLOTS = slots_for({7: [Cell("new", "id")]}, {7: {"id": "bigint"}})
 
@@ -37,7 +38,9 @@ class ChangeTopic(ServerConnection):
             offset += size
         self.end = offset
 
-    def batches(self, topic: str, partition: int, offset: int, max_bytes: int, topic_uuid: str | None = None) -> PartitionPart:
+    def batches(
+        self, topic: str, partition: int, offset: int, max_bytes: int, *, topic_uuid: str | None = None
+    ) -> PartitionPart:
         found = [each for each in self._batches if each[1] > offset][: self._at_once]
         placed_batches = [PlacedBatch(Cursor(FIRST_CURSOR + first), batch) for first, _, batch in found]
         return PartitionPart(FetchedPartition(0, found[-1][1] if found else offset, 0, self.end, 0), placed_batches)
@@ -65,7 +68,7 @@ def test_every_change_of_a_range_comes_once_and_in_order(
     end = data.draw(st.integers(start + 1, topic.end))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(change_reading, "STEP_ROWS", step_rows)
-        rows = list(change_rows(topic, ChangeRange("5/0", 7, "c", routes, start, end), SLOTS))
+        rows = list(change_rows(topic, ChangeRange("5/0", 7, "c", UUID, routes, start, end), SLOTS))
     at = start
     for batch in rows:
         step = step_of(batch)
@@ -91,7 +94,7 @@ def step_of(batch: pa.RecordBatch) -> Step:
 
 def test_large_changes_make_small_steps() -> None:
     topic = ChangeTopic([6], 1, 1_100_000)
-    found = change_rows(topic, ChangeRange("5/0", 7, "c", 4, 0, 6), CellSlots())
+    found = change_rows(topic, ChangeRange("5/0", 7, "c", UUID, 4, 0, 6), CellSlots())
     assert [step_of(batch).move.after for batch in found] == [1, 2, 3, 4, 5, 6]
 
 
@@ -100,26 +103,43 @@ def test_a_range_without_records_is_a_step_too() -> None:
 
     class Aborted(ChangeTopic):
         def batches(
-            self, topic: str, partition: int, offset: int, max_bytes: int, topic_uuid: str | None = None
+            self, topic: str, partition: int, offset: int, max_bytes: int, *, topic_uuid: str | None = None
         ) -> PartitionPart:
             return PartitionPart(FetchedPartition(0, self.end, 0, self.end, 0), [])
 
-    (batch,) = change_rows(Aborted([4], 1, 1), ChangeRange("5/0", 7, "c", 1, 0, 4), SLOTS)
+    (batch,) = change_rows(Aborted([4], 1, 1), ChangeRange("5/0", 7, "c", UUID, 1, 0, 4), SLOTS)
     step = step_of(batch)
     assert (step.move.before, step.move.after, step.changes.num_rows) == (0, 4, 0)
 
 
 def test_a_topic_that_ends_early_is_a_loss_and_not_an_endless_loop() -> None:
     with pytest.raises(DataLossError, match="ends at 3, before 5"):
-        list(change_rows(ChangeTopic([3], 1, 1), ChangeRange("5/0", 7, "c", 1, 0, 5), SLOTS))
+        list(change_rows(ChangeTopic([3], 1, 1), ChangeRange("5/0", 7, "c", UUID, 1, 0, 5), SLOTS))
 
 
 def test_changes_that_are_refused_are_named() -> None:
-    class Gone(ChangeTopic):
+    class Refused(ChangeTopic):
         def batches(
-            self, topic: str, partition: int, offset: int, max_bytes: int, topic_uuid: str | None = None
+            self, topic: str, partition: int, offset: int, max_bytes: int, *, topic_uuid: str | None = None
         ) -> PartitionPart:
-            raise RefusedError("it was dropped", 404, "unknown-topic")
+            raise RefusedError("retention was faster", 409, "offset-out-of-range")
 
-    with pytest.raises(DataLossError, match="changes 0 to 5 of 'c' can't be read: it was dropped"):
-        list(change_rows(Gone([5], 1, 1), ChangeRange("5/0", 7, "c", 1, 0, 5), SLOTS))
+    with pytest.raises(DataLossError, match="changes 0 to 5 of 'c' can't be read: retention was faster"):
+        list(change_rows(Refused([5], 1, 1), ChangeRange("5/0", 7, "c", UUID, 1, 0, 5), SLOTS))
+
+
+@pytest.mark.parametrize("kind", ["unknown-topic", "unknown-topic-id"])
+def test_a_dropped_table_takes_with_it_what_is_not_read_yet(kind: str) -> None:
+    class Dropped(ChangeTopic):
+        def batches(
+            self, topic: str, partition: int, offset: int, max_bytes: int, *, topic_uuid: str | None = None
+        ) -> PartitionPart:
+            assert topic_uuid == UUID
+            if offset:
+                raise RefusedError("it was dropped", 404, kind)
+            return super().batches(topic, partition, offset, max_bytes, topic_uuid=topic_uuid)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(change_reading, "STEP_ROWS", 3)
+        found = list(change_rows(Dropped([3, 2], 1, 1), ChangeRange("5/0", 7, "c", UUID, 1, 0, 5), SLOTS))
+    assert [step_of(batch).move.after for batch in found] == [3]

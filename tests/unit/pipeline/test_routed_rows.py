@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.model.ids import Cursor, Offset, RouteId
+from tailrace.model.ids import Cursor, Offset, RouteId, TopicId
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.pipeline import MarkMove
 from tailrace.model.record import Record
@@ -23,34 +23,42 @@ from tailrace.pipeline.routed_records import RouteTarget
 from tailrace.pipeline.routed_rows import RoutedSteps
 from tailrace.pipeline.staging import RowEncoder
 from tailrace.wire.codecs import Codec
+from tailrace.wire.partitioner import partition_for_key
 from tailrace.wire.records import decode_batch
 from tailrace.wire.routing import ChangeEvent, routed
 
 PARTITIONS = 3
+ALL, KEYS = TopicId(11), TopicId(12)
 ROUTES = [
-    RouteTarget(1, "all", "chat.messages", "full", Verdict("word_0", 0, "key_0")),
-    RouteTarget(2, "all", "chat.messages", "diff", Verdict("word_0", 2, None)),
-    RouteTarget(3, "keys", "chat.messages", "key", Verdict("word_1", 0, None)),
-    RouteTarget(4, "keys", "shop.orders", "key", Verdict("word_1", 4, None)),
+    RouteTarget(1, ALL, "all", "chat.messages", "full", Verdict("word_0", 0, "key_0")),
+    RouteTarget(2, ALL, "all", "chat.messages", "diff", Verdict("word_0", 2, None)),
+    RouteTarget(3, KEYS, "keys", "chat.messages", "key", Verdict("word_1", 0, None)),
+    RouteTarget(4, KEYS, "keys", "shop.orders", "key", Verdict("word_1", 4, None)),
 ]
+MAX_KEY_BYTES = 100
 SAID = pa.schema({"word_0": pa.int64(), "word_1": pa.int64(), "key_0": pa.string(), "step": pa.binary()})
 
 
 class Topics(ServerConnection):
     """Knows how large topics are, and that those for dead letters have to be made."""
 
-    def __init__(self, max_batch_bytes: int = 1_000_000) -> None:
+    def __init__(self, max_batch_bytes: int = 1_000_000, max_value_bytes: int = 900_000) -> None:
         super().__init__(ServerAddress("http://127.0.0.1:1"))
         self.made: list[str] = []
+        self.ids = {"all": ALL, "keys": KEYS}
         self._most = max_batch_bytes
+        self._most_value = max_value_bytes
 
     def offsets(self, topics: Sequence[str] = (), *_: object, **__: object) -> Ends:  # type: ignore[override]
         (topic,) = topics
         if topic.endswith(SUFFIX):
             if topic not in self.made:
                 raise RefusedError(f"no topic {topic!r}", 404, "unknown-topic")
-            return Ends({topic: [0]}, {topic: 1_000_000}, {})
-        return Ends({topic: [0] * PARTITIONS}, {topic: self._most}, {})
+            return Ends({topic: [0]}, {topic: 99}, {topic: 1_000_000}, {}, MAX_KEY_BYTES, self._most_value)
+        if topic not in self.ids:
+            raise RefusedError(f"no topic {topic!r}", 404, "unknown-topic")
+        partitions = [0] * PARTITIONS
+        return Ends({topic: partitions}, {topic: self.ids[topic]}, {topic: self._most}, {}, MAX_KEY_BYTES, self._most_value)
 
     def ask(self, method: str, path: str, question: object = None) -> object:
         assert (method, path) == ("POST", "/api/topics")
@@ -117,9 +125,9 @@ def staged(
     pieces = (pa.RecordBatch.from_pylist(rows[first : first + size], SAID) for first in range(0, len(rows), size))
     for step in steps.of(pieces):
         records: dict[tuple[str, int], list[Record]] = {}
-        for topic, partition, batch in step.batches:
-            decoded = [record._replace(offset=Offset(-1)) for record in decode_batch(batch, DEFAULT_LIMITS)]
-            records.setdefault((topic, partition), []).extend(decoded)
+        for each in step.batches:
+            decoded = [record._replace(offset=Offset(-1)) for record in decode_batch(each.batch, DEFAULT_LIMITS)]
+            records.setdefault((each.topic, each.partition), []).extend(decoded)
         found.append((step.move, records))
     return found
 
@@ -224,6 +232,63 @@ def test_a_letter_that_is_too_large_says_where_the_change_is() -> None:
     ((dead,),) = records.values()
     assert b'"event":null' in (dead.value or b"")
     assert dict(dead.headers)["cursor"] == b"2"
+
+
+def in_order(steps: RoutedSteps, given: list[list[Judged]]) -> list[tuple[str, bytes]]:
+    """Topic and cursor of the change of each record, in the order in which the commit has them."""
+    rows = rows_of(given, [MarkMove("5/0", number, number + 1) for number in range(len(given))])
+    return [
+        (each.topic, dict(record.headers)["cursor"] or b"")
+        for step in steps.of(iter([pa.RecordBatch.from_pylist(rows, SAID)]))
+        for each in step.batches
+        for record in decode_batch(each.batch, DEFAULT_LIMITS)
+    ]
+
+
+def test_a_row_that_moves_between_partitions_stays_in_order(encoder: RowEncoder, letters: DeadLetters) -> None:
+    """All are of one row; their keys take them to the last partition, to the first and back."""
+    keys = sorted((f"[{number}]" for number in range(30)), key=lambda key: partition_for_key(key.encode(), PARTITIONS))
+    first, last = keys[0], keys[-1]
+    given = [[judged(4 * (at + 1), {1: TAKEN}, record_key=key) for at, key in enumerate([last, first, last])]]
+    assert in_order(RoutedSteps(encoder, letters, ROUTES), given) == [("all", b"4"), ("all", b"8"), ("all", b"12")]
+
+
+def test_a_row_stays_in_order_over_topics_and_dead_letters(encoder: RowEncoder, letters: DeadLetters) -> None:
+    said: list[dict[int, int]] = [{3: TAKEN}, {2: TAKEN}, {2: FAILED}, {3: TAKEN}, {2: TAKEN, 3: TAKEN}]
+    given = [[judged(4 * (at + 1), each) for at, each in enumerate(said)]]
+    *before, first, second = in_order(RoutedSteps(encoder, letters, ROUTES), given)
+    assert before == [("keys", b"4"), ("all", b"8"), ("all.dead_letters", b"12"), ("keys", b"16")]
+    # What is made of one change has no order of its own.
+    assert {first, second} == {("all", b"20"), ("keys", b"20")}
+
+
+def test_nothing_is_made_for_a_topic_that_is_gone_or_another_one_by_now() -> None:
+    topics = Topics()
+    topics.ids = {"keys": TopicId(99)}
+    steps = RoutedSteps(RowEncoder(topics, Codec.NONE, 0), DeadLetters(topics), ROUTES)
+    ((move, records),) = staged(steps, [[judged(1, {2: TAKEN, 3: TAKEN}), judged(2, {1: FAILED, 4: FAILED})]])
+    assert (move.after, records, topics.made) == (1, {}, [])
+
+
+def test_values_over_payload_bytes_and_keys_over_key_bytes_become_dead_letters() -> None:
+    topics = Topics(max_value_bytes=2_000)
+    topics.made.append("all.dead_letters")
+    steps = RoutedSteps(RowEncoder(topics, Codec.NONE, 0), DeadLetters(topics), ROUTES)
+    long_key = "[" + "1" * MAX_KEY_BYTES + "]"
+    largest = judged(4, {1: TAKEN}, record_key="[1]", body=b'"%b"' % (b"x" * (2_000 - len(b'{"id":0,"n":""}'))))
+    given = [
+        judged(1, {1: TAKEN}, record_key="[1]", body=b'"%b"' % (b"x" * 2_000)),
+        judged(2, {1: TAKEN}, record_key=long_key),
+        judged(3, {1: TAKEN}, record_key=long_key, body=b'"%b"' % (b"x" * 2_000)),
+        largest,
+    ]
+    ((_, records),) = staged(steps, [given])
+    dead = [(dict(record.headers)["cursor"], record.value or b"") for record in records.pop(("all.dead_letters", 0))]
+    assert [cursor for cursor, _ in dead] == [b"1", b"2", b"3"]
+    wanted = [b"payload_bytes allows (2000)", b"key_bytes allows (100)", b"payload_bytes allows (2000)"]
+    assert [cause in value for cause, (_, value) in zip(wanted, dead, strict=True)] == [True] * 3
+    ((stored,),) = records.values()
+    assert (dict(stored.headers)["cursor"], len(stored.value or b"")) == (b"4", 2_000)
 
 
 @pytest.mark.parametrize(

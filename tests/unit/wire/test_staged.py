@@ -3,13 +3,20 @@
 import pytest
 
 from tailrace.model.errors import InvalidRequestError
+from tailrace.model.ids import TopicId
 from tailrace.model.pipeline import MarkMove
 from tailrace.wire.staged import Chunk, StagedBatch, decode_chunks, encode_chunk
 
 CHUNKS = [
-    Chunk([MarkMove("1/0", 5, 9)], [StagedBatch("orders.paid", 3, b"first"), StagedBatch("orders.all", 0, b"second one")]),
+    Chunk(
+        [MarkMove("1/0", 5, 9)],
+        [
+            StagedBatch(TopicId(7), "orders.paid", 3, b"first"),
+            StagedBatch(TopicId(8), "orders.all", 0, b"second one", TopicId(7)),
+        ],
+    ),
     Chunk([MarkMove("batch", None, 4), MarkMove("2/0", 0, 1)], []),
-    Chunk([], [StagedBatch("t", 0, b"")]),
+    Chunk([], [StagedBatch(TopicId(1), "t", 0, b"")]),
 ]
 BODY = b"".join(map(encode_chunk, CHUNKS))
 
@@ -30,7 +37,7 @@ def test_a_body_that_is_cut_anywhere_else_than_between_chunks_is_refused() -> No
                 list(decode_chunks(BODY[:size]))
 
 
-@pytest.mark.parametrize("head", [b"\xc1", b"\x93\x01\x02\x03", b"\x92\x90\x91\x93\xa1t\x00\xd2\xff\xff\xff\xff"])
+@pytest.mark.parametrize("head", [b"\xc1", b"\x93\x01\x02\x03", b"\x92\x90\x91\x95\x01\xa1t\x00\xd2\xff\xff\xff\xff\xc0"])
 def test_a_head_that_makes_no_sense_is_refused(head: bytes) -> None:
     with pytest.raises(InvalidRequestError):
         list(decode_chunks(len(head).to_bytes(4) + head))

@@ -18,6 +18,8 @@ from tailrace.broker.pipelines.staged_chunks import (
     Stage,
     check_staged,
     frames_of,
+    is_unwanted,
+    live_topic,
     staged_chunks,
     submit_in_turn,
 )
@@ -114,7 +116,8 @@ class Pipelines:
         """Keep what a task has made until it is published."""
         for chunk in decode_chunks(body):
             for staged in chunk.batches:
-                self._intake.topics.get(staged.topic).partition(staged.partition)
+                if not is_unwanted(self._intake, staged):
+                    live_topic(self._intake, staged).partition(staged.partition)
         await self._reader.in_thread(self._check_and_stage, stage, part, body)
 
     async def publish(self, name: str, epoch: int, stages: Sequence[Stage]) -> StagedPublish:

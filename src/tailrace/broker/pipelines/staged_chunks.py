@@ -1,7 +1,8 @@
 """What tasks have staged, on its way into the log: whole chunks, each with the moves of its marks.
 
 Chunks go into as few frames as their size allows. One whose marks have moved already is left out, so whatever is sent again
-takes effect once.
+takes effect once. Topics and tables are known by id, and whether they are still there is decided with the frame: what was
+made of a table that is dropped meanwhile, or for a topic that is, comes to nothing, whoever has the name by then.
 """
 
 import asyncio
@@ -18,9 +19,10 @@ from tailrace.broker.publishing.intake import Intake, Windows
 from tailrace.broker.publishing.placing import Placed, place
 from tailrace.broker.publishing.record_checks import RecordChecks
 from tailrace.broker.reading.reader import Reader
+from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.model.changes import Changes, Receipt
-from tailrace.model.errors import InvalidRecordsError, InvalidRequestError
-from tailrace.model.pipeline import StagedPublish
+from tailrace.model.errors import InvalidRecordsError, InvalidRequestError, UnknownTopicError
+from tailrace.model.pipeline import ROUTER, StagedPublish, changes_of
 from tailrace.store.contract import Staging
 from tailrace.wire.batch import NO_PRODUCER, TIMESTAMP_TYPE_MASK, check_batch
 from tailrace.wire.staged import Chunk, StagedBatch, decode_chunks
@@ -76,7 +78,7 @@ async def submit_in_turn(committer: Committer, frames: AsyncIterator["PublishChu
 
 def checked(intake: Intake, staged: StagedBatch) -> CheckedBatch:
     """Raises where the batch can't be stored. Its records were checked when it was staged."""
-    read = read_batch_for(intake.topics.get(staged.topic), staged.partition, staged.batch, intake.limits)
+    read = read_batch_for(live_topic(intake, staged), staged.partition, staged.batch, intake.limits)
     if read.header.producer_id != NO_PRODUCER:
         raise InvalidRequestError("staged batches belong to no producer; their marks say how often they count")
     return checked_batch(read, read.header.max_timestamp, intake.clock.now_ms(), intake.limits)
@@ -93,6 +95,18 @@ def check_staged(body: bytes, checks: RecordChecks) -> None:
                     f"a staged batch for topic {staged.topic!r} says that its newest timestamp is {header.max_timestamp},"
                     f" and it is {newest}"
                 )
+
+
+def live_topic(intake: Intake, staged: StagedBatch) -> LiveTopic:
+    live = intake.topics.by_id(staged.topic_id)
+    if live is None:
+        raise UnknownTopicError(f"the topic {staged.topic!r} that records were staged for was deleted; stage them again")
+    return live
+
+
+def is_unwanted(intake: Intake, staged: StagedBatch) -> bool:
+    """Whether nobody wants the batch any more, because the topic is gone that it needs."""
+    return staged.needs is not None and intake.topics.by_id(staged.needs) is None
 
 
 class PublishChunks(Proposal[StagedPublish]):
@@ -131,17 +145,25 @@ class PublishChunks(Proposal[StagedPublish]):
         self._placed = []
         self._skipped = 0
         for chunk in self._chunks:
-            if has_happened(draft, self._name, chunk.moves):
+            if self._has_lost_its_source(chunk) or has_happened(draft, self._name, chunk.moves):
                 self._skipped += 1
                 continue
             for staged in chunk.batches:
-                self._placed.append(place(self._intake, draft, windows, checked(self._intake, staged)))
+                if not is_unwanted(self._intake, staged):
+                    self._placed.append(place(self._intake, draft, windows, checked(self._intake, staged)))
             for move in chunk.moves:
                 put_mark(draft, self._name, move.source, move.after)
         windows.close()
         for key, value in self._puts.items():
             draft.put(key, value)
         return None if draft.is_empty else draft.changes()
+
+    def _has_lost_its_source(self, chunk: Chunk) -> bool:
+        """Whether the router has read it from a table that is gone. What a table has changed goes with it."""
+        if self._name != ROUTER:
+            return False
+        sources = (changes_of(move.source) for move in chunk.moves)
+        return any(source is not None and self._intake.topics.by_id(source) is None for source in sources)
 
     def settled(self, receipt: Receipt | None) -> StagedPublish:
         records = duplicates = 0

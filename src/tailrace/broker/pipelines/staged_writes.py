@@ -24,7 +24,6 @@ from tailrace.broker.publishing.intake import Intake
 from tailrace.broker.reading.reader import Reader
 from tailrace.model.changes import Changes, Receipt
 from tailrace.model.errors import LimitExceededError, OverloadedError, StoreClosedError, TailraceError
-from tailrace.model.ids import TopicId
 from tailrace.model.killpoint import killpoint
 from tailrace.model.limits import Limits
 from tailrace.model.pipeline import MarkMove, StagedPublish
@@ -47,8 +46,6 @@ class DecidedWrite(msgspec.Struct, frozen=True, array_like=True):
     source: str
     number: int
     """Where the writer's mark stands when it is done."""
-    topics: dict[str, TopicId]
-    """A topic that is dropped meanwhile takes its part with it, whoever gets the name after it."""
 
 
 class StagedWrites:
@@ -177,11 +174,10 @@ class StagedWrites:
 
     async def _decide(self, name: str, stages: Sequence[Stage], move: MarkMove) -> DecidedWrite:
         """Durable on return: from here on there is no way back."""
-        topics: dict[str, TopicId] = {}
         async for chunk in staged_chunks(self._reader, self._staging, stages):
             for staged in chunk.batches:
-                topics[staged.topic] = checked(self._intake, staged).live.topic.id
-        decided = DecidedWrite(tuple(stages), move.source, move.after, topics)
+                checked(self._intake, staged)
+        decided = DecidedWrite(tuple(stages), move.source, move.after)
         changes = Changes(puts=((keys.write_key(name), msgspec.msgpack.encode(decided)),))
         names = {stage.name for stage in stages}
 
@@ -216,7 +212,8 @@ class StagedWrites:
         single = _single_batches(staged_chunks(self._reader, self._staging, decided.stages), max(0, before))
         async for frame in frames_of(single, self._limits.group_commit_bytes):
             after = max(0, before) + len(frame)
-            batches = [staged for chunk in frame for staged in self._wanted(chunk, decided)]
+            # A topic that is dropped meanwhile takes its part with it.
+            batches = [staged._replace(needs=staged.topic_id) for chunk in frame for staged in chunk.batches]
             yield PublishChunks(self._intake, name, [Chunk([MarkMove(_BATCHES, before, after)], batches)])
             killpoint("large.between")
             before = after
@@ -224,14 +221,6 @@ class StagedWrites:
         ending = MarkMove(_BATCHES, before, max(0, before) + 1)
         last = Chunk([ending, MarkMove(decided.source, None, decided.number)], [])
         yield PublishChunks(self._intake, name, [last], puts={mark: None, keys.write_key(name): None})
-
-    def _wanted(self, chunk: Chunk, decided: DecidedWrite) -> list[StagedBatch]:
-        found = []
-        for staged in chunk.batches:
-            live = self._intake.topics.by_id(decided.topics[staged.topic])
-            if live is not None:
-                found.append(staged._replace(topic=live.topic.name))
-        return found
 
     async def _remove_later(self, stages: Sequence[Stage]) -> None:
         """A power cut may take the end of a `relaxed` log away and bring the decision back, which needs them then."""

@@ -6,6 +6,7 @@ the log and never changes; it is looked up once. Retention stops before changes 
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
+from uuid import UUID
 
 from tailrace.broker.commits.commit import Committer
 from tailrace.broker.pipelines.pipelines import Pipelines
@@ -15,7 +16,7 @@ from tailrace.broker.routes.routes import Routes
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.broker.topics.topics import Topics
 from tailrace.model.ids import Cursor, Offset, Partition, RouteId, TableId, TopicId
-from tailrace.model.pipeline import NO_MARK, ROUTER
+from tailrace.model.pipeline import NO_MARK, ROUTER, change_source, changes_of
 from tailrace.model.route import Route
 from tailrace.store.contract import Store
 from tailrace.wire.batch import read_header
@@ -28,7 +29,8 @@ class PendingSource(NamedTuple):
     """The name of its mark."""
     table: TableId
     changes: str
-    """The topic that holds its changes."""
+    """The topic that holds its changes, and its UUID: another table may have the name by the time somebody reads."""
+    changes_uuid: UUID
     mark: Offset
     """The first change that is not routed yet."""
     end: Offset
@@ -78,9 +80,10 @@ class Routing:
         for changes, routes in sorted(found.items()):
             live = self._topics.by_id(changes)
             if live is not None:
-                name = _source_of(changes)
+                name = change_source(changes)
                 end = self._store.bounds(Partition(changes, 0)).end
-                sources.append(PendingSource(name, routes[0].table, live.topic.name, Offset(marks[name]), end, len(routes)))
+                mark = Offset(marks[name])
+                sources.append(PendingSource(name, routes[0].table, live.topic.name, live.topic.uuid, mark, end, len(routes)))
         return sources
 
     def lag(self) -> int:
@@ -90,7 +93,7 @@ class Routing:
         for route in self._pending(marks):
             first, stop = self._range(route)
             end = self._store.bounds(Partition(route.changes, 0)).end if stop is None else stop
-            left = end - marks.get(_source_of(route.changes), first)
+            left = end - marks.get(change_source(route.changes), first)
             waiting[route.changes] = max(waiting.get(route.changes, 0), left)
         return sum(waiting.values())
 
@@ -98,14 +101,14 @@ class Routing:
         """The first change of a table that is still to be routed; retention stops there."""
         marks = self._pipelines.marks(ROUTER)
         firsts = [self._range(route).first for route in self._pending(marks) if route.changes == partition.topic_id]
-        return Offset(marks.get(_source_of(partition.topic_id), min(firsts))) if firsts else None
+        return Offset(marks.get(change_source(partition.topic_id), min(firsts))) if firsts else None
 
     def _pending(self, marks: Mapping[str, int]) -> Iterable[Route]:
         for route in self._routes.history:
             if self._topics.by_id(route.topic) is None or self._topics.by_id(route.changes) is None:
                 continue
             first, stop = self._range(route)
-            if stop is None or stop > max(first, marks.get(_source_of(route.changes), first)):
+            if stop is None or stop > max(first, marks.get(change_source(route.changes), first)):
                 yield route
 
     async def _begun(self, epoch: int) -> dict[str, int]:
@@ -113,7 +116,7 @@ class Routing:
         marks = self._pipelines.marks(ROUTER)
         starts: dict[str, int] = {}
         for route in self._pending(marks):
-            name = _source_of(route.changes)
+            name = change_source(route.changes)
             starts[name] = min(starts.get(name, self._range(route).first), self._range(route).first)
         if all(marks.get(name, NO_MARK) >= start for name, start in starts.items()):
             self._pipelines.check_epoch(ROUTER, epoch)
@@ -122,8 +125,8 @@ class Routing:
 
     def _live(self, source: str) -> LiveTopic | None:
         """The topic of a source; `None` where it is gone, and for names that are none of a source."""
-        number = source.removesuffix("/0")
-        return self._topics.by_id(TopicId(int(number))) if number.isascii() and number.isdigit() and len(number) < 20 else None
+        changes = changes_of(source)
+        return None if changes is None else self._topics.by_id(changes)
 
     async def _await_growth(self, beyond: Mapping[str, int], wait_ms: int) -> None:
         waits = {}
@@ -182,7 +185,3 @@ class _Range(NamedTuple):
 
 def _key(route: Route) -> tuple[RouteId, Cursor | None]:
     return route.id, route.until
-
-
-def _source_of(changes: TopicId) -> str:
-    return f"{changes}/0"

@@ -14,6 +14,7 @@ from tailrace.model.errors import (
     StorageFullError,
     UnknownTopicError,
 )
+from tailrace.model.ids import TopicId
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.pipeline import Lease, MarkMove, PipelineReport, StagedPublish
 from tailrace.model.record import Record
@@ -31,8 +32,12 @@ def batch(*values: bytes) -> bytes:
     return bytes(encode_batch([Record(None, value, [("message_id", value)], NOW) for value in values]))
 
 
-def chunk(before: int, after: int, *values: bytes, topic: str = "out", source: str = "1/0") -> bytes:
-    batches = [StagedBatch(topic, 0, batch(*values))] if values else []
+OUT = TopicId(1)
+"""The topic `out`, which is the first."""
+
+
+def chunk(before: int, after: int, *values: bytes, topic: TopicId = OUT, source: str = "1/0") -> bytes:
+    batches = [StagedBatch(topic, "out", 0, batch(*values), topic)] if values else []
     return encode_chunk(Chunk([MarkMove(source, before, after)], batches))
 
 
@@ -176,8 +181,9 @@ async def test_a_pin_stays_where_it_was_first_put() -> None:
 @on_loop
 async def test_nothing_can_be_staged_for_a_topic_that_is_not_there() -> None:
     async with running_broker() as broker:
-        with pytest.raises(UnknownTopicError):
-            await staged(broker, "a", chunk(0, 1, b"x", topic="nowhere"))
+        nowhere = StagedBatch(TopicId(5), "nowhere", 0, batch(b"x"))
+        with pytest.raises(UnknownTopicError, match="'nowhere'"):
+            await staged(broker, "a", encode_chunk(Chunk([MarkMove("1/0", 0, 1)], [nowhere])))
 
 
 @on_loop
@@ -236,3 +242,95 @@ async def test_nobody_publishes_for_a_pipeline_without_its_epoch() -> None:
         await routing(broker)
         with pytest.raises(InvalidRequestError, match="only its holder publishes"):
             await broker.pipelines.write("router", [], MarkMove("batch", None, 3), 1)
+
+
+async def made_again(broker: Broker, topic: str) -> TopicId:
+    await broker.topics.delete(topic)
+    return (await broker.topics.create(topic)).id
+
+
+@on_loop
+async def test_what_was_staged_for_a_topic_does_not_reach_another_of_its_name() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("source")
+        out, other = [(await broker.topics.create(name)).id for name in ("out", "other")]
+        lease = await broker.pipelines.lease("router", "first")
+        await broker.pipelines.pin("router", lease.epoch, {"1/0": 0})
+        batches = [StagedBatch(topic, name, 0, batch(b"0"), topic) for topic, name in ((out, "out"), (other, "other"))]
+        stage = await staged(broker, "a", encode_chunk(Chunk([MarkMove("1/0", 0, 3)], batches)))
+        await made_again(broker, "out")
+        assert await broker.pipelines.publish("router", lease.epoch, [stage]) == StagedPublish(1, 0, 0)
+        assert await values_in(broker, "out", 0) == []
+        assert await values_in(broker, "other", 0) == [b"0"]
+        assert broker.pipelines.marks("router") == {"1/0": 3}
+
+
+@on_loop
+async def test_what_was_made_of_a_table_that_is_gone_comes_to_nothing() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("out")
+        source = (await broker.topics.create("source")).id
+        lease = await broker.pipelines.lease("router", "first")
+        await broker.pipelines.pin("router", lease.epoch, {"2/0": 0})
+        assert source == 2
+        stage = await staged(broker, "a", chunk(0, 3, b"0", source="2/0"))
+        await made_again(broker, "source")
+        assert await broker.pipelines.publish("router", lease.epoch, [stage]) == StagedPublish(0, 0, 1)
+        assert await values_in(broker, "out", 0) == []
+        assert broker.pipelines.marks("router") == {"2/0": 0}
+
+
+@on_loop
+@pytest.mark.parametrize("dropped", ["out", "source"])
+async def test_a_publish_behind_a_drop_in_flight_is_decided_again_when_the_drop_fails(dropped: str) -> None:
+    """The drop comes first in the log; whether it happens decides what the publish behind it does."""
+    store = GatedStore()
+    async with running_broker(store) as broker:
+        await broker.topics.create("out")
+        await broker.topics.create("source")
+        lease = await broker.pipelines.lease("router", "first")
+        await broker.pipelines.pin("router", lease.epoch, {"2/0": 0})
+        stage = await staged(broker, "a", chunk(0, 3, b"0", source="2/0"))
+        store.close_gate()
+        dropping = asyncio.ensure_future(broker.topics.delete(dropped))
+        await until(lambda: bool(store.in_flight))
+        publishing = asyncio.ensure_future(broker.pipelines.publish("router", lease.epoch, [stage]))
+        await turns()
+        store.fail()
+        with pytest.raises(StorageFullError):
+            await dropping
+        store.open_gate()
+        await publishing
+        again = await staged(broker, "again", chunk(0, 3, b"0", source="2/0"))
+        await broker.pipelines.publish("router", lease.epoch, [again])
+        assert await values_in(broker, "out", 0) == [b"0"]
+        assert broker.pipelines.marks("router") == {"2/0": 3}
+
+
+@on_loop
+async def test_letters_that_are_still_wanted_are_refused_when_their_topic_is_made_again() -> None:
+    """The pipeline then makes them anew, for the topic that has the name by then."""
+    async with running_broker() as broker:
+        epoch = await routing(broker)
+        letters = (await broker.topics.create("letters")).id
+        letter = StagedBatch(letters, "letters", 0, batch(b"0"), OUT)
+        stage = await staged(broker, "a", encode_chunk(Chunk([MarkMove("1/0", 0, 3)], [letter])))
+        await made_again(broker, "letters")
+        with pytest.raises(UnknownTopicError, match="'letters' that records were staged for was deleted; stage them again"):
+            await broker.pipelines.publish("router", epoch, [stage])
+        assert await values_in(broker, "letters", 0) == []
+        assert broker.pipelines.marks("router") == {"1/0": 0}
+
+
+@on_loop
+async def test_letters_go_with_the_topic_that_they_are_about() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("source")
+        out, letters = [(await broker.topics.create(name)).id for name in ("out", "letters")]
+        lease = await broker.pipelines.lease("router", "first")
+        await broker.pipelines.pin("router", lease.epoch, {"1/0": 0})
+        letter = StagedBatch(letters, "letters", 0, batch(b"0"), out)
+        stage = await staged(broker, "a", encode_chunk(Chunk([MarkMove("1/0", 0, 3)], [letter])))
+        await made_again(broker, "out")
+        assert await broker.pipelines.publish("router", lease.epoch, [stage]) == StagedPublish(0, 0, 0)
+        assert await values_in(broker, "letters", 0) == []

@@ -9,7 +9,7 @@ import pytest
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.pipelines.staged_chunks import Stage
-from tailrace.model.errors import InvalidRecordsError, InvalidRequestError, StorageFullError
+from tailrace.model.errors import InvalidRecordsError, InvalidRequestError, StorageFullError, UnknownTopicError
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.pipeline import MarkMove, StagedPublish
 from tailrace.model.record import Record
@@ -35,7 +35,8 @@ def batch(*values: bytes) -> bytes:
 
 async def staged(broker: Broker, name: str, values: Sequence[bytes], topic: str = "out") -> list[Stage]:
     """A chunk for each value, over two parts."""
-    chunks = [encode_chunk(Chunk([], [StagedBatch(topic, 0, batch(value))])) for value in values]
+    topic_id = broker.topics.get(topic).topic.id
+    chunks = [encode_chunk(Chunk([], [StagedBatch(topic_id, topic, 0, batch(value))])) for value in values]
     for part, some in enumerate((chunks[:4], chunks[4:])):
         await broker.pipelines.stage("q", name, part, b"".join(some))
     return [Stage(name, 2)]
@@ -215,7 +216,7 @@ async def test_a_bad_batch_refuses_a_large_write_whole() -> None:
     async with running_broker(limits=SMALL) as broker:
         await broker.topics.create("out")
         damaged = with_attributes(bytearray(batch(b"x" * 1_000)), CONTROL_MASK)
-        body = encode_chunk(Chunk([], [StagedBatch("out", 0, damaged)]))
+        body = encode_chunk(Chunk([], [StagedBatch(broker.topics.get("out").topic.id, "out", 0, damaged)]))
         await broker.pipelines.stage("q", "bad", 0, body)
         with pytest.raises(InvalidRecordsError, match="control"):
             await write(broker, [*await staged(broker, "good", LARGE), Stage("bad", 1)], 0)
@@ -304,3 +305,19 @@ async def test_stages_of_a_large_write_are_there_as_long_as_a_power_cut_could_br
     async with running_broker(store, limits=SMALL):
         with pytest.raises(InvalidRequestError, match="is not there"):
             store.staging.read("large", 0)
+
+
+@on_loop
+@pytest.mark.parametrize("values", [LATER, LARGE], ids=["one frame", "many frames"])
+async def test_what_was_staged_for_a_topic_is_not_written_to_another_of_its_name(values: list[bytes]) -> None:
+    async with running_broker(MemoryStore(ManualClock(), SMALL), limits=SMALL) as broker:
+        await broker.topics.create("out")
+        stages = await staged(broker, "a", values)
+        await broker.topics.delete("out")
+        await broker.topics.create("out")
+        with pytest.raises(UnknownTopicError, match="'out' that records were staged for was deleted; stage them again"):
+            await write(broker, stages, 1)
+        assert await values_in(broker, "out", 0) == []
+        assert marks(broker) == {}
+        assert await write_values(broker, values, 1, "again") == StagedPublish(len(values), 0, 0)
+        assert await values_in(broker, "out", 0) == values

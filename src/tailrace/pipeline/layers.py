@@ -1,0 +1,79 @@
+"""The order of a step's records in its commit: by cursor, the messages about a row come in the order of its changes.
+
+A commit holds batches one after another, and the cursor counts their records in that order. A batch is of one partition, so a
+row whose changes go to several of them, of one topic or of many, would come in the order of the partitions. Therefore the
+batches of a step lie in **layers**, one behind the other, and in each layer in the order of partitions. A record goes to the
+lowest layer that leaves it behind the record before it in its partition, and behind all that was made of the changes of its
+row before. One layer is enough as long as rows stay where they are, as nearly all do.
+"""
+
+# mypy: disable-error-code="no-untyped-call, no-untyped-def, untyped-decorator, misc"
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from numba import int32, int64
+
+from tailrace.wire.compiled import compiled
+
+Longs = npt.NDArray[np.int64]
+
+
+def layers_of(
+    keys: pa.Array, places: Sequence[Longs], partitions: Sequence[npt.NDArray[np.int32]], counts: Sequence[int]
+) -> list[Longs] | None:
+    """Return the layer of each record, by topic; `None` where one layer is enough.
+
+    `keys` are those of the rows that the changes of the step are of. For each topic, its records are in the order of their
+    changes: `places` of the changes, the partition of each record, and how many partitions there are.
+    """
+    slots = [each + first for each, first in zip(partitions, np.cumsum([0, *counts]).tolist(), strict=False)]
+    if not slots or all((each == slots[0][0]).all() for each in slots):
+        return None
+    ends = np.cumsum([len(each) for each in places])
+    changes = np.concatenate(places)
+    # Those of one topic are in order already.
+    order = np.arange(len(changes)) if len(places) == 1 else np.argsort(changes, kind="stable")
+    found = keys.dictionary_encode()
+    layers = np.empty(len(changes), np.int64)
+    highest = _assign(
+        changes[order].astype(np.int64),
+        np.concatenate(slots)[order].astype(np.int64),
+        found.indices.to_numpy(zero_copy_only=False).astype(np.int32),
+        np.zeros(sum(counts), np.int64),
+        np.full(len(found.dictionary), -1, np.int64),
+        np.zeros(len(found.dictionary), np.int64),
+        layers,
+    )
+    if not highest:
+        return None
+    unordered = np.empty_like(layers)
+    unordered[order] = layers
+    return np.split(unordered, ends[:-1])
+
+
+@compiled(int64(int64[::1], int64[::1], int32[::1], int64[::1], int64[::1], int64[::1], int64[::1]))
+def _assign(places, slots, rows, slot_layers, row_layers, row_slots, layers):
+    """Fill in the layers of records, in the order of their changes, and return the highest one.
+
+    `slot_layers`, `row_layers` and `row_slots` say where the last record of a partition and the last one about a row lie.
+    """
+    highest = 0
+    at = 0
+    while at < len(places):
+        place = places[at]
+        row = rows[place]
+        before_layer, before_slot = row_layers[row], row_slots[row]
+        last_layer, last_slot = before_layer, before_slot
+        while at < len(places) and places[at] == place:
+            slot = slots[at]
+            layer = before_layer + 1 if slot < before_slot else before_layer
+            layer = max(layer, slot_layers[slot])
+            slot_layers[slot] = layers[at] = layer
+            highest = max(highest, layer)
+            if layer > last_layer or (layer == last_layer and slot > last_slot):
+                last_layer, last_slot = layer, slot
+            at += 1
+        row_layers[row], row_slots[row] = last_layer, last_slot
+    return highest
