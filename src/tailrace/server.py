@@ -6,6 +6,8 @@ is not needed by everyone, HTTP and SQL, is loaded when somebody asks for it.
 """
 
 import asyncio
+import contextlib
+import errno
 import gc
 import resource
 import signal
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 _FINISH_REQUESTS_SECONDS = 4
 _BACKLOG = 1024
 _OTHER_FILES = 1024
+_COMMAND_LENGTH = 200
 
 
 class Ready(NamedTuple):
@@ -202,4 +205,21 @@ def _bind(address: Address, flag: str) -> socket.socket:
     except OSError as error:
         # `create_server` adds the address to the text of the operating system, which is said here already.
         why = (error.strerror or str(error)).partition(" (while")[0]
-        raise ConfigurationError(f"can't listen on {address}: {why}; choose another with {flag}") from error
+        advice = f"; {_stop_who_listens(address.port)}, or" if error.errno == errno.EADDRINUSE else ";"
+        raise ConfigurationError(f"can't listen on {address}: {why}{advice} choose another with {flag}") from error
+
+
+def _stop_who_listens(port: int) -> str:
+    """Say how to stop whoever listens on a port. Processes of other users can't be seen into."""
+    listening = "0A"
+    sockets = set()
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            rows = [line.split() for line in Path("/proc/net", table).read_text().splitlines()[1:]]
+            sockets |= {f"socket:[{row[9]}]" for row in rows if row[3] == listening and row[1].endswith(f":{port:04X}")}
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if any(str(file.readlink()) in sockets for file in (process / "fd").iterdir()):
+                command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+                return f"stop the process that listens there with `kill {process.name}` ({command[:_COMMAND_LENGTH]})"
+    return "stop the process that listens there"

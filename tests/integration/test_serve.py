@@ -126,7 +126,11 @@ def test_a_taken_port_gets_one_clear_line(server: ServerProcess, tmp_path: Path)
     address = server.url.removeprefix("http://")
     code, stderr = refused("--data", str(tmp_path / "other"), "--http", address)
     assert code == 1
-    assert stderr == f"tailrace: can't listen on {address}: Address already in use; choose another with --http\n"
+    assert stderr.startswith(
+        f"tailrace: can't listen on {address}: Address already in use; stop the process that listens there with"
+        f" `kill {server.pid}` ({sys.executable} -m tailrace serve --data {server.folder}"
+    )
+    assert stderr.endswith("), or choose another with --http\n")
     assert not (tmp_path / "other").exists()
 
 
@@ -156,7 +160,9 @@ def test_a_folder_that_can_not_be_made_gets_one_clear_line(tmp_path: Path) -> No
 def test_a_taken_kafka_port_gets_one_clear_line(server: ServerProcess, tmp_path: Path) -> None:
     code, stderr = refused("--data", str(tmp_path / "other"), "--http", "127.0.0.1:0", "--kafka", server.kafka)
     assert code == 1
-    assert stderr == f"tailrace: can't listen on {server.kafka}: Address already in use; choose another with --kafka\n"
+    assert f"{server.kafka}: Address already in use; stop the process that listens there with `kill {server.pid}`" in stderr
+    assert stderr.endswith("), or choose another with --kafka\n")
+    assert len(stderr.splitlines()) == 1
     assert not (tmp_path / "other").exists()
 
 
