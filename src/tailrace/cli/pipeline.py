@@ -17,7 +17,10 @@ from tailrace.model.counting import counted
 from tailrace.model.parent_process import end_with_parent_if_asked
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from tailrace.model.pipeline import PipelineReport
+    from tailrace.pipeline.address import ServerAddress
 
 _SECONDS_BETWEEN_LINES = 5.0
 _ORPHAN_SECONDS = 10.0
@@ -63,41 +66,55 @@ def pipeline(
     tailrace pipeline --once
     """
     from tailrace.pipeline.address import ServerAddress
-    from tailrace.pipeline.connection import check_server
     from tailrace.pipeline.errors import PipelineError
-    from tailrace.pipeline.session import check_spark, spark_session
 
     end_with_parent_if_asked(_ORPHAN_SECONDS)
     logging.basicConfig(level=logging.WARNING, format="tailrace: %(message)s", stream=sys.stderr)
     # Its traces of failed batches are long, and what failed is told in a line of our own.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     try:
-        check_spark()
-        # Before Java is started, which takes its time.
-        address = ServerAddress(server, None if ca_file is None else str(ca_file.absolute()))
-        check_server(address)
-        from tailrace.pipeline.kernels import load_kernels
+        address = ServerAddress(server, None if ca_file is None else str(ca_file.absolute())).checked()
+        spark = _start_spark(master, address)
         from tailrace.pipeline.router import Router, RouterSettings
         from tailrace.pipeline.table_changes import TableChanges
 
-        say(f"starting Spark at {master}")
-        # While Java starts, because both take a while, and before the first tasks, which would each do it again.
-        loading = threading.Thread(target=load_kernels)
-        loading.start()
-        spark = spark_session(master)
-        loading.join()
         settings = RouterSettings(address, checkpoint, take_over=take_over)
         source = TableChanges(address, batch_rows, settings.patience_seconds)
         router = Router(spark, source, settings, RoutedSoFar())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: router.stop())
-        say(f"the pipeline is running: table changes at {server} go to their topics")
-        router.run(once=once)
+        running = f"the pipeline is running: table changes at {server} go to their topics"
+        router.run(once=once, on_lease=lambda: say(running))
         spark.stop()
     except PipelineError as error:
         complain(f"tailrace: {error}")
         raise typer.Exit(Exit.REFUSED) from None
     say("stopped")
+
+
+def _start_spark(master: str, address: "ServerAddress") -> "SparkSession":
+    from tailrace.pipeline.connection import check_server
+    from tailrace.pipeline.errors import SparkError
+    from tailrace.pipeline.session import check_master_answers, check_spark, spark_session
+    from tailrace.pipeline.tenure import report_failed_start
+
+    try:
+        # Before Java is started, which takes its time.
+        java = check_spark(master)
+        check_server(address)
+        check_master_answers(master)
+        from tailrace.pipeline.kernels import load_kernels
+
+        say(f"starting Spark at {master}, on Java {java.version} ({java.name})")
+        # While Java starts, because both take a while, and before the first tasks, which would each do it again.
+        loading = threading.Thread(target=load_kernels, daemon=True)
+        loading.start()
+        spark = spark_session(master)
+        loading.join()
+    except SparkError as error:
+        report_failed_start(address, error)
+        raise
+    return spark
 
 
 class RoutedSoFar:

@@ -49,8 +49,10 @@ def up(
     tailrace up
     tailrace up --data /var/lib/tailrace --http 127.0.0.1:9000
     """
+    from tailrace.pipeline.address import ServerAddress
     from tailrace.pipeline.errors import PipelineError
     from tailrace.pipeline.session import check_spark
+    from tailrace.pipeline.tenure import report_failed_start
 
     command = [sys.executable, "-m", "tailrace"]
     # What is not said here is left to the file, if there is one.
@@ -73,9 +75,10 @@ def up(
         # As it says itself: a port of 0 is known only now.
         url = ready.partition(_READY)[2].partition(",")[0]
         try:
-            check_spark()
+            check_spark(master)
         except PipelineError as error:
             _say(_PIPELINE, f"not started: {error}. Until it runs, changes wait in the log")
+            report_failed_start(ServerAddress(url), error)
         else:
             route = [*command, "pipeline", "--server", url, "--master", master]
             supervisor.start(Part(_PIPELINE, route, is_essential=False))

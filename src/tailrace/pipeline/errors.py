@@ -36,3 +36,7 @@ class RefusedError(PipelineError):
 
 class DataLossError(PipelineError):
     """Records that were to be read are gone."""
+
+
+class SparkError(PipelineError):
+    """Spark can't be started, or can't run our tasks. Trying again does not help; the message says what does."""

@@ -31,8 +31,9 @@ from tailrace.pipeline.errors import PipelineError
 from tailrace.pipeline.plan import RoutingPlan, slots_of, wanted_cells
 from tailrace.pipeline.routed_records import RouteTarget
 from tailrace.pipeline.routed_rows import STAGED_SCHEMA, stage_routed
+from tailrace.pipeline.spark_failures import worker_failure
 from tailrace.pipeline.staging import StagedTask, publish
-from tailrace.pipeline.tenure import Tenure, is_fenced
+from tailrace.pipeline.tenure import Tenure, error_line, is_fenced
 
 _log = logging.getLogger("tailrace.pipeline")
 
@@ -41,7 +42,6 @@ _FINISH_SECONDS = 4.0
 """How long a stop waits for the batch under way."""
 _FIRST_PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 15.0
-_ERROR_LENGTH = 1_000
 _SLOW_STARTS = 10
 """How often a run that ends by itself puts up with a worker that was too slow."""
 _SLOW_START = "Python worker failed to connect back"
@@ -91,9 +91,13 @@ class Router:
         self._between_batches = threading.Event()
         self._between_batches.set()
 
-    def run(self, *, once: bool = False) -> None:
-        """Route until `stop`, or with `once` until everything that is there now is routed."""
+    def run(self, *, once: bool = False, on_lease: Callable[[], None] = lambda: None) -> None:
+        """Route until `stop`, or with `once` until everything that is there now is routed.
+
+        `on_lease` is called when the server has agreed that this one runs.
+        """
         with self._tenure as tenure:
+            on_lease()
             pause = _FIRST_PAUSE_SECONDS
             slow_starts = 0
             while not self._stopping.is_set():
@@ -110,7 +114,7 @@ class Router:
                         slow_starts += 1
                         _log.warning("a worker of Spark took too long to start, and is started again")
                         continue
-                    if once or self._is_final(error):
+                    if self._is_final(error) or once:
                         raise
                     self._tell_failure(error)
                     if tenure.report.batches > batches:
@@ -173,7 +177,7 @@ class Router:
         except Exception as error:  # noqa: BLE001  whatever it is, it is told by `run`, which knows what to do
             self._failure = error
             # A line for Spark, which would take the whole trace apart by regular expressions, as deep as it is long.
-            raise PipelineError(_line(error)) from None
+            raise PipelineError(error_line(error)) from None
         finally:
             self._between_batches.set()
         self._tell_batch(
@@ -214,7 +218,10 @@ class Router:
     def _is_final(self, error: BaseException) -> bool:
         """Whether trying again can't help."""
         if not _is_alive(self._spark):
-            raise PipelineError(f"Spark has ended, and the router with it: {_line(error)}") from error
+            raise PipelineError(f"Spark has ended, and the router with it: {error_line(error)}") from error
+        failure = worker_failure(error, self._spark.sparkContext.pythonExec)
+        if failure is not None:
+            raise failure from error
         return is_fenced(error)
 
     def _tell_batch(self, number: int, routes: int, changes: int, dead_letters: int, began: float) -> None:
@@ -234,8 +241,8 @@ class Router:
         self._on_batch(self._tenure.report)
 
     def _tell_failure(self, error: BaseException) -> None:
-        _log.error("a batch failed and is done again from the mark: %s", _line(error))
-        self._tenure.report = msgspec.structs.replace(self._tenure.report, last_error=_line(error))
+        _log.error("a batch failed and is done again from the mark: %s", error_line(error))
+        self._tenure.report = msgspec.structs.replace(self._tenure.report, last_error=error_line(error))
         self._on_batch(self._tenure.report)
 
 
@@ -257,10 +264,3 @@ def _is_alive(spark: SparkSession) -> bool:
         return not spark.sparkContext._jsc.sc().isStopped()
     except (Py4JError, OSError, AttributeError):
         return False
-
-
-def _line(error: BaseException) -> str:
-    """What a person can read of it. Spark repeats the trace of every process that an error came through."""
-    said = [line for line in str(error).splitlines() if "Error: " in line and not line.lstrip().startswith(("at ", "File "))]
-    line = said[-1].strip() if said else str(error).strip().partition("\n")[0]
-    return (line or type(error).__name__)[:_ERROR_LENGTH]

@@ -4,6 +4,7 @@ A thread tells the server every other second that the process lives and how it d
 must stop; it could publish nothing any more.
 """
 
+import contextlib
 import logging
 import os
 import socket
@@ -25,6 +26,7 @@ _HEARTBEAT_SECONDS = 2.0
 _HEARTBEAT_PATIENCE_SECONDS = 5.0
 _LEASE_RETRY_SECONDS = 0.2
 _FENCED = "pipeline-fenced"
+_ERROR_LENGTH = 1_000
 _PATH = f"/api/pipelines/{ROUTER}"
 
 
@@ -63,6 +65,8 @@ class Tenure:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._ended.set()
         self._heartbeat.join()
+        if error is not None:
+            self.report = msgspec.structs.replace(self.report, last_error=error_line(error))
         if self.loss is None:
             self._give_back()
 
@@ -105,6 +109,21 @@ class Tenure:
 
     def _tell(self, connection: ServerConnection) -> None:
         connection.ask("POST", f"{_PATH}/report", {"epoch": self.epoch, "report": msgspec.to_builtins(self.report)})
+
+
+def report_failed_start(server: ServerAddress, error: PipelineError) -> None:
+    """Let the server know why no router runs. It is not told while another one does, nor if it does not answer."""
+    with contextlib.suppress(PipelineError), Tenure(server, threading.Event(), patience_seconds=0, lease_patience_seconds=0):
+        raise error
+
+
+def error_line(error: BaseException) -> str:
+    """What a person can read of it. Spark repeats the trace of every process that an error came through."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    said = [line for line in lines if "Error: " in line and not line.startswith(("at ", "File "))]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    line = said[-1] if said else causes[-1] if causes else str(error).strip().partition("\n")[0]
+    return (line or type(error).__name__)[:_ERROR_LENGTH]
 
 
 def is_fenced(error: BaseException) -> bool:

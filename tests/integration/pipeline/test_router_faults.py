@@ -140,9 +140,11 @@ def test_a_second_pipeline_is_refused_and_one_that_takes_over_fences_the_first(
     with pytest.raises(PipelineError, match="taken over"), routing() as reports:
         write(chat, 0)
         eventually(lambda: all_routed(chat) and bool(reports), "all changes routed")
+        said: list[str] = []
         with pytest.raises(PipelineError, match="is run by process") as refused:
-            router_of(spark, server, [], lease_patience_seconds=0.5).run(once=True)
+            router_of(spark, server, [], lease_patience_seconds=0.5).run(once=True, on_lease=lambda: said.append("is running"))
         assert "\n" not in str(refused.value)
+        assert said == []
         write(chat, 100)
         router_of(spark, server, [], take_over=True).run(once=True)
         write(chat, 200)

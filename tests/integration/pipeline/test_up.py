@@ -15,6 +15,7 @@ import pytest
 from tests.integration.pipeline.chat import all_routed, create_chat, write
 from tests.support.api import Api
 from tests.support.eventually import eventually
+from tests.support.machine import old_java, without_any_java
 from tests.support.pipeline import CommandProcess, session_members
 from tests.support.routed_tables import RoutedTables
 
@@ -105,10 +106,14 @@ def test_up_starts_a_killed_pipeline_again_which_loses_and_repeats_nothing_and_s
 
 
 def test_up_without_java_serves_and_says_how_to_get_it(tmp_path: Path) -> None:
-    with up(tmp_path, {"JAVA_HOME": str(tmp_path / "nowhere")}) as process:
+    with up(tmp_path, without_any_java(tmp_path / "hidden")) as process:
         api = Api(addresses_of(process).url)
         process.await_line("pipeline | not started: Java is not installed")
         assert "apt install openjdk" in process.output
+        eventually(lambda: bool(api.ask("/api/pipelines")), "word of it at the server")
+        ((state, error),) = api.sql("SELECT state, last_error FROM system.pipelines")
+        assert state == "stopped"
+        assert error.startswith("Java is not installed")
         api.sql("CREATE TABLE chat (id BIGINT PRIMARY KEY)")
         os.kill(part(process, " serve "), signal.SIGKILL)
         assert process.wait() == 1
@@ -118,7 +123,7 @@ def test_up_without_java_serves_and_says_how_to_get_it(tmp_path: Path) -> None:
 def test_up_leaves_to_the_file_what_no_flag_says(tmp_path: Path) -> None:
     config = tmp_path / "tailrace.toml"
     config.write_text(f'[server]\ndata = "{tmp_path}/elsewhere"\nhttp = "127.0.0.1:0"\nkafka = "127.0.0.1:0"\n')
-    environment = {"JAVA_HOME": str(tmp_path / "nowhere")}
+    environment = without_any_java(tmp_path / "hidden")
     with CommandProcess(tmp_path / "logs", "up", "--config", str(config), environment=environment) as process:
         addresses_of(process)
         assert f"data in {tmp_path}/elsewhere," in process.output
@@ -136,16 +141,24 @@ def test_up_passes_on_the_exit_code_of_the_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("environment", "said"),
-    [
-        ({"JAVA_HOME": None, "PATH": "/nowhere"}, "Java is not installed"),
-        ({"JAVA_HOME": "/nowhere"}, "set JAVA_HOME"),
-    ],
+    ("home", "said"),
+    [(None, "Java is not installed"), ("/nowhere", "JAVA_HOME=/nowhere does not run; Spark needs Java 17 or newer")],
 )
-def test_a_pipeline_without_java_says_how_to_get_it(tmp_path: Path, environment: dict[str, str | None], said: str) -> None:
-    with CommandProcess(tmp_path, "pipeline", environment=environment) as process:
+def test_a_pipeline_without_java_says_how_to_get_it(tmp_path: Path, home: str | None, said: str) -> None:
+    environment = {**without_any_java(tmp_path / "hidden"), "JAVA_HOME": home}
+    with CommandProcess(tmp_path / "logs", "pipeline", environment=environment) as process:
         assert process.wait() == 1
     assert said in process.output
+    assert "pip install 'tailrace[spark]'" in process.output
+    assert len(process.output.splitlines()) == 1
+
+
+def test_a_pipeline_on_an_old_java_says_how_to_get_a_new_one(tmp_path: Path) -> None:
+    home = old_java(tmp_path / "jdk-11")
+    environment = {**without_any_java(tmp_path / "hidden"), "PATH": f"{home}/bin:/usr/bin:/bin"}
+    with CommandProcess(tmp_path / "logs", "pipeline", environment=environment) as process:
+        assert process.wait() == 1
+    assert f"{home}/bin/java is Java 11; Spark needs Java 17 or newer. Install" in process.output
     assert len(process.output.splitlines()) == 1
 
 

@@ -72,7 +72,7 @@ class Pipelines:
                 seen_ms=pipeline.seen_ms,
                 marks=self.marks(name),
                 idle_seconds=None if pipeline.published_at is None else now - pipeline.published_at,
-                report=pipeline.report,
+                report=self._reported(pipeline),
             )
 
     def marks(self, name: str) -> dict[str, int]:
@@ -202,6 +202,16 @@ class Pipelines:
             raise InvalidRequestError(f"there is no pipeline {name!r}; take a lease first")
         _check_epoch(name, pipeline, epoch)
         return pipeline
+
+    def _reported(self, pipeline: "_Pipeline") -> PipelineReport:
+        """What it said last, or that it ended without a word."""
+        if pipeline.seen_at is None or self._is_running(pipeline) or pipeline.report.last_error is not None:
+            return pipeline.report
+        return msgspec.structs.replace(
+            pipeline.report,
+            last_error=f"not heard of for {self._limits.pipeline_lease_seconds} s, and it did not stop by itself: its process"
+            " was killed, hangs or can't reach the server. Look at its output and start it again",
+        )
 
     def _is_running(self, pipeline: "_Pipeline") -> bool:
         return pipeline.seen_at is not None and self._silent_ms(pipeline) < self._limits.pipeline_lease_seconds * 1000

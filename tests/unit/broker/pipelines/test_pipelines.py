@@ -139,6 +139,24 @@ async def test_a_second_pipeline_is_refused_while_the_first_is_heard_of() -> Non
 
 
 @on_loop
+async def test_one_that_falls_silent_is_stopped_for_a_reason_and_one_that_stops_is_not() -> None:
+    clock = ManualClock()
+    async with running_broker(clock=clock) as broker:
+        await broker.pipelines.lease("router", "first")
+        clock.advance(DEFAULT_LIMITS.pipeline_lease_seconds * 1000)
+        (silent,) = broker.pipelines
+        assert not silent.running
+        assert silent.report.last_error is not None
+        assert silent.report.last_error.startswith("not heard of for 10 s, and it did not stop by itself")
+        second = await broker.pipelines.lease("router", "second")
+        (running,) = broker.pipelines
+        assert (running.running, running.report.last_error) == (True, None)
+        await broker.pipelines.release("router", second.epoch)
+        (stopped,) = broker.pipelines
+        assert (stopped.running, stopped.report.last_error) == (False, None)
+
+
+@on_loop
 async def test_whoever_was_taken_over_can_do_nothing_more() -> None:
     async with running_broker() as broker:
         old = await routing(broker)
