@@ -55,7 +55,7 @@ def pipeline(
 ) -> None:
     """Route table changes to topics, on Spark.
 
-    Needs a running server, Java 17 or newer, and PySpark
+    Needs a running server, and PySpark with a Java to run it on
     (pip install 'tailrace\\[spark]'). May be stopped or killed at any time:
     the server knows how far it has come, and every change reaches its
     topics once.

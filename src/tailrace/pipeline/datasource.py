@@ -1,5 +1,8 @@
 """`format("tailrace")`: topics in Spark, to read and to write, in batches and in streams."""
 
+import os
+import sys
+
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
@@ -9,11 +12,14 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
 )
 from pyspark.sql.types import StructType
+from pyspark.sql.utils import is_remote
 
 from tailrace.pipeline.columns import spark_schema
 from tailrace.pipeline.options import sink_options, source_options
 from tailrace.pipeline.sink import TopicStreamWriter, TopicWriter
 from tailrace.pipeline.source import FilteringTopicReader, TopicReader, TopicStreamReader
+
+_PYTHON = "PYSPARK_PYTHON"
 
 
 class TailraceDataSource(DataSource):
@@ -40,5 +46,11 @@ class TailraceDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format known to a session. Needed only where the module `pyspark_tailrace` is not installed beside Spark."""
+    """Make the format known to a session whose Python does not find it: see docs/reference/spark.md for when that is so.
+
+    Where all of Spark runs on this machine and nobody has chosen a Python for its workers, they run this one from now on.
+    """
+    if not is_remote() and _PYTHON not in os.environ and spark.sparkContext.master.startswith("local"):
+        # Else it is the first python3 on the path.
+        spark.sparkContext.pythonExec = sys.executable
     spark.dataSource.register(TailraceDataSource)

@@ -7,6 +7,7 @@ says while Spark starts is held back: it is passed on when Spark runs, or become
 import contextlib
 import os
 import re
+import shlex
 import socket
 import sys
 import threading
@@ -38,6 +39,7 @@ _LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.Fil
 
 
 _MASTER = re.compile(r"local(\[(\*|[1-9]\d*)(,[1-9]\d*)?\])?|local-cluster\[[\d, ]+\]|spark://.+|k8s://.+|yarn")
+_PYTHON = "PYSPARK_PYTHON"
 _STANDALONE = "spark://"
 _MASTER_SECONDS = 10.0
 _KEPT_LINES = 200
@@ -94,14 +96,23 @@ def prepare_spark() -> Java:
     Spark's workers run this Python, unless PYSPARK_PYTHON says otherwise, and Spark finds a Java: by pip, if there is no other.
     """
     java = check_spark()
-    # Spark would take the first python3 on the path, which may lack our package.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    for name, value in java.environment.items():
+    for name, value in _wanted(java).items():
         if value is None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
     return java
+
+
+def print_environment() -> None:
+    """Print the same for a shell to evaluate: what `pyspark` and `spark-submit` need to be set."""
+    for name, value in _wanted(check_spark()).items():
+        sys.stdout.write(f"unset {name}\n" if value is None else f"export {name}={shlex.quote(value)}\n")
+
+
+def _wanted(java: Java) -> dict[str, str | None]:
+    # Spark would take the first python3 on the path, which may lack our package.
+    return {**java.environment, _PYTHON: os.environ.get(_PYTHON, sys.executable)}
 
 
 def spark_session(master: str, *, name: str = "tailrace pipeline") -> "SparkSession":
@@ -212,3 +223,10 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
     finally:
         for name in missing:
             del os.environ[name]
+
+
+if __name__ == "__main__":
+    try:
+        print_environment()
+    except SparkError as error:
+        sys.exit(f"tailrace: {error}")
