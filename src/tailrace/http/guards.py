@@ -3,9 +3,11 @@
 A page can send requests to a server that its reader can reach. What it may not do without being asked first is to send JSON, so
 every body must say that it is JSON. It may open a WebSocket anywhere; so the origin, where one is named, must be this
 server. And it may give its own name the address of this machine; so a server that listens on the loopback answers only
-to the names of the loopback.
+to the names of the loopback. For that, there must be one name and nothing beside it: two of them, or one such as
+`evil.example@localhost`, mean one thing to this server and another to what stands before it.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -17,6 +19,9 @@ TAKES = "takes"
 """The option of a handler that takes another type of body than JSON."""
 
 _WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
+_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]{2,}\]|[A-Za-z0-9._-]*)(?::[0-9]{0,5})?")
+"""A name or an address, and a port. What else RFC 3986 allows in a name, no server is called by."""
+_SHOWN = 100
 _LOOPBACK_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
 
 
@@ -39,14 +44,18 @@ class FirstLook:
             raise RequestRefusedError(403, f"pages of {origin!r} may not open a WebSocket here")
 
     def _check_host(self, scope: Mapping[str, Any]) -> None:
-        if self._on_loopback:
-            host = _header(scope, b"host")
-            if _split(f"//{host}").hostname not in _LOOPBACK_NAMES:
-                raise RequestRefusedError(
-                    403,
-                    f"this server listens on the loopback only and was asked as {host!r}; ask it as localhost, or bind it"
-                    " elsewhere",
-                )
+        hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+        if len(hosts) > 1 or (not hosts and scope["http_version"] != "1.0"):
+            raise RequestRefusedError(400, f"the request has {len(hosts)} Host headers; it must have one")
+        host = hosts[0] if hosts else ""
+        if not _HOST.fullmatch(host):
+            raise RequestRefusedError(400, f"the Host header is {host[:_SHOWN]!r}; it must be a name or an address, and a port")
+        if self._on_loopback and _split(f"//{host}").hostname not in _LOOPBACK_NAMES:
+            raise RequestRefusedError(
+                403,
+                f"this server listens on the loopback only and was asked as {host!r}; ask it as localhost, or bind it"
+                " elsewhere",
+            )
 
 
 def _check_type(scope: Mapping[str, Any], takes: str) -> None:

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 from litestar import Request, WebSocket, get
 from litestar.di import NamedDependency
-from litestar.exceptions import PermissionDeniedException
 from litestar.handlers import websocket
 from litestar.params import FromQuery
 from litestar.types import ASGIApp, Receive, Scope, Send
@@ -24,7 +23,7 @@ from tailrace.http.description import described
 from tailrace.http.frames import SSE_TYPE, Frames, sse_error, sse_sign_of_life, websocket_sign_of_life
 from tailrace.http.guards import FirstLook
 from tailrace.http.patience import until_gone
-from tailrace.http.problems import MEDIA_TYPE, RequestRefusedError, error_body
+from tailrace.http.problems import MEDIA_TYPE, RequestRefusedError, error_body, problem_body
 from tailrace.http.query import refuse_unknown
 from tailrace.model.errors import InvalidRequestError, SlowSubscriberError, TailraceError
 from tailrace.model.ids import Cursor
@@ -79,13 +78,14 @@ async def subscribe_by_websocket(
         first_look.check_socket(socket.scope)
         refuse_unknown("/api/subscribe", socket.query_params, _QUERY)
     except RequestRefusedError as error:
-        raise PermissionDeniedException(error.detail) from error
+        await _refuse(socket, error.status, problem_body(error.status, error.detail))
+        return
     query = socket.query_params
     try:
         start = _start(query.get("cursor", LogEdge.LATEST), query.get("after", ""))
         subscription = broker.subscriptions.subscribe(parse_pattern(query.get("pattern", ""), limits), start)
     except TailraceError as error:
-        await _refuse(socket, error)
+        await _refuse(socket, error.http_status, error_body(error))
         return
     try:
         await socket.accept()
@@ -142,18 +142,18 @@ def _exit_of(scope: Scope) -> Callable[..., Any]:
     return exits.get(CUT, lambda *_: None)  # type: ignore[no-any-return]
 
 
-async def _refuse(socket: WebSocket[Any, Any, Any], error: TailraceError) -> None:
+async def _refuse(socket: WebSocket[Any, Any, Any], status: int, body: bytes) -> None:
     """The handshake is answered as any other request would be."""
     await socket.receive()
     send: Any = socket.send
     await send(
         {
             "type": "websocket.http.response.start",
-            "status": error.http_status,
+            "status": status,
             "headers": [(b"content-type", MEDIA_TYPE.encode())],
         }
     )
-    await send({"type": "websocket.http.response.body", "body": error_body(error), "more_body": False})
+    await send({"type": "websocket.http.response.body", "body": body, "more_body": False})
 
 
 def _start(cursor: str, after: str) -> StartCursor:

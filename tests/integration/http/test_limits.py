@@ -118,3 +118,61 @@ def test_a_long_poll_ends_when_its_client_has_gone(url: str) -> None:
 
 def wait_for(url: str, sample: str, value: float) -> None:
     eventually(lambda: metric(url, sample) == value, f"{sample} is {value}", SECONDS)
+
+
+PUBLISH = b'{"messages":[{"topic":"t","value":1}]}'
+CHUNKED = b"%x\r\n%b\r\n0\r\n\r\n" % (len(PUBLISH), PUBLISH)
+SIZE = b"content-length: %d\r\n" % len(PUBLISH)
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        (b"host: localhost\r\nhost: localhost\r\n" + SIZE, PUBLISH),
+        (b"host: localhost\r\nhost: evil.example\r\n" + SIZE, PUBLISH),
+        (b"host: evil.example\r\nHost: localhost\r\n" + SIZE, PUBLISH),
+        (b"host: evil.example@localhost\r\n" + SIZE, PUBLISH),
+        (b"host: evil.example#@localhost\r\n" + SIZE, PUBLISH),
+        (b"host: localhost/path\r\n" + SIZE, PUBLISH),
+        (b"host: localhost, evil.example\r\n" + SIZE, PUBLISH),
+        (b"host: localhost:80:80\r\n" + SIZE, PUBLISH),
+        (b"host: local host\r\n" + SIZE, PUBLISH),
+        (SIZE, PUBLISH),
+        (b"host: localhost\r\n" + SIZE + SIZE, PUBLISH),
+        (b"host: localhost\r\ncontent-length: 1\r\n" + SIZE, PUBLISH),
+        (b"host: localhost\r\ncontent-length: 38, 38\r\n", PUBLISH),
+        (b"host: localhost\r\ncontent-length: +38\r\n", PUBLISH),
+        (b"host: localhost\r\ncontent-length: 0x26\r\n", PUBLISH),
+        (b"host: localhost\r\n" + SIZE + b"transfer-encoding: chunked\r\n", CHUNKED),
+        (b"host: localhost\r\ntransfer-encoding: chunked\r\n" + SIZE, CHUNKED),
+        (b"host: localhost\r\ntransfer-encoding: chunked, identity\r\n", CHUNKED),
+        (b"host: localhost\r\ntransfer-encoding: identity\r\n" + SIZE, PUBLISH),
+        (b"host: localhost\r\ntransfer-encoding: xchunked\r\n", CHUNKED),
+        (b"host: localhost\r\ntransfer-encoding : chunked\r\n", CHUNKED),
+        (b"host: localhost\r\n" + SIZE + b" folded: header\r\n", PUBLISH),
+    ],
+)
+def test_a_head_that_two_readers_could_read_differently_is_refused(url: str, headers: bytes, body: bytes) -> None:
+    before = end_cursor(url)
+    head = b"POST /api/topics/publish HTTP/1.1\r\nconnection: close\r\ncontent-type: application/json\r\n"
+    with connected(url) as connection:
+        connection.sendall(head + headers + b"\r\n" + body)
+        assert answer_to(connection).startswith(b"HTTP/1.1 400 ")
+    assert end_cursor(url) == before
+
+
+@pytest.mark.parametrize("host", [b"localhost", b"LOCALHOST:8080", b"127.0.0.1:1", b"[::1]:8080"])
+@pytest.mark.parametrize("head", [b"GET /health HTTP/1.1", b"GET /api/topics HTTP/1.1"])
+def test_the_names_of_the_loopback_are_answered(url: str, head: bytes, host: bytes) -> None:
+    with connected(url) as connection:
+        connection.sendall(head + b"\r\nconnection: close\r\nhost: " + host + b"\r\n\r\n")
+        assert answer_to(connection).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_websocket_with_two_hosts_is_refused(url: str) -> None:
+    head = b"GET /api/subscribe?pattern=t HTTP/1.1\r\nhost: localhost\r\nhost: evil.example\r\nupgrade: websocket\r\n"
+    with connected(url) as connection:
+        connection.sendall(
+            head + b"connection: upgrade\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        )
+        assert b"400" in connection.recv(65_536).split(b"\r\n")[0]

@@ -81,7 +81,7 @@ async def test_health_and_metrics_tell_of_a_full_disk(tmp_path: Path) -> None:
         ("localhost.example", 403),
         ("127.0.0.1.example:8080", 403),
         ("example", 403),
-        ("[::1", 403),
+        ("[::1", 400),
         ("", 403),
     ],
 )
