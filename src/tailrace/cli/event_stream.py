@@ -4,7 +4,7 @@ The place to go on is the id of the last thing that the server sent: an event or
 server that says that it stops, is followed by another one, after a pause that grows. Refusals end it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -28,9 +28,10 @@ class Event(NamedTuple):
 
 
 class EventStream:
-    def __init__(self, server: "ServerApi", pattern: str, cursor: str, reconnection: "Reconnection") -> None:
+    def __init__(self, server: "ServerApi", pattern: str, place: Mapping[str, str], reconnection: "Reconnection") -> None:
+        """`place` is where to begin, as `/api/subscribe` takes it."""
         self._server = server
-        self._query = {"pattern": pattern, "cursor": cursor}
+        self._query = {"pattern": pattern, **place}
         self._reconnection = reconnection
         self.last_cursor: int | None = None
         """The last one that is behind us; `-1` at the beginning of an empty log."""

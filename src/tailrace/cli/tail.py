@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tailrace.cli.failures import UsageError
 from tailrace.cli.formats import MessageFormat
 from tailrace.cli.options import DEFAULT_SERVER, FormatOption, JsonOption, LimitOption, ServerOption
 
@@ -18,9 +19,13 @@ def tail(
             metavar="PATTERN", help="A topic, orders.* for one part more, orders.> for all below, > for everything."
         ),
     ],
+    after: Annotated[
+        int | None,
+        typer.Option("--after", metavar="CURSOR", min=-1, help="The last cursor that was seen; goes on right after it."),
+    ] = None,
     cursor: Annotated[
-        str, typer.Option("--cursor", metavar="CURSOR", help="The first cursor to print: a number, beginning or latest.")
-    ] = "latest",
+        str | None, typer.Option("--cursor", metavar="EDGE", help="Where to begin: beginning, or latest (the default).")
+    ] = None,
     limit: LimitOption = None,
     shape: FormatOption = None,
     as_json: JsonOption = False,
@@ -34,8 +39,15 @@ def tail(
     [bold]Examples[/]
     tailrace tail shop.orders
     tailrace tail 'shop.>' --cursor beginning
-    tailrace tail '>' --cursor 4711 --json | jq .value
+    tailrace tail '>' --after 4711 --json | jq .value
     """
+    if after is not None and cursor is not None:
+        raise UsageError("--after and --cursor both say where to begin; give one of them")
+    if cursor is not None and cursor.isascii() and cursor.isdigit():
+        raise UsageError(
+            f"--cursor takes beginning or latest. --after {cursor} begins with the message behind that cursor,"
+            f" --after {int(cursor) - 1} with the message itself"
+        )
     import msgspec
 
     from tailrace.cli.display import note
@@ -48,24 +60,25 @@ def tail(
     printer = MessagePrinter(MessageFormat.JSON if as_json else shape, with_topic=True)
     decode = msgspec.json.Decoder(ReadMessage).decode
     printed = 0
-    next_cursor: int | None = None
+    last_cursor: int | None = None
     with ServerApi(server) as api:
-        stream = EventStream(api, pattern, cursor, Reconnection(api, note))
+        place = {"cursor": cursor or "latest"} if after is None else {"after": str(after)}
+        stream = EventStream(api, pattern, place, Reconnection(api, note))
         try:
             for data in stream.messages():
                 message = decode(data)
                 with _whole():
                     printer.show(message)
                     printer.flush()
-                    next_cursor = message.cursor + 1
+                    last_cursor = message.cursor
                     printed += 1
                 if printed == limit:
                     break
         except KeyboardInterrupt:
             if stream.last_cursor is not None:
-                next_cursor = max(next_cursor or 0, stream.last_cursor + 1)
-    if next_cursor is not None:
-        note(f"to go on: --cursor {next_cursor}")
+                last_cursor = stream.last_cursor if last_cursor is None else max(last_cursor, stream.last_cursor)
+    if last_cursor is not None:
+        note(f"to go on: --after {last_cursor}")
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 The endpoint pulls from the subscription what the connection takes. While the connection takes nothing, nothing is pulled
 and the subscriber is paused; after `subscriber_stall_seconds` of that it is told so and cut off.
+
+A number always names the last cursor that was seen: what is sent begins right after it (`after`, `Last-Event-ID`).
 """
 
 import asyncio
@@ -38,7 +40,7 @@ _NUMBER = re.compile("[0-9]{1,19}")
 _NOTHING_SEEN = "-1"
 _SHOWN = 40
 _QUERY = ("pattern", "cursor", "after")
-SeenCursor = Annotated[str, Meta(pattern="^[0-9]*$")]
+SeenCursor = Annotated[str, Meta(pattern="^(-1|[0-9]*)$")]
 _HEADERS = [(b"content-type", SSE_TYPE.encode()), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
 
 
@@ -49,7 +51,7 @@ async def subscribe(
     frames: NamedDependency[Frames],
     limits: NamedDependency[Limits],
     pattern: FromQuery[str],
-    cursor: FromQuery[str] = LogEdge.LATEST,
+    cursor: FromQuery[str] = "",
     after: FromQuery[SeenCursor] = "",
 ) -> ASGIApp:
     """Events of all topics that match the pattern, in the order of the log, as Server-Sent Events."""
@@ -82,7 +84,7 @@ async def subscribe_by_websocket(
         return
     query = socket.query_params
     try:
-        start = _start(query.get("cursor", LogEdge.LATEST), query.get("after", ""))
+        start = _start(query.get("cursor", ""), query.get("after", ""))
         subscription = broker.subscriptions.subscribe(parse_pattern(query.get("pattern", ""), limits), start)
     except TailraceError as error:
         await _refuse(socket, error.http_status, error_body(error))
@@ -157,13 +159,18 @@ async def _refuse(socket: WebSocket[Any, Any, Any], status: int, body: bytes) ->
 
 
 def _start(cursor: str, after: str) -> StartCursor:
+    if after and cursor:
+        raise InvalidRequestError("cursor and after both say where to begin; leave one of them out")
     if after:
         return _after(after, "after")
-    if cursor in (LogEdge.BEGINNING, LogEdge.LATEST):
-        return LogEdge(cursor)
-    if not _NUMBER.fullmatch(cursor):
-        raise InvalidRequestError(f"cursor is {cursor[:_SHOWN]!r}; it must be a number, 'beginning' or 'latest'")
-    return Cursor(int(cursor))
+    if cursor in ("", LogEdge.BEGINNING, LogEdge.LATEST):
+        return LogEdge(cursor or LogEdge.LATEST)
+    if _NUMBER.fullmatch(cursor):
+        raise InvalidRequestError(
+            f"cursor is {cursor}, and whether its event has been seen is not said; after={cursor} begins with the event behind"
+            f" it, after={int(cursor) - 1} with the event itself"
+        )
+    raise InvalidRequestError(f"cursor is {cursor[:_SHOWN]!r}; it must be 'beginning' or 'latest'. A number is given as after")
 
 
 def _after(text: str, name: str) -> StartCursor:

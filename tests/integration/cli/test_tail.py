@@ -33,7 +33,7 @@ def test_it_resumes_over_a_restart_with_nothing_missing_and_nothing_twice(tmp_pa
         out, err = tailing.communicate(timeout=SECONDS)
         assert seen + [json.loads(line)["value"] for line in out.splitlines()] == [1, 2, 3, 4, 5, 6, 7, 8]
         assert tailing.returncode == 0
-        assert err.decode().splitlines()[-1] == "to go on: --cursor 9"
+        assert err.decode().splitlines()[-1] == "to go on: --after 8"
 
 
 def test_what_comes_while_it_was_away_from_an_empty_log_is_shown(tmp_path: Path) -> None:
@@ -58,9 +58,17 @@ def test_ctrl_c_says_where_to_go_on(server: ServerProcess, tailrace: Commands) -
     tailing.send_signal(signal.SIGINT)
     _, err = tailing.communicate(timeout=SECONDS)
     assert tailing.returncode == 0
-    cursor = err.decode().rpartition("--cursor ")[2].strip()
+    cursor = err.decode().rpartition("--after ")[2].strip()
     publish(server.url, "orders", "c")
-    assert tailrace.done("tail", "orders", "--cursor", cursor, "--limit", "1", "--format", "value").out == '"c"\n'
+    assert tailrace.done("tail", "orders", "--after", cursor, "--limit", "1", "--format", "value").out == '"c"\n'
+
+
+def test_a_cursor_without_a_word_on_whether_it_was_seen_is_refused(tailrace: Commands) -> None:
+    ended = tailrace.run("tail", "orders", "--cursor", "4711")
+    assert (ended.code, ended.out) == (2, "")
+    assert "--after 4711 begins with the message behind that cursor, --after 4710 with the message itself" in ended.err
+    both = tailrace.run("tail", "orders", "--cursor", "beginning", "--after", "1")
+    assert both.code == 2
 
 
 def test_a_pattern_that_is_wrong_ends_it(tailrace: Commands) -> None:

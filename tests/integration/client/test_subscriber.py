@@ -66,6 +66,8 @@ def test_a_subscription_resumes_right_after_the_cursor_it_is_given(url: str, api
         seen = [event.value for event in islice(events, 4)]
         cursor = events.cursor
     assert cursor is not None
+    with Client(url).subscriber().subscribe(root, after=cursor) as events:
+        assert next(events).value == 4
     with Client(url).subscriber().subscribe(root, cursor) as events:
         seen += [event.value for event in islice(events, 6)]
     assert seen == list(range(10))

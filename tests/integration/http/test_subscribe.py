@@ -78,8 +78,22 @@ def test_a_subscription_resumes_after_the_last_cursor_that_was_seen(protocol: st
         last = stream.take(4)[-1]["cursor"]
     with subscribed(protocol, url, f"{root}.>", after=last) as stream:
         assert values(stream.take(6)) == list(range(4, 10))
-    with subscribed(protocol, url, f"{root}.>", cursor=last) as stream:
+    with subscribed(protocol, url, f"{root}.>", after=last - 1) as stream:
         assert values(stream.take(7)) == list(range(3, 10))
+
+
+@BOTH
+def test_after_minus_one_is_the_beginning(protocol: str, url: str, root: str) -> None:
+    create(url, root)
+    publish(url, root, *range(3))
+    with subscribed(protocol, url, root, after=-1) as stream:
+        assert values(stream.take(3)) == [0, 1, 2]
+
+
+def test_a_number_as_cursor_is_refused_with_what_to_say_instead(url: str) -> None:
+    refused = httpx.get(f"{url}/api/subscribe?pattern=a&cursor=4711", timeout=SECONDS)
+    assert refused.status_code == 400
+    assert "after=4711 begins with the event behind it, after=4710 with the event itself" in refused.json()["detail"]
 
 
 def test_the_id_of_the_last_event_resumes_and_wins_over_the_start(url: str, root: str) -> None:
@@ -211,7 +225,10 @@ def test_a_subscriber_that_goes_away_is_forgotten(url: str, root: str) -> None:
         ("pattern=a&cursor=-1", 400, "invalid-request"),
         (f"pattern=a&cursor={'9' * 5_000}", 400, "invalid-request"),
         (f"pattern=a&after={'9' * 5_000}", 400, "invalid-request"),
-        ("pattern=a&cursor=999999999", 416, "cursor-out-of-range"),
+        ("pattern=a&cursor=999999999", 400, "invalid-request"),
+        ("pattern=a&cursor=0", 400, "invalid-request"),
+        ("pattern=a&cursor=beginning&after=0", 400, "invalid-request"),
+        ("pattern=a&after=-2", 400, "invalid-request"),
         ("pattern=a&after=999999999", 416, "cursor-out-of-range"),
     ],
 )

@@ -58,12 +58,19 @@ class Subscriber:
         self._config = config or ConnectionConfig()
         self._on_made = on_made
 
-    def subscribe(self, pattern: str, cursor: int | str = LogEdge.LATEST) -> "EventStream":
-        """Events of all topics that match. `cursor` is that of the last event that was dealt with; the stream goes on after it.
+    def subscribe(self, pattern: str, cursor: int | str = LogEdge.LATEST, *, after: int | None = None) -> "EventStream":
+        """Events of all topics that match.
 
-        Or it is `beginning`, for everything that is there, or `latest`, for what comes from now on.
+        `after` is the cursor of the last event that was dealt with; the stream goes on right after it. A number as `cursor`
+        means the same. Or `cursor` is `beginning`, for everything that is there, or `latest`, for what comes from now on.
         """
         parse_pattern(pattern, DEFAULT_LIMITS)
+        if after is not None:
+            if cursor != LogEdge.LATEST:
+                raise ConfigurationError("cursor and after both say where to begin; leave one of them out")
+            if isinstance(after, bool) or not isinstance(after, int) or after < -1:
+                raise ConfigurationError(f"after is {after!r}; allowed is the cursor of an event, or -1 before the first")
+            cursor = after
         if isinstance(cursor, bool) or not ((isinstance(cursor, int) and cursor >= -1) or cursor in tuple(LogEdge)):
             raise ConfigurationError(f"cursor is {cursor!r}; allowed is the cursor of an event, 'beginning' or 'latest'")
         return EventStream(self._url, pattern, cursor, self._config)
@@ -139,7 +146,7 @@ class EventStream:
             pause(backoff.next_pause())
 
     def _address(self) -> str:
-        place: dict[str, int | str] = {"cursor": self._start} if self.cursor is None else {"cursor": self.cursor + 1}
+        place: dict[str, int | str] = {"cursor": self._start} if self.cursor is None else {"after": self.cursor}
         address = self._url.replace("http", "ws", 1)
         return f"{address}/api/subscribe?{urlencode({'pattern': self._pattern, **place})}"
 
