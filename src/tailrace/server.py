@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import errno
 import gc
+import os
 import resource
 import signal
 import socket
@@ -83,6 +84,8 @@ class Server:
 
     async def run(self) -> TailraceError | None:
         """Serve until SIGTERM, SIGINT or a storage failure, which is returned."""
+        # What libraries write to the folder is for its owner alone, like all that is written here.
+        os.umask(0o077)
         collect_seldom()
         keep_freed_memory()
         _allow_files_for(2 * self._limits.connections)

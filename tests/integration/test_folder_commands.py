@@ -1,17 +1,23 @@
 """`tailrace fsck` and `tailrace dump` on a folder that a real server has written."""
 
 import base64
+import os
 import shutil
 import subprocess
 import sys
 from hashlib import sha256
 from pathlib import Path
 
+import apsw
 import httpx
 import pytest
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from tailrace.log.fsck import check
+from tailrace.sql.tables.table_file import checksum_vfs
 from tests.integration.topics import create, publish
+from tests.support.eventually import eventually
 from tests.support.patience import PATIENCE_SECONDS
 from tests.support.server import ServerProcess
 
@@ -172,3 +178,106 @@ def test_dump_works_beside_a_running_server(server: ServerProcess) -> None:
     create(server.url, "orders")
     publish(server.url, "orders", "here")
     assert '"here"' in tailrace("dump", server.folder, "--records").stdout
+
+
+def sql(server: ServerProcess, text: str) -> None:
+    httpx.post(f"{server.url}/api/sql", json={"sql": text}, timeout=PATIENCE_SECONDS).raise_for_status()
+
+
+@pytest.fixture(scope="module")
+def with_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two tables, of one of which the log has a checkpoint and the newest changes only."""
+    folder = tmp_path_factory.mktemp("tables") / "data"
+    with ServerProcess(folder) as server:
+        sql(server, "CREATE TABLE app.old (id BIGINT PRIMARY KEY, body TEXT); CREATE TABLE app.new (id BIGINT PRIMARY KEY)")
+        for first in range(0, 300, 100):
+            sql(server, f"INSERT INTO app.old VALUES {', '.join(f'({first + id}, {LARGE[:40]!r})' for id in range(100))}")
+        sql(server, "INSERT INTO app.new VALUES (1), (2), (3)")
+        admin = AdminClient({"bootstrap.servers": server.kafka, "log_level": 0})
+        before = [TopicPartition("_changes.app.old", 0, 300)]
+
+        def deleted() -> bool:
+            (future,) = admin.delete_records(before).values()
+            try:
+                return bool(future.result().low_watermark == 300)
+            except KafkaException:
+                # Until SQLite has synced its rows.
+                return False
+
+        eventually(deleted, "the changes are deleted")
+        sql(server, "UPDATE app.old SET body = 'again' WHERE id < 10")
+        sql(server, "DELETE FROM app.old WHERE id >= 290")
+        server.kill()
+    return folder
+
+
+@pytest.fixture
+def tables_folder(with_tables: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(with_tables, tmp_path / "data"))
+
+
+def test_fsck_holds_the_rows_of_tables_against_the_log(tables_folder: Path) -> None:
+    before = contents(tables_folder)
+    ended = tailrace("fsck", tables_folder)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "tables 2, rows 293, " in ended.stdout
+    assert contents(tables_folder) == before
+
+
+def test_fsck_names_a_row_that_the_log_does_not_know(tables_folder: Path) -> None:
+    with ServerProcess(tables_folder) as server:
+        assert server.terminate() == 0
+    connection = apsw.Connection(str(tables_folder / "tables.db"), vfs=checksum_vfs())
+    connection.execute("""UPDATE "app.old" SET body = 'other' WHERE id = 117""")
+    connection.close()
+    ended = tailrace("fsck", tables_folder)
+    assert ended.returncode == 1
+    assert "wrong: tables.db, table app.old: the row with id = 117 is not what the log says" in ended.stdout
+
+
+def test_fsck_names_a_changed_bit_of_the_tables(tables_folder: Path) -> None:
+    with ServerProcess(tables_folder) as server:
+        assert server.terminate() == 0
+    path = tables_folder / "tables.db"
+    data = bytearray(path.read_bytes())
+    data[data.index(LARGE[:40].encode())] ^= 1
+    path.write_bytes(data)
+    ended = tailrace("fsck", tables_folder)
+    assert ended.returncode == 1
+    assert "wrong: tables.db: a page of the tables' file is not what was written" in ended.stdout
+    assert "the next start makes it again from the log" in ended.stdout
+
+
+def test_a_file_of_tables_that_is_missing_does_no_harm(tables_folder: Path) -> None:
+    for path in tables_folder.glob("tables.db*"):
+        path.unlink()
+    ended = tailrace("fsck", tables_folder)
+    assert ended.returncode == 0
+    assert "note: tables.db is missing; the next start makes it again from the log" in ended.stdout
+    with ServerProcess(tables_folder) as server:
+        answer = httpx.post(f"{server.url}/api/sql", json={"sql": "SELECT count(*), min(body) FROM app.old"})
+        assert answer.json()["rows"] == [[290, "again"]]
+    assert "rows 293, " in tailrace("fsck", tables_folder).stdout
+
+
+def test_everything_in_the_folder_is_for_its_owner_alone(tables_folder: Path) -> None:
+    """Also what an older version, or somebody who restored a copy, has left open to others."""
+    for path in (tables_folder, *tables_folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    old_umask = os.umask(0)
+    try:
+        with ServerProcess(tables_folder) as server:
+            create(server.url, "large")
+            publish(server.url, "large", LARGE)
+            sql(server, "INSERT INTO app.new VALUES (10)")
+            assert (tables_folder / "tables.db-wal").exists()
+            assert list((tables_folder / "payloads").iterdir())
+            assert open_to_others(tables_folder) == []
+            assert server.terminate() == 0
+    finally:
+        os.umask(old_umask)
+    assert open_to_others(tables_folder) == []
+
+
+def open_to_others(folder: Path) -> list[str]:
+    return [str(path) for path in (folder, *folder.rglob("*")) if path.stat().st_mode & 0o077]

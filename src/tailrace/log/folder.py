@@ -1,6 +1,12 @@
-"""What is a data folder: the folders of the log and of its state in it, made when a server first opens it."""
+"""What is a data folder: the folders of the log and of its state in it, made when a server first opens it.
+
+Everything in it is for its owner alone. Files that libraries make (RocksDB, SQLite) are so by the umask of the server, and
+what an older version has left open to others is closed when the folder is opened.
+"""
 
 import logging
+import os
+import stat
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -58,6 +64,36 @@ def set_aside(path: Path) -> None:
             _logger.warning("%s was set aside as %s", path, aside.name)
             return
     raise TailraceError(f"{path.parent} holds {_MOST_ASIDE} versions of {path.name} that were set aside; remove some")
+
+
+def make_private(folder: Path) -> None:
+    """Take the permissions of all but the owner from the folder and everything in it."""
+    try:
+        _close_to_others(folder, folder.stat().st_mode)
+        _close_all_to_others(folder)
+    except PermissionError as error:
+        _logger.warning("others may be able to read the data: %s; let the server own its folder", error)
+
+
+def private_opener(path: str, flags: int) -> int:
+    """Open a file for `open`; a new one is for its owner alone."""
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
+def _close_all_to_others(folder: str | Path) -> None:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            try:
+                _close_to_others(entry.path, entry.stat(follow_symlinks=False).st_mode)
+                if entry.is_dir(follow_symlinks=False):
+                    _close_all_to_others(entry.path)
+            except FileNotFoundError:
+                continue
+
+
+def _close_to_others(path: str | Path, mode: int) -> None:
+    if mode & (stat.S_IRWXG | stat.S_IRWXO) and not stat.S_ISLNK(mode):
+        Path(path).chmod(stat.S_IMODE(mode) & stat.S_IRWXU)
 
 
 def require_data_folder(folder: Path) -> None:

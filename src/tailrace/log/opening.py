@@ -13,7 +13,16 @@ from typing import NamedTuple
 from tailrace.log.catalog import Catalog, LogEnd
 from tailrace.log.checkpoint import Checkpoints
 from tailrace.log.cleaner import Cleaner
-from tailrace.log.folder import LOG_FOLDER, STATE_FOLDER, TABLES_FILE, in_words, make_folder, set_aside, traces_of_a_log
+from tailrace.log.folder import (
+    LOG_FOLDER,
+    STATE_FOLDER,
+    TABLES_FILE,
+    in_words,
+    make_folder,
+    make_private,
+    set_aside,
+    traces_of_a_log,
+)
 from tailrace.log.frame import BadFrameError, Frame, read_effects
 from tailrace.log.group_writer import GroupWriter
 from tailrace.log.high_mark import HighMark, read_high_mark
@@ -77,6 +86,7 @@ def open_log(
         return _open(folder, folder_lock, durability, options, limits, clock, stats, topic_names, on_failure, accepted)
 
     try:
+        make_private(folder)
         try:
             log = opened(None)
         except LostEndError as lost:

@@ -14,6 +14,7 @@ from io import FileIO
 from itertools import islice
 from pathlib import Path
 
+from tailrace.log.folder import private_opener
 from tailrace.log.payload_files import UNFINISHED, payload_digests, payload_path
 from tailrace.log.segment import sync_folder
 from tailrace.log.writer import is_no_room
@@ -113,7 +114,7 @@ class PayloadFolder:
     def _write_one(self, files: ExitStack, path: Path, content: bytes) -> FileIO:
         unfinished = path.with_name(path.name + UNFINISHED)
         try:
-            file = files.enter_context(unfinished.open("wb", buffering=0))
+            file = files.enter_context(FileIO(unfinished, "wb", opener=private_opener))
             _write_all(file, content)
             unfinished.rename(path)
         except BaseException:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
+from tailrace.log.folder import private_opener
 from tailrace.log.segment import sync_file, sync_folder
 from tailrace.model.errors import InvalidRequestError, LimitExceededError, StorageFullError
 from tailrace.model.limits import Limits
@@ -41,8 +42,10 @@ class StagingFolder:
         # Renamed when it is whole, so that a part that was cut off is never published.
         unfinished = path.with_suffix(".unfinished")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            unfinished.write_bytes(data)
+            for folder in (self._folder, path.parent):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with open(unfinished, "wb", opener=private_opener) as file:
+                file.write(data)
             unfinished.rename(path)
         except OSError as error:
             raise StorageFullError(f"the batch can't be staged: {error}") from error

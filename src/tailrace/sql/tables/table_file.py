@@ -22,7 +22,7 @@ from struct import Struct
 import apsw
 import apsw.sqlite_extra
 
-from tailrace.model.errors import ConfigurationError, CorruptionError
+from tailrace.model.errors import ConfigurationError
 from tailrace.model.killpoint import killpoint
 
 CHECKSUM_BYTES = 8
@@ -46,7 +46,7 @@ _WAL_FRAME = Struct(">6I")
 _SALTS = slice(16, 24)
 
 
-class DamagedFileError(CorruptionError):
+class DamagedFileError(Exception):
     """The file of the tables is not what was written. It is made again from the log."""
 
 

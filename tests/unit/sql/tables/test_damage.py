@@ -233,7 +233,7 @@ def as_older_version(path: Path) -> None:
     new.pragma("journal_mode", "wal")
     new.pragma("user_version", 1)
     for name, sql in old.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL").fetchall():
-        new.execute(sql)
+        new.execute(str(sql))
         for row in old.execute(f'SELECT * FROM "{name}"'):
             new.execute(f'INSERT INTO "{name}" VALUES ({", ".join("?" * len(row))})', row)
     for connection in (new, old):
