@@ -16,7 +16,7 @@ from tailrace.model.errors import CorruptionError
 from tailrace.model.ids import Offset, Partition, TopicId
 from tailrace.store.embedded import EmbeddedStore
 from tests.support.batches import append
-from tests.support.folders import copy_as_killed, frames_of, segment_files
+from tests.support.folders import copy_as_killed, forget_the_mark, frames_of, segment_files
 from tests.support.observed import Observed, observe
 
 TOPIC = TopicId(1)
@@ -37,6 +37,7 @@ class TornFolder:
         store.commit(Changes(appends=[append(P0, b"last"), append(P1, b"too")], puts=[(b"key", b"new"), (b"more", b"1")]))
         self.after = observe(store)
         copy_as_killed(home / "data", self._killed)
+        forget_the_mark(self._killed)
         store.close()
         self.frame = [frame for frame in frames_of(segment_files(self._killed)[-1]) if not frame.is_seal][-1]
         self._copies = 0
@@ -123,6 +124,7 @@ def test_a_segment_whose_header_was_torn_is_begun_again(tmp_path: Path) -> None:
     for size in (0, 1, HEADER_BYTES - 1, HEADER_BYTES, HEADER_BYTES + 1):
         copy = tmp_path / f"cut-{size}"
         copy_as_killed(tmp_path / "data", copy)
+        forget_the_mark(copy)
         begun = next(path for path in segment_files(copy) if b"first of a new" in path.read_bytes())
         for path in segment_files(copy):
             if path > begun:

@@ -111,29 +111,32 @@ def test_size_can_be_counted_from_any_offset(store: Store, revisit: Callable[[],
         store.size(Partition(A, 9), Offset(0))
 
 
-def test_the_batches_that_fit_are_found_from_the_end(store: Store, revisit: Callable[[], Store]) -> None:
+def test_the_batches_that_make_up_a_size_are_found_from_the_end(store: Store, revisit: Callable[[], Store]) -> None:
     sizes = _write_sizes(store, 10, 200, 3_000, 40, 7)
     store = revisit()
-    for kept in range(6):
+    for kept in range(1, 6):
         room = sum(sizes[5 - kept :])
-        assert store.batch_for_size(A0, room) == 10 - 2 * kept, f"{kept} batches fit exactly"
-        if kept:
-            assert store.batch_for_size(A0, room - 1) == 12 - 2 * kept, f"one byte too little for {kept} batches"
+        assert store.batch_for_size(A0, room) == 10 - 2 * kept, f"{kept} batches are just enough"
+        if kept < 5:
+            assert store.batch_for_size(A0, room + 1) == 8 - 2 * kept, f"one byte more than {kept} batches have"
     assert store.batch_for_size(A0, 1 << 40) == 0
+    assert store.batch_for_size(A0, 1) == 8
     assert store.batch_for_size(A0, 0) == 10
 
 
-def test_the_batches_that_fit_are_found_after_a_trim(store: Store, revisit: Callable[[], Store]) -> None:
+def test_the_batches_that_make_up_a_size_are_found_after_a_trim(store: Store, revisit: Callable[[], Store]) -> None:
     sizes = _write_sizes(store, 10, 200, 3_000)
     store.commit(Changes(trims=[(A0, Offset(2))]))
     store = revisit()
     assert store.batch_for_size(A0, 1 << 40) == 2
     assert store.batch_for_size(A0, sizes[2]) == 4
+    assert store.batch_for_size(A0, sizes[2] + 1) == 2
 
 
-def test_trimming_to_what_fits_leaves_what_fits(store: Store, revisit: Callable[[], Store]) -> None:
-    _write_sizes(store, *range(50, 550, 7))
-    for keep_bytes in (20_000, 9_999, 5_000, 100, 0):
+def test_trimming_to_a_size_leaves_that_much_and_less_than_one_batch_more(store: Store, revisit: Callable[[], Store]) -> None:
+    sizes = _write_sizes(store, *range(50, 550, 7))
+    for keep_bytes in (20_000, 9_999, 5_000, 100):
         store.commit(Changes(trims=[(A0, store.batch_for_size(A0, keep_bytes))]))
-        assert store.size(A0) <= keep_bytes
+        assert keep_bytes <= store.size(A0) < keep_bytes + max(sizes)
+    store.commit(Changes(trims=[(A0, store.batch_for_size(A0, 0))]))
     assert revisit().size(A0) == 0

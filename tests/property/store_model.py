@@ -73,12 +73,12 @@ class StoreModel:
     def first_at_or_after(self, partition: Partition, timestamp: int) -> int | None:
         return next((batch.records[0].offset for batch in self.batches(partition) if batch.newest >= timestamp), None)
 
-    def first_that_fits(self, partition: Partition, keep_bytes: int) -> int:
+    def last_that_leaves(self, partition: Partition, keep_bytes: int) -> int:
         first, total = self.ends[partition], 0
         for batch in reversed(self.batches(partition)):
-            total += batch.size
-            if total > keep_bytes:
+            if total >= keep_bytes:
                 break
+            total += batch.size
             first = batch.records[0].offset
         return first
 

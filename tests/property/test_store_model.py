@@ -140,7 +140,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(data=st.data(), keep_bytes=st.integers(0, 8_000))
     def find_by_size(self, data: st.DataObject, keep_bytes: int) -> None:
         partition = self.pick(data)
-        assert self.store.batch_for_size(partition, keep_bytes) == self.model.first_that_fits(partition, keep_bytes)
+        assert self.store.batch_for_size(partition, keep_bytes) == self.model.last_that_leaves(partition, keep_bytes)
 
     @precondition(lambda self: self.model.cursor)
     @rule(data=st.data())

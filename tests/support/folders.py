@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 from tailrace.log.frame import BadFrameError, Frame, read_frame
+from tailrace.log.high_mark import HIGH_MARK_FILE
 from tailrace.log.segment import HEADER_BYTES, salt_of
 from tests.support.patience import PATIENCE_SECONDS
 
@@ -26,6 +27,11 @@ def copy_as_killed(folder: Path, target: Path) -> None:
             pass  # removed while it was looked at or copied: the listing has changed
         shutil.rmtree(target, ignore_errors=True)
     raise AssertionError(f"{folder} does not come to rest")
+
+
+def forget_the_mark(folder: Path) -> None:
+    """As if the kill had come before the high mark knew of the last writes."""
+    (folder / HIGH_MARK_FILE).unlink(missing_ok=True)
 
 
 def segment_files(folder: Path) -> list[Path]:

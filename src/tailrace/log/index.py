@@ -6,8 +6,9 @@ maximum of the partition's timestamps and the running sum of its bytes; both ris
 and by size are binary searches even when timestamps are out of order, over the chunks and in them.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from struct import Struct
 
 from rocksdict import WriteBatch
@@ -236,10 +237,14 @@ class IndexReader:
         return max(0, end_bytes - held.bytes_before) if held else 0
 
     def for_size(self, index: PartitionIndex, keep_bytes: int) -> int:
-        """Base offset of the first batch such that it and all after it are at most `keep_bytes`."""
-        least = max(index.end_bytes - keep_bytes, index.start_bytes)
+        """Base offset of the last batch such that it and all after it are at least `keep_bytes`; the first if they are less."""
+        if keep_bytes <= 0 or index.start == index.end:
+            return index.end
+        most = max(index.end_bytes - keep_bytes, index.start_bytes)
         recent = index.places
-        if recent and bytes_before(recent[0]) <= least:
-            at = bisect_left(recent, least, key=bytes_before)
-            return base_of(recent[at]) if at < len(recent) else index.end
-        return next((place.base_offset for place in self.walk(index, index.start) if place.bytes_before >= least), index.end)
+        if recent and bytes_before(recent[0]) <= most:
+            return base_of(recent[bisect_right(recent, most, key=bytes_before) - 1])
+        last = index.end
+        for place in takewhile(lambda place: place.bytes_before <= most, self.walk(index, index.start)):
+            last = place.base_offset
+        return last

@@ -15,7 +15,7 @@ from tailrace.log.encoding import Piece
 from tailrace.log.foresight import Foresight
 from tailrace.log.segment import HEADER_BYTES, Segment, SegmentFolder, header_bytes, new_salt, salt_of, sync_folder
 from tailrace.model.changes import Buffer
-from tailrace.model.errors import StorageFullError
+from tailrace.model.errors import StorageFailedError, StorageFullError
 from tailrace.model.ids import Cursor, Position
 from tailrace.model.killpoint import is_armed, killpoint
 from tailrace.model.limits import MIB
@@ -168,7 +168,7 @@ class LogWriter:
     def _check_sound(self) -> None:
         """After a sync that failed nothing is written and nothing counts as synced, whichever thread asks for it."""
         if self._failure is not None:
-            raise OSError(self._failure.errno, f"{self._failure.strerror}, at an earlier sync of the log")
+            raise StorageFailedError(f"{self._failure}, at an earlier sync of the log")
 
     def close(self) -> None:
         with self._lock:

@@ -20,7 +20,7 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
     retention_seconds: int | None = None
     """Records older than this go. `None` keeps them for ever."""
     retention_max_bytes: int | None = None
-    """Bytes kept of each partition; the oldest batches beyond it go. `None` keeps them all."""
+    """Bytes kept of each partition, at least: the oldest batches go while so much stays. `None` keeps them all."""
     dedup: Dedup | None = None
     """What makes a record a duplicate: its `message_id` header, or its key and value."""
     dedup_window_seconds: int = 1800

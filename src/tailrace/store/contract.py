@@ -129,7 +129,7 @@ class Store(Protocol):
         """Base offset of the first batch that holds a record with this timestamp or a later one. Indexed, not a scan."""
 
     def batch_for_size(self, partition: Partition, keep_bytes: int) -> Offset:
-        """Base offset of the first batch such that it and all after it are at most `keep_bytes`."""
+        """Base offset of the last batch such that it and all after it are at least `keep_bytes`. The start if there is less."""
 
     def get(self, key: bytes) -> bytes | None:
         """Settled value of a state key."""

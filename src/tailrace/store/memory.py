@@ -131,9 +131,9 @@ class MemoryStore:
             stream = self._stream(partition)
             first = stream.end
             for held in reversed(stream.batches):
-                keep_bytes -= len(held.batch)
-                if keep_bytes < 0:
+                if keep_bytes <= 0:
                     break
+                keep_bytes -= len(held.batch)
                 first = held.base_offset
             return first
 

@@ -10,7 +10,7 @@ import pytest
 from tailrace.log.encoding import Piece
 from tailrace.log.segment import HEADER_BYTES, SegmentFolder
 from tailrace.log.writer import LogWriter
-from tailrace.model.errors import StorageFullError
+from tailrace.model.errors import StorageFailedError, StorageFullError
 from tailrace.model.ids import Cursor, Position
 from tailrace.model.limits import MIB
 
@@ -76,7 +76,7 @@ def test_after_a_sync_that_failed_nothing_is_written_and_nothing_counts_as_synce
         writer.sync()
 
     for attempt in (writer.sync, lambda: writer.roll(Cursor(1)), lambda: writer.append([Piece([b"more"], 4, True)])):
-        with pytest.raises(OSError, match="at an earlier sync"):
+        with pytest.raises(StorageFailedError, match="at an earlier sync"):
             attempt()
     assert writer.synced == 0
     assert len(writer.segments.segments) == 1

@@ -1,9 +1,8 @@
 """Old records go: a background job moves the start of partitions whose topic keeps only so many seconds or bytes.
 
-Where somebody still needs the records, it goes no further than that, and says so: changes of tables wait for a checkpoint.
-
-By itself it takes whole batches, never a part of one; on demand any offset can become the start. The moved start is logged and
-counted, and readers below it are told.
+By itself it takes whole batches, never a part of one, and leaves at least as many bytes as the topic keeps; on demand any
+offset can become the start. Where somebody still needs the records, it goes no further than that, and says so: changes of
+tables wait for a checkpoint. The moved start is logged and counted, and readers below it are told.
 """
 
 import logging
@@ -146,26 +145,27 @@ class Retention:
             first = self._store.batch_for_time(partition, oldest_ms)
             new_start = max(new_start, end if first is None else first)
         if settings.retention_max_bytes is not None:
-            new_start = max(new_start, self._first_within(partition, settings.retention_max_bytes))
+            new_start = max(new_start, self._first_to_keep(partition, settings.retention_max_bytes))
         # The records of an open transaction stay until their fate is known.
         wanted = min(new_start, self._stable.of(partition, bounds))
         floor = self._floor(partition)
         new_start = wanted if floor is None else max(start, min(wanted, floor))
         return Trim(partition, start, new_start, wanted) if wanted > start else None
 
-    def _first_within(self, partition: Partition, keep_bytes: int) -> Offset:
-        """The first offset such that it and all after it are at most `keep_bytes`, with their payloads."""
+    def _first_to_keep(self, partition: Partition, keep_bytes: int) -> Offset:
+        """The last batch such that it and all after it are at least `keep_bytes`, with their payloads, as in Kafka."""
         payload_bytes = _SizesFrom(self._references.sizes(partition))
         stored_bytes = keep_bytes
         if payload_bytes.total:
-            # The more is kept of what is stored, the more payloads belong to it: the most that fits is found by halving.
-            least = 0
+            # The more is kept of what is stored, the more payloads belong to it: the least that is enough is found by halving.
+            least = 1
             while least < stored_bytes:
-                middle = (least + stored_bytes + 1) // 2
-                if middle + payload_bytes.of(self._store.batch_for_size(partition, middle)) <= keep_bytes:
-                    least = middle
+                middle = (least + stored_bytes) // 2
+                first = self._store.batch_for_size(partition, middle)
+                if self._store.size(partition, first) + payload_bytes.of(first) >= keep_bytes:
+                    stored_bytes = middle
                 else:
-                    stored_bytes = middle - 1
+                    least = middle + 1
         return self._store.batch_for_size(partition, stored_bytes)
 
     async def _trim(self, live: LiveTopic, due: list[Trim]) -> int:

@@ -27,7 +27,7 @@ async def timed(broker: Broker, *times: int, codec: Codec = Codec.NONE) -> None:
 @on_loop
 async def test_the_edges_are_the_start_and_the_end() -> None:
     async with running_broker() as broker:
-        await broker.topics.create("t", options=options(retention_max_bytes=200))
+        await broker.topics.create("t", options=options(retention_max_bytes=100))
         assert await broker.positions.resolve("t", 0, Edge.EARLIEST) == 0
         assert await broker.positions.resolve("t", 0, Edge.LATEST) == 0
         for _ in range(5):
@@ -77,7 +77,7 @@ async def test_the_time_of_the_record_is_told_and_none_is_after_the_last() -> No
 @on_loop
 async def test_a_time_before_the_start_means_the_start() -> None:
     async with running_broker() as broker:
-        await broker.topics.create("t", options=options(retention_max_bytes=200))
+        await broker.topics.create("t", options=options(retention_max_bytes=100))
         for time in range(4):
             await timed(broker, time)
         await broker.retention.run_once()

@@ -47,6 +47,32 @@ async def test_records_beyond_the_bytes_that_the_topic_keeps_go() -> None:
 
 
 @on_loop
+async def test_a_batch_larger_than_the_topic_keeps_is_kept() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("t", options=options(retention_max_bytes=200_000))
+        await append(broker, raw("t", 0, *(b"%d" % number + b"x" * 1024 for number in range(220))))
+        assert await broker.retention.run_once() == 0
+        assert len(await values_in(broker, "t")) == 220
+
+
+@on_loop
+async def test_a_topic_keeps_at_least_its_bytes_and_less_than_one_batch_more() -> None:
+    """By requests of 1,000 records, each larger than the topic keeps, and by ones that are much smaller."""
+    async with running_broker() as broker:
+        await broker.topics.create("t", options=options(retention_max_bytes=200_000))
+        for _ in range(5):
+            await append(broker, raw("t", 0, *([b"x" * 1024] * 1000)))
+        assert await broker.retention.run_once() == 4000
+        assert bounds_of(broker, "t") == (4000, 5000)
+        for _ in range(200):
+            await append(broker, raw("t", 0, *([b"x" * 1024] * 3)))
+        await broker.retention.run_once()
+        size = len(raw("t", 0, *([b"x" * 1024] * 3)).batch)
+        start, end = bounds_of(broker, "t")
+        assert 200_000 <= (end - start) // 3 * size < 200_000 + size
+
+
+@on_loop
 async def test_the_stricter_of_time_and_bytes_rules() -> None:
     async with running_broker() as broker:
         size = len(raw("t", 0, b"0 hours old").batch)
