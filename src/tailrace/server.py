@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import errno
 import gc
+import logging
 import os
 import resource
 import signal
@@ -17,6 +18,8 @@ from collections.abc import Callable
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.settings import BrokerSettings
@@ -35,7 +38,11 @@ if TYPE_CHECKING:
 _FINISH_REQUESTS_SECONDS = 4
 _BACKLOG = 1024
 _OTHER_FILES = 1024
+"""Open files that are not connections: the store's, above all. Of a lower limit, half is kept for them."""
+_LEAST_FILES = 128
 _COMMAND_LENGTH = 200
+
+_logger = logging.getLogger(__name__)
 
 
 class Ready(NamedTuple):
@@ -88,11 +95,11 @@ class Server:
         os.umask(0o077)
         collect_seldom()
         keep_freed_memory()
-        _allow_files_for(2 * self._limits.connections)
+        self._limits, backlog = _within_open_files(self._limits)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
-        with _bind(self._http, "--http") as http, _bind(self._kafka, "--kafka") as kafka:
+        with _bind(self._http, "--http", backlog) as http, _bind(self._kafka, "--kafka", backlog) as kafka:
             opening = loop.run_in_executor(None, self._open_store, loop)
             # Loaded here and not above, because it takes as long as opening the folder and the two overlap.
             import tailrace.kafka.apis  # noqa: F401
@@ -188,12 +195,38 @@ def collect_seldom() -> None:
     gc.set_threshold(10_000, 20, 20)
 
 
-def _allow_files_for(connections: int) -> None:
-    """Ask for as many open files as so many connections need, within what the system lets a process ask for."""
+def _within_open_files(limits: Limits) -> tuple[Limits, int]:
+    """Raise the limit of open files as far as the system lets a process, and fit connections into it.
+
+    A store that can't open a file has to stop, so connections are refused first. Those that come at once are accepted at once,
+    before any can be refused: the backlog, which bounds them, has to fit, too.
+    """
+    wanted = 2 * (limits.connections + _BACKLOG) + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = min(connections + _OTHER_FILES, hard if hard != resource.RLIM_INFINITY else connections + _OTHER_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, allowed), hard))
+        soft = max(soft, allowed)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return limits, _BACKLOG
+    if soft < _LEAST_FILES:
+        raise ConfigurationError(
+            f"a process may have {soft} open files here, and a server needs {_LEAST_FILES} at least: raise the limit"
+            " (`ulimit -n`, or LimitNOFILE of systemd)"
+        )
+    kept = min(_OTHER_FILES, soft // 2)
+    backlog = min(_BACKLOG, (soft - kept) // 8)
+    connections = min(limits.connections, (soft - kept) // 2 - backlog)
+    _logger.warning(
+        "a process may have %d open files here: %d are kept for the store, and each listener refuses connections beyond %d."
+        " Raise the limit (`ulimit -n`, or LimitNOFILE of systemd) to %d for all that `connections` allows",
+        soft,
+        kept,
+        connections,
+        wanted,
+    )
+    segments = min(limits.open_segments, kept // 8)
+    return msgspec.structs.replace(limits, connections=connections, open_segments=segments), backlog
 
 
 class _Opened(NamedTuple):
@@ -201,10 +234,10 @@ class _Opened(NamedTuple):
     seconds: float
 
 
-def _bind(address: Address, flag: str) -> socket.socket:
+def _bind(address: Address, flag: str, backlog: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
-        return socket.create_server(address, family=family, backlog=_BACKLOG)
+        return socket.create_server(address, family=family, backlog=backlog)
     except OSError as error:
         # `create_server` adds the address to the text of the operating system, which is said here already.
         why = (error.strerror or str(error)).partition(" (while")[0]

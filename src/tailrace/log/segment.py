@@ -5,6 +5,7 @@ rewrites it. The next segment's base is the position after this one's last byte 
 salt, with which the checksums of its frames begin (`log.frame`); segments of format 1 have none, which is a salt of 0.
 """
 
+import errno
 import os
 import secrets
 import threading
@@ -18,7 +19,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from tailrace.model.errors import CorruptionError, FormatError
+from tailrace.model.errors import CorruptionError, FormatError, OverloadedError
 from tailrace.model.ids import Cursor, Position
 
 FORMAT_VERSION = 2
@@ -144,15 +145,26 @@ class SegmentFolder:
             segment = self._segments[index]
             handle = self._handles.get(segment.base)
             if handle is None:
-                try:
-                    handle = self._handles[segment.base] = SegmentHandle(segment)
-                except FileNotFoundError:
-                    raise CorruptionError(f"the segment {segment.path.name} is gone from the folder") from None
+                handle = self._handles[segment.base] = self._open(segment)
                 while len(self._handles) > self._open_handles:
                     self._handles.popitem(last=False)
             else:
                 self._handles.move_to_end(segment.base)
             return handle
+
+    def _open(self, segment: Segment) -> SegmentHandle:
+        for is_last_try in (False, True):
+            try:
+                return SegmentHandle(segment)
+            except FileNotFoundError:
+                raise CorruptionError(f"the segment {segment.path.name} is gone from the folder") from None
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE):
+                    raise
+                if is_last_try:
+                    raise OverloadedError(f"{segment.path.name} can't be read: too many files are open; try again") from error
+                self._handles.clear()  # those that nobody reads from are closed
+        raise AssertionError("unreachable")
 
     def close(self) -> None:
         """Let go of all handles; readers that still hold one finish with it."""

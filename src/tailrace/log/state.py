@@ -147,6 +147,8 @@ def _failing(error: Exception) -> Exception:
     if isinstance(error, TailraceError):
         return error
     words = str(error)
+    if "Too many open files" in words:
+        return StorageFullError(f"too many files are open ({words}). Send again")
     if "No space left" in words or "Disk quota" in words or "File too large" in words:
         return StorageFullError(f"the disk has no room for the state ({words}). Free some space and send again")
     if "Corruption" in words:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tailrace.log.encoding import Piece
 from tailrace.log.foresight import Foresight
-from tailrace.log.segment import HEADER_BYTES, Segment, SegmentFolder, header_bytes, new_salt, salt_of, sync_folder
+from tailrace.log.segment import HEADER_BYTES, Segment, SegmentFolder, header_bytes, new_salt, salt_of
 from tailrace.model.changes import Buffer
 from tailrace.model.errors import StorageFailedError, StorageFullError
 from tailrace.model.ids import Cursor, Position
@@ -21,6 +21,7 @@ from tailrace.model.killpoint import is_armed, killpoint
 from tailrace.model.limits import MIB
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+TOO_MANY_FILES = frozenset({errno.EMFILE, errno.ENFILE})
 _MAX_VECTOR = 1024
 _FILE_MODE = 0o600
 _RESERVE_BYTES = 16 * MIB
@@ -43,6 +44,8 @@ class LogWriter:
         self._reserved = Position(0)
         self._lock = threading.Lock()
         self._fd = -1
+        # Kept open: a sync that fails is final, and must not fail for want of a file.
+        self._folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._closed_fds: list[int] = []
         self._new_names = False
         self._failure: OSError | None = None
@@ -66,7 +69,10 @@ class LogWriter:
         path = self.segments.path(base, 0)
         salt = new_salt()
         header = header_bytes(base, 0, cursor, salt)
-        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE)
+        try:
+            fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE)
+        except OSError as error:
+            raise _no_room(error) from error
         try:
             write_all(fd, [header])
         except OSError as error:
@@ -153,7 +159,7 @@ class LogWriter:
             for fd in fds:
                 os.fdatasync(fd)
             if new_names:
-                sync_folder(self._folder)
+                os.fsync(self._folder_fd)
         except OSError as error:
             self._failure = error
             raise
@@ -172,11 +178,11 @@ class LogWriter:
 
     def close(self) -> None:
         with self._lock:
-            for fd in (*self._closed_fds, self._fd):
+            for fd in (*self._closed_fds, self._fd, self._folder_fd):
                 if fd >= 0:
                     os.close(fd)
             self._closed_fds.clear()
-            self._fd = -1
+            self._fd = self._folder_fd = -1
 
 
 def write_all(fd: int, buffers: Sequence[Buffer]) -> None:
@@ -191,13 +197,15 @@ def write_all(fd: int, buffers: Sequence[Buffer]) -> None:
 
 
 def is_no_room(error: BaseException) -> bool:
-    """Whether the disk is full, whoever says it."""
+    """Whether the disk is full, or the process has no file left to open: both pass, and neither says anything of the disk."""
     if isinstance(error, OSError):
-        return error.errno in _NO_ROOM
+        return error.errno in _NO_ROOM or error.errno in TOO_MANY_FILES
     return isinstance(error, StorageFullError)
 
 
 def _no_room(error: OSError) -> Exception:
+    if error.errno in TOO_MANY_FILES:
+        return StorageFullError(f"too many files are open ({error.strerror}); nothing was written. Send again")
     if is_no_room(error):
         return StorageFullError(f"the disk has no room ({error.strerror}); nothing was written. Free some space and send again")
     return error

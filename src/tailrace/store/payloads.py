@@ -17,13 +17,12 @@ from pathlib import Path
 from tailrace.log.folder import private_opener
 from tailrace.log.payload_files import UNFINISHED, payload_digests, payload_path
 from tailrace.log.segment import sync_folder
-from tailrace.log.writer import is_no_room
+from tailrace.log.writer import TOO_MANY_FILES, is_no_room
 from tailrace.model.errors import LostPayloadError, OverloadedError, StorageFailedError, StorageFullError, TailraceError
 from tailrace.model.killpoint import killpoint
 from tailrace.model.payload import PayloadReference, reference_to
 
 _FILES_AT_ONCE = 64
-_TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
 
 
 class PayloadFolder:
@@ -128,12 +127,12 @@ class PayloadFolder:
             self._is_synced = True
 
     def _failure(self, error: OSError) -> TailraceError:
+        if error.errno in TOO_MANY_FILES:
+            return OverloadedError(f"a payload can't be written now ({error.strerror}); try again after a pause")
         if is_no_room(error):
             return StorageFullError(
                 f"the disk has no room for a payload ({error.strerror}); nothing was written. Free some space and send again"
             )
-        if error.errno in _TOO_MANY_FILES:
-            return OverloadedError(f"a payload can't be written now ({error.strerror}); try again after a pause")
         self._on_failure(error)
         return StorageFailedError(f"a payload can't be written and the server stops: {error}. Check the disk, then start again")
 
