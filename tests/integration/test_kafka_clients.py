@@ -24,7 +24,12 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tailrace.wire.messages import produce
+from tailrace.wire.messages import offset_commit, produce
+from tailrace.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from tailrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.integration.topics import consume as consume_over_http
 from tests.integration.topics import create
@@ -316,3 +321,39 @@ def test_aiokafka_sends_and_reads(server: ServerProcess) -> None:
 
     values = asyncio.run(asyncio.wait_for(there_and_back(), SECONDS))
     assert values == [b"%d" % number for number in range(200)]
+
+
+def test_producers_to_a_missing_topic_of_the_servers_own_fail_at_once(server: ServerProcess) -> None:
+    """Not when they have waited as long as they wait for a topic that is about to be made: half a minute or more."""
+    began = time.monotonic()
+    reports: list[KafkaError] = []
+    producer = Producer({"bootstrap.servers": server.kafka, **QUIET})
+    producer.produce("_changes.nothing", b"v", on_delivery=lambda error, _: reports.append(error))
+    assert producer.flush(SECONDS) == 0
+    assert reports[0].code() == KafkaError.TOPIC_EXCEPTION
+
+    other = kafka.KafkaProducer(bootstrap_servers=server.kafka)
+    with pytest.raises(kafka.errors.KafkaError):
+        other.send("_changes.nothing", b"v").get(SECONDS)
+    other.close()
+    assert time.monotonic() - began < 20
+
+
+def test_a_group_that_is_nowhere_begins_anew_over_http_and_one_beyond_the_end_is_told(server: ServerProcess) -> None:
+    create(server.url, "orders")
+    send(server, "orders", [b"0", b"1"])
+    asked = {"topic": "orders", "group_id": "wanderers", "start": "earliest"}
+    with RawClient(server.kafka) as client:
+        client.ask(offset_commit.API, committing("wanderers", "orders", -1), 8)
+        answer = httpx.post(f"{server.url}/api/topics/consume", json=asked, timeout=SECONDS)
+        assert [message["offset"] for message in answer.json()["messages"]] == [0, 1]
+        client.ask(offset_commit.API, committing("wanderers", "orders", 77), 8)
+        answer = httpx.post(f"{server.url}/api/topics/consume", json=asked, timeout=SECONDS)
+        assert answer.is_client_error
+        assert "ends at 2: a Kafka client has committed that; reset the group" in answer.text
+
+
+def committing(group: str, topic: str, offset: int) -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_leader_epoch=-1)
+    topics = (OffsetCommitRequestTopic(name=topic, partitions=(partition,)),)
+    return OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=-1, topics=topics)
