@@ -1,5 +1,6 @@
 """The two processes of the demo, and the little of HTTP that it needs."""
 
+import os
 import subprocess
 import sys
 import time
@@ -8,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+
+from tailrace.model.parent_process import ENDS_WITH_PARENT
 
 WAIT_SECONDS = 300.0
 """Spark starts in ten seconds on an idle machine, and in minutes on a busy one."""
@@ -43,7 +46,13 @@ class Pipeline:
     def __init__(self, url: str, log: Path) -> None:
         self._log = log.open("w")
         command = [sys.executable, "-m", "tailrace", "pipeline", "--server", url]
-        self._process = subprocess.Popen(command, stdout=self._log, stderr=subprocess.STDOUT)
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **ENDS_WITH_PARENT},
+        )
 
     def __enter__(self) -> "Pipeline":
         return self
@@ -51,6 +60,8 @@ class Pipeline:
     def __exit__(self, *_: object) -> None:
         self.stop()
         self._log.close()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
 
     def check(self) -> None:
         if self._process.poll() is not None:

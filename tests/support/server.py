@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 
+from tailrace.model.parent_process import ENDS_WITH_PARENT
 from tests.support.patience import PATIENCE_SECONDS
 
 READY_LINE = re.compile(r"Tailrace \S+ is ready at (?P<url>http://\S+), Kafka at (?P<kafka>\S+),")
@@ -80,7 +81,14 @@ class ServerProcess:
         """Start it without waiting, for servers that are expected to refuse."""
         with self._stderr_file.open("w") as stderr:
             self._process = subprocess.Popen(
-                self.command, stdout=subprocess.PIPE, stderr=stderr, text=True, env=self._environment, cwd=_ROOT, bufsize=1
+                self.command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+                env={**self._environment, **ENDS_WITH_PARENT},
+                cwd=_ROOT,
+                bufsize=1,
             )
 
     def kill(self) -> None:
@@ -103,8 +111,9 @@ class ServerProcess:
         except subprocess.TimeoutExpired:
             self.kill()
             raise ServerError(f"the server still ran after {timeout:g} s; on stderr: {self.stderr}") from None
-        if process.stdout is not None:
-            process.stdout.close()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
         return code
 
     def _running(self) -> subprocess.Popen[str]:

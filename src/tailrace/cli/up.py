@@ -16,8 +16,6 @@ _SERVER = "server"
 _PIPELINE = "pipeline"
 _READY = "is ready at "
 _DATA = Path("./data")
-_JAVAS_OWN = "WARNING: Using incubator modules"
-"""Java says so whenever Spark starts, and nobody need do anything about it."""
 
 
 def up(
@@ -88,6 +86,4 @@ def up(
 
 
 def _say(part: str, line: str) -> None:
-    if line.startswith(_JAVAS_OWN):
-        return
     say(f"{part:>8} | {line}")

@@ -50,7 +50,7 @@ def register(spark: SparkSession) -> None:
 
     Where all of Spark runs on this machine and nobody has chosen a Python for its workers, they run this one from now on.
     """
-    if not is_remote() and _PYTHON not in os.environ and spark.sparkContext.master.startswith("local"):
+    if not is_remote() and _PYTHON not in os.environ and str(spark.sparkContext.master).startswith("local"):
         # Else it is the first python3 on the path.
         spark.sparkContext.pythonExec = sys.executable
     spark.dataSource.register(TailraceDataSource)

@@ -176,7 +176,7 @@ class _JavaErrors:
         following = threading.Thread(target=self._follow, args=(ours,), name="tailrace-java-errors", daemon=True)
         following.start()
         try:
-            gateway = launch_gateway(conf, {"stderr": theirs})
+            gateway = launch_gateway(conf, {"stderr": theirs})  # type: ignore[no-untyped-call]
         except BaseException:
             os.close(theirs)
             # All that a Java said that has ended.

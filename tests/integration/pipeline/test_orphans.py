@@ -1,6 +1,5 @@
 """Children end when their parent does, whatever it dies of; and nobody dies because nobody reads what it says."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -13,7 +12,7 @@ import psutil
 import pytest
 
 from tests.integration.pipeline.chat import all_routed, create_chat, write
-from tests.integration.pipeline.test_up import addresses_of
+from tests.integration.pipeline.test_up import Addresses
 from tests.support.api import Api
 from tests.support.eventually import eventually
 from tests.support.patience import PATIENCE_SECONDS
@@ -69,33 +68,6 @@ def test_no_worker_outlives_its_server(server: ServerProcess, api: Api, number: 
         eventually(lambda: have_ended(left), "the end of the workers", 5.0)
 
 
-def test_up_that_is_killed_leaves_nothing_behind_and_a_new_one_goes_on_by_itself(tmp_path: Path) -> None:
-    addresses = ("--http", f"127.0.0.1:{free_port()}", "--kafka", f"127.0.0.1:{free_port()}")
-    flags = ("--data", str(tmp_path / "data"), "--master", "local[1]", *addresses)
-    with CommandProcess(tmp_path / "logs", "up", *flags) as first:
-        tables = RoutedTables(addresses_of(first))
-        create_chat(tables)
-        first.await_line("pipeline | the pipeline is running")
-        write(tables, 0)
-        eventually(lambda: all_routed(tables), "all changes routed")
-        with a_query_that_takes_long(tables.api, first.pid):
-            left = descendants(first.pid)
-            assert {"serve", "pipeline", "java", "daemon", WORKER} <= {
-                word for word in ("serve", "pipeline", "java", "daemon", WORKER) if any(word in words(one) for one in left)
-            }
-            os.kill(first.pid, signal.SIGKILL)
-            first.wait()
-            # At once, as whoever starts it again by itself does.
-            with CommandProcess(tmp_path / "logs", "up", *flags) as second:
-                second.await_line("server | Tailrace")
-                second.await_line("pipeline | the pipeline is running")
-                write(tables, 1_000)
-                eventually(lambda: all_routed(tables), "all changes routed")
-                eventually(lambda: have_ended(left), "the end of what the killed one has started", 20.0)
-                tables.check()
-                assert second.terminate() == 0
-
-
 def without_reader(*arguments: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [sys.executable, "-m", "tailrace", *arguments],
@@ -117,7 +89,30 @@ def read_until(process: "subprocess.Popen[str]", text: str) -> str:
     raise AssertionError(f"it ended without {text!r}: {said}")
 
 
-def test_a_pipeline_whose_output_is_gone_goes_on(server: ServerProcess, tables: RoutedTables) -> None:
+def is_running(api: Api) -> bool:
+    return api.sql("SELECT state, last_error FROM system.pipelines") == [["running", None]]
+
+
+def parts(of: list[psutil.Process]) -> set[str]:
+    """Which of the kinds of processes are among them."""
+    kinds = (
+        "-m tailrace serve ",
+        "-m tailrace pipeline ",
+        "java",
+        "pyspark.daemon",
+        "tailrace.pipeline.daemon",
+        "source_runner",
+        WORKER,
+    )
+    return {kind for kind in kinds if any(kind in words(process) for process in of)}
+
+
+SPARK = {"java", "pyspark.daemon", "tailrace.pipeline.daemon", "source_runner"}
+
+
+def test_a_pipeline_whose_output_is_gone_goes_on_and_one_that_is_killed_leaves_nothing_behind(
+    server: ServerProcess, tables: RoutedTables
+) -> None:
     create_chat(tables)
     process = without_reader("pipeline", "--server", server.url, "--master", "local[1]")
     assert process.stdout is not None
@@ -129,31 +124,45 @@ def test_a_pipeline_whose_output_is_gone_goes_on(server: ServerProcess, tables: 
             eventually(lambda: all_routed(tables), "all changes routed")
         tables.check()
         assert process.poll() is None
-        process.terminate()
-        assert process.wait(PATIENCE_SECONDS) == 0
+        assert is_running(tables.api)
+        left = descendants(process.pid)
+        assert parts(left) == SPARK
     finally:
         process.kill()
         process.wait()
-    ((state, error),) = tables.api.sql("SELECT state, last_error FROM system.pipelines")
-    assert (state, error) == ("stopped", None)
+    eventually(lambda: have_ended(left), "the end of Java and Spark's workers", 30.0)
 
 
-def test_up_whose_output_is_gone_goes_on(tmp_path: Path) -> None:
-    free = ("--http", "127.0.0.1:0", "--kafka", "127.0.0.1:0")
-    process = without_reader("up", "--data", str(tmp_path / "data"), "--master", "local[1]", *free)
-    assert process.stdout is not None
+def test_up_goes_on_when_its_output_is_gone_and_when_it_is_killed_a_new_one_goes_on_by_itself(tmp_path: Path) -> None:
+    addresses = ("--http", f"127.0.0.1:{free_port()}", "--kafka", f"127.0.0.1:{free_port()}")
+    flags = ("--data", str(tmp_path / "data"), "--master", "local[1]", *addresses)
+    first = without_reader("up", *flags)
+    assert first.stdout is not None
     try:
-        ready = read_until(process, "is ready at")
-        process.stdout.close()
-        url = ready.partition("is ready at ")[2].partition(",")[0]
-        api = Api(url)
-        # What the pipeline says of its start finds no reader either, and it comes up nevertheless.
-        eventually(lambda: [row[0] for row in api.sql("SELECT state FROM system.pipelines")] == ["running"], "a pipeline")
-        process.send_signal(signal.SIGHUP)
-        assert process.wait(PATIENCE_SECONDS) == 0
+        read_until(first, "is ready at")
+        # What the pipeline says of its start finds no reader, and it comes up nevertheless.
+        first.stdout.close()
+        tables = RoutedTables(Addresses(f"http://{addresses[1]}", addresses[3]))
+        create_chat(tables)
+        write(tables, 0)
+        eventually(lambda: is_running(tables.api) and all_routed(tables), "all changes routed")
+        with a_query_that_takes_long(tables.api, first.pid):
+            left = descendants(first.pid)
+            assert parts(left) == {"-m tailrace serve ", "-m tailrace pipeline ", WORKER, *SPARK}
+            first.kill()
+            first.wait()
+            # At once, as whoever starts it again by itself does.
+            with CommandProcess(tmp_path / "logs", "up", *flags) as second:
+                second.await_line("server | Tailrace")
+                write(tables, 1_000)
+                second.await_line("pipeline | the pipeline is running")
+                eventually(lambda: all_routed(tables), "all changes routed")
+                assert have_ended(left)
+                tables.check()
+                assert second.terminate() == 0
     finally:
-        process.kill()
-        process.wait()
+        first.kill()
+        first.wait()
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "| true", ">/dev/full"])

@@ -162,6 +162,7 @@ def test_a_worker_ends_when_the_server_has_gone() -> None:
     worker.wait()
     worker._channel.close()
     assert worker._process.wait(30) == 0
+    worker.close()
 
 
 @on_loop
