@@ -6,10 +6,14 @@ The bounds here leave room for a busy machine; `make bench` is where figures are
 import selectors
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 from confluent_kafka import Producer
 
 from tests.integration.topics import create
@@ -28,9 +32,78 @@ def test_publishers_do_not_wait_for_subscribers_far_behind(server: ServerProcess
     for number in range(10_000):
         producer.produce("far.behind", b"%d" % number)
     assert producer.flush(PATIENCE_SECONDS) == 0
-    with producing(server, "small") as produce, publishing(server, "small") as publish:
-        with following(server, "far.*", subscribers=100):
-            assert_small(measured({"produce": produce, "publish": publish}, 100))
+    with (
+        producing(server, "small") as produce,
+        publishing(server, "small") as publish,
+        following(server, "far.*", subscribers=100),
+    ):
+        assert_small(measured({"produce": produce, "publish": publish}, 100))
+
+
+def test_a_small_write_does_not_wait_for_a_heavy_one(server: ServerProcess, client: httpx.Client) -> None:
+    numbered_tables(client)
+    heavy = "UPDATE heavy SET n = (SELECT count(*) FROM heavy a, heavy b, heavy c, heavy d)"
+    with ThreadPoolExecutor(4) as threads:
+        running = [threads.submit(sql, client, heavy) for _ in range(4)]
+        ids = iter(range(1_000))
+        assert_small(measured({"insert": lambda: done(client, "INSERT INTO small VALUES (?, 0)", [next(ids)])}, 20))
+        while not all(each.done() for each in running):
+            # The heavy ones make room only while others write.
+            done(client, "INSERT INTO small VALUES (?, 0)", [next(ids)])
+    for each in running:
+        assert each.result().status_code == 422
+        assert "write_turn_ms" in each.result().json()["detail"]
+    assert rows(client, "SELECT count(*) FROM heavy WHERE n = id") == [[ROWS]], "nothing of the heavy ones was written"
+    assert rows(client, "SELECT count(*) FROM small") == [[next(ids)]]
+
+
+def test_large_updates_succeed_beside_each_other(tmp_path: Path) -> None:
+    config = tmp_path / "tailrace.toml"
+    config.write_text("[limits]\nwrite_turn_ms = 20\n")
+    with (
+        ServerProcess(tmp_path / "data", "--config", str(config)) as server,
+        httpx.Client(base_url=server.url, timeout=PATIENCE_SECONDS) as client,
+    ):
+        numbered_tables(client)
+        with ThreadPoolExecutor(3) as threads:
+            for each in [threads.submit(sql, client, "UPDATE heavy SET n = n + 1") for _ in range(3)]:
+                assert each.result().json()["affected"] == ROWS
+        assert rows(client, "SELECT count(*) FROM heavy WHERE n = id + 3") == [[ROWS]]
+
+
+def test_a_small_query_does_not_wait_for_heavy_ones(server: ServerProcess, client: httpx.Client) -> None:
+    numbered_tables(client)
+    heavy = "SELECT count(*) FROM heavy a, heavy b, heavy c, heavy d WHERE a.n + b.n + c.n + d.n < ?"
+    with ThreadPoolExecutor(16) as threads:
+        running = [threads.submit(sql, client, heavy, [number]) for number in range(16)]
+        assert_small(measured({"select": lambda: done(client, "SELECT n FROM heavy WHERE id = 7")}, 20))
+        assert not any(each.done() for each in running)
+        server.kill()
+        for each in running:
+            assert isinstance(each.exception(), httpx.HTTPError)
+
+
+ROWS = 5_000
+
+
+def numbered_tables(client: httpx.Client) -> None:
+    done(client, "CREATE TABLE heavy (id bigint PRIMARY KEY, n bigint)")
+    done(client, "CREATE TABLE small (id bigint PRIMARY KEY, n bigint)")
+    done(client, "INSERT INTO heavy VALUES (?, ?)", [[number, number] for number in range(ROWS)])
+
+
+def sql(client: httpx.Client, text: str, params: Sequence[object] = ()) -> httpx.Response:
+    return client.post("/api/sql", json={"sql": text, "params": params})
+
+
+def done(client: httpx.Client, text: str, params: Sequence[object] = ()) -> Any:
+    answer = sql(client, text, params)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def rows(client: httpx.Client, text: str) -> list[list[Any]]:
+    return list(done(client, text)["rows"])
 
 
 def assert_small(latencies: Mapping[str, Latencies]) -> None:

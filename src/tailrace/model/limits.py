@@ -214,6 +214,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Requests that wait to write to tables."""
     queued_write_bytes: int = 128 * MIB
     """Bytes of their statements and parameters."""
+    write_turn_ms: int = 500
+    """How long a transaction may go on writing to tables while others wait; it is interrupted then, and refused at the third
+    time."""
     query_seconds: int = 30
     """How long one statement of SQL may run."""
     query_rows: int = 100_000
@@ -223,7 +226,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     joined_rows: int = 1_000_000
     """Rows of one table that a query may join with topics."""
     query_threads: int = 2
-    """Queries of tables that run at the same time."""
+    """Queries that run at the same time: so many short ones of tables, as many long ones, and as many of topics."""
     queued_queries: int = 1_000
     """Queries that wait for one of these threads."""
     known_time_runs: int = 100_000

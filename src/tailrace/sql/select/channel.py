@@ -14,7 +14,10 @@ from tailrace.model.table import ColumnType
 
 _LENGTHS = Struct(">IQ")
 
-Reason = Literal["memory", "unsupported", "other"]
+Reason = Literal["memory", "unsupported", "interrupted", "other"]
+
+QUERY_NUMBER = Struct(">Q")
+"""What the server writes into a pipe to interrupt a query of a worker: its number among those that the worker was asked."""
 
 
 class Ask(msgspec.Struct, frozen=True, tag=True):

@@ -133,6 +133,12 @@ class Execution:
             if self._worker is not None:
                 self._worker.stop()
 
+    def interrupt(self) -> None:
+        """The query ends soon with a `QueryLimitError`, and its worker goes on. To be called while it runs."""
+        with self._lock:
+            if self._worker is not None:
+                self._worker.interrupt()
+
     def _run(self, on_start: Callable[[], None]) -> Result:
         worker = self._workers.take()
         with self._lock:

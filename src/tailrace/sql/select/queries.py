@@ -3,7 +3,7 @@
 What belongs to the event loop is done there: names are looked up, topics are looked at as they are now. DuckDB then runs in a
 process of its own and asks for the rows that it wants, which one of a few threads reads and decodes, without the interpreter's
 lock where it can, so that producers and consumers go on. A query that takes too long is stopped, and so is one whose caller has
-gone.
+gone. Short ones do not wait for long ones (`sql/lanes.py`).
 
 Arrow is loaded by the first query, in a thread: the server is ready without it.
 """
@@ -13,8 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from tailrace.broker.broker import Broker
-from tailrace.model.errors import OverloadedError, QueryLimitError, StoreClosedError, TailraceError
+from tailrace.model.errors import QueryLimitError, StoreClosedError, TailraceError
 from tailrace.model.limits import Limits
+from tailrace.sql.lanes import QueryLanes, Slot
 from tailrace.sql.parameters import Parameters
 from tailrace.sql.result import Result
 from tailrace.sql.statements import Query
@@ -31,30 +32,18 @@ class Queries:
         self._tables = tables
         self._limits = limits
         self._workers = workers
-        self._threads = ThreadPoolExecutor(limits.query_threads, "tailrace-select")
-        self._slots = asyncio.Semaphore(limits.query_threads)
-        self._queued = 0
+        self._threads = ThreadPoolExecutor(2 * limits.query_threads, "tailrace-select")
+        self._lanes = QueryLanes(limits)
         self._running: set[Execution] = set()
         self._preparation: Preparation | None = None
         self._is_closed = False
 
     async def run(self, query: Query, params: Parameters) -> Result:
         """All rows, up to the limit `query_rows`. Cancel the task to stop it."""
-        if self._queued >= self._limits.queued_queries:
-            raise OverloadedError(
-                f"{self._queued} queries wait for a thread, as many as queued_queries allows; try again after a pause"
-            )
-        self._queued += 1
-        try:
-            await self._slots.acquire()
-        finally:
-            self._queued -= 1
-        try:
-            execution = await self._prepared(query, params)
-        except BaseException:
-            self._slots.release()
-            raise
-        return await self._answered(execution)
+        return await self._lanes.run(lambda slot: self._attempt(slot, query, params))
+
+    async def _attempt(self, slot: Slot, query: Query, params: Parameters) -> Result:
+        return await self._answered(await self._prepared(query, params), slot)
 
     def close(self) -> None:
         """Stop what runs, take nothing new, and wait for the threads."""
@@ -77,7 +66,7 @@ class Queries:
 
         return Preparation(self._broker, self._tables, self._limits, self._workers)
 
-    async def _answered(self, execution: "Execution") -> Result:
+    async def _answered(self, execution: "Execution", slot: Slot) -> Result:
         loop = asyncio.get_running_loop()
         seconds = self._limits.query_seconds
         late = QueryLimitError(f"the query took longer than query_seconds allows ({seconds}); it was stopped")
@@ -86,14 +75,13 @@ class Queries:
         def start_timer() -> None:
             if not work.done():
                 timers.append(loop.call_later(seconds, execution.stop, late))
+                slot.begin(execution.interrupt)
 
         def on_start() -> None:
             loop.call_soon_threadsafe(start_timer)
 
         def ended(work: "asyncio.Future[Result]") -> None:
-            # Not when the caller stops waiting, but when the thread is free again.
             self._running.discard(execution)
-            self._slots.release()
             for timer in timers:
                 timer.cancel()
             if not work.cancelled():

@@ -22,6 +22,10 @@ _THREADS = max(1, (os.cpu_count() or 1) // 2)
 _FOREIGN_ERRORS = (duckdb.Error, pa.ArrowException, OSError, MemoryError)
 
 
+class InterruptedQueryError(SqlError):
+    """The query was told to make room for others."""
+
+
 class Session:
     def __init__(self, query_bytes: int) -> None:
         self._query_bytes = query_bytes
@@ -88,6 +92,10 @@ class Session:
         self._names = []
         return True
 
+    def interrupt(self) -> None:
+        """From any thread: make the query that runs fail. Without one it does nothing."""
+        self._connection.interrupt()
+
     def close(self) -> None:
         self._connection.close()
 
@@ -100,6 +108,8 @@ class Session:
 
     def _in_our_words(self, error: Exception) -> SqlError:
         said = str(error).split("\n\nLINE ")[0]
+        if isinstance(error, duckdb.InterruptException) or "INTERRUPT Error" in said:
+            return InterruptedQueryError("the query made room for others")
         if isinstance(error, duckdb.OutOfMemoryException | MemoryError) or "Out of Memory Error" in said:
             return QueryLimitError(
                 f"the query takes more memory than query_bytes allows ({self._query_bytes}); narrow it down by WHERE, or select"

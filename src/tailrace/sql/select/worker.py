@@ -2,10 +2,12 @@
 
 DuckDB is locked in by `session.py`; what is left to fear is its memory. It bounds what it keeps, but a single call such as
 `replace` may ask for gigabytes. Here the kernel bounds that, and it is an error and not the end of the server. A query
-that must stop is stopped by ending the process. It ends by itself when the server has gone, also in the middle of a query, or
-when a query takes longer than the server would let it.
+that must stop is stopped by ending the process; one that only makes room for others is interrupted, and the process goes on.
+It ends by itself when the server has gone, also in the middle of a query, or when a query takes longer than the server would
+let it.
 """
 
+import os
 import resource
 import signal
 import socket
@@ -20,8 +22,22 @@ import pyarrow as pa
 from tailrace.model.errors import QueryLimitError, SqlError, UnsupportedSqlError
 from tailrace.model.limits import MIB
 from tailrace.model.parent_process import end_with_parent
-from tailrace.sql.select.channel import Ask, Channel, Columns, Done, Known, Message, Piece, Pull, Reason, Refused, Rows, Run
-from tailrace.sql.select.session import Session
+from tailrace.sql.select.channel import (
+    QUERY_NUMBER,
+    Ask,
+    Channel,
+    Columns,
+    Done,
+    Known,
+    Message,
+    Piece,
+    Pull,
+    Reason,
+    Refused,
+    Rows,
+    Run,
+)
+from tailrace.sql.select.session import InterruptedQueryError, Session
 
 _SPARE_SECONDS = 5
 _SPARE_BYTES = 256 * MIB
@@ -36,6 +52,10 @@ class Worker:
         self._seconds = seconds
         self._lock = threading.Lock()
         self._scans = count()
+        self._asked = 0
+        self._is_running = False
+        """Whether a query may be interrupted; what goes on before and after it may not."""
+        self._interrupting = threading.Lock()
 
     def serve(self) -> None:
         """Until a query leaves the session unfit for another one."""
@@ -46,6 +66,14 @@ class Worker:
             signal.alarm(self._seconds + _SPARE_SECONDS)
             is_ready = self._answer(message)
             signal.alarm(0)
+
+    def interrupt_as_told(self, interrupts: int) -> None:
+        """In a thread of its own, because the one that runs a query hears of nothing before the query ends."""
+        while told := os.read(interrupts, QUERY_NUMBER.size):
+            with self._interrupting:
+                # One that comes too late is not meant for the next query.
+                if self._is_running and QUERY_NUMBER.unpack(told)[0] == self._asked:
+                    self._session.interrupt()
 
     def _answer(self, message: Message) -> bool:
         """Run a query, and say whether the session is fit for another one."""
@@ -66,12 +94,18 @@ class Worker:
         relations = {
             name: _Pulled(self, name, pa.ipc.read_schema(pa.py_buffer(schema))) for name, schema in query.schemas.items()
         }
-        columns, schema, batches = self._session.run(query.text, relations)
-        with self._lock:
-            self._channel.send(Columns(columns, schema.serialize().to_pybytes()))
-        for batch in batches:
+        self._asked += 1
+        self._is_running = True
+        try:
+            columns, schema, batches = self._session.run(query.text, relations)
             with self._lock:
-                self._channel.send(Rows(), memoryview(batch.serialize()))
+                self._channel.send(Columns(columns, schema.serialize().to_pybytes()))
+            for batch in batches:
+                with self._lock:
+                    self._channel.send(Rows(), memoryview(batch.serialize()))
+        finally:
+            with self._interrupting:
+                self._is_running = False
 
     def pulled(self, name: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """In whatever thread DuckDB wants the rows."""
@@ -102,6 +136,8 @@ class _Pulled:
 def _reason(error: SqlError) -> Reason:
     if isinstance(error, QueryLimitError):
         return "memory"
+    if isinstance(error, InterruptedQueryError):
+        return "interrupted"
     return "unsupported" if isinstance(error, UnsupportedSqlError) else "other"
 
 
@@ -113,14 +149,16 @@ def _bound_memory(query_bytes: int) -> None:
 
 
 def main() -> None:
-    """Called with the number of the socket, the bytes and the seconds that a query may take."""
+    """Called with the numbers of the socket and of the pipe for interrupts, the bytes and the seconds that a query may take."""
     end_with_parent()
-    end, query_bytes, seconds = map(int, sys.argv[1:])
+    end, interrupts, query_bytes, seconds = map(int, sys.argv[1:])
     session = Session(query_bytes)
     if sys.platform == "linux":
         _bound_memory(query_bytes)
     try:
-        Worker(Channel(socket.socket(fileno=end)), session, seconds).serve()
+        worker = Worker(Channel(socket.socket(fileno=end)), session, seconds)
+        threading.Thread(target=worker.interrupt_as_told, args=(interrupts,), daemon=True).start()
+        worker.serve()
     except EOFError:
         pass
     finally:

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 import pyarrow as pa
 
@@ -13,7 +14,20 @@ from tailrace.model.errors import QueryLimitError, SqlError, TailraceError, Unsu
 from tailrace.model.limits import Limits
 from tailrace.sql.result import Result
 from tailrace.sql.select.answer import read_answer
-from tailrace.sql.select.channel import Ask, Channel, Columns, Done, Known, Message, Piece, Pull, Refused, Rows, Run
+from tailrace.sql.select.channel import (
+    QUERY_NUMBER,
+    Ask,
+    Channel,
+    Columns,
+    Done,
+    Known,
+    Message,
+    Piece,
+    Pull,
+    Refused,
+    Rows,
+    Run,
+)
 from tailrace.sql.select.relations import Relation
 
 _WORKER = "tailrace.sql.select.worker"
@@ -26,13 +40,17 @@ class WorkerProcess:
         self._limits = limits
         self._scans: dict[int, Iterator[pa.RecordBatch]] = {}
         self._failure: TailraceError | None = None
+        self._asked = 0
         ours, theirs = socket.socketpair()
-        with theirs:
-            command = [sys.executable, "-m", _WORKER, str(theirs.fileno()), str(limits.query_bytes), str(limits.query_seconds)]
+        interrupts, self._interrupts = os.pipe()
+        os.set_blocking(self._interrupts, False)
+        with theirs, os.fdopen(interrupts):
+            ends = [theirs.fileno(), interrupts]
+            command = [sys.executable, "-m", _WORKER, *map(str, (*ends, limits.query_bytes, limits.query_seconds))]
             # Arrow's own allocator takes a gigabyte at once, which the worker's bound on memory does not allow.
             environment = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"}
             self._process = subprocess.Popen(  # noqa: S603
-                command, stdin=subprocess.PIPE, pass_fds=[theirs.fileno()], env=environment
+                command, stdin=subprocess.PIPE, pass_fds=ends, env=environment
             )
         self._channel = Channel(ours)
         self._is_ready = False
@@ -70,8 +88,14 @@ class WorkerProcess:
         """Make the query fail now. May be called from any thread, also when it has ended."""
         self._process.kill()
 
+    def interrupt(self) -> None:
+        """Make the query fail soon, and the worker ready for another one. May be called from any thread."""
+        with suppress(OSError):
+            os.write(self._interrupts, QUERY_NUMBER.pack(self._asked))
+
     def close(self) -> None:
         self._channel.close()
+        os.close(self._interrupts)
         self._process.kill()
         self._process.wait()
         if self._process.stdin is not None:
@@ -107,6 +131,7 @@ class WorkerProcess:
 
     def _ask(self, message: Ask | Run) -> None:
         self._is_ready = self.is_fit = False
+        self._asked += isinstance(message, Run)
         self._send(message)
 
     def _send(self, message: Message, carried: bytes | memoryview = b"") -> None:
@@ -127,7 +152,7 @@ class WorkerProcess:
         self.is_fit = message.is_ready
         if self._failure is not None:
             return self._failure
-        if message.reason == "memory":
+        if message.reason in ("memory", "interrupted"):
             return QueryLimitError(message.message)
         return (UnsupportedSqlError if message.reason == "unsupported" else SqlError)(message.message)
 

@@ -26,7 +26,7 @@ from tailrace.sql.tables.library import Library
 from tailrace.sql.tables.programs import InsertRows, Program, Run, rows_to_store
 from tailrace.sql.tables.recorder import Recorder
 from tailrace.sql.tables.rows import Log, Rows
-from tailrace.sql.tables.runner import Fetch, Given, Watch, fetch, result_of, values_for
+from tailrace.sql.tables.runner import Fetch, Given, Turn, Watch, fetch, result_of, values_for
 from tailrace.sql.tables.table_file import TableFile, check_sealed, judged
 from tailrace.sql.tables.values import Stored, shown
 
@@ -136,7 +136,12 @@ class Execution:
         self._ours("COMMIT")
         self._reached = self._rows.offsets()
 
-    def run(self, job: WriteJob) -> None:
+    @property
+    def made_room(self) -> bool:
+        """Whether the last transaction was stopped only because its turn was over."""
+        return self._watch.made_room
+
+    def run(self, job: WriteJob, turn: Turn) -> None:
         """One transaction of a client inside the group's. What it did is gone when it raises."""
         job.results, job.firsts = [], []
         steps = [
@@ -148,7 +153,7 @@ class Execution:
         alone = len(steps) == 1 and steps[0].is_single
         if not alone:
             self._ours(f"SAVEPOINT {_SAVEPOINT}")
-        self._watch.start()
+        self._watch.start(turn=turn)
         try:
             for step in steps:
                 before = len(self.recorder)

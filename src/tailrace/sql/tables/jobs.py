@@ -29,6 +29,10 @@ class WriteJob:
     size: int
     submitted: float = 0.0
     """When, by the clock that never goes back."""
+    is_long: bool = False
+    """Whether it is known to take long; then it waits in a line of its own."""
+    interruptions: int = 0
+    """How often it was interrupted as one that takes long, because others waited."""
     results: list[Result] = field(default_factory=list)
     firsts: list[int | None] = field(default_factory=list)
     """For each statement, the number of its first event in the group, if it changed anything."""

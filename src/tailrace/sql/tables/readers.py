@@ -1,6 +1,7 @@
 """Queries of tables: a few threads with a connection each, which see what is committed and hold up nobody.
 
-A query can be cancelled at any time, and stops by itself at the limits of time, memory and rows.
+A query can be cancelled at any time, and stops by itself at the limits of time, memory and rows. Short ones do not wait for
+long ones (`sql/lanes.py`).
 """
 
 import asyncio
@@ -8,8 +9,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from tailrace.model.clock import Clock
-from tailrace.model.errors import OverloadedError, QueryLimitError, StoreClosedError
+from tailrace.model.errors import QueryLimitError, StoreClosedError
 from tailrace.model.limits import Limits
+from tailrace.sql.lanes import QueryLanes, Slot
 from tailrace.sql.parameters import Parameters
 from tailrace.sql.result import Result
 from tailrace.sql.statements import Query
@@ -32,21 +34,24 @@ class TableReaders:
         self._library = library
         self._clock = clock
         self._limits = limits
-        self._threads = ThreadPoolExecutor(limits.query_threads, "tailrace-query")
+        self._lanes = QueryLanes(limits)
+        self._threads = ThreadPoolExecutor(2 * limits.query_threads, "tailrace-query")
         self._free: list[_Reader] = []
         self._running: set[_Work] = set()
-        """Queries in a thread, and those that wait for one."""
+        """Queries in a thread."""
         self._is_closed = False
 
     async def run(self, query: Query, params: Parameters, most_rows: int) -> Result:
         if self._is_closed:
             raise StoreClosedError("the tables are closing and take no more queries")
-        if len(self._running) >= self._limits.queued_queries:
-            raise OverloadedError(
-                f"{len(self._running)} queries wait for a thread, as many as queued_queries allows; try again after a pause"
-            )
+        return await self._lanes.run(lambda slot: self._attempt(slot, query, params, most_rows))
+
+    async def _attempt(self, slot: Slot, query: Query, params: Parameters, most_rows: int) -> Result:
+        if self._is_closed:
+            raise _closing()
         work = _Work()
         self._running.add(work)
+        slot.begin(work.cancel)
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._threads, self._query, work, query, params, most_rows)
@@ -55,7 +60,7 @@ class TableReaders:
             raise
         except QueryLimitError as error:
             if self._is_closed:
-                raise StoreClosedError("the tables are closing; query again after the restart") from error
+                raise _closing() from error
             raise
         finally:
             self._running.discard(work)
@@ -92,6 +97,10 @@ class TableReaders:
                     return reader
                 reader.close()
             return _Reader(self._file, self._library, self._clock, self._limits)
+
+
+def _closing() -> StoreClosedError:
+    return StoreClosedError("the tables are closing; query again after the restart")
 
 
 class _Work:

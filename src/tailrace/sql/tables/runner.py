@@ -34,6 +34,21 @@ class Described(NamedTuple):
     column: str | None
 
 
+class Turn(NamedTuple):
+    """How long a statement may run while others wait for it."""
+
+    seconds: float
+    is_awaited: Callable[[], bool]
+    """Whether others wait."""
+
+
+def _never() -> bool:
+    return False
+
+
+_NO_TURN = Turn(0.0, _never)
+
+
 class Watch:
     """Stops a statement that takes too long or too much. One for each connection."""
 
@@ -42,16 +57,24 @@ class Watch:
         self._limits = limits
         self._deadline: float | None = None
         self._memory = 0
-        self._is_cancelled: Callable[[], bool] = lambda: False
+        self._is_cancelled = _never
+        self._turn = _NO_TURN
+        self._turn_ends = 0.0
         self._now_ms = 0
         self.refusal: QueryLimitError | None = None
+        self.made_room = False
+        """Whether the statement was stopped only because its turn was over."""
         connection.set_progress_handler(self._must_stop, _CHECK_EVERY_STEPS)
 
-    def start(self, is_cancelled: Callable[[], bool] = lambda: False) -> None:
+    def start(self, is_cancelled: Callable[[], bool] = _never, turn: Turn = _NO_TURN) -> None:
         self.refusal = None
+        self.made_room = False
         self._is_cancelled = is_cancelled
         self._now_ms = self._clock.now_ms()
-        self._deadline = self._clock.monotonic() + self._limits.query_seconds
+        now = self._clock.monotonic()
+        self._deadline = now + self._limits.query_seconds
+        self._turn = turn
+        self._turn_ends = now + turn.seconds
         self._memory = apsw.memory_used() + self._limits.query_bytes
 
     def now_ms(self) -> int:
@@ -70,9 +93,16 @@ class Watch:
         if self._deadline is None:
             return False
         limits = self._limits
+        now = self._clock.monotonic()
         if self._is_cancelled():
             self.refusal = QueryLimitError("the query was cancelled")
-        elif self._clock.monotonic() > self._deadline:
+        elif now > self._turn_ends and self._turn.is_awaited():
+            self.made_room = True
+            self.refusal = QueryLimitError(
+                f"the statement held up other writers, each time for longer than write_turn_ms allows ({limits.write_turn_ms}"
+                " ms), and nothing of it was written; change fewer rows at a time, and work out what takes long by a SELECT"
+            )
+        elif now > self._deadline:
             self.refusal = QueryLimitError(
                 f"the statement ran longer than query_seconds allows ({limits.query_seconds} s); ask for less at a time"
             )

@@ -7,6 +7,10 @@ A group goes through four steps:
 3. SQLite commits, without a sync, together with the offsets that its tables have reached.
 4. The clients are answered.
 
+A transaction that takes longer than its turn while others wait is taken back and put into a line of its own, from which one is
+run between two groups. There it may take `write_turn_ms` while others wait, and as long as any statement while nobody does. One
+that had to make room three times is refused.
+
 The rows of a snapshot go the same way, in turns of their own between the groups: no change comes between reading them and
 logging them, so what the log says about a row is in the order in which it was.
 
@@ -39,6 +43,7 @@ from tailrace.sql.tables.failures import failure_of
 from tailrace.sql.tables.job_queue import JobQueue
 from tailrace.sql.tables.jobs import Job, RebuildJob, RouteJob, SchemaJob, SnapshotJob, WriteJob
 from tailrace.sql.tables.library import Library
+from tailrace.sql.tables.runner import Turn
 from tailrace.sql.tables.table_file import is_damage
 from tailrace.sql.unknown_columns import columns_in, with_place
 
@@ -47,9 +52,13 @@ AnyJob = TypeVar("AnyJob", bound=Job)
 _log = logging.getLogger(__name__)
 
 _GROUP_JOBS = 1_000
+_FIRST_TURN_SECONDS = 0.02
+"""How long a transaction that nobody knows yet may take while others wait."""
+_MOST_INTERRUPTIONS = 3
 _IDLE_SECONDS = 0.5
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 2.0
+_UNTIL_DONE = Turn(0.0, lambda: False)
 
 
 class TableWriter:
@@ -225,13 +234,15 @@ class TableWriter:
         done: list[WriteJob] = []
         job: WriteJob | None = first
         while job is not None:
-            if not job.future.cancelled():
-                if self._went_well(job):
+            full = job.is_long
+            if not job.future.done():
+                if self._went_well(job, self._turn_of(job, done)):
                     done.append(job)
                 elif not execution.is_open:
-                    # SQLite gave up the whole transaction, so the others are run again.
+                    # SQLite gave up the whole transaction, so the others are run again, and then wait no longer.
                     done = self._again(done)
-            full = len(done) >= _GROUP_JOBS or execution.recorder.size >= self._limits.group_commit_bytes
+                    full = True
+            full = full or len(done) >= _GROUP_JOBS or execution.recorder.size >= self._limits.group_commit_bytes
             job = None if full else self._note(self._queue.take_write())
         if done:
             self._commit(done)
@@ -246,7 +257,7 @@ class TableWriter:
             self._begin()
             done: list[WriteJob] = []
             for number, job in enumerate(left, start=1):
-                if self._went_well(job):
+                if self._went_well(job, _UNTIL_DONE):
                     done.append(job)
                 elif not execution.is_open:
                     left = [*done, *left[number:]]
@@ -254,11 +265,23 @@ class TableWriter:
             else:
                 return done
 
-    def _went_well(self, job: WriteJob) -> bool:
-        """Runs it. Whoever asked for one that fails is told so."""
+    def _turn_of(self, job: WriteJob, done: Sequence[WriteJob]) -> Turn:
+        if job.is_long:
+            return Turn(self._limits.write_turn_ms / 1000, lambda: self._queue.is_held_up)
+        # Those of its group that are done wait too, for the commit.
+        return Turn(_FIRST_TURN_SECONDS, lambda: bool(done) or self._queue.is_held_up)
+
+    def _went_well(self, job: WriteJob, turn: Turn) -> bool:
+        """Runs it. Whoever asked for one that fails is told so, unless it gets another chance."""
         try:
-            self._execution.run(job)
+            self._execution.run(job, turn)
         except Exception as error:  # noqa: BLE001  whatever it is, it belongs to this client
+            if self._execution.made_room:
+                job.interruptions += job.is_long
+                if job.interruptions < _MOST_INTERRUPTIONS:
+                    self._taken.remove(job)
+                    self._queue.put_back(job)
+                    return False
             self._answers.refused([job], self._failure_of(job, self._execution.judged(error)))
             return False
         return True

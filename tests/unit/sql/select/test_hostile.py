@@ -179,14 +179,18 @@ async def test_an_answer_that_is_too_large_is_refused() -> None:
 async def test_only_so_many_queries_wait() -> None:
     async with asking(limits=Limits(query_threads=1, queued_queries=1)) as sql:
         await sql.value("SELECT 1")
-        running = asyncio.create_task(sql.rows(ENDLESS))
-        await until(lambda: bool(sql.queries._running))
-        waiting = asyncio.create_task(sql.value("SELECT 1"))
-        await until(lambda: sql.queries._queued == 1)
+        endless = [asyncio.create_task(sql.rows(ENDLESS))]
+        await until(lambda: len(sql.queries._running) == 1)
+        endless.append(asyncio.create_task(sql.rows(ENDLESS)))
+        await until(lambda: len(sql.queries._running) == 2)
+        assert await sql.value("SELECT 1") == 1, "a short query does not wait for two endless ones"
+        await until(lambda: sql.queries._lanes.waiting == 1)
         with pytest.raises(OverloadedError, match="queued_queries"):
             await sql.value("SELECT 1")
-        running.cancel()
-        assert await waiting == 1
+        for task in endless:
+            task.cancel()
+        await until(lambda: not sql.queries._running and sql.queries._lanes.waiting == 0)
+        assert await sql.value("SELECT 1") == 1
 
 
 @on_loop
