@@ -18,7 +18,7 @@ from tailrace.log.index import SavedIndex
 from tailrace.log.inventory import take_inventory
 from tailrace.log.lock import FolderLock
 from tailrace.log.recovery import SegmentFile, mapped
-from tailrace.log.segment import HEADER_BYTES, SegmentFolder
+from tailrace.log.segment import HEADER_BYTES, SegmentFolder, salt_of
 from tailrace.log.state import STATE, StateDb
 from tailrace.model.changes import Bounds
 from tailrace.model.ids import Offset, Partition
@@ -126,9 +126,10 @@ class OfflineLog:
     def _frames(self, file: SegmentFile, at: int) -> Iterator[Frame]:
         """Up to the first that is not whole: what follows was never acknowledged, or `fsck` names it."""
         with mapped(file.path) as data:
+            salt = salt_of(bytes(data[:HEADER_BYTES]))
             while at < len(data):
                 try:
-                    frame = read_frame(data, at, file.base + at, check_batches=False)
+                    frame = read_frame(data, at, file.base + at, salt, check_batches=False)
                 except BadFrameError:
                     return
                 yield frame
