@@ -1,6 +1,7 @@
 """The disk is full, and has room again: writers are told, readers go on, and no restart is needed."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -175,6 +176,33 @@ def test_a_writer_killed_on_a_full_disk_has_lost_nothing(disk: Path) -> None:
     history.extend(writer.events)
     verdict = hold_inquest(disk / "data", history)
     assert not verdict.violations, str(verdict)
+
+
+@needs_mounts
+@pytest.mark.parametrize("left", [0, 1, 8, 16, 64, 256])
+def test_a_start_on_a_full_disk_asks_for_room_and_loses_nothing(disk: Path, left: int) -> None:
+    """With nothing left and with a few KiB: it opens, or says what to do."""
+    store = EmbeddedStore.open(disk / "data", limits=Limits(min_free_bytes=0), options=OPTIONS)
+    store.commit(Changes(creates=[(A0.topic_id, 1)]))
+    for number in range(100):
+        store.commit(Changes(appends=[append(A0, b"%d" % number)]))
+    seen = observe(store)
+    store.close()
+    filler = fill(disk)
+    os.truncate(filler, filler.stat().st_size - left * KIB)
+    for _ in range(2):
+        try:
+            EmbeddedStore.open(disk / "data", limits=Limits(min_free_bytes=0), options=OPTIONS).close()
+        except StorageFullError as error:
+            assert "Free some space" in str(error), error
+            assert "copy" not in str(error)
+        else:
+            assert left
+    filler.unlink()
+    store = EmbeddedStore.open(disk / "data", limits=Limits(min_free_bytes=0), options=OPTIONS)
+    assert observe(store) == seen
+    store.close()
+    assert check(disk / "data").findings == []
 
 
 def test_a_file_that_may_not_grow_is_a_full_disk_too(tmp_path: Path) -> None:

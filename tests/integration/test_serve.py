@@ -16,6 +16,7 @@ import pytest
 
 from tests.integration.topics import consume, create, metric, publish
 from tests.support.eventually import eventually
+from tests.support.faults import failing_call, why_no_shim
 from tests.support.patience import PATIENCE_SECONDS
 from tests.support.server import ServerProcess
 
@@ -181,6 +182,38 @@ def test_a_failed_sync_stops_it_with_one_line_and_its_own_exit_code(tmp_path: Pa
         marker.unlink()
         server.start()
         assert consume(server.url, "orders")[0] == "kept"
+
+
+@pytest.mark.skipif(why_no_shim() is not None, reason=str(why_no_shim()))
+@pytest.mark.parametrize("at", [2, 3])
+def test_a_read_that_the_disk_refuses_names_the_file_and_is_logged(tmp_path: Path, at: int) -> None:
+    """The first read of the segment is that of the start, then comes its header, then records."""
+    with ServerProcess(tmp_path / "data") as server:
+        create(server.url, "orders")
+        publish(server.url, "orders", *range(10))
+        assert server.terminate() == 0
+    with ServerProcess(tmp_path / "data", environment=failing_call("pread", "log", at).environment) as server:
+        body = {"topic": "orders", "start": 0}
+        answers = [httpx.post(f"{server.url}/api/topics/consume", json=body, timeout=PATIENCE_SECONDS) for _ in range(2)]
+        assert [answer.status_code for answer in answers] == [500, 200]
+        (segment,) = (server.folder / "log").iterdir()
+        assert f"{segment} can't be read at byte" in answers[0].json()["detail"]
+        assert "Input/output error" in answers[0].json()["detail"]
+        assert f"{segment} can't be read at byte" in server.stderr
+
+
+@pytest.mark.skipif(why_no_shim() is not None, reason=str(why_no_shim()))
+def test_a_start_on_a_log_that_the_disk_can_not_read_names_the_file(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data") as server:
+        create(server.url, "orders")
+        server.kill()
+    (segment,) = (server.folder / "log").iterdir()
+    before = segment.read_bytes()
+    server = ServerProcess(tmp_path / "data", environment=failing_call("pread", "log", 1).environment)
+    server.launch()
+    assert server.wait() == 1
+    assert f"tailrace: {segment} can't be read at byte 0 (Input/output error). Check the disk\n" in server.stderr
+    assert segment.read_bytes() == before
 
 
 def test_no_room_is_an_answer_and_service_goes_on_when_there_is_room(server: ServerProcess) -> None:

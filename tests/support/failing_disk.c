@@ -1,6 +1,6 @@
 /* Lets one call on the files below a folder fail with EIO: LD_PRELOAD it.
  *
- * FAIL_CALL   fdatasync, fsync or writev
+ * FAIL_CALL   fdatasync, fsync, writev or pread
  * FAIL_PATH   only on files whose path contains this
  * FAIL_AT     the how manieth such call fails; those before and after it work
  */
@@ -58,4 +58,14 @@ ssize_t writev(int fd, const struct iovec *pieces, int count)
         return -1;
     }
     return real(fd, pieces, count);
+}
+
+ssize_t pread64(int fd, void *buffer, size_t count, off64_t offset)
+{
+    ssize_t (*real)(int, void *, size_t, off64_t) = dlsym(RTLD_NEXT, "pread64");
+    if (fails("pread", fd)) {
+        errno = EIO;
+        return -1;
+    }
+    return real(fd, buffer, count, offset);
 }

@@ -19,7 +19,7 @@ from rocksdict import WriteBatch
 from tailrace.log.catalog import Catalog
 from tailrace.log.checkpoint import Checkpoints
 from tailrace.log.counters import partition_key
-from tailrace.log.frame import Entry, entry_bytes, head_bytes, head_size, read_frame
+from tailrace.log.frame import BadFrameError, Entry, entry_bytes, head_bytes, head_size, read_frame
 from tailrace.log.index import SavedIndex
 from tailrace.log.options import LogOptions
 from tailrace.log.place import Place, pack_place, unpack_place
@@ -29,6 +29,7 @@ from tailrace.log.state import CURSOR, SEGMENT, StateDb
 from tailrace.log.usage import SegmentUsage
 from tailrace.log.writer import write_all
 from tailrace.model.changes import Buffer
+from tailrace.model.errors import StorageReadError
 from tailrace.model.ids import Partition
 from tailrace.model.killpoint import killpoint
 from tailrace.model.limits import MIB
@@ -90,7 +91,11 @@ class Cleaner:
             if not usage.live_bytes(self._catalog.partitions):
                 self._delete(usage)
             elif self.wastes(usage, usage.size):
-                self._rewrite(usage)
+                try:
+                    self._rewrite(usage)
+                except (BadFrameError, StorageReadError) as error:
+                    # What can't be read can't be copied. It is kept as it is, and the other segments are cleaned.
+                    _logger.error("segment %s is not cleaned: %s", self._segments.at(usage.base).path.name, error)
 
     def _prune_index(self) -> None:
         batch = self._state.batch()

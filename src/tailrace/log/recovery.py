@@ -15,9 +15,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tailrace.log.frame import MAGIC, BadFrameError, Frame, read_frame
-from tailrace.log.segment import HEADER_BYTES, Segment, read_header, salt_of, sync_folder
+from tailrace.log.segment import HEADER_BYTES, Segment, read_at, read_header, salt_of, sync_folder
 from tailrace.model.errors import CorruptionError, LostEndError
 from tailrace.model.ids import Position
+from tailrace.model.limits import MIB
+
+_READ_BYTES = MIB
 
 
 class SegmentFile(NamedTuple):
@@ -105,7 +108,7 @@ class Recovery:
         end = self._start
         for number, file in enumerate(self._files):
             fault = f"{file.path.name} does not follow on position {end}" if number and file.base != end else ""
-            with mapped(file.path) as data:
+            with mapped(file.path, max(0, self._start - file.base)) as data:
                 header = bytes(data[:HEADER_BYTES])
                 if not fault:
                     try:
@@ -174,10 +177,17 @@ def frames_behind(data: memoryview, at: int, base: int, salt: int) -> Iterator[F
 
 
 @contextmanager
-def mapped(path: Path) -> Iterator[memoryview]:
-    """The bytes of a whole file, without reading them into memory first. The mapping ends with the last view of it."""
+def mapped(path: Path, start: int = 0) -> Iterator[memoryview]:
+    """The bytes of a whole file, without keeping them in memory. The mapping ends with the last view of it.
+
+    Those from `start` on are read once before: what the disk can't read is an error there, and in the mapping the end of the
+    process.
+    """
     with path.open("rb") as file:
-        if os.fstat(file.fileno()).st_size:
+        size = os.fstat(file.fileno()).st_size
+        for at in range(start, size, _READ_BYTES):
+            read_at(file.fileno(), path, at, _READ_BYTES)
+        if size:
             yield memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         else:
             yield memoryview(b"")

@@ -6,6 +6,7 @@ salt, with which the checksums of its frames begin (`log.frame`); segments of fo
 """
 
 import errno
+import logging
 import os
 import secrets
 import threading
@@ -19,7 +20,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from tailrace.model.errors import CorruptionError, FormatError, OverloadedError
+from tailrace.model.errors import CorruptionError, FormatError, OverloadedError, StorageReadError
 from tailrace.model.ids import Cursor, Position
 
 FORMAT_VERSION = 2
@@ -33,6 +34,8 @@ _SALTS_AT = range(_HEADER.size + _CRC.size, _HEADER.size + _CRC.size + 2 * _SALT
 _SALTED = 2
 """The first format with a salt."""
 _SUFFIX = ".seg"
+
+_logger = logging.getLogger(__name__)
 
 
 class Segment(NamedTuple):
@@ -50,10 +53,10 @@ class SegmentHandle:
     def __init__(self, segment: Segment) -> None:
         self.segment = segment
         self._fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
-        self.salt = salt_of(os.pread(self._fd, HEADER_BYTES, 0))
+        self.salt = salt_of(read_at(self._fd, segment.path, 0, HEADER_BYTES))
 
     def read(self, position: int, length: int) -> bytes:
-        return os.pread(self._fd, length, position - self.segment.base)
+        return read_at(self._fd, self.segment.path, position - self.segment.base, length)
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size
@@ -176,6 +179,16 @@ class SegmentFolder:
         with self._lock:
             index = bisect_right(self._bases, segment.base)
             return self._bases[index] if index < len(self._bases) else None
+
+
+def read_at(fd: int, path: Path, at: int, length: int) -> bytes:
+    """Bytes of an open file. What the disk says when it can't read them is logged, with their place."""
+    try:
+        return os.pread(fd, length, at)
+    except OSError as error:
+        failure = StorageReadError(f"{path} can't be read at byte {at} ({error.strerror}). Check the disk")
+        _logger.error("%s", failure)
+        raise failure from error
 
 
 def new_salt() -> int:

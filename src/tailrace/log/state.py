@@ -137,6 +137,10 @@ def after_prefix(prefix: bytes) -> bytes:
 def _opening(folder: Path, error: Exception) -> Exception:
     if "lock" in str(error).lower():
         return FolderInUseError(f"{folder} is in use by another process")
+    if isinstance(_failing(error), StorageFullError):
+        return StorageFullError(
+            f"the state in {folder} can't be opened: {error}. Free some space and start again; nothing was lost"
+        )
     return CorruptionError(
         f"the state in {folder} can't be opened: {error}. Restore the folder from a copy; the log beside it was not touched"
     )

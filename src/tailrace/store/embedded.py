@@ -68,8 +68,9 @@ class EmbeddedStore:
                 folder, durability, options, limits, clock, self._stats, self.topic_names, self._fail, accept_loss_after
             )
         except OSError as error:
-            kind = StorageFullError if is_no_room(error) else StorageFailedError
-            raise kind(f"{folder} can't be opened: {error}") from error
+            if is_no_room(error):
+                raise StorageFullError(f"{folder} can't be opened: {error}. Free some space and start again") from error
+            raise StorageFailedError(f"{folder} can't be opened: {error}") from error
         self._log, self._catalog, self._settled, self._reader, self._index, self._segments = opened
         sequencer = Sequencer(HybridClock(clock, self._catalog.end.hlc), limits, *self.settled_ends())
         # Without a sync to share, large groups only keep callers waiting while there is work for them to do.

@@ -92,6 +92,7 @@ from tailrace.model.errors.storage import (
     SequencingError,
     StorageFailedError,
     StorageFullError,
+    StorageReadError,
     StoreClosedError,
 )
 from tailrace.model.errors.topics import (
@@ -170,6 +171,7 @@ __all__ = [
     "SqlSyntaxError",
     "StorageFailedError",
     "StorageFullError",
+    "StorageReadError",
     "StoreClosedError",
     "TableExistsError",
     "TablesBehindError",

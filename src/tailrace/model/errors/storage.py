@@ -36,6 +36,12 @@ class StorageFailedError(TailraceError):
     outcome = "unknown"
 
 
+class StorageReadError(TailraceError):
+    """The disk could not read a file of the store. What was stored may still be there: check the disk."""
+
+    kafka_code = 56
+
+
 class StoreClosedError(TailraceError):
     """The store is closed or closing and takes nothing new."""
 
