@@ -15,8 +15,14 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tailrace.log.fsck import check
+from tailrace.log.options import LogOptions
+from tailrace.model.ids import Offset
+from tailrace.model.limits import KIB
 from tailrace.sql.tables.table_file import checksum_vfs
+from tailrace.store.embedded import EmbeddedStore
 from tests.integration.topics import create, publish
+from tests.support.aio import on_loop
+from tests.support.brokers import append, raw, running_broker
 from tests.support.eventually import eventually
 from tests.support.patience import PATIENCE_SECONDS
 from tests.support.server import ServerProcess
@@ -172,6 +178,26 @@ def test_dump_begins_at_a_cursor_and_stops_at_its_limit(folder: Path) -> None:
     limited = tailrace("dump", folder, "--from", 2, "--limit", 1).stdout.splitlines()
     assert limited[0] == lines[0]
     assert [line for line in limited if line.startswith("cursor ")] == limited[:1]
+
+
+@on_loop
+async def test_dump_names_topics_whose_first_frames_were_cleaned_away(tmp_path: Path) -> None:
+    options = LogOptions(segment_bytes=KIB, checkpoint_bytes=1 << 30)
+    store = EmbeddedStore.open(tmp_path / "data", options=options)
+    async with running_broker(store) as broker:
+        await broker.topics.create("orders")
+        await broker.topics.create("payments")
+        for number in range(20):
+            await append(broker, raw("orders", 0, b"%d" % number + b"x" * 200))
+            await append(broker, raw("payments", 0, b"%d" % number + b"x" * 200))
+        await broker.retention.delete_before("orders", 0, Offset(15))
+        store.clean()
+        assert store.stats().segments_rewritten
+    store.close()
+    lines = tailrace("dump", tmp_path / "data").stdout.splitlines()
+    assert not any(line.startswith("  create  payments") for line in lines), "the frame that named it is gone"
+    appended = [line.split()[1] for line in lines if line.startswith("  append")]
+    assert set(appended) == {"orders[0]", "payments[0]"}
 
 
 def test_dump_works_beside_a_running_server(server: ServerProcess) -> None:

@@ -36,9 +36,12 @@ def dump(
     tailrace dump ./data --from 4711 --records
     """
     # Loads RocksDB, which --help does without.
-    from tailrace.log.dump import frames
+    from tailrace.broker.keys import TOPICS
+    from tailrace.log.dump import frames, saved_values
 
     printer = _Printer(with_records=records)
+    for saved in saved_values(folder, TOPICS):
+        printer.learn_topic(saved)
     wanted = (frame for frame in map(printer.learn, frames(folder)) if _ends_after(frame, start))
     for frame in islice(wanted, limit):
         for line in printer.lines(frame):
@@ -52,16 +55,20 @@ class _Printer:
 
     def learn(self, frame: "DumpedFrame") -> "DumpedFrame":
         """Remember what topics are called, so that batches can be shown by name."""
-        import msgspec
-
-        from tailrace.broker import keys
-        from tailrace.model.topic import Topic
+        from tailrace.broker.keys import TOPICS
 
         for key, value in frame.changes.puts:
-            if key.startswith(keys.TOPICS) and value is not None:
-                topic = msgspec.msgpack.decode(value, type=Topic)
-                self._names[topic.id] = topic.name
+            if key.startswith(TOPICS) and value is not None:
+                self.learn_topic(value)
         return frame
+
+    def learn_topic(self, value: bytes) -> None:
+        import msgspec
+
+        from tailrace.model.topic import Topic
+
+        topic = msgspec.msgpack.decode(value, type=Topic)
+        self._names[topic.id] = topic.name
 
     def lines(self, frame: "DumpedFrame") -> Iterator[str]:
         if frame.fault:

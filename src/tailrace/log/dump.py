@@ -1,16 +1,18 @@
 """The frames of a data folder, for a person to read. Works on a folder that a server has open, too."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-from tailrace.log.folder import LOG_FOLDER, require_data_folder
+from tailrace.log.folder import LOG_FOLDER, STATE_FOLDER, require_data_folder
 from tailrace.log.frame import BadFrameError, Frame, read_effects, read_frame
 from tailrace.log.recovery import frames_behind, mapped
 from tailrace.log.segment import HEADER_BYTES, SegmentFolder, read_header, salt_of
+from tailrace.log.state import STATE, StateDb
 from tailrace.model.changes import Changes
-from tailrace.model.errors import CorruptionError
+from tailrace.model.errors import CorruptionError, TailraceError
 
 
 class DumpedBatch(msgspec.Struct, frozen=True):
@@ -63,6 +65,21 @@ def frames(folder: Path, from_cursor: int = 0) -> Iterator[DumpedFrame]:
                 if has_begun:
                     yield _dumped(path.name, frame, data, base)
                 at += frame.size
+
+
+def saved_values(folder: Path, prefix: bytes) -> Iterator[bytes]:
+    """The values of the state keys with this prefix, as the last checkpoint has them: frames that set them may be gone.
+
+    Beside a running server they may be out of reach for a moment. Then there are none.
+    """
+    if not (folder / STATE_FOLDER / "CURRENT").exists():
+        return
+    with suppress(TailraceError):
+        state = StateDb(folder / STATE_FOLDER, read_only=True)
+        try:
+            yield from [value for _, value in state.items(STATE + prefix)]
+        finally:
+            state.close()
 
 
 def _dumped(segment: str, frame: Frame, data: memoryview, base: int) -> DumpedFrame:
