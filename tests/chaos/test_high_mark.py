@@ -307,7 +307,9 @@ def test_an_idle_store_has_its_mark_within_a_second(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("durability", ["fsync", "relaxed"])
-def test_a_killed_writer_leaves_a_mark_that_its_log_reaches_and_that_knows_what_was_there_before(tmp_path: Path, durability: str) -> None:
+def test_a_killed_writer_leaves_a_mark_that_its_log_reaches_and_that_knows_what_was_there_before(
+    tmp_path: Path, durability: str
+) -> None:
     writer = WriterProcess(tmp_path / "data", "--durability", durability)
     writer.wait_for_acks(100)
     end = end_of_log(tmp_path / "data")

@@ -1,4 +1,4 @@
-"""`tailrace fsck` and `tailrace dump` on a folder that a real server has written."""
+"""`tailrace fsck`, `tailrace dump` and `tailrace salvage` on a folder that a real server has written."""
 
 import base64
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 import apsw
 import httpx
 import pytest
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tailrace.log.fsck import check
@@ -100,7 +100,7 @@ def test_fsck_names_a_payload_that_is_missing_or_damaged(folder: Path, damage: b
     (finding,) = check(folder).findings
     assert finding.where == f"payload {DIGEST}"
     assert named in finding.what
-    assert finding.what.endswith("records that refer to it: 1, topic 2, partition 0, offset 1")
+    assert finding.what.endswith("records that refer to it: 1, partition 0 of 'payments', offset 1")
 
 
 def test_fsck_notes_payloads_that_nobody_refers_to(folder: Path) -> None:
@@ -307,3 +307,43 @@ def test_everything_in_the_folder_is_for_its_owner_alone(tables_folder: Path) ->
 
 def open_to_others(folder: Path) -> list[str]:
     return [str(path) for path in (folder, *folder.rglob("*")) if path.stat().st_mode & 0o077]
+
+
+def test_salvage_makes_a_folder_on_which_everything_else_goes_on(folder: Path, tmp_path: Path) -> None:
+    (segment,) = (folder / "log").iterdir()
+    data = bytearray(segment.read_bytes())
+    data[data.index(b'{"order":2}')] ^= 1
+    segment.write_bytes(data)
+    before = contents(folder)
+    target = tmp_path / "salvaged"
+    ended = tailrace("salvage", folder, target)
+    assert (ended.returncode, ended.stderr) == (1, "")
+    assert f"left out: {segment.name}, position " in ended.stdout
+    assert "partition 0 of 'orders', offsets 0 to 1 (" in ended.stdout
+    assert "the checksum of the batch at offset 0 does not match its bytes" in ended.stdout
+    assert f"{target}: 3 records copied (" in ended.stdout
+    assert "2 offsets empty, 1 thing left out." in ended.stdout
+    assert contents(folder) == before
+    assert tailrace("fsck", target).returncode == 0
+    with ServerProcess(target) as server:
+        assert publish(server.url, "orders", {"order": 4}) == [3]
+        consumer = Consumer({"bootstrap.servers": server.kafka, "group.id": "g", "log_level": 0})
+        consumer.assign([TopicPartition("orders", 0, OFFSET_BEGINNING)])
+        read = [message for _ in range(2) if (message := consumer.poll(PATIENCE_SECONDS)) is not None]
+        assert [(message.error(), message.offset()) for message in read] == [(None, 2), (None, 3)]
+        consumer.close()
+        payments = httpx.post(
+            f"{server.url}/api/topics/consume", json={"topic": "payments", "start": "earliest"}, timeout=PATIENCE_SECONDS
+        ).json()["messages"]
+        assert [message["value"] for message in payments] == [{"paid": 1}, LARGE]
+
+
+def test_salvage_of_a_good_folder_leaves_nothing_out_and_a_second_one_is_refused(folder: Path, tmp_path: Path) -> None:
+    target = tmp_path / "salvaged"
+    ended = tailrace("salvage", folder, target)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert f"{target}: 5 records copied (" in ended.stdout
+    assert "0 offsets empty, 0 things left out." in ended.stdout
+    again = tailrace("salvage", folder, target)
+    assert again.returncode == 1
+    assert f"{target} is not an empty folder" in again.stderr

@@ -7,8 +7,9 @@ a topic carries the topic's id first, so that it goes with the topic by its pref
 from struct import Struct
 
 from tailrace.model.ids import Offset, Partition, ProducerId, RouteId, TableId, TopicId
+from tailrace.model.topic import TOPIC_KEYS
 
-TOPICS = b"topic/"
+TOPICS = TOPIC_KEYS
 TABLES = b"table/"
 SNAPSHOTS = b"snapshot/"
 _CHECKPOINTS = b"checkpoint/"

@@ -13,6 +13,7 @@ from tailrace.cli.groups import groups_app
 from tailrace.cli.pipeline import pipeline
 from tailrace.cli.publish import publish
 from tailrace.cli.routes import routes_app
+from tailrace.cli.salvage import salvage
 from tailrace.cli.serve import serve
 from tailrace.cli.sql.command import sql
 from tailrace.cli.tail import tail
@@ -39,6 +40,7 @@ def build_app() -> CommandLine:
     app.add_typer(routes_app(), name="routes", rich_help_panel=_USE)
     app.add("fsck", fsck, _LOOK)
     app.add("dump", dump, _LOOK)
+    app.add("salvage", salvage, _LOOK)
     return app
 
 

@@ -13,6 +13,8 @@ from tailrace.model.counting import counted
 
 if TYPE_CHECKING:
     from tailrace.log.dump import DumpedBatch, DumpedFrame
+    from tailrace.model.ids import TopicId
+    from tailrace.model.topic import TopicNames
 
 _SHOWN_BYTES = 80
 
@@ -36,12 +38,12 @@ def dump(
     tailrace dump ./data --from 4711 --records
     """
     # Loads RocksDB, which --help does without.
-    from tailrace.broker.keys import TOPICS
-    from tailrace.log.dump import frames, saved_values
+    from tailrace.log.dump import frames, topics_of
+    from tailrace.model.topic import TopicNames
 
-    printer = _Printer(with_records=records)
-    for saved in saved_values(folder, TOPICS):
-        printer.learn_topic(saved)
+    names = TopicNames()
+    names.learn_from(topics_of(folder))
+    printer = _Printer(names, with_records=records)
     wanted = (frame for frame in map(printer.learn, frames(folder)) if _ends_after(frame, start))
     for frame in islice(wanted, limit):
         for line in printer.lines(frame):
@@ -49,26 +51,14 @@ def dump(
 
 
 class _Printer:
-    def __init__(self, *, with_records: bool) -> None:
+    def __init__(self, names: "TopicNames", *, with_records: bool) -> None:
+        self._names = names
         self._with_records = with_records
-        self._names: dict[int, str] = {}
 
     def learn(self, frame: "DumpedFrame") -> "DumpedFrame":
         """Remember what topics are called, so that batches can be shown by name."""
-        from tailrace.broker.keys import TOPICS
-
-        for key, value in frame.changes.puts:
-            if key.startswith(TOPICS) and value is not None:
-                self.learn_topic(value)
+        self._names.learn_from(frame.changes.puts)
         return frame
-
-    def learn_topic(self, value: bytes) -> None:
-        import msgspec
-
-        from tailrace.model.topic import Topic
-
-        topic = msgspec.msgpack.decode(value, type=Topic)
-        self._names[topic.id] = topic.name
 
     def lines(self, frame: "DumpedFrame") -> Iterator[str]:
         if frame.fault:
@@ -122,8 +112,8 @@ class _Printer:
             value = payload or ("no value" if record.value is None else _shown(record.value))
             yield f"      {record.offset}  {_time(record.timestamp)}{key}  {value}"
 
-    def _topic(self, topic_id: int) -> str:
-        return self._names.get(topic_id, f"topic {topic_id}")
+    def _topic(self, topic_id: "TopicId") -> str:
+        return self._names.name(topic_id) or f"topic {topic_id}"
 
 
 def _ends_after(frame: "DumpedFrame", cursor: int) -> bool:

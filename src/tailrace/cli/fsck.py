@@ -16,10 +16,10 @@ def fsck(
 ) -> None:
     """Check every byte of a data folder, and change nothing.
 
-    Reads all frames and batches, compares their checksums, checks that offsets
-    and cursors are dense, that the index names exactly what the log holds,
-    that the payloads that records refer to are there and whole, and that the
-    tables hold exactly the rows that the log says.
+    Reads all frames, batches and records, compares their checksums, checks
+    that offsets and cursors are dense, that the index names exactly what the
+    log holds, that the payloads that records refer to are there and whole, and
+    that the tables hold exactly the rows that the log says.
     Exits with 1 if anything is wrong.
 
     [bold]Example[/]

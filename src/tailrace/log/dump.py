@@ -10,13 +10,14 @@ from tailrace.log.folder import LOG_FOLDER, STATE_FOLDER, require_data_folder
 from tailrace.log.frame import BadFrameError, Frame, read_effects, read_frame
 from tailrace.log.recovery import frames_behind, mapped
 from tailrace.log.segment import HEADER_BYTES, SegmentFolder, read_header, salt_of
-from tailrace.log.state import STATE, StateDb
+from tailrace.log.state import StateDb, saved_topics
 from tailrace.model.changes import Changes
 from tailrace.model.errors import CorruptionError, TailraceError
+from tailrace.model.ids import TopicId
 
 
 class DumpedBatch(msgspec.Struct, frozen=True):
-    topic_id: int
+    topic_id: TopicId
     partition: int
     base_offset: int
     cursor: int
@@ -67,8 +68,8 @@ def frames(folder: Path, from_cursor: int = 0) -> Iterator[DumpedFrame]:
                 at += frame.size
 
 
-def saved_values(folder: Path, prefix: bytes) -> Iterator[bytes]:
-    """The values of the state keys with this prefix, as the last checkpoint has them: frames that set them may be gone.
+def topics_of(folder: Path) -> Iterator[tuple[bytes, bytes]]:
+    """The topics as the last checkpoint has them: the frames that made them may be gone.
 
     Beside a running server they may be out of reach for a moment. Then there are none.
     """
@@ -77,7 +78,7 @@ def saved_values(folder: Path, prefix: bytes) -> Iterator[bytes]:
     with suppress(TailraceError):
         state = StateDb(folder / STATE_FOLDER, read_only=True)
         try:
-            yield from [value for _, value in state.items(STATE + prefix)]
+            yield from list(saved_topics(state))
         finally:
             state.close()
 

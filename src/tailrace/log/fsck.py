@@ -1,8 +1,8 @@
 """Checking a data folder from end to end, without changing it.
 
-Every frame and batch is read and checked; offsets and cursors must be dense; and the saved index must name exactly the
-batches that the log holds, each at its place. Payloads that records refer to must be there and whole. What a crash may leave
-behind is a note; what must never be is a finding.
+Every frame and batch is read and checked, the records inside too; offsets and cursors must be dense; and the saved index must
+name exactly the batches that the log holds, each at its place. Payloads that records refer to must be there and whole. What a
+crash may leave behind is a note; what must never be is a finding.
 """
 
 from pathlib import Path
@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
+from tailrace.log.batch_check import bad_batches, scan_for
 from tailrace.log.checkpoint import Checkpoints
 from tailrace.log.folder import LOG_FOLDER, STATE_FOLDER, in_words, require_data_folder, traces_of_a_log
 from tailrace.log.frame import BadFrameError, Entry, Frame, read_effects, read_frame
@@ -24,10 +25,12 @@ from tailrace.log.place import Place
 from tailrace.log.recovery import SegmentFile, frames_behind, judge, mapped
 from tailrace.log.segment import HEADER_BYTES, SegmentFolder, read_header, salt_of
 from tailrace.log.settled import SettledState
-from tailrace.log.state import StateDb
+from tailrace.log.state import StateDb, saved_topics
 from tailrace.log.usage import SegmentUsage
 from tailrace.model.errors import CorruptionError
 from tailrace.model.ids import Offset, Partition
+from tailrace.model.topic import TopicNames
+from tailrace.wire.machine_code import Scan, plain_scan
 
 _MAX_FINDINGS = 1000
 
@@ -139,6 +142,9 @@ class _Check:
         """After the checkpoint."""
         self._cursor = 0
         self._log_end = 0
+        self._names = TopicNames()
+        self._names.learn_from(saved_topics(state))
+        self._scan: Scan = plain_scan
 
     def run(self) -> None:
         usages = {usage.base: usage for usage in self._checkpoints.usages()}
@@ -149,6 +155,7 @@ class _Check:
         for name, what in faults:
             self._report.find(name, what)
         self._tail = [file for file, usage in files if usage is None or not usage.size]
+        self._scan = scan_for(sum(file.path.stat().st_size for file, _ in files))
         self._load_indexes()
         for file, usage in files:
             self._segment(file, usage, marks)
@@ -161,7 +168,7 @@ class _Check:
             self._report.find("cursor index", f"cursor {cursor} points to position {position}, where no frame begins")
         for partition, saved in self._indexes.items():
             self._index_end(partition, saved)
-        self._payloads.run(self._is_alive, self._report.find, self._report.notes.append)
+        self._payloads.run(self._names, self._is_alive, self._report.find, self._report.notes.append)
         self._report.payloads = self._payloads.checked
 
     def _is_alive(self, partition: Partition, offset: Offset) -> bool:
@@ -182,6 +189,7 @@ class _Check:
                     if not frame.effect_count:
                         continue
                     changes = read_effects(frame.effects, frame.effect_count)
+                    self._names.learn_from(changes.puts)
                     self._deleted.update(changes.drops)
                     self._created.update(topic_id for topic_id, _ in changes.creates)
                     self._trims.update(changes.trims)
@@ -235,6 +243,7 @@ class _Check:
                     at = following
                     continue
                 self._frame(name, frame, is_whole=file.generation == 0)
+                self._records(name, frame, data, file.base)
                 self._payloads.learn(frame, data, file.base)
                 if marks.get(frame.position) == frame.cursor:
                     del marks[frame.position]
@@ -297,7 +306,7 @@ class _Check:
         start = saved.index.start if saved else 0
         end = self._ends.get(partition)
         self._ends[partition] = entry.base_offset + entry.records
-        label = f"topic {partition.topic_id}, partition {partition.number}"
+        label = self._names.of(partition)
         if end is not None and entry.base_offset != end and not end <= entry.base_offset <= start and saved is not None:
             self._report.find(where, f"{label}: offset {entry.base_offset} follows on {end}")
         if saved is None or frame.position >= self._stamp or entry.base_offset + entry.records <= start:
@@ -319,8 +328,17 @@ class _Check:
             )
         saved.take()
 
+    def _records(self, name: str, frame: Frame, data: memoryview, base: int) -> None:
+        """Look inside the batches that readers can see."""
+        for entry, fault in bad_batches(frame, data, base, self._scan):
+            last = Offset(entry.base_offset + entry.records - 1)
+            if self._is_alive(entry.partition, last):
+                where = f"{name}, position {entry.position}"
+                label = self._names.of(entry.partition)
+                self._report.find(where, f"{label}, offsets {entry.base_offset} to {last}: {fault}")
+
     def _index_end(self, partition: Partition, saved: _SavedPlaces) -> None:
-        where = f"index of topic {partition.topic_id}, partition {partition.number}"
+        where = f"index of {self._names.of(partition)}"
         place = saved.next()
         if place is not None:
             self._report.find(where, f"it names a batch at offset {place.base_offset} that the log lacks")

@@ -13,6 +13,7 @@ from tailrace.model.errors import InvalidRequestError
 from tailrace.model.ids import Offset, Partition
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.payload import PayloadReference, reference_to
+from tailrace.model.topic import TopicNames
 from tailrace.wire.references import is_referring, read_reference
 
 IsAlive = Callable[[Partition, Offset], bool]
@@ -47,21 +48,24 @@ class PayloadCheck:
                     reference = None
                 self._uses.append(_Use(entry.partition, entry.base_offset, reference))
 
-    def run(self, is_alive: IsAlive, find: Say, note: Callable[[str], None]) -> None:
+    def run(self, names: TopicNames, is_alive: IsAlive, find: Say, note: Callable[[str], None]) -> None:
         """Look at all payloads, now that all records are known."""
         used: dict[PayloadReference, list[_Use]] = {}
         for use in self._uses:
             if not is_alive(use.partition, use.offset):
                 continue
             if use.reference is None:
-                find(_place(use), "its value is no reference to a payload")
+                find(_place(use, names), "its value is no reference to a payload")
             else:
                 used.setdefault(use.reference, []).append(use)
         for reference, uses in used.items():
             self.checked += 1
             fault = self._fault(reference)
             if fault:
-                find(f"payload {reference.digest.hex()}", f"{fault}; records that refer to it: {len(uses)}, {_place(uses[0])}")
+                find(
+                    f"payload {reference.digest.hex()}",
+                    f"{fault}; records that refer to it: {len(uses)}, {_place(uses[0], names)}",
+                )
         self._note_orphans({reference.digest for reference in used}, note)
 
     def _fault(self, reference: PayloadReference) -> str:
@@ -85,5 +89,5 @@ class PayloadCheck:
             note(f"{unfinished.name} was being written when the server stopped; the next start removes it")
 
 
-def _place(use: _Use) -> str:
-    return f"topic {use.partition.topic_id}, partition {use.partition.number}, offset {use.offset}"
+def _place(use: _Use, names: TopicNames) -> str:
+    return f"{names.of(use.partition)}, offset {use.offset}"

@@ -13,6 +13,7 @@ from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict, Writ
 
 from tailrace.model.errors import CorruptionError, FolderInUseError, StorageFailedError, StorageFullError, TailraceError
 from tailrace.model.limits import MIB
+from tailrace.model.topic import TOPIC_KEYS
 
 CHUNK = b"i"
 COUNTERS = b"n"
@@ -126,6 +127,11 @@ class StateDb:
             if not isinstance(failure := _failing(error), StorageFullError):
                 raise failure from error
             del self._db
+
+
+def saved_topics(state: "StateDb") -> Iterator[tuple[bytes, bytes]]:
+    """The keys and values of all topics, as of the last checkpoint."""
+    return ((key[len(STATE) :], value) for key, value in state.items(STATE + TOPIC_KEYS))
 
 
 def after_prefix(prefix: bytes) -> bytes:

@@ -1,5 +1,7 @@
 """A topic and its settings, as values. Settings that are left out of `TopicOptions` stay as they are."""
 
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Literal
 from uuid import UUID
 
@@ -42,6 +44,10 @@ class TopicOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     timestamps: Timestamps | UnsetType = UNSET
 
 
+TOPIC_KEYS = b"topic/"
+"""How the state keys begin under which topics are kept."""
+
+
 class Topic(msgspec.Struct, frozen=True, kw_only=True):
     id: TopicId
     """Never used again, not even for a topic of the same name."""
@@ -62,12 +68,22 @@ class TopicNames:
     def learn(self, topic: Topic) -> None:
         self._names[topic.id] = topic.name
 
+    def learn_from(self, puts: Iterable[tuple[bytes, bytes | None]]) -> None:
+        """Look for topics among changes of state. What can't be read is passed over, and a name that was known stays known."""
+        for key, value in puts:
+            if value is not None and key.startswith(TOPIC_KEYS):
+                with suppress(msgspec.MsgspecError):
+                    self.learn(msgspec.msgpack.decode(value, type=Topic))
+
     def forget(self, topic: Topic) -> None:
         self._names.pop(topic.id, None)
 
+    def name(self, topic_id: TopicId) -> str | None:
+        return self._names.get(topic_id)
+
     def of(self, partition: Partition) -> str:
         """`partition 0 of 'orders.paid'`."""
-        name = self._names.get(partition.topic_id)
+        name = self.name(partition.topic_id)
         return f"partition {partition.number} of {'a topic that was deleted' if name is None else repr(name)}"
 
 

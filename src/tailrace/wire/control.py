@@ -10,13 +10,24 @@ from crc32c import crc32c
 
 from tailrace.model.changes import Buffer
 from tailrace.model.errors import CorruptBatchError
-from tailrace.wire.batch import CHECKED_FROM, CONTROL_MASK, HEADER_BYTES, LENGTH_FROM, MAGIC, TRANSACTIONAL_MASK
+from tailrace.wire.batch import (
+    CHECKED_FROM,
+    CONTROL_MASK,
+    HEADER_BYTES,
+    LENGTH_FROM,
+    MAGIC,
+    NO_PRODUCER,
+    TRANSACTIONAL_MASK,
+)
+from tailrace.wire.varints import encode_varint
 
 _UNCHECKED_HEAD = Struct(">qiibI")
 _CHECKED_HEAD = Struct(">hiqqqhii")
 # The one record of a marker has a fixed shape: its length, attributes, timestamp and offset delta (all 0), a key of 4 bytes
 # (version and type), a value of 6 bytes (version and coordinator epoch), and no headers. Lengths are varints of one byte.
 _RECORD = Struct(">5shhBhiB")
+_KEY = Struct(">hh")
+_VALUE = Struct(">hi")
 _RECORD_HEAD = bytes((16 << 1, 0, 0, 0, 4 << 1))
 _VALUE_LENGTH = 6 << 1
 _VERSION = 0
@@ -35,6 +46,19 @@ def encode_marker(marker: Marker, producer_id: int, producer_epoch: int, timesta
         TRANSACTIONAL_MASK | CONTROL_MASK, 0, timestamp_ms, timestamp_ms, producer_id, producer_epoch, _NO_SEQUENCE, 1
     )
     checked += _RECORD.pack(_RECORD_HEAD, _VERSION, marker, _VALUE_LENGTH, _VERSION, _COORDINATOR_EPOCH, 0)
+    batch = bytearray(_UNCHECKED_HEAD.pack(0, CHECKED_FROM - LENGTH_FROM + len(checked), -1, MAGIC, crc32c(checked)))
+    batch += checked
+    return batch
+
+
+def encode_filler(count: int) -> bytearray:
+    """A batch that takes so many offsets and is shown to nobody: it stands where records were that are lost."""
+    key, value = _KEY.pack(_VERSION, Marker.COMMIT), _VALUE.pack(_VERSION, _COORDINATOR_EPOCH)
+    body = bytearray()
+    for delta in range(count):
+        record = b"\0\0" + encode_varint(delta) + encode_varint(len(key)) + key + encode_varint(len(value)) + value + b"\0"
+        body += encode_varint(len(record)) + record
+    checked = _CHECKED_HEAD.pack(CONTROL_MASK, count - 1, 0, 0, NO_PRODUCER, -1, _NO_SEQUENCE, count) + body
     batch = bytearray(_UNCHECKED_HEAD.pack(0, CHECKED_FROM - LENGTH_FROM + len(checked), -1, MAGIC, crc32c(checked)))
     batch += checked
     return batch

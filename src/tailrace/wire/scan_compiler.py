@@ -30,8 +30,8 @@ def machine_code() -> bytes:
     found = []
     compiled = llvm.ObjectFileRef.from_data(machine.emit_object(module))
     for section in compiled.sections():
-        name = bytes(section.name() or b"")
-        if name.startswith(b".rel") and b"text" in name:
+        label = bytes(section.name() or b"")
+        if label.startswith(b".rel") and b"text" in label:
             raise RuntimeError("the code refers to something outside of it")
         if section.is_text() and section.size():
             found.append(section.data())

@@ -135,8 +135,8 @@ async def test_operations_are_told_to_those_who_ask() -> None:
                 describe_groups.API, DescribeGroupsRequest(groups=("g",), include_authorized_operations=asks), 5
             )
             assert groups.groups[0].authorized_operations == (GROUP_OPERATIONS if asks else NOT_ASKED)
-        request = DescribeTopicPartitionsRequest(topics=(TopicRequest(name="t"), TopicRequest(name="gone")))
-        partitions = await asker.ask(describe_topic_partitions.API, request, 0)
+        both = DescribeTopicPartitionsRequest(topics=(TopicRequest(name="t"), TopicRequest(name="gone")))
+        partitions = await asker.ask(describe_topic_partitions.API, both, 0)
         assert [topic.topic_authorized_operations for topic in partitions.topics] == [TOPIC_OPERATIONS] * 2
 
 

@@ -35,7 +35,7 @@ def test_what_is_written_is_for_its_owner_alone(tmp_path: Path) -> None:
     store.commit(Changes(creates=[(TopicId(1), 1)]))
     store.staging.write("some", 0, b"a part")
     store.payloads.put({reference_to(b"large"): b"large"})
-    assert {path.name for path in folder.iterdir()} == {"LOCK", "log", "payloads", "staging", "state"}
+    assert {path.name for path in folder.iterdir()} == {"LOCK", "high_mark", "log", "payloads", "staging", "state"}
     assert open_to_others(folder) == []
     store.close()
 

@@ -1,0 +1,323 @@
+"""A new folder with all that is good of a damaged one.
+
+The new folder takes the place of the old one: the same topics, offsets, groups and other state, and the same name of the log.
+It gets a copy of the state as of the last checkpoint, and every good batch and change that readers can still see, in the order
+of the log. Where records are lost, a batch that nobody is shown takes their offsets, so that all others keep theirs and no
+offset is given out twice. Cursors are new, and higher than all old ones: who goes on from an old one reads again what it knows,
+and misses nothing. The damaged folder is only read.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from tailrace.log.batch_check import record_fault, scan_for
+from tailrace.log.catalog import Cut, LogEnd
+from tailrace.log.checkpoint import Checkpoints
+from tailrace.log.folder import LOG_FOLDER, STATE_FOLDER, make_folder, require_data_folder
+from tailrace.log.frame import BadFrameError, Entry, Frame, batch_fault, read_effects, read_frame
+from tailrace.log.index import PartitionIndex, SavedIndex
+from tailrace.log.inventory import take_inventory
+from tailrace.log.lock import FolderLock
+from tailrace.log.options import DEFAULT_OPTIONS
+from tailrace.log.payload_files import PAYLOADS_FOLDER
+from tailrace.log.recovery import SegmentFile, frames_behind, mapped
+from tailrace.log.segment import HEADER_BYTES, SegmentFolder, header_bytes, new_salt, read_header, salt_of
+from tailrace.log.state import CHUNK, COUNTERS, CURSOR, OLD_COUNTER, OLD_TIME, SEGMENT, StateDb, after_prefix, saved_topics
+from tailrace.log.usage import SegmentUsage
+from tailrace.model.changes import Append, Changes
+from tailrace.model.clock import Hlc
+from tailrace.model.errors import CorruptionError, TailraceError
+from tailrace.model.ids import Cursor, Offset, Partition, Position
+from tailrace.model.limits import MIB
+from tailrace.model.topic import TopicNames
+from tailrace.store.embedded import EmbeddedStore
+from tailrace.wire.control import encode_filler
+
+STAGING_FOLDER = "staging"
+_COPIED_FOLDERS = (PAYLOADS_FOLDER, STAGING_FOLDER)
+_COPIED_FILES = "tables.db*"
+_OF_THE_OLD_LOG = (CHUNK, COUNTERS, CURSOR, SEGMENT, OLD_COUNTER, OLD_TIME)
+_COMMIT_BYTES = 4 * MIB
+_FILLER_RECORDS = 50_000
+_UNKNOWN_END = LogEnd(Position(0), Cursor(0), Hlc(0))
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """Something that is not in the new folder."""
+
+    where: str
+    """The file and the position."""
+    what: str
+    """Topic, partition and offsets, where that is known."""
+    size: int | None
+    """Bytes; `None` where nobody knows."""
+    why: str
+
+
+class Salvaged(msgspec.Struct):
+    """What became of a salvage."""
+
+    batches: int = 0
+    records: int = 0
+    bytes: int = 0
+    lost_records: int = 0
+    """Offsets at which there is nothing in the new folder."""
+    left_out: int = 0
+    first_cursor: int = 0
+    """Of the new folder."""
+
+
+OnLeftOut = Callable[[LeftOut], None]
+OnProgress = Callable[[int, int], None]
+"""Called with the bytes of the log that are done, and all of them."""
+
+
+def salvage(source: Path, target: Path, on_left_out: OnLeftOut, on_progress: OnProgress) -> Salvaged:
+    """Make the folder `target` of what is good in `source`. Raises `TailraceError` if that can't be done at all."""
+    require_data_folder(source)
+    _check_target(source, target)
+    lock = FolderLock(source)
+    try:
+        for name in (target, target / LOG_FOLDER, target / STATE_FOLDER):
+            make_folder(name)
+        try:
+            done = _Salvage(source, target, on_left_out, on_progress).run()
+        except BaseException:
+            # It was empty, and half of a salvage is worse than none.
+            shutil.rmtree(target, ignore_errors=True)
+            raise
+    finally:
+        lock.release()
+    return done
+
+
+class _Salvage:
+    def __init__(self, source: Path, target: Path, on_left_out: OnLeftOut, on_progress: OnProgress) -> None:
+        self._source = source
+        self._target = target
+        self._on_left_out = on_left_out
+        self._on_progress = on_progress
+        self._done = Salvaged()
+        self._names = TopicNames()
+        self._starts: dict[Partition, Offset] = {}
+        """Where partitions begin for readers, as of the checkpoint."""
+        self._known_ends: dict[Partition, Offset] = {}
+        """Where they end at least, by the checkpoint."""
+        self._ends: dict[Partition, Offset] = {}
+        """Where they end in the new folder, appends that wait included."""
+        self._waiting: list[Append] = []
+        self._waiting_bytes = 0
+
+    def run(self) -> Salvaged:
+        state = self._copied_state()
+        try:
+            files, stamp = self._prepare(state)
+        finally:
+            state.close()
+        sizes = {file.path: file.path.stat().st_size for file in files}
+        self._scan = scan_for(sum(sizes.values()))
+        # Its own syncs are enough: until all is done the new folder counts for nothing.
+        self._store = EmbeddedStore.open(self._target, durability="relaxed", options=DEFAULT_OPTIONS)
+        try:
+            behind = 0
+            for file in files:
+                for frame, data in self._frames(file):
+                    self._frame(file, frame, data, has_effects=frame.position >= stamp.position)
+                    self._on_progress(behind + frame.position + frame.size - file.base, sum(sizes.values()))
+                behind += sizes[file.path]
+            for partition, end in self._known_ends.items():
+                if partition in self._ends:
+                    self._fill(partition, end, "log", "the checkpoint knows of these records, and the log does not have them")
+            self._commit()
+        finally:
+            self._store.close()
+        for name in _COPIED_FOLDERS:
+            if (self._source / name).is_dir():
+                shutil.copytree(self._source / name, self._target / name)
+        for path in self._source.glob(_COPIED_FILES):
+            shutil.copy2(path, self._target / path.name)
+        return self._done
+
+    def _copied_state(self) -> StateDb:
+        folder = self._target / STATE_FOLDER
+        if (self._source / STATE_FOLDER / "CURRENT").exists():
+            shutil.copytree(self._source / STATE_FOLDER, folder, dirs_exist_ok=True)
+            try:
+                return StateDb(folder)
+            except CorruptionError as error:
+                self._leave_out(STATE_FOLDER, "the state as of the last checkpoint", None, str(error))
+                shutil.rmtree(folder)
+                folder.mkdir(mode=0o700)
+        return StateDb(folder)
+
+    def _prepare(self, state: StateDb) -> tuple[list[SegmentFile], LogEnd]:
+        """Turn the copied state into that of a new log, with nothing in it yet; which files to read, and from where effects."""
+        saved = SavedIndex(state, DEFAULT_OPTIONS.index_chunk_batches)
+        checkpoints = Checkpoints(state, saved)
+        stamp = checkpoints.stamp() or _UNKNOWN_END
+        usages = {usage.base: usage for usage in checkpoints.usages()}
+        found, _, faults = take_inventory(SegmentFolder(self._source / LOG_FOLDER, 1), usages)
+        files = [file for file, _ in found]
+        for name, fault in faults:
+            self._leave_out(name, "a segment of the log", None, fault)
+        if not stamp.position and files and (files[0].base or files[0].generation):
+            raise CorruptionError(
+                f"{self._source} has no readable state, and its log has been cleaned since it began: nobody knows its topics."
+                " Restore the folder from a copy"
+            )
+        self._names.learn_from(saved_topics(state))
+        indexes = []
+        for partition, index in saved.load().items():
+            fresh = PartitionIndex(partition)
+            fresh.start, fresh.running = index.start, index.running
+            fresh.end = _first_base(saved, partition, index.start, default=index.end)
+            indexes.append(fresh)
+            self._starts[partition] = Offset(index.start)
+            self._known_ends[partition] = Offset(index.end)
+            self._ends[partition] = Offset(fresh.end)
+        end = _end_of(files, stamp)
+        self._done.first_cursor = end.cursor
+        usage = SegmentUsage(end.position, 0, end.cursor)
+        batch = state.batch()
+        for kind in _OF_THE_OLD_LOG:
+            batch.delete_range(kind, after_prefix(kind))
+        state.write(batch)
+        segment = SegmentFolder(self._target / LOG_FOLDER, 1).path(end.position, 0)
+        segment.write_bytes(header_bytes(end.position, 0, end.cursor, new_salt()))
+        segment.chmod(0o600)
+        begin = LogEnd(Position(end.position + HEADER_BYTES), end.cursor, end.hlc)
+        counters = [index.pack_counters() for index in indexes]
+        checkpoints.save(Cut(begin, [(index, ()) for index in indexes], counters, True, (), [(usage, usage.pack())], ()))
+        return files, stamp
+
+    def _frames(self, file: SegmentFile) -> Iterator[tuple[Frame, memoryview]]:
+        """Frames whose head is good, in order. What lies between them is left out."""
+        name = file.path.name
+        with mapped(file.path) as data:
+            try:
+                read_header(file.path, bytes(data[:HEADER_BYTES]), file.base, file.generation)
+            except CorruptionError as error:
+                self._leave_out(name, "the head of the segment", None, str(error))
+            salt = salt_of(bytes(data[:HEADER_BYTES]))
+            at = HEADER_BYTES
+            while at < len(data):
+                try:
+                    frame = read_frame(data, at, file.base + at, salt, check_batches=False)
+                except BadFrameError as error:
+                    later = next(frames_behind(data, at, file.base, salt), None)
+                    end = len(data) if later is None else later.position - file.base
+                    what = (
+                        "bytes at the end that hold no frame"
+                        if later is None
+                        else "a frame, with changes that it may have made"
+                    )
+                    self._leave_out(f"{name}, position {file.base + at}", what, end - at, str(error))
+                    at = end
+                    continue
+                yield frame, data
+                at += frame.size
+
+    def _frame(self, file: SegmentFile, frame: Frame, data: memoryview, *, has_effects: bool) -> None:
+        if has_effects and frame.effect_count:
+            self._change(f"{file.path.name}, position {frame.position}", frame)
+        for entry in frame.entries:
+            partition = entry.partition
+            last = entry.base_offset + entry.records - 1
+            end = self._ends.get(partition)
+            if end is None or last < max(self._starts.get(partition, 0), end):
+                continue  # its topic is gone, or retention has taken it, or the cleaner has left it twice
+            where = f"{file.path.name}, position {entry.position}"
+            batch = data[entry.position - file.base : entry.position - file.base + entry.length]
+            fault = batch_fault(batch, entry.base_offset, entry.crc) or record_fault(entry, batch, self._scan)
+            self._fill(partition, entry.base_offset, where, "they are not there; the bytes that held them are bad or missing")
+            if fault:
+                self._fill(partition, Offset(last + 1), where, fault, entry.length)
+            else:
+                self._keep(entry, bytes(batch))
+
+    def _change(self, where: str, frame: Frame) -> None:
+        """Repeat the changes of state of a frame, those that make sense after what is lost."""
+        self._commit()
+        try:
+            changes = read_effects(frame.effects, frame.effect_count)
+        except BadFrameError as error:
+            self._leave_out(where, "changes of topics and state", len(frame.effects), str(error))
+            return
+        self._names.learn_from(changes.puts)
+        there = {partition.topic_id for partition in self._ends}
+        creates = [(topic_id, count) for topic_id, count in changes.creates if Partition(topic_id, count - 1) not in self._ends]
+        drops = [topic_id for topic_id in changes.drops if topic_id in there]
+        for topic_id, count in creates:
+            for number in range(count):
+                self._ends.setdefault(Partition(topic_id, number), Offset(0))
+        for partition in [partition for partition in self._ends if partition.topic_id in drops]:
+            del self._ends[partition]
+        trims = []
+        for partition, start in changes.trims:
+            if partition in self._ends:
+                self._starts[partition] = max(self._starts.get(partition, Offset(0)), start)
+                trims.append((partition, min(start, self._ends[partition])))
+        self._store.commit(changes._replace(creates=creates, drops=drops, trims=trims))
+
+    def _keep(self, entry: Entry, batch: bytes) -> None:
+        self._append(Append(entry.partition, batch, entry.records, entry.max_timestamp, entry.base_offset))
+        self._done.batches += 1
+        self._done.records += entry.records
+        self._done.bytes += entry.length
+
+    def _fill(self, partition: Partition, end: Offset, where: str, why: str, size: int | None = None) -> None:
+        """Take up the offsets up to `end`, if they are not taken: their records are lost."""
+        first = self._ends[partition]
+        if end <= first:
+            return
+        self._leave_out(where, f"{self._names.of(partition)}, offsets {first} to {end - 1}", size, why)
+        self._done.lost_records += end - first
+        for at in range(first, end, _FILLER_RECORDS):
+            count = min(_FILLER_RECORDS, end - at)
+            self._append(Append(partition, encode_filler(count), count, 0, Offset(at)))
+
+    def _append(self, append: Append) -> None:
+        self._waiting.append(append)
+        self._waiting_bytes += len(append.batch)
+        self._ends[append.partition] = Offset(append.base_offset + append.records)
+        if self._waiting_bytes >= _COMMIT_BYTES:
+            self._commit()
+
+    def _commit(self) -> None:
+        if self._waiting:
+            self._store.commit(Changes(appends=self._waiting))
+            self._waiting, self._waiting_bytes = [], 0
+
+    def _leave_out(self, where: str, what: str, size: int | None, why: str) -> None:
+        self._done.left_out += 1
+        self._on_left_out(LeftOut(where, what, size, why))
+
+
+def _check_target(source: Path, target: Path) -> None:
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise TailraceError(f"{target} is not an empty folder; name one that is empty or not there yet")
+    if target.resolve().is_relative_to(source.resolve()):
+        raise TailraceError(f"{target} lies in {source}, which must not be touched; name another folder")
+
+
+def _first_base(saved: SavedIndex, partition: Partition, start: int, *, default: int) -> int:
+    """The base offset of the first batch that readers can see, by the saved index."""
+    return next((place.base_offset for place in saved.places(partition, start)), default)
+
+
+def _end_of(files: Sequence[SegmentFile], stamp: LogEnd) -> LogEnd:
+    """Where the old log ends, as far as anybody can tell: no position, cursor or time of it lies behind that."""
+    position, cursor, hlc = stamp
+    for file in files:
+        size = file.path.stat().st_size
+        if file.base + size <= stamp.position:
+            continue
+        with mapped(file.path) as data:
+            salt = salt_of(bytes(data[:HEADER_BYTES]))
+            for frame in frames_behind(data, max(HEADER_BYTES, stamp.position - file.base) - 1, file.base, salt):
+                cursor, hlc = max(cursor, frame.end_cursor), max(hlc, frame.hlc)
+        position = max(position, Position(file.base + size))
+    return LogEnd(Position(position + 1), Cursor(cursor), Hlc(hlc))
