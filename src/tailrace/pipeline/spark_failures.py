@@ -13,6 +13,8 @@ from tailrace.pipeline.errors import SparkError
 _CAUSE = re.compile(r'^(?:Caused by: |: |Exception in thread "[^"]*" )?(?:[\w$]+\.)+\w*(?:Exception|Error): (?P<message>.+)$')
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '(?P<module>[\w.]+)'")
 _NO_PROGRAM = re.compile(r'Cannot run program "(?P<program>[^"]+)"')
+_GIVEN_UP = "stopped SparkContext"
+"""What is left to see of a master that never answered: Spark has stopped itself, and trips over that."""
 _OTHER_PYTHON = "PYTHON_VERSION_MISMATCH"
 _OURS = ("tailrace", "pyarrow", "msgspec", "numba", "numpy")
 
@@ -22,6 +24,8 @@ def start_failure(error: BaseException, master: str, said: list[str]) -> SparkEr
     raised = str(error).splitlines() if isinstance(error, Py4JJavaError) else []
     causes = [found["message"] for line in [*said, *raised] if (found := _CAUSE.match(line))]
     why = causes[0] if causes else (said[-1] if said else str(error).partition("\n")[0])
+    if _GIVEN_UP in why:
+        why = "what answers there took no application for a minute; it must be a Spark master of PySpark's version"
     return SparkError(f"Spark did not start at {master}: {why.strip().rstrip('.')}. Check --master and what it needs")
 
 
