@@ -10,13 +10,13 @@ PYTHON = "/env/bin/python"
 
 def test_a_failed_start_is_told_by_the_first_cause_that_java_names() -> None:
     said = [
-        'Exception in thread "main" org.apache.spark.SparkException: Master must either be yarn or start with spark, k8s, or local',
+        'Exception in thread "main" org.apache.spark.SparkException: Master must be yarn or start with spark, k8s, or local',
         "\tat org.apache.spark.deploy.SparkSubmit.error(SparkSubmit.scala:1068)",
         "Caused by: java.lang.IllegalStateException: something further",
     ]
     failure = start_failure(RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited"), "x", said)
     assert str(failure) == (
-        "Spark did not start at x: Master must either be yarn or start with spark, k8s, or local. Check --master and what it needs"
+        "Spark did not start at x: Master must be yarn or start with spark, k8s, or local. Check --master and what it needs"
     )
 
 
