@@ -102,6 +102,7 @@ class _Steps:
             new,
             stored.column("cursor"),
             stored.column("timestamp").cast(pa.int64()),
+            stored.column("offset"),
         ]
         move = MarkMove(self._wanted.source, before, after)
         return self._rows.of(

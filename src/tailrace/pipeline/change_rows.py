@@ -31,13 +31,17 @@ CHANGES = pa.schema(
         "new": pa.binary(),
         "cursor": pa.int64(),
         "committed_ms": pa.int64(),
+        "offset": pa.int64(),
     }
 )
-"""The changes of a step: rows and keys are JSON as it stands in the log, null where there is none."""
+"""The changes of a step: rows and keys are JSON as it stands in the log, null where there is none. The offset is that in the
+source: a mark that stands there is before the change."""
 
 STEP_BYTES = 4 * MIB
 STEP_ROWS = 20_000
-"""Of what all routes together make of one step, which takes effect whole."""
+STEP_BATCHES = 2_000
+"""Of what all routes together make of one step, which takes effect whole. The server needs some 20 µs for a batch, and does
+nothing else meanwhile."""
 
 _SEEN = "table INT, op INT, cursor BIGINT, only_route INT, skip_routes STRING, step BINARY"
 _SOURCE, _BEFORE, _AFTER = b"source", b"before", b"after"

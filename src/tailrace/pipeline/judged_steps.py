@@ -5,6 +5,7 @@ each other become one as long as what their routes make of them is within the sa
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,19 @@ class JudgedStep(NamedTuple):
     """As `CHANGES` of `change_rows.py` has them."""
     said: pa.RecordBatch
     """For each change the words and keys of its routes."""
+
+    def split(self, pieces: int) -> "Iterator[JudgedStep]":
+        """Steps that follow upon each other and are this one together, of about equal numbers of changes."""
+        rows = self.changes.num_rows
+        cuts = [rows * number // pieces for number in range(1, pieces)]
+        source, before, after = self.move
+        offsets = [before, *self.changes.column("offset").take(pa.array(cuts, pa.int64())).to_pylist(), after]
+        for number, (first, stop) in enumerate(pairwise([0, *cuts, rows])):
+            yield JudgedStep(
+                MarkMove(source, offsets[number], offsets[number + 1]),
+                self.changes.slice(first, stop - first),
+                self.said.slice(first, stop - first),
+            )
 
 
 class GatheredSteps:

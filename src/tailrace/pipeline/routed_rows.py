@@ -18,7 +18,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 from tailrace.model.ids import TopicId
 from tailrace.model.pipeline import MarkMove
 from tailrace.pipeline.address import ServerAddress
-from tailrace.pipeline.change_rows import STEP_BYTES, STEP_ROWS
+from tailrace.pipeline.change_rows import STEP_BATCHES, STEP_BYTES, STEP_ROWS
 from tailrace.pipeline.connection import ServerConnection
 from tailrace.pipeline.dead_letters import NOT_EVALUATED, TOO_LARGE, DeadLetters, Letter, lost_event
 from tailrace.pipeline.errors import TOPIC_GONE, RefusedError
@@ -81,12 +81,14 @@ class RoutedSteps:
         *,
         most_bytes: int = STEP_BYTES,
         most_rows: int = STEP_ROWS,
+        most_batches: int = STEP_BATCHES,
     ) -> None:
         # Only here: Spark imports this module in many processes that lay nothing, and the compiled loop takes a while to load.
         from tailrace.pipeline.layers import layers_of
 
         self._layers_of = layers_of
         self._gathered = GatheredSteps(sorted({target.verdict.word for target in targets}), most_bytes, most_rows)
+        self._most_batches = most_batches
         self._encoder = encoder
         self._letters = letters
         self._targets = {target.id: target for target in targets}
@@ -99,14 +101,28 @@ class RoutedSteps:
 
     def of(self, rows: Iterator[pa.RecordBatch]) -> Iterator[RoutedStep]:
         """Of the rows of a `RoutingPlan`."""
-        return map(self._routed, self._gathered.of(rows))
+        for step in self._gathered.of(rows):
+            yield from self._routed(step)
 
-    def _routed(self, step: JudgedStep) -> RoutedStep:
+    def _routed(self, step: JudgedStep) -> Iterator[RoutedStep]:
+        """The step, or several that make as much of it, where it would take more batches than the server may be held up for."""
         move, changes, said = step
-        self.changes += move.after - (move.before or 0)
         verdicts = Verdicts(said)
         parts = [part for targets in self._topics.values() for part in self._of_topic(targets, changes, verdicts)]
-        return RoutedStep(move, list(self._laid(parts, changes)), sum(part.records.rows for part in parts))
+        layers = self._layers_of(
+            changes.column("key"),
+            [part.places for part in parts],
+            [part.partitions for part in parts],
+            [part.topic.partitions for part in parts],
+        )
+        pieces = min(changes.num_rows, -(-_runs(parts, layers) // self._most_batches))
+        if pieces > 1:
+            for piece in step.split(pieces):
+                yield from self._routed(piece)
+            return
+        self.changes += move.after - (move.before or 0)
+        self.dead_letters += sum(part.letters for part in parts)
+        yield RoutedStep(move, list(self._laid(parts, layers)), sum(part.records.rows for part in parts))
 
     def _of_topic(self, targets: Sequence[RouteTarget], changes: pa.RecordBatch, verdicts: Verdicts) -> "Iterator[_Part]":
         """Records for the topic that these routes lead to, and letters about what can't be one."""
@@ -118,7 +134,7 @@ class RoutedSteps:
         if len(taken.places):
             rows = HitColumns(taken, changes, self._targets).records(verdicts)
             fits = np.ones(rows.rows, np.bool_)
-            for over, cause in (*over_limits(topic, rows), (over_batch(topic, rows), TOO_LARGE)):
+            for over, cause in ((over_batch(topic, rows), TOO_LARGE), *over_limits(topic, rows)):
                 if (fits & over).any():
                     lost += _lost(taken.where(fits & over), cause)
                     fits &= ~over
@@ -129,7 +145,8 @@ class RoutedSteps:
         if lost:
             letters = self._encoder.shape_of(self._letters.topic_for(topic.name))
             lost.sort()
-            yield self._part(letters, self._dead(lost, changes), np.array([each.place for each in lost]), topic.id)
+            places = np.array([each.place for each in lost])
+            yield self._part(letters, self._dead(lost, changes), places, topic.id)._replace(letters=len(lost))
 
     def _shape_of(self, target: RouteTarget) -> TopicShape | None:
         """The topic that a route leads to; `None` where it is gone."""
@@ -144,14 +161,8 @@ class RoutedSteps:
     def _part(self, topic: TopicShape, rows: RecordRows, places: Places, needs: TopicId) -> "_Part":
         return _Part(topic, rows, places, self._encoder.partitions_of(topic, rows), needs)
 
-    def _laid(self, parts: "Sequence[_Part]", changes: pa.RecordBatch) -> Iterator[StagedBatch]:
+    def _laid(self, parts: "Sequence[_Part]", layers: Sequence[Places] | None) -> Iterator[StagedBatch]:
         """The batches of all parts, one layer behind the other."""
-        layers = self._layers_of(
-            changes.column("key"),
-            [part.places for part in parts],
-            [part.partitions for part in parts],
-            [part.topic.partitions for part in parts],
-        )
         laid: list[LaidBatch] = []
         for number, part in enumerate(parts):
             of_part = None if layers is None else layers[number]
@@ -169,7 +180,6 @@ class RoutedSteps:
             Letter(each.cause, each.route, target.topic, target.table, lost_event(change))
             for each, target, change in zip(lost, targets, columns.events(), strict=True)
         ]
-        self.dead_letters += len(letters)
         return RecordRows(
             pa.array([self._letters.write(letter) for letter in letters], pa.binary()),
             columns.change("key"),
@@ -189,6 +199,17 @@ class _Part(NamedTuple):
     """Where each record goes."""
     needs: TopicId
     """The topic that the routes lead to: without it nobody wants the letters either."""
+    letters: int = 0
+    """How many of the records are dead letters."""
+
+
+def _runs(parts: Sequence[_Part], layers: Sequence[Places] | None) -> int:
+    """How many batches there are, if none is cut for its size."""
+    if layers is None:
+        return sum(len(np.unique(part.partitions)) for part in parts)
+    return sum(
+        len(np.unique(of_part * part.topic.partitions + part.partitions)) for part, of_part in zip(parts, layers, strict=True)
+    )
 
 
 class _Lost(NamedTuple):

@@ -1,7 +1,6 @@
 """What one task sends to the server: rows become record batches, batches become chunks, chunks are staged in parts."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -47,9 +46,6 @@ class RecordRows(NamedTuple):
 
     def taken(self, members: pa.Array) -> "RecordRows":
         return RecordRows(*(column if column is None else column.take(members) for column in self))
-
-    def part(self, first: int, rows: int) -> "RecordRows":
-        return RecordRows(*(column if column is None else column.slice(first, rows) for column in self))
 
 
 class TopicShape(NamedTuple):
@@ -151,14 +147,11 @@ class RowEncoder:
         if not (places == places[0]).all():
             order = np.argsort(places, kind="stable")
             places, rows = places[order], rows.taken(pa.array(order))
-        firsts = [0, *(np.flatnonzero(np.diff(places)) + 1).tolist(), len(places)]
+        columns = RecordColumns(rows.timestamps, rows.values, rows.keys, rows.headers)
         most_bytes = min(_BATCH_BYTES, shape.max_batch_bytes - _BESIDES_BYTES)
-        for first, stop in pairwise(firsts):
-            layer, partition = divmod(int(places[first]), shape.partitions)
-            some = rows.part(first, stop - first)
-            columns = RecordColumns(some.timestamps, some.values, some.keys, some.headers)
-            for encoded in self._encode(columns, codec=self._codec, most_bytes=most_bytes):
-                yield LaidBatch(layer, StagedBatch(shape.id, shape.name, partition, encoded.batch, needs))
+        for encoded in self._encode(columns, codec=self._codec, most_bytes=most_bytes, runs=places):
+            layer, partition = divmod(int(places[encoded.first]), shape.partitions)
+            yield LaidBatch(layer, StagedBatch(shape.id, shape.name, partition, encoded.batch, needs))
 
 
 def over_limits(shape: TopicShape, rows: RecordRows) -> Iterator[tuple[npt.NDArray[np.bool_], str]]:

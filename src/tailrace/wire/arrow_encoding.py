@@ -1,8 +1,9 @@
 """Arrow columns to Kafka record batches, by compiled loops: for whoever writes records by the hundred thousand.
 
-The columns of one partition become as many batches as they need. A batch takes records up to `most_bytes` before compression,
-and at least one; what is too large for its topic is for the broker to refuse. Which partition a record goes to is decided
-before. Small writes are better off with `wire/records.py`, which needs nothing loaded.
+The columns of one partition become as many batches as they need, and so do those of several that lie one behind the other. A
+batch takes records up to `most_bytes` before compression, and at least one; what is too large for its topic is for the broker
+to refuse. Which partition a record goes to is decided before. Small writes are better off with `wire/records.py`, which needs
+nothing loaded.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,7 +30,7 @@ _NO_SPANS: Longs = np.zeros(0, np.int64)
 
 
 class RecordColumns(NamedTuple):
-    """Records of one partition. All columns are of one length; those that are left out are null in every record."""
+    """Records to be written. All columns are of one length; those that are left out are null in every record."""
 
     timestamps: pa.Array
     """Milliseconds since 1970, as `int64` or `timestamp("ms")`."""
@@ -45,6 +46,8 @@ class EncodedBatch(NamedTuple):
     batch: Buffer
     records: int
     max_timestamp: int
+    first: int
+    """Its first record's place among those that were given."""
 
 
 Encode = Callable[..., Iterator[EncodedBatch]]
@@ -57,8 +60,14 @@ def compiled_encode() -> Encode:
     kernels = load_encoding_kernels()
 
     def encode(
-        columns: RecordColumns, *, codec: int = Codec.NONE, most_bytes: int = MIB, most_records: int = 50_000
+        columns: RecordColumns,
+        *,
+        codec: int = Codec.NONE,
+        most_bytes: int = MIB,
+        most_records: int = 50_000,
+        runs: Longs | None = None,
     ) -> Iterator[EncodedBatch]:
+        """`runs` is a number for each record: those of one batch have the same."""
         times = _times(columns)
         rows = len(times)
         keys, values = _spans(columns.keys, rows), _spans(columns.values, rows)
@@ -66,7 +75,18 @@ def compiled_encode() -> Encode:
         bodies = np.empty(rows, np.int64)
         firsts, sizes = np.empty(rows + 1, np.int64), np.empty(rows, np.int64)
         batches = kernels.cut(
-            times, keys.sizes, values.sizes, ends, names.sizes, contents.sizes, most_bytes, most_records, bodies, firsts, sizes
+            times,
+            np.zeros(rows, np.int64) if runs is None else runs,
+            keys.sizes,
+            values.sizes,
+            ends,
+            names.sizes,
+            contents.sizes,
+            most_bytes,
+            most_records,
+            bodies,
+            firsts,
+            sizes,
         )
         for number in range(batches):
             first, stop = int(firsts[number]), int(firsts[number + 1])
@@ -85,7 +105,7 @@ def compiled_encode() -> Encode:
                 np.frombuffer(whole, np.uint8),
                 HEADER_BYTES,
             )
-            yield _batch(whole, codec, times[first:stop])
+            yield _batch(whole, codec, times[first:stop], first)
 
     return encode
 
@@ -138,7 +158,7 @@ def _headers(column: pa.Array | None, rows: int) -> tuple[Longs, _Spans, _Spans]
     return ends, _spans(names, len(pairs)), _spans(contents, len(pairs))
 
 
-def _batch(whole: bytearray, codec: int, times: Longs) -> EncodedBatch:
+def _batch(whole: bytearray, codec: int, times: Longs, first: int) -> EncodedBatch:
     newest = int(times.max())
     head = _CHECKED_HEAD.pack(codec, len(times) - 1, int(times[0]), newest, NO_PRODUCER, -1, -1, len(times))
     if codec != Codec.NONE:
@@ -146,4 +166,4 @@ def _batch(whole: bytearray, codec: int, times: Longs) -> EncodedBatch:
     whole[CHECKED_FROM:HEADER_BYTES] = head
     checksum = crc32c(memoryview(whole)[CHECKED_FROM:])
     whole[:CHECKED_FROM] = _UNCHECKED_HEAD.pack(0, len(whole) - LENGTH_FROM, -1, MAGIC, checksum)
-    return EncodedBatch(whole, len(times), newest)
+    return EncodedBatch(whole, len(times), newest, first)

@@ -53,9 +53,11 @@ def _write_varint(out, to, number):
     return to + 1
 
 
-@compiled(int64(_longs, _longs, _longs, _longs, _longs, _longs, int64, int64, _longs, _longs, _longs))
-def _cut(times, key_size, value_size, header_ends, name_size, header_size, most_bytes, most_records, bodies, firsts, sizes):
-    """Cut the records into batches of at most so many bytes and records, but at least one record.
+@compiled(int64(_longs, _longs, _longs, _longs, _longs, _longs, _longs, int64, int64, _longs, _longs, _longs))
+def _cut(
+    times, runs, key_size, value_size, header_ends, name_size, header_size, most_bytes, most_records, bodies, firsts, sizes
+):
+    """Cut the records into batches of one run and at most so many bytes and records, but at least one record.
 
     Fills in the size of each record's body and, for each batch, its first record and its bytes. Returns how many batches.
     """
@@ -71,7 +73,7 @@ def _cut(times, key_size, value_size, header_ends, name_size, header_size, most_
             fixed += _varint_size(header_size[header]) + max(header_size[header], 0)
         body = fixed + _varint_size(times[row] - times[first]) + _varint_size(row - first)
         whole = body + _varint_size(body)
-        if row == first or filled + whole > most_bytes or row - first >= most_records:
+        if row == first or filled + whole > most_bytes or row - first >= most_records or runs[row] != runs[first]:
             if row != first:
                 sizes[batches - 1] = filled
             first = row

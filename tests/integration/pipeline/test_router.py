@@ -183,6 +183,54 @@ def test_rows_that_are_too_large_for_their_topic_go_to_dead_letters(chat: Routed
     assert all("larger than its topic takes" in letter["cause"] for letter in letters)
 
 
+def by_cursor(tables: RoutedTables, *topics: str) -> list[tuple[int, str, str]]:
+    """The id of the row, the operation and the topic of each message, in the order of the log."""
+    found = [
+        (cursor, json.loads(value)["id"], op, topic)
+        for topic in topics
+        for cursor, value, op in tables.api.sql(f"SELECT cursor, value, op FROM {topic}")
+    ]
+    return [(id, op, topic) for _, id, op, topic in sorted(found)]
+
+
+def test_by_cursor_messages_about_a_row_come_in_the_order_of_its_changes(tables: RoutedTables, route_once: RunOnce) -> None:
+    """A row that moves from partition to partition, and one whose inserts and deletes go to two topics."""
+    sql = tables.api.sql
+    for topic, partitions in (("moving", 12), ("inserted", 1), ("deleted", 1)):
+        tables.api.create_topic(topic, partitions)
+    sql("CREATE TABLE people (id INT PRIMARY KEY, region TEXT)")
+    sql("CREATE TABLE visits (id INT PRIMARY KEY)")
+    sql("ALTER TOPIC moving ADD SOURCE people ON INSERT, UPDATE PARTITION BY (region, id % 2) WITH (payload = 'full')")
+    sql("ALTER TOPIC inserted ADD SOURCE visits ON INSERT WITH (payload = 'key')")
+    sql("ALTER TOPIC deleted ADD SOURCE visits ON DELETE WITH (payload = 'key')")
+    regions = ["eu", "us", "asia", "eu", "africa", "us"]
+    sql("INSERT INTO people VALUES (1, 'eu'), (2, 'eu')")
+    for region in regions[1:]:
+        sql("UPDATE people SET region = ?", region)
+    for _ in range(3):
+        sql("INSERT INTO visits VALUES (1), (2)")
+        sql("DELETE FROM visits")
+    route_once()
+    for id in (1, 2):
+        moved = [value for (value,) in sql("SELECT value FROM moving ORDER BY cursor") if json.loads(value)["id"] == id]
+        assert [json.loads(value)["region"] for value in moved] == regions
+        visits = [(op, topic) for each, op, topic in by_cursor(tables, "inserted", "deleted") if each == id]
+        assert visits == [("insert", "inserted"), ("delete", "deleted")] * 3
+
+
+def test_a_value_over_payload_bytes_becomes_a_dead_letter(chat: RoutedTables, route_once: RunOnce) -> None:
+    """Also where the topic would take it."""
+    chat.api.create_topic("roomy", 1, max_message_bytes=8_000_000)
+    chat.route(Route("roomy", MESSAGES, ("insert",), "full"))
+    for id, size in enumerate([1_000_000, 1_200_000]):
+        chat.insert(MESSAGES, message(id, body="x" * size))
+    route_once()
+    assert [json.loads(each.message.value)["id"] for each in chat.records("roomy")] == [0]
+    (letter,) = [json.loads(each.message.value) for each in chat.records("roomy.dead_letters")]
+    assert letter["event"]["new"]["id"] == 1
+    assert "payload_bytes allows (1048576)" in letter["cause"]
+
+
 def test_conditions_see_values_of_every_type_as_they_are(tables: RoutedTables, route_once: RunOnce) -> None:
     """Each condition holds for row 1 and not for row 2; row 3 has nulls, for which none of them is true."""
     columns = {

@@ -108,6 +108,7 @@ def rows_of(steps: list[list[Judged]], moves: list[MarkMove]) -> list[dict[str, 
         columns = [
             [OPERATIONS.index(change.op) for change in changes],
             *([getattr(change, name) for change in changes] for name in ("key", "old", "new", "cursor", "timestamp")),
+            [(move.before or 0) + place for place in range(len(changes))],
         ]
         batch = pa.RecordBatch.from_arrays(
             [pa.array(column, kind) for column, kind in zip(columns, CHANGES.types, strict=True)], schema=CHANGES
@@ -260,6 +261,30 @@ def test_a_row_stays_in_order_over_topics_and_dead_letters(encoder: RowEncoder, 
     assert before == [("keys", b"4"), ("all", b"8"), ("all.dead_letters", b"12"), ("keys", b"16")]
     # What is made of one change has no order of its own.
     assert {first, second} == {("all", b"20"), ("keys", b"20")}
+
+
+def test_a_step_of_too_many_batches_is_several_that_follow_upon_each_other(encoder: RowEncoder, letters: DeadLetters) -> None:
+    """One row goes from partition to partition, and each of its changes takes a batch."""
+    changes = [judged(4 * (at + 1), {1: TAKEN}, record_key=f"[{at}]") for at in range(100)]
+    changes.append(judged(500, {2: FAILED}))
+    steps = RoutedSteps(encoder, letters, ROUTES, most_batches=10)
+    found = list(steps.of(iter([pa.RecordBatch.from_pylist(rows_of([changes], [MarkMove("5/0", 7, 200)]), SAID)])))
+    assert len(found) > 5
+    assert [step.move.before for step in found[1:]] == [step.move.after for step in found[:-1]]
+    assert (found[0].move.before, found[-1].move.after) == (7, 200)
+    assert max(len(step.batches) for step in found) <= 10
+    cursors = [
+        int(dict(record.headers)["cursor"] or b"")
+        for step in found
+        for each in step.batches
+        for record in decode_batch(each.batch, DEFAULT_LIMITS)
+    ]
+    assert cursors == [*range(4, 404, 4), 500]
+    # Each change is in the step that moves the mark over it.
+    assert [step.records for step in found] == [step.move.after - (step.move.before or 0) for step in found[:-1]] + [
+        108 - (found[-1].move.before or 0)
+    ]
+    assert (steps.changes, steps.dead_letters) == (193, 1)
 
 
 def test_nothing_is_made_for_a_topic_that_is_gone_or_another_one_by_now() -> None:

@@ -28,6 +28,8 @@ from tailrace.wire.batch import NO_PRODUCER, TIMESTAMP_TYPE_MASK, check_batch
 from tailrace.wire.staged import Chunk, StagedBatch, decode_chunks
 
 _FRAMES_IN_FLIGHT = 3
+_FRAME_BATCHES = 2_000
+"""Each is looked at before the frame is submitted, and nobody else is served meanwhile."""
 
 
 class Stage(NamedTuple):
@@ -48,13 +50,14 @@ async def staged_chunks(reader: Reader, staging: Staging, stages: Sequence[Stage
 async def frames_of(chunks: AsyncIterator[Chunk], most_bytes: int) -> AsyncIterator[list[Chunk]]:
     """Chunks that go into one frame together, none of it empty. A chunk larger than that is a frame of its own."""
     frame: list[Chunk] = []
-    size = 0
+    size = batches = 0
     async for chunk in chunks:
-        if frame and size + chunk.size > most_bytes:
+        if frame and (size + chunk.size > most_bytes or batches + len(chunk.batches) > _FRAME_BATCHES):
             yield frame
-            frame, size = [], 0
+            frame, size, batches = [], 0, 0
         frame.append(chunk)
         size += chunk.size
+        batches += len(chunk.batches)
     if frame:
         yield frame
 
