@@ -18,7 +18,7 @@ from tailrace.broker.queues.ranges import OffsetRanges, decode_ranges
 from tailrace.broker.reading.committed_reader import CommittedReader
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.model.changes import Append, Changes, Receipt
-from tailrace.model.errors import LimitExceededError, OffsetOutOfRangeError
+from tailrace.model.errors import LimitExceededError, OffsetOutOfRangeError, UnknownTopicError
 from tailrace.model.ids import Offset, Partition
 from tailrace.model.limits import MIB
 from tailrace.model.queue import (
@@ -131,7 +131,10 @@ class _PutBack(Proposal[int]):
 
     def decide(self) -> Changes | None:
         intake = self._intake
-        self._target = intake.topics.get(self._target.topic.name)
+        topic = self._target.topic
+        if intake.topics.by_id(topic.id) is None:
+            # Perhaps there is another one of its name; the letters are not for that.
+            raise UnknownTopicError(f"the topic {topic.name!r} was deleted while dead letters were put back into it")
         draft = Draft(intake.store)
         done: dict[Partition, OffsetRanges] = {}
         records: dict[Partition, list[Record]] = {}

@@ -1,14 +1,19 @@
 """Records, topics and queues that are taken away under a queue's consumers."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from tailrace.model.errors import LateReceiptError, StorageFullError, UnknownGroupError
+from tailrace.broker.reading.committed_reader import CommittedReader
+from tailrace.model.errors import LateReceiptError, StorageFullError, UnknownGroupError, UnknownTopicError
+from tailrace.model.fetch import PartitionRecords
 from tailrace.model.ids import Offset
+from tailrace.model.queue import ORIGIN_TOPIC_HEADER
+from tailrace.model.record import Message
 from tailrace.store.memory import MemoryStore
 from tests.support.aio import on_loop, turns, until
-from tests.support.brokers import GatedStore, running_broker
+from tests.support.brokers import GatedStore, running_broker, values_in
 from tests.support.clocks import ManualClock
 from tests.support.queues import QueueConsumer, publish, values
 
@@ -86,3 +91,31 @@ async def test_a_queue_that_could_not_be_deleted_goes_on_where_it_was() -> None:
         clock.advance(VISIBILITY_MS)
         broker.queues.expire_due()
         assert values(await consumer.receive(2)) == [b"b"]
+
+
+@on_loop
+async def test_letters_are_not_put_back_into_a_topic_that_was_made_again_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("jobs")
+        await broker.topics.create("jobs.dead_letters")
+        headers = ((ORIGIN_TOPIC_HEADER, b"jobs"),)
+        await broker.publish([Message("jobs.dead_letters", b"letter", headers=headers)])
+        committed = broker.redrives._committed
+
+        class MadeAgain(CommittedReader):
+            """The topic is made again while a letter is read."""
+
+            def __init__(self) -> None:
+                pass
+
+            async def read(self, *place: Any, **terms: Any) -> PartitionRecords:
+                await broker.topics.delete("jobs")
+                await broker.topics.create("jobs")
+                return await committed.read(*place, **terms)
+
+        monkeypatch.setattr(broker.redrives, "_committed", MadeAgain())
+        with pytest.raises(UnknownTopicError, match="'jobs' was deleted while dead letters were put back"):
+            await broker.redrives.redrive("jobs", [(0, 0)])
+        assert await values_in(broker, "jobs", 0) == []
+        monkeypatch.undo()
+        assert (await broker.redrives.redrive("jobs", [(0, 0)])).put_back == 1
