@@ -7,7 +7,7 @@ import pyarrow as pa
 from tailrace.model.limits import MIB
 from tailrace.pipeline.columns import TopicColumns
 from tailrace.pipeline.connection import ServerConnection
-from tailrace.pipeline.errors import DataLossError, RefusedError
+from tailrace.pipeline.errors import TOPIC_GONE, DataLossError, RefusedError
 from tailrace.pipeline.ranges import OffsetRange
 
 FETCH_BYTES = 8 * MIB
@@ -33,7 +33,7 @@ def read_range(
 
 def _after_loss(connection: ServerConnection, wanted: OffsetRange, at: int, error: RefusedError, fail: bool) -> int:
     """Where to go on when what was to be read is gone."""
-    if error.kind not in ("offset-out-of-range", "unknown-topic", "unknown-topic-id", "unknown-partition"):
+    if error.kind not in ("offset-out-of-range", "unknown-partition", *TOPIC_GONE):
         raise error
     if fail:
         raise DataLossError(

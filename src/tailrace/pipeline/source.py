@@ -69,7 +69,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             with _connection(self.options) as connection:
                 starts = _resolve(connection, self.options, self.options.starting)
                 if self.options.pin is not None:
-                    starts = starts._replace(offsets=_pinned(connection, self.options.pin, starts.offsets))
+                    starts = starts._replace(offsets=_pinned(connection, self.options.pin, starts))
                 self.starts = _to_spark(starts.offsets, starts.uuids)
         return self.starts
 
@@ -168,12 +168,13 @@ def _resolve(connection: ServerConnection, options: SourceOptions, at: Start) ->
     return newest._replace(offsets=found)
 
 
-def _pinned(connection: ServerConnection, name: str, starts: Offsets) -> dict[str, list[int]]:
+def _pinned(connection: ServerConnection, name: str, starts: Ends) -> dict[str, list[int]]:
     """Where the query of this name started first, kept by the server; it stays so whatever happens to the checkpoint."""
     lease = connection.ask("POST", f"/api/pipelines/{name}/lease", {"owner": f"query {name}", "take_over": True})
-    flat = {f"{topic}/{number}": at for topic, each in starts.items() for number, at in enumerate(each)}
+    offsets, ids = starts.offsets, starts.topic_ids
+    flat = {f"{ids[topic]}/{number}": at for topic, each in offsets.items() for number, at in enumerate(each)}
     pinned = connection.ask("POST", f"/api/pipelines/{name}/pin", {"epoch": lease["epoch"], "starts": flat})["marks"]
-    return {topic: [pinned[f"{topic}/{number}"] for number in range(len(each))] for topic, each in starts.items()}
+    return {topic: [pinned[f"{ids[topic]}/{number}"] for number in range(len(each))] for topic, each in offsets.items()}
 
 
 def _to_spark(offsets: Offsets, uuids: Mapping[str, str]) -> SparkOffsets:

@@ -149,9 +149,11 @@ class RowEncoder:
             places, rows = places[order], rows.taken(pa.array(order))
         columns = RecordColumns(rows.timestamps, rows.values, rows.keys, rows.headers)
         most_bytes = min(_BATCH_BYTES, shape.max_batch_bytes - _BESIDES_BYTES)
+        first = 0
         for encoded in self._encode(columns, codec=self._codec, most_bytes=most_bytes, runs=places):
-            layer, partition = divmod(int(places[encoded.first]), shape.partitions)
+            layer, partition = divmod(int(places[first]), shape.partitions)
             yield LaidBatch(layer, StagedBatch(shape.id, shape.name, partition, encoded.batch, needs))
+            first += encoded.records
 
 
 def over_limits(shape: TopicShape, rows: RecordRows) -> Iterator[tuple[npt.NDArray[np.bool_], str]]:

@@ -46,8 +46,6 @@ class EncodedBatch(NamedTuple):
     batch: Buffer
     records: int
     max_timestamp: int
-    first: int
-    """Its first record's place among those that were given."""
 
 
 Encode = Callable[..., Iterator[EncodedBatch]]
@@ -105,7 +103,7 @@ def compiled_encode() -> Encode:
                 np.frombuffer(whole, np.uint8),
                 HEADER_BYTES,
             )
-            yield _batch(whole, codec, times[first:stop], first)
+            yield _batch(whole, codec, times[first:stop])
 
     return encode
 
@@ -158,7 +156,7 @@ def _headers(column: pa.Array | None, rows: int) -> tuple[Longs, _Spans, _Spans]
     return ends, _spans(names, len(pairs)), _spans(contents, len(pairs))
 
 
-def _batch(whole: bytearray, codec: int, times: Longs, first: int) -> EncodedBatch:
+def _batch(whole: bytearray, codec: int, times: Longs) -> EncodedBatch:
     newest = int(times.max())
     head = _CHECKED_HEAD.pack(codec, len(times) - 1, int(times[0]), newest, NO_PRODUCER, -1, -1, len(times))
     if codec != Codec.NONE:
@@ -166,4 +164,4 @@ def _batch(whole: bytearray, codec: int, times: Longs, first: int) -> EncodedBat
     whole[CHECKED_FROM:HEADER_BYTES] = head
     checksum = crc32c(memoryview(whole)[CHECKED_FROM:])
     whole[:CHECKED_FROM] = _UNCHECKED_HEAD.pack(0, len(whole) - LENGTH_FROM, -1, MAGIC, checksum)
-    return EncodedBatch(whole, len(times), newest, first)
+    return EncodedBatch(whole, len(times), newest)

@@ -177,7 +177,8 @@ def test_a_stream_does_not_take_a_topic_that_was_made_again_for_the_one_it_read(
 
     def copy(fail_on_data_loss: str) -> None:
         source = spark.readStream.format(FORMAT).option("server", server.url).option("subscribe", "again")
-        frame = source.option("startingOffsets", "earliest").option("failOnDataLoss", fail_on_data_loss).load()
+        source = source.option("startingOffsets", "earliest").option("failOnDataLoss", fail_on_data_loss)
+        frame = source.option("pin", "reader").load()
         sink = frame.select("value").writeStream.format(FORMAT).option("server", server.url).option("topic", "again.copy")
         query = sink.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
         assert query.awaitTermination(200)
@@ -192,6 +193,16 @@ def test_a_stream_does_not_take_a_topic_that_was_made_again_for_the_one_it_read(
     values = [value for _, value in consume(server, "again.copy", 0, 8)]
     assert values == [b"old 0", b"old 1", b"old 2", b"new 0", b"new 1", b"new 2", b"new 3", b"new 4"]
     assert end_of(api, "again.copy") == 8
+
+
+def test_values_over_payload_bytes_are_refused_before_anything_is_written(
+    spark: SparkSession, server: ServerProcess, api: Api
+) -> None:
+    api.create_topic("t", max_message_bytes=8_000_000)
+    frame = spark.sql("SELECT 'small' AS value UNION ALL SELECT repeat('x', 1048577)")
+    with pytest.raises(PySparkException, match=r"payload_bytes allows \(1048576\)"):
+        frame.write.format(FORMAT).option("server", server.url).option("topic", "t").mode("append").save()
+    assert end_of(api, "t") == 0
 
 
 @pytest.mark.parametrize(
