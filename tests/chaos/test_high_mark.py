@@ -145,6 +145,28 @@ def test_a_loss_that_the_state_can_not_forget_is_not_accepted(tmp_path: Path) ->
         EmbeddedStore.open(tmp_path / "data", options=SMALL, accept_loss_after=refused.value.end)
 
 
+def test_a_state_that_knows_more_than_the_log_is_a_witness_however_often_it_is_asked(tmp_path: Path) -> None:
+    """RocksDB keeps what came after the checkpoint. Without a mark nobody else knows it, and replays must not forget it."""
+    store = filled(tmp_path / "data", 300, SMALL)
+    store.commit(Changes(trims=[(A0, Offset(150))]))
+    store.clean()
+    store.checkpoint()
+    for number in range(300, 1400):
+        store.commit(Changes(appends=[append(A0, b"%d" % number)], puts=[(b"last", b"%d" % number)]))
+    store._log._state.flush()  # as RocksDB does by itself when its memory is full
+    copy_as_killed(tmp_path / "data", tmp_path / "killed")
+    store.close()
+    folder = tmp_path / "killed"
+    (folder / HIGH_MARK_FILE).unlink()
+    lost = next(frame for frame in frames_of(segment_files(folder)[-1]) if not frame.is_seal)
+    os.truncate(segment_files(folder)[-1], lost.position - int(segment_files(folder)[-1].name.partition("-")[0]))
+    assert any("as the state knows" in finding.what for finding in check(folder).findings)
+    for _ in range(3):
+        with pytest.raises(LostEndError, match="as the state knows") as refused:
+            EmbeddedStore.open(folder, options=SMALL)
+        assert not refused.value.can_be_accepted, "the cleaner has taken what the state could be made from"
+
+
 def test_a_cleaned_log_whose_end_is_lost_behind_the_checkpoint_can_go_on(tmp_path: Path) -> None:
     store = filled(tmp_path / "data", 300, SMALL)
     store.commit(Changes(trims=[(A0, Offset(150))]))
@@ -307,7 +329,7 @@ def test_an_idle_store_has_its_mark_within_a_second(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("durability", ["fsync", "relaxed"])
-def test_a_killed_writer_leaves_a_mark_that_its_log_reaches_and_that_knows_what_was_there_before(
+def test_a_killed_writer_leaves_a_mark_between_what_was_there_a_second_before_and_its_end(
     tmp_path: Path, durability: str
 ) -> None:
     writer = WriterProcess(tmp_path / "data", "--durability", durability)

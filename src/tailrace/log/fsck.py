@@ -128,7 +128,7 @@ class _Check:
         stamp = self._checkpoints.stamp() or START
         self._stamp = stamp.position
         self._mark = mark
-        self._witnesses = witnesses_of(mark.position, stamp, SettledState(state))
+        self._witnesses = witnesses_of(mark.position, stamp, SettledState(state).applied())
         self._tail: list[SegmentFile] = []
         """The segments that a start reads."""
         self._is_cut = False

@@ -135,15 +135,16 @@ def _open(
         usages = {usage.base: usage for usage in checkpoints.usages()}
         files = _files_to_replay(segments, usages, stamp)
         _sync_files(files)
-        witnesses = witnesses_of(mark.position, stamp, settled)
+        applied = settled.applied()
+        witnesses = witnesses_of(mark.position, stamp, applied)
         if accepted is not None:
             witnesses = [Witness("whoever accepted the loss of the rest", Position(accepted))]
         recovery = Recovery(files, stamp.position, witnesses)
         try:
-            _replay(recovery, usages, catalog, settled, stats)
+            _replay(recovery, usages, catalog, settled, applied, stats)
         except LostEndError as lost:
             # The state can't forget. Where it knows what is lost it has to be made again, which takes the whole log.
-            if max(stamp.position, settled.applied()) <= lost.end:
+            if max(stamp.position, applied) <= lost.end:
                 raise lost.acceptable() from None
             raise _below_the_state(segments, lost, witnesses) from None
         high_mark = HighMark(folder, on_failure)
@@ -167,12 +168,12 @@ def _open(
     return OpenLog(log, catalog, settled, reader, index, segments)
 
 
-def witnesses_of(mark: Position, stamp: LogEnd, settled: SettledState) -> list[Witness]:
+def witnesses_of(mark: Position, stamp: LogEnd, applied: Position) -> list[Witness]:
     """Who knows how far the log was synced, besides the log."""
     return [
         Witness("the high mark", mark),
         Witness("the last checkpoint", stamp.position),
-        Witness("the state", settled.applied()),
+        Witness("the state", applied),
     ]
 
 
@@ -238,8 +239,14 @@ def _sync_files(files: Sequence[SegmentFile]) -> None:
 
 
 def _replay(
-    recovery: Recovery, usages: dict[Position, SegmentUsage], catalog: Catalog, settled: SettledState, stats: StoreStats
+    recovery: Recovery,
+    usages: dict[Position, SegmentUsage],
+    catalog: Catalog,
+    settled: SettledState,
+    applied: Position,
+    stats: StoreStats,
 ) -> None:
+    """`applied` is what the state knows already. It says so still if the log turns out to end before that."""
     entered = 0
     waiting: list[Changes] = []
     for frame in recovery.frames():
@@ -256,10 +263,10 @@ def _replay(
         stats.replayed_frames += 1
         stats.replayed_bytes += frame.size
         if len(waiting) >= _EFFECTS_AT_ONCE:
-            settled.apply(waiting, catalog.end.position)
+            settled.apply(waiting, max(applied, catalog.end.position))
             waiting.clear()
     _enter(recovery.segments, entered, usages, catalog)
-    settled.apply(waiting, catalog.end.position)
+    settled.apply(waiting, max(applied, catalog.end.position))
 
 
 def _repeat(frame: Frame, catalog: Catalog) -> Changes | None:
