@@ -27,7 +27,7 @@ from tailrace.log.segment import HEADER_BYTES, SegmentFolder, read_header, salt_
 from tailrace.log.settled import SettledState
 from tailrace.log.state import StateDb, saved_topics
 from tailrace.log.usage import SegmentUsage
-from tailrace.model.errors import CorruptionError
+from tailrace.model.errors import CorruptionError, StorageReadError
 from tailrace.model.ids import Offset, Partition
 from tailrace.model.topic import TopicNames
 from tailrace.wire.machine_code import Scan, plain_scan
@@ -86,6 +86,8 @@ def check(folder: Path) -> Report:
                 state.close()
     except CorruptionError as error:
         report.find(STATE_FOLDER, str(error))
+    except StorageReadError as error:
+        report.find(LOG_FOLDER, f"{error}. What comes after it was not checked")
     finally:
         lock.release()
     return report

@@ -160,7 +160,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     request_head_bytes: int = 64 * KIB
     """Bytes of an HTTP request before its body: its address and its headers."""
     connections: int = 4_000
-    """Connections that one listener serves at the same time."""
+    """Connections that one listener serves at the same time; fewer where the system allows too few open files."""
     connections_per_address: int = 800
     """Kafka connections from one address, so that one machine can't take all."""
     new_connections_per_second: int = 100

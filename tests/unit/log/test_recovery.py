@@ -1,5 +1,7 @@
 """Torn write or corruption: one judge for the start and for `fsck`, and nothing that stands in a record can fool it."""
 
+import errno
+import os
 from pathlib import Path
 from struct import Struct
 
@@ -197,3 +199,14 @@ def test_a_folder_of_format_1_goes_on(tmp_path: Path) -> None:
     assert values(folder) == [b"a", b"b", b"c", b"d", b"e", b"f"]
     assert check(folder).findings == []
     assert [segment.read_bytes()[8:10] for segment in segment_files(folder)] == [b"\0\1", b"\0\2"]
+
+
+def test_fsck_names_a_segment_that_the_disk_can_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = three_groups(tmp_path).save()
+
+    def broken(*_: object) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "pread", broken)
+    (finding,) = check(folder).findings
+    assert f"{segment_files(folder)[0]} can't be read at byte 0 (Input/output error)" in finding.what
