@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import apsw
+
 from tailrace.broker.broker import Broker
 from tailrace.model.clock import Clock
 from tailrace.model.ids import Offset
@@ -15,6 +17,7 @@ from tailrace.sql.parameters import NO_PARAMETERS, Parameters, share_out
 from tailrace.sql.parse import parse
 from tailrace.sql.result import Result
 from tailrace.sql.statements import CreateTable, DropTable, Query, Write
+from tailrace.sql.tables.decimals import register_decimals
 from tailrace.sql.tables.tables import Tables
 from tailrace.store.contract import Store
 from tests.support.brokers import running_broker
@@ -114,3 +117,20 @@ def replayed(events: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
         else:
             rows[key] = event["new"]
     return rows
+
+
+def as_older_version(path: Path) -> None:
+    """Make the file what versions before checksums wrote."""
+    new, old = apsw.Connection(str(path) + ".old", vfs="unix"), apsw.Connection(str(path))
+    for connection in (new, old):
+        register_decimals(connection)
+    new.pragma("journal_mode", "wal")
+    new.pragma("user_version", 1)
+    for name, sql in old.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL").fetchall():
+        new.execute(str(sql))
+        for row in old.execute(f'SELECT * FROM "{name}"'):
+            new.execute(f'INSERT INTO "{name}" VALUES ({", ".join("?" * len(row))})', row)
+    for connection in (new, old):
+        connection.close()
+    path.with_name(path.name + ".old").rename(path)
+    assert path.read_bytes()[20] == 0

@@ -26,6 +26,7 @@ def rebuild(file: TableFile, tables: Collection[TableEvents], log: Log, limits: 
 
     Raises `CorruptionError` if neither the log nor the file has the rows of a table; then nothing was touched.
     """
+    _refuse_other_log(file, limits)
     connection = make_database(file, limits)
     try:
         register_decimals(connection)
@@ -41,6 +42,20 @@ def rebuild(file: TableFile, tables: Collection[TableEvents], log: Log, limits: 
         connection.close(True)
     file.replace()
     return applied
+
+
+def _refuse_other_log(file: TableFile, limits: Limits) -> None:
+    """A file that can be read and is of another log is somebody's, and is not to be replaced."""
+    if not file.path.exists() or not file.path.stat().st_size:
+        return
+    try:
+        old = open_reader(file, limits)
+        try:
+            check_log_id(old, file)
+        finally:
+            abandon(old)
+    except (apsw.Error, DamagedFileError) as error:
+        _log.debug("the old file can't say which log it is of: %s", error)
 
 
 def _keep_rows(

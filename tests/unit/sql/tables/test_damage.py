@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-import apsw
 import pytest
 
 from tailrace.broker.broker import Broker
@@ -15,13 +14,12 @@ from tailrace.model.changes import Changes
 from tailrace.model.errors import CorruptionError, TablesBehindError, TablesDamagedError
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.table import changes_partition
-from tailrace.sql.tables.decimals import register_decimals
 from tailrace.sql.tables.tables import FILE_NAME, Tables
 from tailrace.store.memory import MemoryStore
 from tests.support.aio import on_loop, until
 from tests.support.brokers import running_broker
 from tests.support.clocks import ManualClock
-from tests.support.tables import TableSql
+from tests.support.tables import TableSql, as_older_version
 
 FLIPS = 120
 ALL = "SELECT * FROM app.t ORDER BY id"
@@ -223,20 +221,3 @@ async def test_damage_that_nothing_can_mend_is_said_and_the_file_is_left_as_it_i
         with pytest.raises(CorruptionError, match=r"'app\.t' and has no checkpoint of their rows: bring back a copy"):
             await open_tables(tmp_path, broker)
         assert (tmp_path / FILE_NAME).read_bytes() == damaged
-
-
-def as_older_version(path: Path) -> None:
-    """Make the file what versions before checksums wrote."""
-    new, old = apsw.Connection(str(path) + ".old", vfs="unix"), apsw.Connection(str(path))
-    for connection in (new, old):
-        register_decimals(connection)
-    new.pragma("journal_mode", "wal")
-    new.pragma("user_version", 1)
-    for name, sql in old.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL").fetchall():
-        new.execute(str(sql))
-        for row in old.execute(f'SELECT * FROM "{name}"'):
-            new.execute(f'INSERT INTO "{name}" VALUES ({", ".join("?" * len(row))})', row)
-    for connection in (new, old):
-        connection.close()
-    path.with_name(path.name + ".old").rename(path)
-    assert path.read_bytes()[20] == 0
