@@ -13,11 +13,11 @@ only then put in its place. Connections to the old one may live on: they see wha
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from struct import Struct
+from struct import Struct, iter_unpack
 
 import apsw
 import apsw.sqlite_extra
@@ -41,7 +41,7 @@ _RESERVED_AT = 20
 _FORMAT_AT = 60
 _HEADER_BYTES = 100
 _WAL_HEADER = Struct(">8I")
-_WAL_HEADER_WORDS = (Struct("<6I"), Struct(">6I"))
+_WAL_MAGIC = (0x377F0682, 0x377F0683)
 _WAL_FRAME = Struct(">6I")
 _SALTS = slice(16, 24)
 
@@ -146,11 +146,18 @@ class TableFile:
         if header[_SALTS] != noted:
             return
         accepted, _ = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        own_salts = _WAL_HEADER.unpack(header)[4:6]
+        before = _WAL_HEADER.unpack(header)[6:]
         for number, frame in enumerate(_frames(self._wal, header)):
-            _, _, *salts, _, _ = _WAL_FRAME.unpack(frame)
-            is_of_this = any(own == its for own, its in zip(Struct(">2I").unpack(noted), salts, strict=True))
-            if number >= accepted and is_of_this:
+            _, _, *salts, first, second = _WAL_FRAME.unpack_from(frame)
+            are_own = tuple(salts) == own_salts
+            # Others are of an earlier round, and were overwritten up to here.
+            is_of_this = any(own == its for own, its in zip(own_salts, salts, strict=True))
+            # What is whole and was not accepted is of a transaction that was not committed.
+            is_whole = number < accepted or (are_own and _checksum(header, before, frame) == (first, second))
+            if is_of_this and not is_whole:
                 raise DamagedFileError(f"{self._wal.name} can't be read from frame {number} on")
+            before = first, second
 
     @property
     def _wal(self) -> Path:
@@ -224,21 +231,31 @@ def make_private_file(path: Path) -> None:
 def _is_whole(header: bytes) -> bool:
     """Whether the header of a write-ahead log has the checksum that it must have."""
     magic, *_, first, second = _WAL_HEADER.unpack(header)
-    words = _WAL_HEADER_WORDS[magic & 1].unpack_from(header)
-    one = two = 0
-    for at in range(0, len(words), 2):
-        one = (one + words[at] + two) & 0xFFFFFFFF
-        two = (two + words[at + 1] + one) & 0xFFFFFFFF
-    return magic >> 1 == 0x377F0682 >> 1 and (one, two) == (first, second)
+    return magic in _WAL_MAGIC and _sums(header, (0, 0), header[: _WAL_HEADER.size - 8]) == (first, second)
+
+
+def _checksum(header: bytes, before: Sequence[int], frame: bytes) -> tuple[int, int]:
+    """What a frame must say its checksum is, behind one with the checksum `before`."""
+    return _sums(header, before, frame[:8] + frame[_WAL_FRAME.size :])
+
+
+def _sums(header: bytes, before: Sequence[int], data: bytes) -> tuple[int, int]:
+    """SQLite's checksum of a write-ahead log; the order of bytes is in its header."""
+    one, two = before
+    words = iter_unpack(">2I" if header[3] & 1 else "<2I", data[: len(data) // 8 * 8])
+    for first, second in words:
+        one = (one + first + two) & 0xFFFFFFFF
+        two = (two + second + one) & 0xFFFFFFFF
+    return one, two
 
 
 def _frames(wal: Path, header: bytes) -> Iterator[bytes]:
-    """The heads of all frames that the file has room for."""
+    """All frames that the file has room for; the last may be cut off."""
     page_bytes = _WAL_HEADER.unpack(header)[2]
     fd = os.open(wal, os.O_RDONLY | os.O_CLOEXEC)
     try:
         at = _WAL_HEADER.size
-        while len(frame := os.pread(fd, _WAL_FRAME.size, at)) == _WAL_FRAME.size:
+        while len(frame := os.pread(fd, _WAL_FRAME.size + page_bytes, at)) >= _WAL_FRAME.size:
             yield frame
             at += _WAL_FRAME.size + page_bytes
     finally:

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+import apsw
 import pytest
 
 from tailrace.broker.broker import Broker
@@ -14,6 +15,8 @@ from tailrace.model.changes import Changes
 from tailrace.model.errors import CorruptionError, TablesBehindError, TablesDamagedError
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.table import changes_partition
+from tailrace.sql.tables.database import abandon
+from tailrace.sql.tables.table_file import checksum_vfs
 from tailrace.sql.tables.tables import FILE_NAME, Tables
 from tailrace.store.memory import MemoryStore
 from tests.support.aio import on_loop, until
@@ -57,6 +60,25 @@ def copy_files(folder: Path, target: Path) -> None:
     target.mkdir()
     for path in folder.glob(f"{FILE_NAME}*"):
         shutil.copy(path, target)
+
+
+def append_uncommitted_frame(wal: Path) -> None:
+    """By SQLite itself: a transaction that is too large for its memory writes frames before it commits."""
+    folder = wal.parent
+    connection = apsw.Connection(str(folder / FILE_NAME), vfs=checksum_vfs())
+    connection.pragma("wal_autocheckpoint", 0)
+    connection.pragma("cache_size", 5)
+    before = wal.stat().st_size
+    connection.execute("BEGIN")
+    connection.executemany("INSERT INTO \"app.t\" VALUES (?, 'never committed')", ((-id,) for id in range(1, 3000)))
+    torn = {path.name: path.read_bytes() for path in folder.glob(f"{FILE_NAME}*") if not path.name.endswith("-shm")}
+    connection.execute("ROLLBACK")
+    abandon(connection)
+    for path in folder.glob(f"{FILE_NAME}*"):
+        path.unlink()
+    for name, content in torn.items():
+        (folder / name).write_bytes(content)
+    assert wal.stat().st_size > before
 
 
 def bits(size: int, count: int, seed: int, first: Iterable[int] = ()) -> list[int]:
@@ -135,6 +157,13 @@ async def test_no_flipped_bit_of_the_write_ahead_log_makes_a_wrong_answer(is_bac
         copy_files(tmp_path, killed)
         truth = await sql.rows(ALL)
         await sql.tables.close()
+        sound = tmp_path / "sound"
+        shutil.copytree(killed, sound)
+        # As a kill leaves it in the middle of a transaction: with frames that no commit follows.
+        append_uncommitted_frame(sound / WAL)
+        again = await open_tables(sound, broker)
+        assert (again.tables.replayed, broker.changes.stats.rebuilds) == (0, 0), "a sound file was made again"
+        await again.tables.close()
         size = (killed / WAL).stat().st_size
         # The head of the log and of each frame, and some bits of the pages.
         heads = [8 * (at + byte) for at in range(32, size, 4096 + 24) for byte in (7, 8, 20)]
