@@ -40,6 +40,33 @@ def test_publishers_do_not_wait_for_subscribers_far_behind(server: ServerProcess
         assert_small(measured({"produce": produce, "publish": publish}, 100))
 
 
+def test_publishers_do_not_wait_for_long_statements(server: ServerProcess, client: httpx.Client) -> None:
+    numbered_tables(client)
+    create(server.url, "published")
+    is_over = threading.Event()
+
+    def ask(number: int) -> set[int]:
+        text = "SELECT n FROM heavy WHERE " + " OR ".join(["id = 1"] * 11_000) + f" OR id = {number}"
+        found = set()
+        while not is_over.is_set():
+            found.add(sql(client, text).status_code)
+        return found
+
+    with (
+        producing(server, "published") as produce,
+        publishing(server, "published") as publish,
+        ThreadPoolExecutor(8) as threads,
+    ):
+        asking = [threads.submit(ask, number) for number in range(8)]
+        try:
+            assert_small(measured({"produce": produce, "publish": publish}, 100))
+            listed = "SELECT count(*) FROM heavy WHERE id IN (" + ", ".join(map(str, range(4_000))) + ")"
+            assert rows(client, listed) == [[4_000]]
+        finally:
+            is_over.set()
+        assert all(each.result() == {400} for each in asking), "SQLite takes no expression that is so deep"
+
+
 def test_a_small_write_does_not_wait_for_a_heavy_one(server: ServerProcess, client: httpx.Client) -> None:
     numbered_tables(client)
     heavy = "UPDATE heavy SET n = (SELECT count(*) FROM heavy a, heavy b, heavy c, heavy d)"

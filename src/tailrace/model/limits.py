@@ -233,6 +233,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Runs of batches, of all topics, whose oldest time a query has found before the survey did."""
     statement_bytes: int = 128 * KIB
     """Bytes of the SQL text of one request. The rows of an INSERT of plain values are not counted."""
+    statement_nodes: int = 1_000
+    """Names, constants and operators of a statement that is not about tables alone. Others have as many as fit into a text."""
+    parse_seconds: int = 5
+    """How long it may take to parse a long SQL text."""
+    queued_texts: int = 100
+    """Long SQL texts that wait to be parsed."""
     statements: int = 1_000
     """Statements of one SQL text."""
     parsed_texts: int = 1_000

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from tailrace.broker.broker import Broker
-from tailrace.model.errors import TailraceError, UnknownTableError, UnsupportedSqlError
+from tailrace.model.errors import SqlError, TailraceError, UnknownTableError, UnsupportedSqlError
 from tailrace.model.limits import KIB, Limits
 from tailrace.model.record import Message
 from tailrace.model.route import Route
@@ -22,6 +22,7 @@ from tailrace.sql.handlers.publishing import PublishStatements
 from tailrace.sql.handlers.redriving import RedriveStatements
 from tailrace.sql.handlers.showing import ShowStatements
 from tailrace.sql.handlers.topics import TopicStatements
+from tailrace.sql.long_texts import LongTexts
 from tailrace.sql.near_names import did_you_mean, tables_and_topics
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters, by_name, share_out
 from tailrace.sql.parse import bind, kind_of
@@ -88,7 +89,8 @@ class SqlEngine:
         self._tables = tables
         self._routes = routes
         self._queries = queries
-        self._parsed = ParsedTexts(limits)
+        self._long_texts = LongTexts(broker.tables.find, limits)
+        self._parsed = ParsedTexts(limits, self._long_texts)
         self._plain_inserts = PlainInserts(limits)
         topics = TopicStatements(broker)
         consuming = ConsumeStatements(broker, limits)
@@ -119,6 +121,14 @@ class SqlEngine:
         except TailraceError:
             self._stats.failures += 1
             raise
+        except RecursionError as error:
+            # Trees, parameters and answers are walked by recursion in many places.
+            self._stats.failures += 1
+            raise SqlError("the statement, or one of its values, is nested too deep; take it apart") from error
+
+    async def close(self) -> None:
+        """End the process that parses long texts."""
+        await self._long_texts.close()
 
     async def _execute(self, text: str, params: Parameters) -> list[Result]:
         statements = await self._parse(text)
@@ -149,7 +159,7 @@ class SqlEngine:
                 insert = await asyncio.to_thread(read_plain_insert, text, shape)
             if insert is not None:
                 return [insert]
-        return self._parsed.parse(text)
+        return await self._parsed.parse(text)
 
     async def _run(self, step: Step) -> Result:
         statement, params = step.statement, step.parameters

@@ -37,18 +37,22 @@ class Unbound(Statement, frozen=True, kw_only=True):
 
 def parse(text: str, limits: Limits = DEFAULT_LIMITS) -> list[Statement]:
     """The statements of a text, in order."""
-    size = len(text.encode(errors="replace"))
-    if size > limits.statement_bytes:
-        raise LimitExceededError(
-            f"the text has {size} bytes, more than statement_bytes allows ({limits.statement_bytes}); send it in parts, and"
-            " values as parameters"
-        )
+    check_size(text, limits)
     parts = _split(tokenize(text))
     if not parts:
         raise SqlSyntaxError(f"expected a statement ({_STATEMENTS}), found nothing", 1, 1)
     if len(parts) > limits.statements:
         raise LimitExceededError(f"the text has {len(parts)} statements, more than statements allows ({limits.statements})")
     return [_parse_one(tokens, text) for tokens in parts]
+
+
+def check_size(text: str, limits: Limits) -> None:
+    size = len(text.encode(errors="replace"))
+    if size > limits.statement_bytes:
+        raise LimitExceededError(
+            f"the text has {size} bytes, more than statement_bytes allows ({limits.statement_bytes}); send it in parts, and"
+            " values as parameters"
+        )
 
 
 def bind(statement: Statement, values: Values) -> Statement:
@@ -84,15 +88,19 @@ def _parse_one(tokens: Sequence[Token], source: str) -> Statement:
         statement = query_or_write(tokens, text, source)
         return msgspec.structs.replace(statement, line=line, column=column)
 
-    def build(values: Values) -> Statement:
-        bound = _read(Words(tokens, source, values), text, source)
-        return msgspec.structs.replace(bound, line=line, column=column)
-
     statement = _read(words, text, source)
     if words.parameters:
         names = tuple(dict.fromkeys(words.parameters))
+        build = partial(_bound, text, line, column)
         return Unbound(text=text, line=line, column=column, parameters=names, build=build, means=type(statement))
     return msgspec.structs.replace(statement, line=line, column=column)
+
+
+def _bound(text: str, line: int, column: int, values: Values) -> Statement:
+    """Read a statement of our own again, now with its values, and with its words where they stand in the whole text."""
+    source = "\n" * (line - 1) + " " * (column - 1) + text
+    bound = _read(Words(tokenize(source), source, values), text, source)
+    return msgspec.structs.replace(bound, line=line, column=column)
 
 
 def _read(words: Words, text: str, source: str) -> Statement:

@@ -27,6 +27,7 @@ class Sql:
 
     async def close(self) -> None:
         """Stop queries, finish writes."""
+        await self.engine.close()
         self._queries.close()
         self._routes.close()
         await self.tables.close()

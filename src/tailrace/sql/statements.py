@@ -5,7 +5,7 @@ run them want them in their own dialects.
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, Union
 
 import msgspec
 from sqlglot import exp
@@ -14,6 +14,9 @@ from tailrace.model.route import Operation, Payload
 from tailrace.model.start import Start
 from tailrace.model.table import Column
 from tailrace.model.topic import NO_OPTIONS, TopicOptions
+
+if TYPE_CHECKING:
+    from tailrace.sql.tables.programs import Compiled
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +54,8 @@ class Write(Statement, frozen=True, kw_only=True):
     """Shared by all who run the same text: copy it before you change it."""
     rows: Sequence[Sequence[object]] | None = None
     """The rows of an INSERT of plain values, which stand as parameters in the tree: it is to be run once for each."""
+    compiled: Union["Compiled", None] = None
+    """Of a long statement, which was compiled where it was parsed. Of its tree only the head is here."""
 
 
 class Query(Statement, frozen=True, kw_only=True):
@@ -62,6 +67,8 @@ class Query(Statement, frozen=True, kw_only=True):
     """The tables and topics that it names, CTEs and functions left out."""
     has_functions: bool = False
     """Whether it reads from functions too, such as `table_changes`."""
+    compiled: Union["Compiled", None] = None
+    """Of a long query, which was compiled where it was parsed. Its tree is empty here."""
 
 
 class Begin(Statement, frozen=True, kw_only=True):

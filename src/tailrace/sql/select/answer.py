@@ -86,6 +86,8 @@ def _json(text: str) -> object:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
         return text
+    except RecursionError:
+        raise SqlError("the answer holds JSON that is nested too deep to be shown; cast it to text") from None
 
 
 _READERS: dict[str, Callable[[Any], object]] = {

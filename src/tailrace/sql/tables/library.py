@@ -9,12 +9,13 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
+from tailrace.model.errors import OverloadedError
 from tailrace.model.limits import KIB, Limits
 from tailrace.model.table import Column, ColumnType, Table
 from tailrace.sql.statements import Query, Write
 from tailrace.sql.tables.compile import program_of
 from tailrace.sql.tables.events import TableEvents
-from tailrace.sql.tables.programs import Program
+from tailrace.sql.tables.programs import Compiled, Program
 
 _PROGRAMS = 512
 _LONGEST_TEXT = 4 * KIB
@@ -53,6 +54,8 @@ class Library:
 
     def program(self, statement: Write | Query) -> Program:
         """By the tree, which is the same for all who run the same text."""
+        if statement.compiled is not None:
+            return self._checked(statement.compiled)
         tree = statement.tree
         with self._lock:
             known = self._programs.get(id(tree))
@@ -68,6 +71,13 @@ class Library:
             if len(self._programs) > _PROGRAMS:
                 self._programs.popitem(last=False)
         return program
+
+    def _checked(self, compiled: Compiled) -> Program:
+        for table in compiled.tables:
+            if self.find(table.name) != table:
+                raise OverloadedError(f"table {table.name!r} was made anew while the statement was read; send it again")
+        self.types.update(compiled.types)
+        return compiled.program
 
     def _forget_programs(self) -> None:
         with self._lock:

@@ -51,6 +51,16 @@ class Returned(NamedTuple):
 Program = InsertRows | Run
 
 
+class Compiled(NamedTuple):
+    """A program that was made in another process, and what it was made for."""
+
+    program: Program
+    tables: Sequence[Table]
+    """As they were then. With others under the same names it must not be run."""
+    types: Mapping[str, ColumnType]
+    """The types that it casts to, by name."""
+
+
 def rows_to_store(
     program: InsertRows, given: Sequence[Mapping[str, object]] | Sequence[Sequence[object]]
 ) -> list[tuple[Stored, ...]]:

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tailrace.model.errors import TailraceError
+from tailrace.model.errors import SqlError, TailraceError
 from tests.unit.sql.engine.conftest import SharedSql
 
 SETUP = (
@@ -201,4 +201,33 @@ def test_a_query_without_end_is_stopped(prepared: SharedSql, text: str) -> None:
         prepared.run(text)
     assert refused.value.http_status == 422
     assert time.monotonic() - began < 60, "it has five seconds, and would go on for ever"
+    check_unchanged(prepared)
+
+
+DEEP = "[" * 3_000 + "]" * 3_000
+
+
+def nested(depth: int) -> list[object]:
+    value: list[object] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("text", "params"),
+    [
+        (f"SELECT json('{DEEP}')", ()),
+        (f"SELECT '{DEEP}'::json", ()),
+        ("SELECT (?)::json", [DEEP]),
+        ("SELECT ?", [nested(900)]),
+        ("UPDATE t SET body = ?", [nested(900)]),
+        (f"SELECT {'NOT ' * 3_000}TRUE", ()),
+        (f"SELECT {'CASE WHEN TRUE THEN ' * 3_000}1{' END' * 3_000}", ()),
+        (f"ALTER TOPIC a ADD SOURCE t ON INSERT WHERE {'NOT ' * 3_000}TRUE", ()),
+    ],
+)
+def test_what_is_nested_too_deep_is_told_so(prepared: SharedSql, text: str, params: object) -> None:
+    with pytest.raises(SqlError, match="nested"):
+        prepared.run(text, params)
     check_unchanged(prepared)
