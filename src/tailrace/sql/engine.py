@@ -53,6 +53,7 @@ from tailrace.sql.statements import (
 Handler = Callable[[Any], Awaitable[Result]]
 
 _READ_INLINE = 64 * KIB
+_SHARED_OUT_INLINE = 10_000
 
 
 class TableStatements(Protocol):
@@ -132,7 +133,11 @@ class SqlEngine:
 
     async def _execute(self, text: str, params: Parameters) -> list[Result]:
         statements = await self._parse(text)
-        units = plan(statements, share_out(statements, params))
+        if len(params) > _SHARED_OUT_INLINE:
+            shared = await asyncio.to_thread(share_out, statements, params)
+        else:
+            shared = share_out(statements, params)
+        units = plan(statements, shared)
         results: list[Result] = []
         for unit in units:
             try:

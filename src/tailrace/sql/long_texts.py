@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from tailrace.model.errors import OverloadedError, QueryLimitError, SqlError
 from tailrace.model.limits import Limits
 from tailrace.model.table import Table
-from tailrace.sql.parser_process import LENGTH, Ask, Failed, Parsed
+from tailrace.sql.parser_process import LENGTH, Ask, Failed, Parsed, Text
 from tailrace.sql.statements import Statement
 
 _PROCESS = "tailrace.sql.parser_process"
@@ -65,7 +65,7 @@ class LongTexts:
         try:
             process = await self._started()
             async with asyncio.timeout(seconds):
-                await self._send(process, (text, self._limits))
+                await self._send(process, Text(text, self._limits))
                 while isinstance(answer := await self._received(process), Ask):
                     await self._send(process, self._find(answer.name))
             is_done = True

@@ -33,6 +33,13 @@ _NICE = 5
 Find = Callable[[str], Table | None]
 
 
+class Text(NamedTuple):
+    """To the process: what does this mean?"""
+
+    text: str
+    limits: Limits
+
+
 class Ask(NamedTuple):
     """To the server: which table has this name?"""
 
@@ -125,10 +132,11 @@ def main() -> None:
     with contextlib.suppress(EOFError, KeyboardInterrupt):
         send(out, None)
         while True:
-            text, limits = receive(source)  # type: ignore[misc]
-            signal.alarm(seconds + _SPARE_SECONDS)
-            send(out, read_text(text, find, limits))
-            signal.alarm(0)
+            asked = receive(source)
+            if isinstance(asked, Text):
+                signal.alarm(seconds + _SPARE_SECONDS)
+                send(out, read_text(asked.text, find, asked.limits))
+                signal.alarm(0)
 
 
 if __name__ == "__main__":

@@ -229,10 +229,10 @@ class Subscription:
 
     async def _scan(self) -> "_Ahead":
         start, size = self.position, self._scan_bytes
-        wanted, next_cursor, count = await self._shared.scan(self._audience, start, size)
+        wanted, next_cursor, scanned = await self._shared.scan(self._audience, start, size)
         # The less of what is read is wanted, the more is read at once; but never many batches, however small they are.
-        if count > _SCAN_BATCHES:
-            self._scan_bytes = max(_LEAST_SCAN_BYTES, size * _SCAN_BATCHES // count)
+        if scanned > _SCAN_BATCHES:
+            self._scan_bytes = max(_LEAST_SCAN_BYTES, size * _SCAN_BATCHES // scanned)
         elif 4 * sum(batch.size for batch in wanted) < size:
             self._scan_bytes = min(_MOST_SCAN_BYTES, 2 * size)
         else:
@@ -293,7 +293,7 @@ class _Found(NamedTuple):
 
     wanted: Sequence[SharedBatch]
     next_cursor: Cursor
-    count: int
+    scanned: int
     """Batches, wanted or not."""
 
 

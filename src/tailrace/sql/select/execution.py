@@ -43,7 +43,7 @@ class Preparation:
 
     async def prepare(self, query: Query, params: Parameters) -> "Execution":
         """Look up all that the query names. Topics are seen as they are now."""
-        tree = with_constants(with_column_names(query.tree), by_name(query, params))
+        tree = with_constants(with_column_names(query.tree), by_name(query, params), self._limits)
         sources = resolve(tree, self._find, lambda: tables_and_topics(self._broker))
         views: dict[str, TopicView] = {}
         relations: dict[str, Relation] = {}

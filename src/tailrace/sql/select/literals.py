@@ -5,7 +5,7 @@ wanted; as a parameter of its own it would be text and nothing else.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from uuid import UUID
@@ -13,16 +13,34 @@ from uuid import UUID
 import msgspec
 from sqlglot import exp
 
-from tailrace.model.errors import SqlError
+from tailrace.model.errors import LimitExceededError, SqlError
+from tailrace.model.limits import Limits
 
 
-def with_constants(tree: exp.Expr, values: Mapping[str, object]) -> exp.Expr:
+def with_constants(tree: exp.Expr, values: Mapping[str, object], limits: Limits) -> exp.Expr:
     """A copy of the tree with the values in the places of its parameters."""
+    _check_size(values.values(), limits)
 
     def replaced(node: exp.Expr) -> exp.Expr:
         return constant(values[node.name]) if isinstance(node, exp.Placeholder) else node
 
     return tree.transform(replaced)
+
+
+def _check_size(values: Iterable[object], limits: Limits) -> None:
+    """Each item of a list becomes a node of the tree, as if it had been written in the text."""
+    items = 0
+    waiting = [values]
+    while waiting:
+        for value in waiting.pop():
+            items += 1
+            if items > limits.statement_nodes:
+                raise LimitExceededError(
+                    f"the parameters of the query hold more than {limits.statement_nodes} values (statement_nodes); narrow it"
+                    " down, or put the values into a table and join it"
+                )
+            if isinstance(value, list | tuple):
+                waiting.append(value)
 
 
 def constant(value: object) -> exp.Expr:

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tailrace.model.errors import SqlError, TailraceError
+from tailrace.model.errors import LimitExceededError, SqlError, TailraceError
 from tests.unit.sql.engine.conftest import SharedSql
 
 SETUP = (
@@ -212,6 +212,12 @@ def nested(depth: int) -> list[object]:
     for _ in range(depth):
         value = [value]
     return value
+
+
+def test_parameters_of_a_query_hold_only_so_many_values(prepared: SharedSql) -> None:
+    for value in ([1] * 1_001, [[1] * 600, [2] * 600]):
+        with pytest.raises(LimitExceededError, match="statement_nodes"):
+            prepared.run("SELECT ?", [value])
 
 
 @pytest.mark.parametrize(
