@@ -5,10 +5,14 @@ Both take time in proportion to text and pattern at most, whatever the pattern: 
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from tailrace.model.errors import SqlError
 
 _SPECIAL = "*?["
+_STEPS_AT_A_STRETCH = 1_000_000
+_MOST_STEPS = 1_000_000_000
+"""Characters of a text times those of a piece of the pattern: a few seconds."""
 
 
 def glob_of_like(pattern: str, escape: str) -> str:
@@ -23,24 +27,44 @@ def glob_of_like(pattern: str, escape: str) -> str:
 
 def is_like(text: str, pattern: str, escape: str) -> bool:
     """Each piece between two `%` is taken where it is found first: if that does not lead to a match, nothing does."""
-    pieces = [""]
+    pieces: list[list[str]] = [[]]
     for character, is_wild in _characters(pattern, escape):
         if is_wild and character == "%":
-            pieces.append("")
+            pieces.append([])
         else:
-            pieces[-1] += "." if is_wild else re.escape(character)
-    first, *others = (re.compile(piece, re.DOTALL) for piece in pieces)
+            pieces[-1].append("." if is_wild else re.escape(character))
+    if len(text) * max(map(len, pieces)) > _MOST_STEPS:
+        raise SqlError(f"a pattern of {len(pattern)} characters is too long for a text of {len(text)}")
+    first, *others = (_Piece(re.compile("".join(piece), re.DOTALL), len(piece)) for piece in pieces)
     if not others:
-        return first.fullmatch(text) is not None
-    found = first.match(text)
+        return first.expression.fullmatch(text) is not None
+    if first.expression.match(text) is None:
+        return False
+    at = first.width
     for piece in others[:-1]:
+        found = _end_of_first(piece, text, at)
         if found is None:
             return False
-        found = piece.search(text, found.end())
-    if found is None:
-        return False
-    last = re.compile(f"(?:{others[-1].pattern})\\Z", re.DOTALL)
-    return last.search(text, found.end()) is not None
+        at = found
+    start = len(text) - others[-1].width
+    return start >= at and others[-1].expression.fullmatch(text, start) is not None
+
+
+class _Piece(NamedTuple):
+    """What stands between two `%`, which is always of the same length."""
+
+    expression: re.Pattern[str]
+    width: int
+
+
+def _end_of_first(piece: _Piece, text: str, at: int) -> int | None:
+    """Searched in parts, because a search does not let go of the interpreter."""
+    stride = max(1, _STEPS_AT_A_STRETCH // max(1, piece.width))
+    for start in range(at, len(text) - piece.width + 1, stride):
+        found = piece.expression.search(text, start, start + stride + piece.width - 1)
+        if found is not None:
+            return found.end()
+    return None
 
 
 def _characters(pattern: str, escape: str) -> Iterator[tuple[str, bool]]:

@@ -1,6 +1,7 @@
 """LIKE by our own code means what it means everywhere, and takes no longer for a wicked pattern."""
 
 import re
+import threading
 import time
 
 import pytest
@@ -40,3 +41,23 @@ def test_a_wicked_pattern_takes_no_time() -> None:
     began = time.process_time()
     assert not is_like("a" * 5_000, "%a" * 50 + "%b", "\\")
     assert time.process_time() - began < 1
+
+
+def test_a_long_search_lets_others_have_the_interpreter() -> None:
+    text = "a" * 100_000 + "b"
+    searched = threading.Thread(target=is_like, args=(text, "%" + "_a" * 1_000 + "z%", "\\"))
+    searched.start()
+    longest, before = 0.0, time.monotonic()
+    while searched.is_alive():
+        time.sleep(0.001)
+        now = time.monotonic()
+        longest, before = max(longest, now - before), now
+    assert longest < 0.5, "in one piece it takes a second, and longer on a busy machine"
+    assert is_like(text, "%" + "_a" * 1_000 + "b", "\\")
+    assert is_like(text, "a%" + "_" * 1_000 + "%b", "\\")
+    assert not is_like(text, "%" + "_a" * 1_000 + "bz", "\\")
+
+
+def test_a_search_without_end_is_refused() -> None:
+    with pytest.raises(SqlError, match="too long for a text"):
+        is_like("a" * 1_000_000, "%" + "_" * 10_000 + "z%", "\\")
