@@ -10,6 +10,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tailrace.broker.reading.answers import AnswerMemory
 from tailrace.broker.reading.scan import TopicView
 from tailrace.broker.times.oldest_times import OldestTimes
 from tailrace.model.changes import Append, Changes
@@ -111,7 +112,8 @@ def test_queries_by_time_find_just_the_records_of_that_time(first: list[Sent], q
 
 def found(view: TopicView, bounds: Bounds, known: OldestTimes) -> list[int]:
     """Offsets of what the relation shows that is within the bounds: these only save reading, and DuckDB checks every row."""
-    relation = TopicRelation(view, ["offset", "timestamp"], bounds, DEFAULT_LIMITS, plain_fields, known)
+    answer = AnswerMemory(DEFAULT_LIMITS).answer()
+    relation = TopicRelation(view, ["offset", "timestamp"], bounds, DEFAULT_LIMITS, plain_fields, known, answer)
     shown = pa.Table.from_batches(relation.batches(), relation.schema)
     micros = shown["timestamp"].cast(pa.int64()).to_pylist()
     return [

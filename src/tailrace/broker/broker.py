@@ -3,7 +3,8 @@
 It runs on one event loop; every method is called there. Surfaces see this class and the values of `model`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import ParamSpec, TypeVar
 from uuid import UUID, uuid4
 
 import msgspec
@@ -34,12 +35,14 @@ from tailrace.broker.publishing.record_checks import RecordChecks
 from tailrace.broker.publishing.snowflake import Snowflakes
 from tailrace.broker.queues.queues import Queues
 from tailrace.broker.queues.redrives import Redrives
+from tailrace.broker.reading.answers import AnswerMemory, ReadAnswer
 from tailrace.broker.reading.committed_reader import CommittedReader
 from tailrace.broker.reading.consume import Consumers
 from tailrace.broker.reading.fetch import Fetcher
 from tailrace.broker.reading.positions import Positions
 from tailrace.broker.reading.reader import Reader
 from tailrace.broker.reading.scan import Scanner, TopicView
+from tailrace.broker.reading.unchecked import UncheckedBatches
 from tailrace.broker.reading.waiting_fetches import WaitingFetches
 from tailrace.broker.routes.routes import Routes
 from tailrace.broker.routes.routing import Routing
@@ -67,6 +70,9 @@ from tailrace.model.pipeline import ROUTER, PipelineStatus
 from tailrace.model.record import Message, NumberedPublish, Published, RawBatch
 from tailrace.store.contract import Store
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 
 class Broker:
     """Puts the parts together. The store stays with whoever opened it, and is closed after the broker."""
@@ -85,8 +91,12 @@ class Broker:
         stable = StableOffsets()
         aborted = AbortedTransactions(store)
         self._waiting_fetches = WaitingFetches(stable, limits)
-        self._fetcher = Fetcher(store, self._reader, self.topics, stable, aborted, self._waiting_fetches, limits)
-        self._committed = CommittedReader(self._fetcher, self._reader, self.topics, limits)
+        self.unchecked = UncheckedBatches(store, self._reader, limits)
+        self._fetcher = Fetcher(
+            store, self._reader, self.topics, stable, aborted, self._waiting_fetches, self.unchecked, limits
+        )
+        self.answers = AnswerMemory(limits)
+        self._committed = CommittedReader(self._fetcher, self._reader, self.topics, self.answers, limits)
         self._scanner = Scanner(store, self._expansion, stable, aborted)
         self.producers = Producers(store, self._committer, clock, limits)
         group_names = GroupNames(limits)
@@ -100,7 +110,7 @@ class Broker:
         self.positions = Positions(store, self._reader, self.topics, stable, limits)
         self.consumers = Consumers(self.topics, self.positions, self.offsets, self.groups, self._committed, limits)
         self.subscriptions = Subscriptions(
-            store, self._reader, Tail(store, self._committer, self.topics, limits), stable, aborted, limits
+            store, self._reader, Tail(store, self._committer, self.topics, limits), stable, aborted, self.answers, limits
         )
         self._transactions = Transactions(
             store,
@@ -191,6 +201,7 @@ class Broker:
         self._publishers.load()
         self._transactions.load()
         self.pipelines.load()
+        await self.unchecked.load(self._committer)
         self.cluster_id = await identity_of(self._store, self._committer, uuid4)
         self._snowflakes.start_after(int.from_bytes(self._store.get(keys.MESSAGE_ID_MARK) or b""))
         self._jobs.start()
@@ -243,6 +254,7 @@ class Broker:
         self,
         topic: str,
         starts: Sequence[PartitionOffset],
+        answer: ReadAnswer | None = None,
         *,
         topic_uuid: UUID | None = None,
         max_bytes: int | None = None,
@@ -250,7 +262,7 @@ class Broker:
     ) -> dict[int, CommittedBatches]:
         """Batches for a reader that decodes them itself. See `CommittedReader.batches_of_many`."""
         return await self._committed.batches_of_many(
-            topic, starts, topic_uuid=topic_uuid, max_bytes=max_bytes, max_wait_ms=max_wait_ms
+            topic, starts, answer, topic_uuid=topic_uuid, max_bytes=max_bytes, max_wait_ms=max_wait_ms
         )
 
     async def await_growth(self, ends: Mapping[str, Sequence[int]], max_wait_ms: int) -> None:
@@ -266,11 +278,16 @@ class Broker:
         max_records: int,
         max_bytes: int | None = None,
         max_wait_ms: int = 0,
+        answer: ReadAnswer | None = None,
     ) -> PartitionRecords:
         """Decoded records. See `CommittedReader.read`."""
         return await self._committed.read(
-            topic, partition, offset, max_records=max_records, max_bytes=max_bytes, max_wait_ms=max_wait_ms
+            topic, partition, offset, answer, max_records=max_records, max_bytes=max_bytes, max_wait_ms=max_wait_ms
         )
+
+    async def in_thread(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do something that takes long, such as to encode a large answer, in one of the few threads that readers have."""
+        return await self._reader.in_thread(call, *args, **kwargs)
 
     def end_cursor(self) -> Cursor:
         """The cursor that the next record of the log will get."""
@@ -308,6 +325,7 @@ class Broker:
                 self._payloads,
                 self._expansion,
                 self.survey,
+                self.answers,
             )
         )
 
@@ -340,4 +358,5 @@ class Broker:
         self._transactions.forget_partition(partition)
         self.queues.forget_partition(partition)
         self._references.forget_partition(partition)
+        self.unchecked.forget_partition(partition)
         self.subscriptions.stabilized()

@@ -34,6 +34,7 @@ _DEDUP = b"dedup/"
 _TIMES = b"times/"
 
 IDENTITY = b"identity"
+CHECKED_FROM = b"checked_from"
 LAST_TOPIC_ID = b"counter/topic"
 LAST_TABLE_ID = b"counter/table"
 NEXT_PRODUCER_ID = b"counter/producer"

@@ -22,6 +22,7 @@ from tailrace.broker.payloads.payloads import Payloads
 from tailrace.broker.publishing.dedup import Dedup
 from tailrace.broker.publishing.producers import Producers
 from tailrace.broker.queues.queues import Queues
+from tailrace.broker.reading.answers import AnswerMemory
 from tailrace.broker.reading.reader import Reader
 from tailrace.broker.reading.waiting_fetches import WaitingFetches
 from tailrace.broker.routes.snapshots import Snapshots
@@ -58,6 +59,7 @@ class Sources(NamedTuple):
     payloads: Payloads
     expansion: Expansion
     survey: Survey
+    answers: AnswerMemory
 
 
 class Counted(NamedTuple):
@@ -206,6 +208,22 @@ NUMBERS = (
         "unsurveyed_bytes",
         "Bytes of records whose times the survey has yet to look at.",
         lambda sources: sources.survey.unsurveyed_bytes,
+    ),
+    _now(
+        "answers_held_bytes",
+        "Bytes that answers to readers hold, from before they are decoded until they are sent.",
+        lambda sources: sources.answers.held_bytes,
+    ),
+    _now("answers_waiting", "Readers that wait for room for their answer.", lambda sources: sources.answers.waiting),
+    Counted(
+        "answers_refused",
+        "Readers that got no room in time and were told to come again.",
+        lambda sources: sources.answers.refused,
+    ),
+    Counted(
+        "skipped_corrupt_messages",
+        "Messages in batches that can't be decoded, left out by the readers' choice.",
+        lambda sources: sources.answers.skipped,
     ),
     _now("queued_reads", "Reads that wait for the disk.", lambda sources: sources.reader.queued),
     _now("waiting_publishes", "Publishes that wait for room.", lambda sources: sources.committer.waiting),

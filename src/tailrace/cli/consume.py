@@ -9,7 +9,15 @@ from tailrace.cli.display import note
 from tailrace.cli.exits import Exit
 from tailrace.cli.failures import CommandError, UsageError
 from tailrace.cli.formats import MessageFormat
-from tailrace.cli.options import DEFAULT_SERVER, FormatOption, JsonOption, LimitOption, PartitionOption, ServerOption
+from tailrace.cli.options import (
+    DEFAULT_SERVER,
+    FormatOption,
+    JsonOption,
+    LimitOption,
+    PartitionOption,
+    ServerOption,
+    SkipCorruptOption,
+)
 from tailrace.cli.starts import parse_start
 
 if TYPE_CHECKING:
@@ -38,6 +46,7 @@ def consume(
     ack: Annotated[bool, typer.Option("--ack", help="The group is done with what was printed.")] = False,
     shape: FormatOption = None,
     as_json: JsonOption = False,
+    skip_corrupt: SkipCorruptOption = False,
     server: ServerOption = DEFAULT_SERVER,
 ) -> None:
     """Print the messages of a topic, up to its end.
@@ -56,6 +65,8 @@ def consume(
     first: dict[str, Any] = {"topic": topic, "group_id": group, "partition_id": partition}
     if start is not None:
         first["start"] = parse_start(start)
+    if skip_corrupt:
+        first["corrupt_batches"] = "skip"
     from tailrace.cli.messages import MessagePrinter
     from tailrace.cli.reading import Reading
     from tailrace.cli.reconnecting import Reconnection

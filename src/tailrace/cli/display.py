@@ -5,7 +5,7 @@ Nothing that comes from a record reaches a terminal unchecked: control character
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import typer
@@ -100,3 +100,11 @@ def confirm(question: str, *, yes: bool) -> None:
     if not typer.confirm(f"{question} Go on?", err=True):
         note("nothing was done")
         raise typer.Exit(1)
+
+
+def note_corrupt(batch: Mapping[str, object]) -> None:
+    """Say that a stored batch can't be decoded."""
+    note(
+        f"tailrace: offsets {batch['first_offset']} to {batch['last_offset']} of {batch['topic_name']}, partition"
+        f" {batch['partition_id']}, can't be decoded: {batch['reason']}"
+    )

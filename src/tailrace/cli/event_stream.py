@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from tailrace.cli.display import note_corrupt
 from tailrace.cli.failures import CommandError, RefusedError
 
 if TYPE_CHECKING:
@@ -28,10 +29,18 @@ class Event(NamedTuple):
 
 
 class EventStream:
-    def __init__(self, server: "ServerApi", pattern: str, place: Mapping[str, str], reconnection: "Reconnection") -> None:
+    def __init__(
+        self,
+        server: "ServerApi",
+        pattern: str,
+        place: Mapping[str, str],
+        reconnection: "Reconnection",
+        *,
+        skips_corrupt: bool = False,
+    ) -> None:
         """`place` is where to begin, as `/api/subscribe` takes it."""
         self._server = server
-        self._query = {"pattern": pattern, **place}
+        self._query = {"pattern": pattern, **place, **({"corrupt_batches": "skip"} if skips_corrupt else {})}
         self._reconnection = reconnection
         self.last_cursor: int | None = None
         """The last one that is behind us; `-1` at the beginning of an empty log."""
@@ -52,7 +61,9 @@ class EventStream:
                 self._reconnection.succeeded()
                 if event.kind == b"error":
                     raise RefusedError(msgspec.json.decode(event.data))
-                if event.data:
+                if event.kind == b"corrupt":
+                    note_corrupt(msgspec.json.decode(event.data))
+                elif event.data:
                     yield event.data
                 if event.id is not None:
                     self.last_cursor = event.id

@@ -19,3 +19,6 @@ FormatOption = Annotated[
     typer.Option("--format", help="value prints nothing else. By default text on a terminal and JSON elsewhere."),
 ]
 PartitionOption = Annotated[int | None, typer.Option("--partition", metavar="P", min=0, help="Only this partition.")]
+SkipCorruptOption = Annotated[
+    bool, typer.Option("--skip-corrupt", help="Go on without stored batches that can't be decoded, and say which.")
+]

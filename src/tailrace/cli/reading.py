@@ -4,7 +4,9 @@ import time
 from typing import Any
 from urllib.parse import quote
 
-from tailrace.cli.display import note
+import msgspec
+
+from tailrace.cli.display import note, note_corrupt
 from tailrace.cli.failures import RefusedError
 from tailrace.cli.messages import MessagePrinter
 from tailrace.cli.server_api import ServerApi
@@ -27,6 +29,7 @@ class Reading:
         self._all_partitions = first["partition_id"] is None
         self._first = first
         self._request = first
+        self._corrupt_batches = first.get("corrupt_batches", "report")
         self._printer = printer
         self._acking = acking
         self._unacked: dict[int, int] = {}
@@ -64,6 +67,8 @@ class Reading:
         for message in answer.messages:
             self._printer.show(message)
         self._printer.flush()
+        for batch in answer.corrupt if self._corrupt_batches == "skip" else ():
+            note_corrupt(msgspec.structs.asdict(batch))
         self.printed += len(answer.messages)
         self._unacked = {message.partition_id: message.offset for message in answer.messages}
         self.left = sum(each.end_offset - each.next_offset for each in answer.partitions)
@@ -78,7 +83,12 @@ class Reading:
 
     def _go_on_at(self, offsets: dict[int, int]) -> None:
         positions = [{"partition_id": partition, "offset": offset} for partition, offset in offsets.items()]
-        self._request = {"topic": self._topic, "topic_uuid": self._topic_uuid, "positions": positions}
+        self._request = {
+            "topic": self._topic,
+            "topic_uuid": self._topic_uuid,
+            "positions": positions,
+            "corrupt_batches": self._corrupt_batches,
+        }
 
     def _begin_again(self, error: RefusedError) -> None:
         note(f"{error}; reading it from its start")

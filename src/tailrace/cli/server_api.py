@@ -32,6 +32,8 @@ class ServerApi:
 
     def __init__(self, url: str) -> None:
         self.url = _normal(url)
+        self.skips_corrupt = False
+        """Whether SQL goes on without stored batches that can't be decoded."""
         self.was_reached = False
         """Whether anything was ever answered."""
         self._client = httpx.Client(
@@ -84,7 +86,9 @@ class ServerApi:
 
     def sql(self, text: str, params: Sequence[object] | Mapping[str, object] = ()) -> list[dict[str, Any]]:
         """The result of each statement."""
-        body = {"sql": text, "params": params or []}
+        body: dict[str, Any] = {"sql": text, "params": params or []}
+        if self.skips_corrupt:
+            body["corrupt_batches"] = "skip"
         answer = self._decoded(self._answer("POST", "/api/sql", body, seconds=_SQL_SECONDS))
         results: list[dict[str, Any]] = answer.get("results", [answer])
         return results

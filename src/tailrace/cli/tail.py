@@ -9,7 +9,7 @@ import typer
 
 from tailrace.cli.failures import UsageError
 from tailrace.cli.formats import MessageFormat
-from tailrace.cli.options import DEFAULT_SERVER, FormatOption, JsonOption, LimitOption, ServerOption
+from tailrace.cli.options import DEFAULT_SERVER, FormatOption, JsonOption, LimitOption, ServerOption, SkipCorruptOption
 
 
 def tail(
@@ -29,6 +29,7 @@ def tail(
     limit: LimitOption = None,
     shape: FormatOption = None,
     as_json: JsonOption = False,
+    skip_corrupt: SkipCorruptOption = False,
     server: ServerOption = DEFAULT_SERVER,
 ) -> None:
     """Print what comes to all topics that match a pattern, in the order of the log.
@@ -63,7 +64,7 @@ def tail(
     last_cursor: int | None = None
     with ServerApi(server) as api:
         place = {"cursor": cursor or "latest"} if after is None else {"after": str(after)}
-        stream = EventStream(api, pattern, place, Reconnection(api, note))
+        stream = EventStream(api, pattern, place, Reconnection(api, note), skips_corrupt=skip_corrupt)
         try:
             for data in stream.messages():
                 message = decode(data)

@@ -25,7 +25,7 @@ from tailrace.client._sync.publisher import Delivery, Publisher
 from tailrace.client._sync.queue import QueueSubscription
 from tailrace.client._sync.subscriber import EventStream, Subscriber
 from tailrace.client.config import ConnectionConfig, ConsumerConfig, PublisherConfig, QueueConfig
-from tailrace.client.properties import AutoOffsetReset
+from tailrace.client.properties import AutoOffsetReset, CorruptBatches
 from tailrace.client.values import (
     CommitResult,
     ConsumerRecord,
@@ -57,6 +57,7 @@ from tailrace.model.errors import (
     UnknownMemberError,
     UnknownTopicError,
     UnknownTopicIdError,
+    UnreadableBatchError,
 )
 
 __all__ = [
@@ -76,6 +77,7 @@ __all__ = [
     "ConnectionLostError",
     "ConsumerConfig",
     "ConsumerRecord",
+    "CorruptBatches",
     "Delivery",
     "Event",
     "EventStream",
@@ -107,4 +109,5 @@ __all__ = [
     "UnknownMemberError",
     "UnknownTopicError",
     "UnknownTopicIdError",
+    "UnreadableBatchError",
 ]

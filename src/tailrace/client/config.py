@@ -8,11 +8,13 @@ import msgspec
 
 from tailrace.client.properties import (
     AutoOffsetReset,
+    CorruptBatches,
     Setting,
     duration,
     edge,
     file_name,
     offset_reset,
+    one_of,
     optional,
     read_properties,
     read_setting,
@@ -49,6 +51,8 @@ CONNECTION_SETTINGS: Mapping[str, Setting] = {
     "retry_backoff_max": _duration("retry.backoff.max.ms", 1, _HOUR_MS),
 }
 
+CORRUPT_BATCHES = Setting("corrupt.batches", one_of(CorruptBatches), "'report' or 'skip'")
+
 CONSUMER_SETTINGS: Mapping[str, Setting] = {
     "topic": Setting("topic", text(DEFAULT_LIMITS.topic_name_length), "the name or alias of a topic"),
     "group_id": Setting("group.id", text(DEFAULT_LIMITS.group_name_length), "a name of 1 to 255 characters"),
@@ -59,6 +63,7 @@ CONSUMER_SETTINGS: Mapping[str, Setting] = {
     "max_poll_records": _number("max.poll.records", 1, 1_000_000),
     "poll_timeout": _duration("fetch.max.wait.ms", 0, _DAY_MS),
     "partition_id": Setting("partition.id", optional(whole_number(0, 2**31 - 1)), "the number of a partition, or None"),
+    "corrupt_batches": CORRUPT_BATCHES,
     "fetch_max_bytes": _number("fetch.max.bytes", 1, DEFAULT_LIMITS.fetch_bytes),
     "heartbeat_interval": _duration("heartbeat.interval.ms", 10, _HOUR_MS),
     "session_timeout": _duration("session.timeout.ms", 1_000, _HOUR_MS),
@@ -87,6 +92,7 @@ QUEUE_SETTINGS: Mapping[str, Setting] = {
         optional(whole_number(1, DEFAULT_LIMITS.queue_deliveries)),
         f"a whole number, 1 to {DEFAULT_LIMITS.queue_deliveries}, or None",
     ),
+    "corrupt_batches": CORRUPT_BATCHES,
     "order_by_key": Setting("order.by.key", truth, "true or false"),
     "auto_extend": Setting("auto.extend", truth, "true or false"),
     "max_poll_records": _number("max.poll.records", 1, DEFAULT_LIMITS.queue_batch),
@@ -146,6 +152,8 @@ class ConsumerConfig(ConnectionConfig, frozen=True, kw_only=True):
     """Read this partition, without being a member of the group; `None` shares the partitions with the others."""
     fetch_max_bytes: int = MIB
     """Bytes asked for at once."""
+    corrupt_batches: CorruptBatches = CorruptBatches.REPORT
+    """What to do about stored batches that can't be decoded: raise an error after what comes before them, or skip them."""
     heartbeat_interval: timedelta = timedelta(seconds=10)
     session_timeout: timedelta = timedelta(seconds=30)
     """After so long without a heartbeat the group gives the member's partitions to others."""
@@ -216,6 +224,8 @@ class QueueConfig(ConnectionConfig, frozen=True, kw_only=True):
     """How long an event is with this consumer."""
     max_deliveries: int | None = None
     """For the whole group from now on: after so many deliveries an event goes to the dead letters. `None` changes nothing."""
+    corrupt_batches: CorruptBatches = CorruptBatches.REPORT
+    """What to do about stored batches that can't be decoded: raise an error after what comes before them, or skip them."""
     order_by_key: bool = False
     """Hold an event back until those of its key that came before it are done. All consumers of the group must ask for it."""
     auto_extend: bool = False

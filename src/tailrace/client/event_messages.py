@@ -36,6 +36,10 @@ class Frame(msgspec.Struct):
     events: list[SentEvent] = []
     cursor: int | None = None
     """In a sign of life: everything up to here was looked at."""
+    corrupt: list[dict[str, object]] = []
+    """Batches that can't be decoded and are left out."""
+    error: Raw = Raw(b"")
+    """Why there is no more, as a problem."""
 
 
 _FRAMES = msgspec.json.Decoder(Frame)

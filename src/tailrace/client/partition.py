@@ -1,19 +1,29 @@
 """One partition as a consumer has it: records that were fetched and not handed out yet, and its progress."""
 
+import logging
 from collections.abc import Sequence
 
 from tailrace.client.progress import Progress
 from tailrace.client.values import ConsumerRecord
-from tailrace.model.errors import OffsetOutOfRangeError
+from tailrace.model.errors import InvalidRequestError, OffsetOutOfRangeError, UnreadableBatchError
+from tailrace.model.fetch import CorruptBatch
 from tailrace.model.ids import Cursor
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.wire.batch import check_batch
 from tailrace.wire.fetched import PartitionPart
 from tailrace.wire.records import decode_batch
 
+_log = logging.getLogger("tailrace.client")
+
 
 class OwnedPartition:
-    def __init__(self, topic: str, number: int, begin: int, topic_uuid: str | None = None) -> None:
+    def __init__(
+        self, topic: str, number: int, begin: int, topic_uuid: str | None = None, *, skips_corrupt: bool = False
+    ) -> None:
+        """`skips_corrupt`: leave out batches that can't be decoded, with a warning."""
+        self._skips_corrupt = skips_corrupt
+        self.failure: UnreadableBatchError | None = None
+        """Why it can't go on, once what was fetched is handed out, unless somebody seeks elsewhere."""
         self._topic = topic
         self._topic_uuid = topic_uuid
         self.number = number
@@ -35,6 +45,7 @@ class OwnedPartition:
         """Go on from there. What was marked stays marked, and what was not is still to be done."""
         self._fetched = []
         self._handed_out = 0
+        self.failure = None
         self.position = self.fetch_offset = offset
 
     def take_in(self, part: PartitionPart, asked_offset: int) -> None:
@@ -53,18 +64,28 @@ class OwnedPartition:
         self.progress.mark_range(self.progress.safe_offset, min(head.start_offset, self.position))
         found: list[ConsumerRecord] = []
         topic, number, topic_uuid = self._topic, self.number, self._topic_uuid
+        next_offset = head.next_offset
         for cursor, batch in batches:
             header = check_batch(batch)
             first = max(0, asked_offset - header.base_offset)
+            try:
+                records = decode_batch(batch, DEFAULT_LIMITS, first=first, cursor=Cursor(cursor))
+            except InvalidRequestError as error:
+                last = header.base_offset + header.last_offset_delta
+                corrupt = CorruptBatch(topic, number, header.base_offset, last, str(error)).error
+                if self._skips_corrupt:
+                    _log.warning("records are skipped: %s", corrupt)
+                    continue
+                self.failure = corrupt
+                next_offset = max(header.base_offset, asked_offset)
+                break
             found += [
                 ConsumerRecord(topic, number, offset, place, timestamp, key, value, headers, topic_uuid)
-                for key, value, headers, timestamp, offset, place in decode_batch(
-                    batch, DEFAULT_LIMITS, first=first, cursor=Cursor(cursor)
-                )
+                for key, value, headers, timestamp, offset, place in records
             ]
         self._fetched = found
         self._handed_out = 0
-        self.fetch_offset = max(head.next_offset, asked_offset)
+        self.fetch_offset = max(next_offset, asked_offset)
         if not found:
             self._step_over(self.fetch_offset)
 

@@ -21,6 +21,15 @@ class AutoOffsetReset(StrEnum):
     """Nowhere by itself: that there is no committed offset is an error."""
 
 
+class CorruptBatches(StrEnum):
+    """What becomes of stored batches that can't be decoded."""
+
+    REPORT = "report"
+    """An error, once everything that comes before them was handed out."""
+    SKIP = "skip"
+    """They are left out, with a warning in the log."""
+
+
 class Setting(NamedTuple):
     """One field: the name that Kafka has for it, how its value is read, and what is allowed, in words."""
 
@@ -119,6 +128,10 @@ def edge(value: Any) -> AutoOffsetReset:
     if value == AutoOffsetReset.NONE:
         raise ValueError
     return AutoOffsetReset(value)
+
+
+def one_of(values: type[StrEnum]) -> Callable[[Any], StrEnum]:
+    return lambda value: values(value)
 
 
 def seconds_of(given: float | timedelta | None, otherwise: timedelta, name: str = "timeout") -> float:

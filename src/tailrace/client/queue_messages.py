@@ -7,6 +7,7 @@ import msgspec
 
 from tailrace.client.config import QueueConfig
 from tailrace.client.event_messages import SentEvent, to_event
+from tailrace.client.properties import CorruptBatches
 from tailrace.client.values import QueueEvent
 
 
@@ -69,6 +70,8 @@ def receive_question(config: QueueConfig, attempt: str, most: int, wait_ms: int)
         "attempt": attempt,
         "start": config.auto_offset_reset,
     }
+    if config.corrupt_batches is CorruptBatches.SKIP:
+        question["corrupt_batches"] = config.corrupt_batches
     if config.max_deliveries is not None:
         question["max_deliveries"] = config.max_deliveries
     return question

@@ -50,7 +50,8 @@ def _direct(broker: Broker, status: ServerStatus) -> Mapping[tuple[str, str], En
         return DirectAnswer(msgspec.json.encode(await published(body, broker)))
 
     async def fetch(body: bytes, receive: Receive) -> DirectAnswer:
-        return DirectAnswer(await fetched(body, broker, receive), BYTES)
+        with broker.answers.answer().until_sent() as answer:
+            return DirectAnswer(await fetched(body, broker, receive, answer), BYTES, held=answer)
 
     async def health(_: bytes, __: Receive) -> DirectAnswer:
         found = health_of(broker, status)

@@ -19,6 +19,8 @@ REQUEST_NAME = b"tailrace-request"
 """What a client names its request by; the answer has the same, so that it is never taken for the answer to another. Not
 `x-request-id`: proxies have their own ideas of that."""
 CUT = "cut"
+ABORT = "abort"
+DRAINED = "drained"
 LINGER_SECONDS = 5.0
 """How long a client that was cut off has to fetch what was sent before."""
 
@@ -57,7 +59,7 @@ class HttpConnection(HttpToolsProtocol):
         super().on_message_begin()
         self._is_in_head = True
         self._unread_bytes = 0
-        self.scope["extensions"] = {EXTENSION: {CUT: self.cut}}
+        self.scope["extensions"] = {EXTENSION: {CUT: self.cut, ABORT: self.abort}}
         self._head_bytes = 0
         if self._deadline is None:
             self._set_deadline()
@@ -106,6 +108,11 @@ class HttpConnection(HttpToolsProtocol):
             self.transport.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(last), last))
             self.cycle.disconnected = True
             close_soon(self.transport)
+
+    def abort(self) -> None:
+        """End the connection at once, in the middle of an answer."""
+        self.cycle.disconnected = True
+        self.transport.abort()
 
     def _count(self, size: int) -> None:
         self._head_bytes += size

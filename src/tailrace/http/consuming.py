@@ -1,6 +1,7 @@
 """Bodies and answers of consume and ack, and their way to the broker's values and back."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Literal
 from uuid import UUID
 
 import msgspec
@@ -9,11 +10,13 @@ from msgspec import Meta
 from tailrace.http.messages import ReadMessage, to_read
 from tailrace.model.consume import Acked, AckRequest, Consumed, ConsumeRequest, PartitionOffset
 from tailrace.model.errors import InvalidRequestError
+from tailrace.model.fetch import CorruptBatch
 from tailrace.model.group import NO_GENERATION, NO_MEMBER, MemberIdentity
 from tailrace.model.ids import Offset
 from tailrace.model.start import AtOffset, AtTime, Edge, Start
 
 NonNegative = Annotated[int, Meta(ge=0)]
+CorruptBatches = Literal["report", "skip"]
 
 
 class StartTime(msgspec.Struct, forbid_unknown_fields=True):
@@ -42,6 +45,18 @@ class Consume(msgspec.Struct, forbid_unknown_fields=True):
     generation: int = NO_GENERATION
     topic_uuid: UUID | None = None
     """The topic must still be this one: another that was made again under its name is refused."""
+    corrupt_batches: CorruptBatches = "report"
+    """Whether batches that can't be decoded are an error, once what comes before them is read, or are left out."""
+
+
+class CorruptRange(msgspec.Struct):
+    """A stored batch that can't be decoded."""
+
+    topic_name: str
+    partition_id: int
+    first_offset: int
+    last_offset: int
+    reason: str
 
 
 class PartitionRead(msgspec.Struct):
@@ -65,6 +80,8 @@ class ConsumeAnswer(msgspec.Struct):
     topic_uuid: UUID
     """Which topic was read. A topic that is made again under the same name has another; sent along with what follows, it
     makes sure that offsets are not used for a topic that they do not belong to."""
+    corrupt: list[CorruptRange] = []
+    """Batches that can't be decoded: what was left out, or what the next read will report."""
 
 
 class Ack(msgspec.Struct, forbid_unknown_fields=True):
@@ -110,7 +127,7 @@ def to_consume(asked: Consume) -> ConsumeRequest:
     )
 
 
-def to_answer(consumed: Consumed) -> ConsumeAnswer:
+def to_answer(consumed: Consumed, corrupt: Sequence[CorruptBatch] = ()) -> ConsumeAnswer:
     positions = consumed.positions
     return ConsumeAnswer(
         [to_read(consumed.topic, partition, record) for partition, record in consumed.records],
@@ -118,6 +135,7 @@ def to_answer(consumed: Consumed) -> ConsumeAnswer:
         consumed.has_more,
         [PartitionRead(*position) for position in positions],
         consumed.topic_uuid,
+        [CorruptRange(*batch) for batch in corrupt],
     )
 
 

@@ -8,9 +8,11 @@ describes them too.
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
+from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.http.guards import JSON, FirstLook
 from tailrace.http.patience import Receive
 from tailrace.http.problems import MEDIA_TYPE, RequestRefusedError, UnexpectedErrors, error_body, problem_body, too_large
+from tailrace.http.sending import send_held
 from tailrace.model.errors import TailraceError
 from tailrace.model.limits import Limits
 
@@ -22,6 +24,8 @@ class DirectAnswer(NamedTuple):
     body: bytes
     media_type: str = JSON
     status: int = 200
+    held: ReadAnswer | None = None
+    """The room that it takes, where it may take much."""
 
 
 Endpoint = Callable[[bytes, Receive], Awaitable[DirectAnswer]]
@@ -54,7 +58,10 @@ class DirectEndpoints:
             answer = DirectAnswer(problem_body(error.status, error.detail), MEDIA_TYPE, error.status)
         except Exception as error:  # noqa: BLE001  the top of a request, counted and logged
             answer = DirectAnswer(self._unexpected.tell(scope["method"], scope["path"], error), MEDIA_TYPE, 500)
-        await send_answer(answer, send)
+        if answer.held is None:
+            await send_answer(answer, send)
+        else:
+            await send_held(answer.body, answer.media_type, answer.held, scope, send, self._limits)
 
     async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
         """The body. `None`: the client has gone before it had sent all of it."""

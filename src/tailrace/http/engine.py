@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.model.errors import InvalidRequestError
 from tailrace.sql.result import Result
 
@@ -10,11 +11,11 @@ SqlParameters = Sequence[Any] | Mapping[str, Any]
 
 
 class Engine(Protocol):
-    async def execute(self, text: str, params: SqlParameters = ()) -> list[Result]: ...
+    async def execute(self, text: str, params: SqlParameters = (), answer: ReadAnswer | None = None) -> list[Result]: ...
 
 
 class NoEngine:
     """Of a server without SQL, as tests have it."""
 
-    async def execute(self, text: str, params: SqlParameters = ()) -> list[Result]:
+    async def execute(self, text: str, params: SqlParameters = (), answer: ReadAnswer | None = None) -> list[Result]:
         raise InvalidRequestError("this server runs no SQL")

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from tailrace.broker.broker import Broker
+from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.http.consuming import NonNegative, StartPosition
 from tailrace.http.messages import read_body
 from tailrace.http.patience import Receive, while_connected
@@ -28,13 +29,13 @@ class FetchBatches(msgspec.Struct, forbid_unknown_fields=True):
     """The topic must still be this one: another that was made again under its name is refused."""
 
 
-async def fetched(body: bytes, broker: Broker, receive: Receive) -> bytes:
+async def fetched(body: bytes, broker: Broker, receive: Receive, answer: ReadAnswer) -> bytes:
     asked = read_body(body, FetchBatches)
     starts = [PartitionOffset(position.partition_id, Offset(position.offset)) for position in asked.positions]
     if len({start.partition for start in starts}) < len(starts):
         raise InvalidRequestError("positions name a partition twice")
     reading = broker.committed_many(
-        asked.topic, starts, topic_uuid=asked.topic_uuid, max_bytes=asked.max_bytes, max_wait_ms=asked.timeout_ms
+        asked.topic, starts, answer, topic_uuid=asked.topic_uuid, max_bytes=asked.max_bytes, max_wait_ms=asked.timeout_ms
     )
     found = await (while_connected(receive, reading) if asked.timeout_ms else reading)
     parts = [

@@ -8,9 +8,11 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from tailrace.http.consuming import CorruptRange
 from tailrace.http.messages import to_read
 from tailrace.http.problems import error_body
 from tailrace.model.errors import TailraceError
+from tailrace.model.fetch import CorruptBatch
 from tailrace.model.ids import Cursor
 from tailrace.model.subscription import EventBatch
 
@@ -36,16 +38,23 @@ class Frames:
         self._sse = EncodedOnce(_sse_events)
         self._json = EncodedOnce(_json_events)
 
-    def sse(self, batches: Sequence[EventBatch]) -> bytes:
-        return b"".join(map(self._sse, batches))
+    def sse(self, batches: Sequence[EventBatch], corrupt: Sequence[CorruptBatch] = ()) -> bytes:
+        """`corrupt`: batches that are left out because they can't be decoded."""
+        left_out = (b"event: corrupt\ndata: %b\n\n" % msgspec.json.encode(CorruptRange(*batch)) for batch in corrupt)
+        return b"".join((*left_out, *map(self._sse, batches)))
 
-    def websocket(self, batches: Sequence[EventBatch]) -> str:
-        return '{"type":"events","events":[' + b",".join(map(self._json, batches)).decode() + "]}"
+    def websocket(self, batches: Sequence[EventBatch], corrupt: Sequence[CorruptBatch] = ()) -> str:
+        left_out = b',"corrupt":' + msgspec.json.encode([CorruptRange(*batch) for batch in corrupt]) if corrupt else b""
+        return b"".join((b'{"type":"events","events":[', b",".join(map(self._json, batches)), b"]", left_out, b"}")).decode()
 
 
 def sse_sign_of_life(position: Cursor) -> bytes:
     """A comment, and an id by which the client resumes later without looking at all that did not match."""
     return b": still here\nid: %d\n\n" % (position - 1) if position else b": still here\n\n"
+
+
+def websocket_error(error: TailraceError) -> str:
+    return f'{{"type":"error","error":{error_body(error).decode()}}}'
 
 
 def websocket_sign_of_life(position: Cursor) -> str:

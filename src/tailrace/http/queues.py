@@ -1,18 +1,24 @@
 """`/api/queues`: consumers of a group share records, each to one of them, and say by receipts what became of it."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Controller, Request, Response, delete, get, post
+from litestar import Controller, Request, delete, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, RawBody
+from litestar.types import ASGIApp
 from msgspec import Meta
 
 from tailrace.broker.broker import Broker
+from tailrace.http.consuming import CorruptBatches, CorruptRange
 from tailrace.http.description import described
 from tailrace.http.messages import ReadMessage, read_body, to_read
 from tailrace.http.paging import DEFAULT_PAGE, PageSize, page
 from tailrace.http.patience import while_connected
+from tailrace.http.sending import HeldAnswer, encode
+from tailrace.model.fetch import CorruptBatch
+from tailrace.model.limits import Limits
 from tailrace.model.queue import DEFAULT_VISIBILITY_MS, Delivery, QueueStatus, ReceiveRequest, Refusal, Settled
 from tailrace.model.start import Edge
 
@@ -40,6 +46,8 @@ class Receive(msgspec.Struct, forbid_unknown_fields=True):
     """For the whole group, from now on."""
     start: Edge = Edge.EARLIEST
     """Where a new group begins in topics that are there already."""
+    corrupt_batches: CorruptBatches = "report"
+    """Whether batches that can't be decoded are an error, once what comes before them is handed out, or are left out."""
 
 
 class DeliveredMessage(msgspec.Struct):
@@ -51,6 +59,8 @@ class DeliveredMessage(msgspec.Struct):
 
 class ReceiveAnswer(msgspec.Struct):
     messages: list[DeliveredMessage]
+    corrupt: list[CorruptRange] = []
+    """Batches that can't be decoded: what was left out, or what a later receive will report."""
 
 
 class AckReceipts(msgspec.Struct, forbid_unknown_fields=True):
@@ -127,27 +137,33 @@ class QueueEndpoints(Controller):
 
     @post("/{group_id:str}/receive", status_code=200, opt=described(Receive, answer=ReceiveAnswer))
     async def receive(
-        self, group_id: FromPath[str], request: Request[Any, Any, Any], body: RawBody, broker: NamedDependency[Broker]
-    ) -> Response[bytes]:
+        self,
+        group_id: FromPath[str],
+        request: Request[Any, Any, Any],
+        body: RawBody,
+        broker: NamedDependency[Broker],
+        limits: NamedDependency[Limits],
+    ) -> ASGIApp:
         """Records for one consumer, each with a receipt; waits for the first one if there is none yet."""
         asked = read_body(body, Receive)
-        receiving = broker.queues.receive(
-            ReceiveRequest(
-                group=group_id,
-                pattern=asked.pattern,
-                max_records=asked.max,
-                wait_ms=asked.wait_ms,
-                visibility_ms=asked.visibility_ms,
-                order_by_key=asked.order_by_key,
-                owner=asked.consumer,
-                attempt=asked.attempt,
-                is_repeated=asked.is_repeated,
-                max_deliveries=asked.max_deliveries,
-                start=asked.start,
-            )
+        wanted = ReceiveRequest(
+            group=group_id,
+            pattern=asked.pattern,
+            max_records=asked.max,
+            wait_ms=asked.wait_ms,
+            visibility_ms=asked.visibility_ms,
+            order_by_key=asked.order_by_key,
+            owner=asked.consumer,
+            attempt=asked.attempt,
+            is_repeated=asked.is_repeated,
+            max_deliveries=asked.max_deliveries,
+            start=asked.start,
         )
-        received = await (while_connected(request.receive, receiving) if asked.wait_ms else receiving)
-        return Response(msgspec.json.encode(ReceiveAnswer([_delivered(each) for each in received])), media_type=JSON)
+        with broker.answers.answer(skips_corrupt=asked.corrupt_batches == "skip").until_sent() as answer:
+            receiving = broker.queues.receive(wanted, answer)
+            received = await (while_connected(request.receive, receiving) if asked.wait_ms else receiving)
+            encoded = await encode(broker, answer, lambda: _received(received, answer.corrupt))
+            return HeldAnswer(encoded, JSON, answer, limits)
 
     @post("/{group_id:str}/ack", status_code=200, opt=described(AckReceipts))
     async def ack(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> SettledAnswer:
@@ -167,6 +183,10 @@ class QueueEndpoints(Controller):
         """Keep these records for longer."""
         asked = read_body(body, ExtendReceipts)
         return _settled(await broker.queues.extend(group_id, asked.receipts, asked.visibility_ms))
+
+
+def _received(received: Sequence[Delivery], corrupt: Sequence[CorruptBatch]) -> ReceiveAnswer:
+    return ReceiveAnswer([_delivered(each) for each in received], [CorruptRange(*batch) for batch in corrupt])
 
 
 def _delivered(delivery: Delivery) -> DeliveredMessage:

@@ -3,14 +3,17 @@
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.http11 import Request
 
-from tailrace.http.connections import CUT, EXTENSION, LINGER_SECONDS, abort_soon
+from tailrace.http.connections import CUT, DRAINED, EXTENSION, LINGER_SECONDS, abort_soon
 
 
 class WebSocketConnection(WebSocketsSansIOProtocol):
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)
         if not self.close_sent:
-            self.scope["extensions"] = {**(self.scope["extensions"] or {}), EXTENSION: {CUT: self.cut}}
+            self.scope["extensions"] = {
+                **(self.scope["extensions"] or {}),
+                EXTENSION: {CUT: self.cut, DRAINED: self.writable.wait},
+            }
 
     def cut(self, code: int, reason: str) -> None:
         """Say why, and close when the client has heard it, or after a short time.

@@ -8,8 +8,8 @@ A number always names the last cursor that was seen: what is sent begins right a
 
 import asyncio
 import re
-from collections.abc import Callable
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, TypeVar
 
 from litestar import Request, WebSocket, get
 from litestar.di import NamedDependency
@@ -20,18 +20,23 @@ from msgspec import Meta
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.subscriptions.subscriptions import Subscription
-from tailrace.http.connections import CUT, EXTENSION
+from tailrace.http.connections import CUT, DRAINED, EXTENSION, LINGER_SECONDS
+from tailrace.http.consuming import CorruptBatches
 from tailrace.http.description import described
-from tailrace.http.frames import SSE_TYPE, Frames, sse_error, sse_sign_of_life, websocket_sign_of_life
+from tailrace.http.frames import SSE_TYPE, Frames, sse_error, sse_sign_of_life, websocket_error, websocket_sign_of_life
 from tailrace.http.guards import FirstLook
 from tailrace.http.patience import until_gone
 from tailrace.http.problems import MEDIA_TYPE, RequestRefusedError, error_body, problem_body
 from tailrace.http.query import refuse_unknown
+from tailrace.http.sending import INLINE_BYTES, Sent, abort, is_taken, send_pieces
 from tailrace.model.errors import InvalidRequestError, SlowSubscriberError, TailraceError
+from tailrace.model.fetch import CorruptBatch
 from tailrace.model.ids import Cursor
 from tailrace.model.limits import Limits
 from tailrace.model.pattern import parse_pattern
-from tailrace.model.subscription import LogEdge, StartCursor
+from tailrace.model.subscription import EventBatch, LogEdge, StartCursor
+
+T = TypeVar("T", bytes, str)
 
 _LAST_EVENT_ID = "last-event-id"
 _TRY_AGAIN_LATER = 1013
@@ -39,7 +44,7 @@ _SERVICE_RESTART = 1012
 _NUMBER = re.compile("[0-9]{1,19}")
 _NOTHING_SEEN = "-1"
 _SHOWN = 40
-_QUERY = ("pattern", "cursor", "after")
+_QUERY = ("pattern", "cursor", "after", "corrupt_batches")
 SeenCursor = Annotated[str, Meta(pattern="^(-1|[0-9]*)$")]
 _HEADERS = [(b"content-type", SSE_TYPE.encode()), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
 
@@ -53,6 +58,7 @@ async def subscribe(
     pattern: FromQuery[str],
     cursor: FromQuery[str] = "",
     after: FromQuery[SeenCursor] = "",
+    corrupt_batches: FromQuery[CorruptBatches] = "report",
 ) -> ASGIApp:
     """Events of all topics that match the pattern, in the order of the log, as Server-Sent Events."""
     last_id = request.headers.get(_LAST_EVENT_ID)
@@ -60,9 +66,11 @@ async def subscribe(
     subscription = broker.subscriptions.subscribe(parse_pattern(pattern, limits), start)
 
     async def stream(scope: Scope, receive: Receive, send: Send) -> None:
+        events = _Events(broker, subscription, limits, corrupt_batches == "skip")
         try:
-            await _stream_sse(scope, receive, send, subscription, frames, limits)
+            await _stream_sse(scope, receive, send, events, subscription, frames, limits)
         finally:
+            events.held.close()
             subscription.close()
 
     return stream
@@ -85,63 +93,100 @@ async def subscribe_by_websocket(
     query = socket.query_params
     try:
         start = _start(query.get("cursor", ""), query.get("after", ""))
+        skips_corrupt = _skips_corrupt(query.get("corrupt_batches", "report"))
         subscription = broker.subscriptions.subscribe(parse_pattern(query.get("pattern", ""), limits), start)
     except TailraceError as error:
         await _refuse(socket, error.http_status, error_body(error))
         return
+    events = _Events(broker, subscription, limits, skips_corrupt)
     try:
         await socket.accept()
-        await _stream_websocket(socket, subscription, frames, limits)
+        await _stream_websocket(socket, events, subscription, frames, limits)
     finally:
+        events.held.close()
         subscription.close()
 
 
-async def _stream_sse(
-    scope: Scope, receive: Receive, send: Send, subscription: Subscription, frames: Frames, limits: Limits
-) -> None:
-    async def push(body: bytes, more: bool = True) -> None:
-        await send({"type": "http.response.body", "body": body, "more_body": more})
+class _Events:
+    """The next piece of a stream, encoded, with the room that it takes until it is sent."""
 
+    def __init__(self, broker: Broker, subscription: Subscription, limits: Limits, skips_corrupt: bool) -> None:
+        self._broker = broker
+        self._subscription = subscription
+        self._limits = limits
+        self._skips_corrupt = skips_corrupt
+        self.held = broker.answers.answer()
+
+    async def next(
+        self, encode: Callable[[Sequence[EventBatch], Sequence[CorruptBatch]], T], alive: Callable[[Cursor], T]
+    ) -> T:
+        """Large events are encoded in a thread, so that others are not held up."""
+        self.held.close()
+        self.held = held = self._broker.answers.answer(skips_corrupt=self._skips_corrupt)
+        batches = await self._subscription.read(self._limits.subscriber_silence_seconds, held)
+        if not batches and not held.corrupt:
+            return alive(self._subscription.position)
+        if held.used <= INLINE_BYTES:
+            return encode(batches, held.corrupt)
+        body = await self._broker.in_thread(encode, batches, held.corrupt)
+        held.resize(len(body))
+        return body
+
+
+async def _stream_sse(
+    scope: Scope, receive: Receive, send: Send, events: _Events, subscription: Subscription, frames: Frames, limits: Limits
+) -> None:
     cut = _exit_of(scope)
     async with until_gone(receive):
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         # The head alone would wait for the first event in many clients.
-        await push(sse_sign_of_life(subscription.position))
+        await send_pieces(
+            sse_sign_of_life(subscription.position), events.held, send, limits.subscriber_stall_seconds, more=True
+        )
         try:
             while True:
-                batches = await subscription.read(limits.subscriber_silence_seconds)
-                body = frames.sse(batches) if batches else sse_sign_of_life(subscription.position)
-                async with asyncio.timeout(limits.subscriber_stall_seconds):
-                    await push(body)
-        except TimeoutError:
-            subscription.cut()
-            cut(sse_error(_too_slow(limits)))
+                body = await events.next(frames.sse, sse_sign_of_life)
+                sent = await send_pieces(body, events.held, send, limits.subscriber_stall_seconds, more=True)
+                if sent is not Sent.ALL:
+                    subscription.cut()
+                    # In the middle of an event nothing can be said: the client would take it for a part of the event.
+                    cut(sse_error(_too_slow(limits))) if sent is Sent.NOTHING else abort(scope)
+                    return
         except TailraceError as error:
-            await push(sse_error(error), more=False)
+            await send({"type": "http.response.body", "body": sse_error(error), "more_body": False})
 
 
 async def _stream_websocket(
-    socket: WebSocket[Any, Any, Any], subscription: Subscription, frames: Frames, limits: Limits
+    socket: WebSocket[Any, Any, Any], events: _Events, subscription: Subscription, frames: Frames, limits: Limits
 ) -> None:
     cut = _exit_of(socket.scope)
+    drained = _exit_of(socket.scope, DRAINED, _at_once)
     async with until_gone(socket.receive):
         try:
             while True:
-                batches = await subscription.read(limits.subscriber_silence_seconds)
-                text = frames.websocket(batches) if batches else websocket_sign_of_life(subscription.position)
-                async with asyncio.timeout(limits.subscriber_stall_seconds):
-                    await socket.send({"type": "websocket.send", "bytes": None, "text": text})
-        except TimeoutError:
-            subscription.cut()
-            cut(_TRY_AGAIN_LATER, str(_too_slow(limits)))
+                text = await events.next(frames.websocket, websocket_sign_of_life)
+                await socket.send({"type": "websocket.send", "bytes": None, "text": text})
+                del text
+                # A message is handed over whole, so its room is held until the client has taken it.
+                if not await is_taken(drained, events.held, limits.subscriber_stall_seconds):
+                    subscription.cut()
+                    cut(_TRY_AGAIN_LATER, str(_too_slow(limits)))
+                    await asyncio.sleep(LINGER_SECONDS)
+                    return
         except TailraceError as error:
+            if not error.retriable:
+                await socket.send({"type": "websocket.send", "bytes": None, "text": websocket_error(error)})
             await socket.close(_SERVICE_RESTART if error.retriable else _TRY_AGAIN_LATER, _short(str(error)))
 
 
-def _exit_of(scope: Scope) -> Callable[..., Any]:
+async def _at_once() -> None:
+    pass
+
+
+def _exit_of(scope: Scope, name: str = CUT, otherwise: Callable[..., Any] = lambda *_: None) -> Callable[..., Any]:
     """How our own listener cuts a connection; under another server it just ends."""
     exits: Any = (scope.get("extensions") or {}).get(EXTENSION, {})
-    return exits.get(CUT, lambda *_: None)  # type: ignore[no-any-return]
+    return exits.get(name, otherwise)  # type: ignore[no-any-return]
 
 
 async def _refuse(socket: WebSocket[Any, Any, Any], status: int, body: bytes) -> None:
@@ -171,6 +216,12 @@ def _start(cursor: str, after: str) -> StartCursor:
             f" it, after={int(cursor) - 1} with the event itself"
         )
     raise InvalidRequestError(f"cursor is {cursor[:_SHOWN]!r}; it must be 'beginning' or 'latest'. A number is given as after")
+
+
+def _skips_corrupt(text: str) -> bool:
+    if text not in ("report", "skip"):
+        raise InvalidRequestError(f"corrupt_batches is {text[:_SHOWN]!r}; it must be 'report' or 'skip'")
+    return text == "skip"
 
 
 def _after(text: str, name: str) -> StartCursor:

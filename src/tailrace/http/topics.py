@@ -1,12 +1,12 @@
 """`/api/topics`: make, change, list and delete topics; publish, fetch, consume, ack."""
 
-import asyncio
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Controller, Request, Response, delete, get, patch, post
+from litestar import Controller, Request, delete, get, patch, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, RawBody
+from litestar.types import ASGIApp
 from msgspec import UNSET, Meta, UnsetType
 
 from tailrace.broker.broker import Broker
@@ -18,12 +18,11 @@ from tailrace.http.messages import Publish, PublishAnswer, read_body
 from tailrace.http.paging import DEFAULT_PAGE, PageSize, page
 from tailrace.http.patience import while_connected
 from tailrace.http.publishing import published
+from tailrace.http.sending import HeldAnswer, encode
 from tailrace.model.fetch import Isolation
+from tailrace.model.limits import Limits
 from tailrace.model.start import Edge
 from tailrace.model.topic import NO_OPTIONS, Topic, TopicOptions
-
-_INLINE_MESSAGES = 1_000
-"""More of them are encoded in a thread, so that others are not held up."""
 
 Count = Annotated[int, Meta(ge=1)]
 
@@ -124,21 +123,24 @@ class TopicEndpoints(Controller):
         return await published(body, broker)
 
     @post("/fetch", status_code=200, opt=described(FetchBatches, answer_types={BYTES: bytes}))
-    async def fetch(self, request: Request[Any, Any, Any], body: RawBody, broker: NamedDependency[Broker]) -> Response[bytes]:
+    async def fetch(
+        self, request: Request[Any, Any, Any], body: RawBody, broker: NamedDependency[Broker], limits: NamedDependency[Limits]
+    ) -> ASGIApp:
         """Committed record batches of some partitions of a topic; waits for the first one if there is none yet."""
-        return Response(await fetched(body, broker, request.receive), media_type=BYTES)
+        with broker.answers.answer().until_sent() as answer:
+            return HeldAnswer(await fetched(body, broker, request.receive, answer), BYTES, answer, limits)
 
     @post("/consume", status_code=200, opt=described(Consume, answer=ConsumeAnswer))
-    async def consume(self, request: Request[Any, Any, Any], body: RawBody, broker: NamedDependency[Broker]) -> Response[bytes]:
+    async def consume(
+        self, request: Request[Any, Any, Any], body: RawBody, broker: NamedDependency[Broker], limits: NamedDependency[Limits]
+    ) -> ASGIApp:
         """Read a topic, alone or for a group; waits for the first message if there is none yet."""
-        asked = to_consume(read_body(body, Consume))
-        reading = broker.consumers.consume(asked)
-        consumed = await (while_connected(request.receive, reading) if asked.wait_ms else reading)
-        if len(consumed.records) <= _INLINE_MESSAGES:
-            answer = msgspec.json.encode(to_answer(consumed))
-        else:
-            answer = await asyncio.to_thread(lambda: msgspec.json.encode(to_answer(consumed)))
-        return Response(answer, media_type=JSON)
+        asked = read_body(body, Consume)
+        with broker.answers.answer(skips_corrupt=asked.corrupt_batches == "skip").until_sent() as answer:
+            reading = broker.consumers.consume(to_consume(asked), answer)
+            consumed = await (while_connected(request.receive, reading) if asked.timeout_ms else reading)
+            encoded = await encode(broker, answer, lambda: to_answer(consumed, answer.corrupt))
+            return HeldAnswer(encoded, JSON, answer, limits)
 
     @post(["/ack", "/commit"], status_code=200, opt=described(Ack))
     async def ack(self, body: RawBody, broker: NamedDependency[Broker]) -> AckAnswer:

@@ -5,7 +5,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from tailrace.model.changes import Bounds, Buffer
-from tailrace.model.errors import TailraceError
+from tailrace.model.errors import TailraceError, UnreadableBatchError
 from tailrace.model.ids import Cursor, Offset
 from tailrace.model.record import Record
 from tailrace.model.transaction import AbortedTransaction
@@ -57,6 +57,25 @@ class CommittedBatches(NamedTuple):
     """Of each batch, the cursor of its first record."""
     next_offset: Offset
     bounds: Bounds
+
+
+class CorruptBatch(NamedTuple):
+    """A stored batch whose records can't be decoded: in the way of a reader, or skipped by its choice."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    reason: str
+
+    @property
+    def error(self) -> UnreadableBatchError:
+        """What a reader is told that does not skip it."""
+        return UnreadableBatchError(
+            f"offsets {self.first_offset} to {self.last_offset} of {self.topic!r}, partition {self.partition}, can't be"
+            f" decoded: {self.reason}. Go on at {self.last_offset + 1}, or skip corrupt batches",
+            self.last_offset + 1,
+        )
 
 
 class PartitionRecords(NamedTuple):

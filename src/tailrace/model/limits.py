@@ -105,6 +105,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Publishes that wait for room at the same time."""
     waiting_publish_bytes: int = 64 * MIB
     """Bytes of publishes that wait for room."""
+    answer_bytes: int = 8 * MIB
+    """Decoded bytes of one answer to a reader. One record is always in it, however large, and it says that there is more."""
+    answers_bytes: int = 96 * MIB
+    """The same for all answers together, from before they are decoded until they are sent or dropped; others wait."""
+    answer_wait_ms: int = 10_000
+    """How long a reader waits for its part of that before it is told to come again."""
     fetch_bytes: int = 8 * MIB
     fetch_wait_ms: int = 30_000
     fetch_waiters: int = 10_000
@@ -178,7 +184,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     unsent_bytes: int = MIB
     """Bytes of answers that a Kafka client has not taken; beyond it nothing more is done for it."""
     unsent_seconds: int = 30
-    """How long it may leave so many before its connection is closed."""
+    """How long it may leave so many before its connection is closed; and an HTTP client all of what it was sent."""
     fetch_sessions: int = 1_000
     """Fetch sessions of Kafka consumers; beyond it consumers name all their partitions in every request."""
     fetch_session_partitions: int = 100_000
@@ -223,6 +229,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Rows that one query answers; more are cut off, and that is told."""
     query_bytes: int = 256 * MIB
     """Memory that one query may take."""
+    query_answer_bytes: int = 48 * MIB
+    """Bytes of one query's answer."""
     joined_rows: int = 1_000_000
     """Rows of one table that a query may join with topics."""
     query_threads: int = 2

@@ -1,13 +1,20 @@
 """The columns of a topic in Spark: those of Spark's Kafka source, and a few of our own."""
 
+import logging
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tailrace.model.errors import InvalidRequestError
+from tailrace.model.fetch import CorruptBatch
 from tailrace.model.limits import DEFAULT_LIMITS
-from tailrace.wire.arrow import ReadFields, decode_batches
+from tailrace.pipeline.errors import CorruptDataError
+from tailrace.wire.arrow import ReadFields, decode_readable
+from tailrace.wire.batch import BatchHeader
 from tailrace.wire.batch_stream import PlacedBatch
+
+_log = logging.getLogger(__name__)
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _COLUMNS = {
@@ -38,7 +45,9 @@ def spark_schema(include_headers: bool) -> str:
 class TopicColumns:
     """Decodes stored batches to these columns. Made in the task that uses it: loading the compiled loops takes a second."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], *, skips_corrupt: bool = False) -> None:
+        """`skips_corrupt`: leave out batches that can't be decoded, with a warning; else they are an error."""
+        self._skips_corrupt = skips_corrupt
         self._names = names
         self._schema = pa.schema([(name, _COLUMNS[name][1]) for name in names])
         self._stored = [stored for name in names if (stored := _COLUMNS[name][2])]
@@ -53,8 +62,26 @@ class TopicColumns:
         self, topic: str, partition: int, stored: Sequence[PlacedBatch], start: int, end: int
     ) -> Iterator[pa.RecordBatch]:
         """The records from `start` up to but without `end`."""
-        decoded = decode_batches(
-            stored, self._stored, partition=partition, limits=DEFAULT_LIMITS, read_fields=self._read_fields
+
+        def on_corrupt(head: BatchHeader, error: InvalidRequestError) -> None:
+            last = head.base_offset + head.records - 1
+            if last < start or head.base_offset >= end:
+                return
+            corrupt = CorruptBatch(topic, partition, head.base_offset, last, str(error))
+            if not self._skips_corrupt:
+                raise CorruptDataError(
+                    f"offsets {head.base_offset} to {last} of {topic!r}, partition {partition}, can't be decoded: {error}. Set"
+                    " corruptBatches to skip to go on without them"
+                ) from error
+            _log.warning("%s: records are skipped", corrupt.error)
+
+        decoded = decode_readable(
+            stored,
+            self._stored,
+            partition=partition,
+            limits=DEFAULT_LIMITS,
+            read_fields=self._read_fields,
+            on_corrupt=on_corrupt,
         )
         for batch in decoded:
             offsets = batch.column("offset")

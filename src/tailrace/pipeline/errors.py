@@ -34,6 +34,10 @@ class RefusedError(PipelineError):
         return type(self), (str(self), self.status, self.kind)
 
 
+class CorruptDataError(PipelineError):
+    """Records that were to be read can't be decoded."""
+
+
 class DataLossError(PipelineError):
     """Records that were to be read are gone."""
 

@@ -22,7 +22,7 @@ _COMMON = ("server", "caFile", "patienceSeconds")
 _OF_SOURCES = (
     *_COMMON,
     *("subscribe", "pattern", "startingOffsets", "startingTimestamp", "endingOffsets", "endingTimestamp", "pin"),
-    *("maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss", "includeHeaders", "pushFilters"),
+    *("maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss", "corruptBatches", "includeHeaders", "pushFilters"),
 )
 _OF_SINKS = (*_COMMON, "topic", "compression")
 _INSTEAD_OF_KAFKAS = {
@@ -47,6 +47,8 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_offsets_per_trigger: int | None
     min_partitions: int
     fail_on_data_loss: bool
+    skips_corrupt: bool
+    """Whether batches that can't be decoded are left out."""
     include_headers: bool
     patience_seconds: float
     pin: str | None
@@ -86,6 +88,7 @@ def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOpti
         max_offsets_per_trigger=given.number("maxOffsetsPerTrigger", least=1),
         min_partitions=given.number("minPartitions", least=1) or 1,
         fail_on_data_loss=given.flag("failOnDataLoss", True),
+        skips_corrupt=_skips_corrupt(given.text("corruptBatches") or "report"),
         include_headers=given.flag("includeHeaders", False),
         patience_seconds=float(given.number("patienceSeconds", least=0) or 60),
         pin=given.text("pin"),
@@ -123,6 +126,12 @@ def _edge(given: "_Given", side: str, otherwise: str) -> Start:
             f"{side}Offsets is {text!r}; it must be earliest, latest or offsets by topic and partition, as in"
             ' {"orders.paid": {"0": 23, "1": -2}}, where -2 is earliest and -1 latest'
         ) from None
+
+
+def _skips_corrupt(text: str) -> bool:
+    if text not in ("report", "skip"):
+        raise OptionError(f"corruptBatches is {text!r}; it must be report or skip")
+    return text == "skip"
 
 
 class _Given:

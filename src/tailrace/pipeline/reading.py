@@ -14,9 +14,14 @@ FETCH_BYTES = 8 * MIB
 
 
 def read_range(
-    connection: ServerConnection, wanted: OffsetRange, names: Sequence[str], *, fail_on_data_loss: bool
+    connection: ServerConnection,
+    wanted: OffsetRange,
+    names: Sequence[str],
+    *,
+    fail_on_data_loss: bool,
+    skips_corrupt: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    columns = TopicColumns(names)
+    columns = TopicColumns(names, skips_corrupt=skips_corrupt)
     at = wanted.start
     while at < wanted.end:
         try:

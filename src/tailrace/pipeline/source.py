@@ -136,7 +136,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def _read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     names = column_names(options.include_headers)
     with _connection(options) as connection:
-        yield from read_range(connection, OffsetRange(*partition.value), names, fail_on_data_loss=options.fail_on_data_loss)
+        yield from read_range(
+            connection,
+            OffsetRange(*partition.value),
+            names,
+            fail_on_data_loss=options.fail_on_data_loss,
+            skips_corrupt=options.skips_corrupt,
+        )
 
 
 def _connection(options: SourceOptions) -> ServerConnection:

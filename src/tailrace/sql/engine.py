@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from tailrace.broker.broker import Broker
+from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.model.errors import SqlError, TailraceError, UnknownTableError, UnsupportedSqlError
 from tailrace.model.limits import KIB, Limits
 from tailrace.model.record import Message
@@ -78,7 +79,7 @@ class RouteStatements(Protocol):
 class QueryStatements(Protocol):
     """Queries over topics and `system.*`: see `sql.select`."""
 
-    async def run(self, query: Query, params: Parameters) -> Result: ...
+    async def run(self, query: Query, params: Parameters, answer: ReadAnswer | None = None) -> Result: ...
 
 
 class SqlEngine:
@@ -94,7 +95,7 @@ class SqlEngine:
         self._parsed = ParsedTexts(limits, self._long_texts)
         self._plain_inserts = PlainInserts(limits)
         topics = TopicStatements(broker)
-        consuming = ConsumeStatements(broker, limits)
+        self._consuming = ConsumeStatements(broker, limits)
         showing = ShowStatements(broker)
         self._publishing = PublishStatements(broker, queries)
         self._filling = FillStatements(queries)
@@ -104,8 +105,7 @@ class SqlEngine:
             AddPartitions: topics.add_partitions,
             ClearTopic: topics.clear,
             DropTopic: topics.drop,
-            Consume: consuming.consume,
-            Ack: consuming.ack,
+            Ack: self._consuming.ack,
             Redrive: RedriveStatements(broker, queries).redrive,
             Show: showing.show,
             Describe: showing.describe,
@@ -115,10 +115,16 @@ class SqlEngine:
             DropSource: self._drop_source,
         }
 
-    async def execute(self, text: str, params: Parameters = NO_PARAMETERS) -> list[Result]:
-        """Run all statements of a text, and give a result for each. To stop it, cancel the task."""
+    async def execute(self, text: str, params: Parameters = NO_PARAMETERS, answer: ReadAnswer | None = None) -> list[Result]:
+        """Run all statements of a text, and give a result for each. To stop it, cancel the task.
+
+        Records in the results take the room of `answer`, which the caller closes when they are sent.
+        """
         try:
-            return await self._execute(text, params)
+            if answer is not None:
+                return await self._execute(text, params, answer)
+            with self._broker.answers.answer() as answer:
+                return await self._execute(text, params, answer)
         except TailraceError:
             self._stats.failures += 1
             raise
@@ -131,7 +137,7 @@ class SqlEngine:
         """End the process that parses long texts."""
         await self._long_texts.close()
 
-    async def _execute(self, text: str, params: Parameters) -> list[Result]:
+    async def _execute(self, text: str, params: Parameters, answer: ReadAnswer) -> list[Result]:
         statements = await self._parse(text)
         if len(params) > _SHARED_OUT_INLINE:
             shared = await asyncio.to_thread(share_out, statements, params)
@@ -141,7 +147,9 @@ class SqlEngine:
         results: list[Result] = []
         for unit in units:
             try:
-                results += await self._run_transaction(unit) if isinstance(unit, Transaction) else [await self._run(unit)]
+                results += (
+                    await self._run_transaction(unit) if isinstance(unit, Transaction) else [await self._run(unit, answer)]
+                )
             except TailraceError as error:
                 if len(statements) == 1:
                     raise
@@ -166,19 +174,21 @@ class SqlEngine:
                 return [insert]
         return await self._parsed.parse(text)
 
-    async def _run(self, step: Step) -> Result:
+    async def _run(self, step: Step, answer: ReadAnswer) -> Result:
         statement, params = step.statement, step.parameters
         if isinstance(statement, Query):
-            return await self._query(statement, params)
+            return await self._query(statement, params, answer)
         if isinstance(statement, Write):
             return await self._write(statement, params)
         bound = bind(statement, by_name(statement, params))
+        if isinstance(bound, Consume):
+            return await self._consuming.consume(bound, answer)
         return await self._handlers[type(bound)](bound)
 
-    async def _query(self, query: Query, params: Parameters) -> Result:
+    async def _query(self, query: Query, params: Parameters, answer: ReadAnswer) -> Result:
         if self._is_on_tables(query):
             return await self._tables.query(query, params)
-        return await self._queries.run(query, params)
+        return await self._queries.run(query, params, answer)
 
     async def _write(self, write: Write, params: Parameters) -> Result:
         if self._is_topic(write):

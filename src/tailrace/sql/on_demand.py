@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tailrace.broker.broker import Broker
+from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.model.clock import Clock
 from tailrace.model.errors import StoreClosedError
 from tailrace.model.limits import Limits
@@ -42,10 +43,12 @@ class SqlOnDemand:
     def is_loaded(self) -> bool:
         return self._opening is not None
 
-    async def execute(self, text: str, params: Sequence[Any] | Mapping[str, Any] = ()) -> "list[Result]":
+    async def execute(
+        self, text: str, params: Sequence[Any] | Mapping[str, Any] = (), answer: ReadAnswer | None = None
+    ) -> "list[Result]":
         """See `SqlEngine.execute`. The first of all statements takes some tenths of a second longer."""
         sql = await self._ready()
-        return await sql.engine.execute(text, params)
+        return await sql.engine.execute(text, params, answer)
 
     async def close(self) -> None:
         self._closed = True

@@ -25,4 +25,4 @@ class Result(NamedTuple):
     cursor: Cursor | None = None
     """The place in the log of what was written."""
     truncated: bool = False
-    """Whether there were more rows than the limit `query_rows` allows."""
+    """Whether there were more rows than the limit `query_rows` allows, or more to consume than fits into one answer."""

@@ -150,6 +150,8 @@ class Consume(Statement, frozen=True, kw_only=True):
     """`None` when FROM is left out."""
     limit: int = 100
     wait_ms: int = 0
+    skips_corrupt: bool = False
+    """Whether batches that can't be decoded are left out."""
 
 
 class Redrive(Statement, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.model.changes import Buffer
-from tailrace.model.errors import CorruptBatchError, LimitExceededError
+from tailrace.model.errors import CorruptBatchError, InvalidRequestError, LimitExceededError
 from tailrace.model.limits import MIB, Limits
 from tailrace.wire.batch import HEADER_BYTES, BatchHeader, read_header
 from tailrace.wire.batch_stream import PlacedBatch
@@ -91,6 +91,35 @@ def decode_batches(
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+def decode_readable(
+    stored: Sequence[PlacedBatch],
+    columns: Sequence[str],
+    *,
+    partition: int,
+    limits: Limits,
+    read_fields: ReadFields,
+    on_corrupt: Callable[[BatchHeader, InvalidRequestError], None],
+) -> Iterator[pa.RecordBatch]:
+    """The same up to the first batch that can't be decoded, for which `on_corrupt` is called; if it returns, without it."""
+    rows = 0
+    try:
+        for decoded in decode_batches(stored, columns, partition=partition, limits=limits, read_fields=read_fields):
+            yield decoded
+            rows += decoded.num_rows
+    except InvalidRequestError:
+        for each in stored:
+            head = read_header(each.batch)
+            if rows > 0:
+                rows -= head.records
+                continue
+            try:
+                (decoded,) = decode_batches([each], columns, partition=partition, limits=limits, read_fields=read_fields)
+            except InvalidRequestError as error:
+                on_corrupt(head, error)
+            else:
+                yield decoded
+
+
 def _chunks(stored: Sequence[PlacedBatch], limits: Limits, with_bodies: bool) -> Iterator[Chunk]:
     """Cut by decompressed size, so that well compressed batches do not fill the memory."""
     heads: list[BatchHeader] = []
@@ -101,6 +130,9 @@ def _chunks(stored: Sequence[PlacedBatch], limits: Limits, with_bodies: bool) ->
         heads.append(head)
         if with_bodies:
             body = _body(head, batch, limits)
+            if size and size + len(body) > 2 * _CHUNK_BYTES:
+                yield Chunk(stored[first:number], heads[:-1], bodies)
+                heads, bodies, size, first = [head], [], 0, number
             bodies.append(body)
             size += len(body)
             if size >= _CHUNK_BYTES:

@@ -28,6 +28,8 @@ _GUESS = 4
 """How many times its size a batch has when decompressed, and how many times more when that was too little. To clear memory
 takes longer than to decompress into it, so much room at once is dear; what fails is at most a third of the work."""
 _SPARE_BYTES = 4096
+_MOST_RATIO: dict[int, int] = {Codec.GZIP: 1032, Codec.LZ4: 256}
+"""What a byte can become at most, by the formats of DEFLATE and LZ4. Zstandard knows no such bound."""
 
 # Java and Python clients wrap Snappy in a framing of their own: this magic, two versions, then blocks with their lengths.
 _XERIAL_HEAD = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
@@ -55,7 +57,9 @@ def decompress(codec: int, data: Buffer, max_bytes: int) -> Buffer:
     if codec == Codec.NONE:
         return data
     if codec == Codec.GZIP:
-        return _decompress_bounded(cramjam.gzip.decompress_into, data, max_bytes)
+        # The last four bytes say how many there are, modulo 2^32.
+        declared = int.from_bytes(data[-4:], "little")
+        return _decompress_bounded(cramjam.gzip.decompress_into, data, max_bytes, min(declared, len(data) * _MOST_RATIO[codec]))
     if codec == Codec.SNAPPY:
         return _decompress_snappy(data, max_bytes)
     if codec == Codec.LZ4:
@@ -65,13 +69,23 @@ def decompress(codec: int, data: Buffer, max_bytes: int) -> Buffer:
     raise _unknown_codec(codec)
 
 
+def decompressed_bound(codec: int, data: Buffer, max_bytes: int) -> int:
+    """At most so many bytes come out of `decompress`, known before anything is decompressed."""
+    if codec == Codec.NONE:
+        return len(data)
+    ratio = _MOST_RATIO.get(codec)
+    return max_bytes if ratio is None else min(max_bytes, len(data) * ratio + _SPARE_BYTES)
+
+
 def check_codec(codec: int) -> None:
     if codec > Codec.ZSTD:
         raise _unknown_codec(codec)
 
 
-def _decompress_bounded(into: Callable[[Buffer, bytearray], int], data: Buffer, max_bytes: int) -> Buffer:
-    size = min(max_bytes, len(data) * _GUESS + _SPARE_BYTES)
+def _decompress_bounded(into: Callable[[Buffer, bytearray], int], data: Buffer, max_bytes: int, declared: int = 0) -> Buffer:
+    """`declared`: how many bytes the data says it has, which may be anything."""
+    guess = len(data) * _GUESS + _SPARE_BYTES
+    size = min(max_bytes, declared if declared > guess else guess)
     while True:
         room = bytearray(size)
         try:

@@ -26,7 +26,7 @@ from tailrace.wire.batch import (
     BatchHeader,
     read_header,
 )
-from tailrace.wire.codecs import Codec, compress, decompress
+from tailrace.wire.codecs import Codec, compress, decompress, decompressed_bound
 from tailrace.wire.varints import SHORT, SHORT_VARINTS, VARINT_BYTES, decode_varint, encode_varint, long_varint
 
 _UNCHECKED_HEAD = Struct(">qiibI")
@@ -35,7 +35,10 @@ _CHECKED_HEAD = Struct(">hiqqqhii")
 LEAST_TIMESTAMP = -(1 << 63)
 GREATEST_TIMESTAMP = (1 << 63) - 1
 LEAST_RECORD_BYTES = 7
+RECORD_OVERHEAD_BYTES = 300
+"""What a decoded record takes besides its bytes."""
 _NULL = b"\1"
+_CHECKED_AT_ONCE = 1_000
 
 
 class TimedRecord(NamedTuple):
@@ -105,6 +108,14 @@ def encode_batch(
     return batch
 
 
+class DecodedPart(NamedTuple):
+    records: list[Record]
+    size: int
+    """Bytes of memory that they take, about."""
+    is_cut: bool
+    """Whether there was no room for all that were asked for."""
+
+
 def decode_batch(
     batch: Buffer, limits: Limits, *, first: int = 0, most: int | None = None, cursor: Cursor | None = None
 ) -> list[Record]:
@@ -113,16 +124,51 @@ def decode_batch(
     A large batch read in parts takes memory for one part only. What is left out is not checked. `cursor` is that of the first
     record of the batch, where it is known.
     """
+    return decode_part(batch, limits, first=first, most=most, cursor=cursor).records
+
+
+def decode_part(
+    batch: Buffer,
+    limits: Limits,
+    *,
+    first: int = 0,
+    most: int | None = None,
+    most_bytes: int | None = None,
+    cursor: Cursor | None = None,
+) -> DecodedPart:
+    """The same, up to about `most_bytes` of memory, but at least one record."""
     header = read_header(batch)
     data = record_bytes(batch, header, limits)
     stop = header.records if most is None else min(header.records, first + most)
     try:
-        found, end = _decode_records(data, header, first, stop, cursor)
+        found, begin, end = _decode_records(data, header, first, stop, most_bytes, cursor)
     except IndexError:
         raise cut_off() from None
-    if stop == header.records and end != len(data):
+    if first + len(found) == header.records and end != len(data):
         raise CorruptBatchError(f"the batch has {len(data) - end} bytes after its last record")
-    return found
+    return DecodedPart(found, end - begin + len(found) * RECORD_OVERHEAD_BYTES, first + len(found) < stop)
+
+
+def check_records(batch: Buffer, limits: Limits) -> None:
+    """Raise `InvalidRequestError` if a batch, whose head and checksum are right, has records that can't be decoded."""
+    header = read_header(batch)
+    data = record_bytes(batch, header, limits)
+    at = 0
+    try:
+        for first in range(0, header.records, _CHECKED_AT_ONCE):
+            _, _, at = _decode_records(data, header, first, min(header.records, first + _CHECKED_AT_ONCE), begin=at)
+    except IndexError:
+        raise cut_off() from None
+    if at != len(data):
+        raise CorruptBatchError(f"the batch has {len(data) - at} bytes after its last record")
+
+
+def decoded_bound(batch: Buffer, header: BatchHeader, limits: Limits, most: int) -> int:
+    """At most about so many bytes of memory are taken by decoding up to so many records of a batch."""
+    body = memoryview(batch)[HEADER_BYTES:]
+    size = decompressed_bound(header.codec, body, limits.decompressed_batch_bytes)
+    # What is decompressed is there beside the records until the last of them is made.
+    return size * (2 if header.codec else 1) + min(header.records, most) * RECORD_OVERHEAD_BYTES
 
 
 def first_record_at(batch: Buffer, timestamp_ms: int, limits: Limits, *, first: int = 0) -> TimedRecord | None:
@@ -166,14 +212,26 @@ def encoded_size_bound(record: Record) -> int:
     return size
 
 
-def _decode_records(data: bytes, header: BatchHeader, first: int, stop: int, cursor: Cursor | None) -> tuple[list[Record], int]:
+def _decode_records(
+    data: bytes,
+    header: BatchHeader,
+    first: int,
+    stop: int,
+    most_bytes: int | None = None,
+    cursor: Cursor | None = None,
+    begin: int | None = None,
+) -> tuple[list[Record], int, int]:
+    """The records, and where they begin and end. `begin`: where the first of them does, if that is known."""
     base_offset = header.base_offset
     base_timestamp = header.base_timestamp
     append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_MASK else None
     size = len(data)
     found: list[Record] = []
     add = found.append
-    at = _skip_records(data, 0, first)
+    if begin is None:
+        begin = _skip_records(data, 0, first)
+    at = begin
+    full_at, overhead = (size + 1, 0) if most_bytes is None else (begin + most_bytes, RECORD_OVERHEAD_BYTES)
     for index in range(first, stop):
         length = data[at]
         at += 1
@@ -220,7 +278,10 @@ def _decode_records(data: bytes, header: BatchHeader, first: int, stop: int, cur
                 NO_CURSOR if cursor is None else Cursor(cursor + index),
             )
         )
-    return found, at
+        full_at -= overhead
+        if at >= full_at:
+            break
+    return found, begin, at
 
 
 def _skip_records(data: bytes, at: int, count: int) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from tailrace.broker.queues.dead_letters import DeadLetters, letter_of
 from tailrace.broker.queues.share import Share
+from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.committed_reader import CommittedReader
 from tailrace.broker.topics.topics import Topics
 from tailrace.model.errors import OffsetOutOfRangeError, TailraceError, UnknownTopicError
@@ -78,27 +79,27 @@ class Burials:
             raise UnknownTopicError("their topic was deleted")
         topic, number = live.topic.name, share.partition.number
         await self._dead_letters.make_room(topic)
-        size = 0
-        for offset in offsets:
-            cause = share.doomed[offset]
-            record = await self._read(topic, number, offset)
-            kept = share.state.get(offset)
-            if kept is not None and record is None:
-                share.state.drop([offset])
-                self._on_gone(1)
-            elif kept is not None and record is not None:
-                kept.letter = letter_of(record, topic, number, share.group, kept.deliveries, cause)
-                kept.state = RecordState.ARCHIVED
-                size += len(record.value or b"") + len(record.key or b"")
-            del share.doomed[offset]
-            if size >= _BYTES_AT_ONCE:
-                break
-        await asyncio.shield(share.write())
+        # What is read takes its room until it is written.
+        with self._committed.answers.answer(max_bytes=_BYTES_AT_ONCE) as read:
+            for offset in offsets:
+                cause = share.doomed[offset]
+                record = await self._read(topic, number, offset, read)
+                if record is None and read.is_cut:
+                    break
+                kept = share.state.get(offset)
+                if kept is not None and record is None:
+                    share.state.drop([offset])
+                    self._on_gone(1)
+                elif kept is not None and record is not None:
+                    kept.letter = letter_of(record, topic, number, share.group, kept.deliveries, cause)
+                    kept.state = RecordState.ARCHIVED
+                del share.doomed[offset]
+            await asyncio.shield(share.write())
 
-    async def _read(self, topic: str, partition: int, offset: Offset) -> Record | None:
-        """`None` if retention was faster."""
+    async def _read(self, topic: str, partition: int, offset: Offset, answer: ReadAnswer) -> Record | None:
+        """`None` if retention was faster, or if there is no room for it."""
         try:
-            read = await self._committed.read(topic, partition, offset, max_records=1)
+            read = await self._committed.read(topic, partition, offset, answer, max_records=1)
         except OffsetOutOfRangeError:
             return None
         found = read.records[0] if read.records else None

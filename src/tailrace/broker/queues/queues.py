@@ -27,6 +27,7 @@ from tailrace.broker.queues.standing import status_of
 from tailrace.broker.queues.state import OpenRecord, ShareState
 from tailrace.broker.queues.taking import Taker
 from tailrace.broker.queues.tally import Tally
+from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.committed_reader import CommittedReader
 from tailrace.broker.topics.topics import Topics
 from tailrace.model.clock import Clock
@@ -104,9 +105,10 @@ class Queues:
     def in_flight(self) -> int:
         return self._open.records
 
-    async def receive(self, asked: ReceiveRequest) -> list[Delivery]:
+    async def receive(self, asked: ReceiveRequest, answer: ReadAnswer | None = None) -> list[Delivery]:
         """Records for one consumer, as soon as there is one; none when the time is up."""
-        return await self._reception.receive(asked)
+        with self.taker.answers.held(answer) as held:
+            return await self._reception.receive(asked, held)
 
     async def acknowledge(self, group: str, receipts: Sequence[str]) -> Settled:
         """These records are done. Durable when answered."""

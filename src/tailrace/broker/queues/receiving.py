@@ -12,9 +12,10 @@ from tailrace.broker.queues.registry import QueueRegistry
 from tailrace.broker.queues.requests import check_receive
 from tailrace.broker.queues.share import Share
 from tailrace.broker.queues.state import OpenRecord
-from tailrace.broker.queues.taking import Taker, Terms, size_of
+from tailrace.broker.queues.taking import Taker, Terms
+from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.topics.topics import Topics
-from tailrace.model.errors import OverloadedError, StoreClosedError, UnknownTopicError
+from tailrace.model.errors import OverloadedError, StoreClosedError, UnknownTopicError, UnreadableBatchError
 from tailrace.model.ids import Partition, TopicId
 from tailrace.model.limits import Limits
 from tailrace.model.pattern import parse_pattern
@@ -52,7 +53,7 @@ class Reception:
         for queue in self._registry:
             queue.wake_all()
 
-    async def receive(self, asked: ReceiveRequest) -> list[Delivery]:
+    async def receive(self, asked: ReceiveRequest, answer: ReadAnswer) -> list[Delivery]:
         """Records for one consumer, as soon as there is one; none when the time is up."""
         check_receive(asked, self._limits)
         wanted = Wanted(parse_pattern(asked.pattern, self._limits), self._topics)
@@ -70,7 +71,7 @@ class Reception:
             # Before the look, so that whatever comes after it wakes the waiter.
             queue.waiters.add(waiter)
             try:
-                found = await self._take(queue, wanted, asked)
+                found = await self._take(queue, wanted, asked, answer)
                 if found or loop.time() >= deadline:
                     return found
                 await self._wait(waiter, deadline)
@@ -92,22 +93,26 @@ class Reception:
                 for topic_id in news:
                     queue.wake(topic_id)
 
-    async def _take(self, queue: Queue, wanted: Wanted, asked: ReceiveRequest) -> list[Delivery]:
+    async def _take(self, queue: Queue, wanted: Wanted, asked: ReceiveRequest, answer: ReadAnswer) -> list[Delivery]:
         shares = await self._registry.shares_for(queue, wanted)
         found: list[Delivery] = []
         taken: list[tuple[Share, Delivery]] = []
+        unreadable: UnreadableBatchError | None = None
         if shares:
             queue.turn = (queue.turn + 1) % len(shares)
         try:
             for share in (*shares[queue.turn :], *shares[: queue.turn]):
-                if len(found) == asked.max_records or size_of(found) >= self._limits.fetch_bytes:
+                if len(found) == asked.max_records or answer.is_cut:
                     break
                 before = len(found)
                 try:
-                    await self._taker.take(share, self._terms(queue, asked), found)
+                    await self._taker.take(share, self._terms(queue, asked), found, answer)
                 except UnknownTopicError:
                     # Deleted meanwhile, and its records with it.
                     del found[before:]
+                except UnreadableBatchError as error:
+                    # The consumer is told when there is nothing else to hand out.
+                    unreadable = unreadable or error
                 finally:
                     taken += [(share, delivery) for delivery in found[before:]]
         except BaseException:
@@ -116,6 +121,8 @@ class Reception:
             self._on_undone(queue, [(share, record) for share, record in records if record is not None])
             raise
         self._on_taken(queue, taken)
+        if unreadable is not None and not found:
+            raise unreadable
         return found
 
     def _terms(self, queue: Queue, asked: ReceiveRequest) -> Terms:

@@ -15,6 +15,7 @@ from tailrace.broker.publishing.admission import reserved
 from tailrace.broker.publishing.intake import Intake
 from tailrace.broker.queues.dead_letters import dead_letters_of, encoded
 from tailrace.broker.queues.ranges import OffsetRanges, decode_ranges
+from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.committed_reader import CommittedReader
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.model.changes import Append, Changes, Receipt
@@ -77,24 +78,26 @@ class Redrives:
         letters = self.letters_of(topic)
         put_back = left_out = 0
         chunk: list[tuple[Partition, Record]] = []
-        size = 0
-        for number, offset in places:
-            if limit is not None and put_back + len(chunk) >= limit:
-                break
-            partition = letters.partition(number)
-            letter = await self._letter(letters, partition, Offset(offset))
-            if letter is None:
-                continue
-            if _header(letter, ORIGIN_TOPIC_HEADER) != target.topic.name.encode():
-                left_out += 1
-                continue
-            chunk.append((partition, letter))
-            size += len(letter.value or b"") + len(letter.key or b"")
-            if len(chunk) == _AT_ONCE or size >= _BYTES_AT_ONCE:
+        # What is read takes its room until it is put back.
+        with self._committed.answers.answer(max_bytes=_BYTES_AT_ONCE) as read:
+            for number, offset in places:
+                if limit is not None and put_back + len(chunk) >= limit:
+                    break
+                partition = letters.partition(number)
+                letter = await self._letter(letters, partition, Offset(offset), read)
+                if read.is_cut or len(chunk) == _AT_ONCE:
+                    put_back += await self._put_back(target, chunk)
+                    chunk = []
+                    read.forget(0)
+                    letter = letter or await self._letter(letters, partition, Offset(offset), read)
+                if letter is None:
+                    continue
+                if _header(letter, ORIGIN_TOPIC_HEADER) != target.topic.name.encode():
+                    left_out += 1
+                    continue
+                chunk.append((partition, letter))
+            if chunk:
                 put_back += await self._put_back(target, chunk)
-                chunk, size = [], 0
-        if chunk:
-            put_back += await self._put_back(target, chunk)
         return Redriven(put_back, left_out)
 
     async def _put_back(self, target: LiveTopic, chunk: list[tuple[Partition, Record]]) -> int:
@@ -102,12 +105,12 @@ class Redrives:
         self.put_back += put_back
         return put_back
 
-    async def _letter(self, letters: LiveTopic, partition: Partition, offset: Offset) -> Record | None:
-        """`None` if it was put back, or is not there any more."""
+    async def _letter(self, letters: LiveTopic, partition: Partition, offset: Offset, answer: ReadAnswer) -> Record | None:
+        """`None` if it was put back, or is not there any more, or if there is no room for it."""
         if offset in self._done(partition):
             return None
         try:
-            read = await self._committed.read(letters.topic.name, partition.number, offset, max_records=1)
+            read = await self._committed.read(letters.topic.name, partition.number, offset, answer, max_records=1)
         except OffsetOutOfRangeError:
             return None
         return next((record for record in read.records if record.offset == offset), None)

@@ -1,7 +1,8 @@
 """Handing out records: which can be had now, read from the log, and acquired.
 
 First those that came back, then new ones, both in the order of offsets. A share is locked while its records are read, so
-that no two consumers read the same.
+that no two consumers read the same. A batch that can't be decoded is an error, and nothing behind it is handed out, unless
+the consumer skips such batches.
 """
 
 import logging
@@ -14,16 +15,16 @@ from tailrace.broker.queues.receipts import write_receipt
 from tailrace.broker.queues.share import Share
 from tailrace.broker.queues.state import ShareState
 from tailrace.broker.queues.tally import Tally
+from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.committed_reader import CommittedReader
 from tailrace.broker.topics.topics import Topics
-from tailrace.model.errors import CorruptBatchError, LostPayloadError, OffsetOutOfRangeError, TailraceError
+from tailrace.model.errors import LostPayloadError, OffsetOutOfRangeError, TailraceError
 from tailrace.model.fetch import PartitionRecords
 from tailrace.model.ids import Offset
 from tailrace.model.limits import MIB, Limits
 from tailrace.model.queue import Delivery, RecordState
 from tailrace.model.record import Record
 from tailrace.store.contract import Store
-from tailrace.wire.batch import read_header
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ class Taker:
     ) -> None:
         self._store = store
         self._committed = committed
+        self.answers = committed.answers
         self._topics = topics
         self._limits = limits
         self._open_records = open_records
@@ -56,7 +58,7 @@ class Taker:
         self.missed = 0
         """Records that were gone, or could not be decoded, before they were done."""
 
-    async def take(self, share: Share, terms: Terms, found: list[Delivery]) -> None:
+    async def take(self, share: Share, terms: Terms, found: list[Delivery], answer: ReadAnswer) -> None:
         """Add what can be had of a share now, up to so many. If it fails, what was added before is acquired all the same."""
         async with share.lock:
             live = self._topics.by_id(share.partition.topic_id)
@@ -65,14 +67,15 @@ class Taker:
             state = share.state
             self.missed += state.drop_below(self._store.bounds(share.partition).start)
             name = live.topic.name
-            if terms.order_by_key:
-                await self._learn_keys(share, name)
+            if terms.order_by_key and not await self._learn_keys(share, name, answer):
+                return
             offsets = _candidates(share, terms, terms.most - len(found))
             if offsets:
-                self._acquire(share, name, await self._read_open(share, name, offsets), terms, found)
-            while len(found) < terms.most and size_of(found) < self._limits.fetch_bytes and not share.is_gone:
+                self._acquire(share, name, await self._read_open(share, name, offsets, answer), terms, found)
+            while len(found) < terms.most and not answer.is_cut and not share.is_gone:
                 before = state.end
-                self._acquire(share, name, await self._read_fresh(share, name, terms.most - len(found)), terms, found)
+                fresh = await self._read_fresh(share, name, terms.most - len(found), answer)
+                self._acquire(share, name, fresh, terms, found)
                 if state.end == before:
                     break
 
@@ -89,27 +92,32 @@ class Taker:
             receipt = write_receipt(share.partition, offset, token)
             found.append(Delivery(name, share.partition.number, record, receipt, taken.deliveries))
 
-    async def _learn_keys(self, share: Share, name: str) -> None:
-        """After a restart, the keys of open records are in the log alone."""
+    async def _learn_keys(self, share: Share, name: str, answer: ReadAnswer) -> bool:
+        """After a restart, the keys of open records are in the log alone. `False`: there is no room to read them now."""
         left = 0
+        is_cut = False
         while (unknown := share.state.without_key()) and len(unknown) != left:
             left = len(unknown)
-            await self._read_open(share, name, unknown)
+            used = answer.used
+            await self._read_open(share, name, unknown, answer)
+            is_cut = answer.is_cut
+            answer.forget(used)
+        return not (unknown and is_cut)
 
-    async def _read_open(self, share: Share, name: str, offsets: Sequence[Offset]) -> dict[Offset, Record]:
+    async def _read_open(self, share: Share, name: str, offsets: Sequence[Offset], answer: ReadAnswer) -> dict[Offset, Record]:
         """Open records by offset, as many as one answer may hold. Those that are not there any more are dropped."""
         found: dict[Offset, Record] = {}
         end = Offset(0)
-        size = 0
         for first, last in _runs(offsets):
             at = first
-            while at <= last and size < self._limits.fetch_bytes:
-                read = await self._read(share, name, at, last + 1 - at)
+            while at <= last and not answer.is_cut:
+                read = await self._read(share, name, at, last + 1 - at, answer)
+                if read is not None and read.next_offset <= at and answer.is_cut:
+                    break
                 if read is None or read.next_offset <= at:
                     at = Offset(last + 1)
                     break
                 found.update((record.offset, record) for record in read.records)
-                size += sum(len(record.value or b"") + len(record.key or b"") for record in read.records)
                 at = read.next_offset
             if at > first:
                 end = at
@@ -125,7 +133,7 @@ class Taker:
                 self.missed += 1
         return found
 
-    async def _read_fresh(self, share: Share, name: str, most: int) -> dict[Offset, Record]:
+    async def _read_fresh(self, share: Share, name: str, most: int, answer: ReadAnswer) -> dict[Offset, Record]:
         """The next records that nobody had yet, as many as there is room for."""
         state = share.state
         room = min(most, self._room(state))
@@ -133,7 +141,7 @@ class Taker:
             return {}
         fresh = share.ahead.take(state.end, room)
         if fresh is None:
-            read = await self._read(share, name, state.end, max(room, RECORDS_AHEAD))
+            read = await self._read(share, name, state.end, max(room, RECORDS_AHEAD), answer)
             if read is None:
                 return {}
             share.ahead.keep(state.end, read.records, read.next_offset)
@@ -153,35 +161,31 @@ class Taker:
             limits.queues_in_flight - self._open_records.records,
         )
 
-    async def _read(self, share: Share, name: str, offset: Offset, most: int) -> PartitionRecords | None:
+    async def _read(self, share: Share, name: str, offset: Offset, most: int, answer: ReadAnswer) -> PartitionRecords | None:
         number = share.partition.number
+        known = len(answer.corrupt)
         try:
-            return await self._committed.read(
-                name, number, offset, max_records=min(most, self._limits.read_records), max_bytes=_READ_BYTES
+            read = await self._committed.read(
+                name, number, offset, answer, max_records=min(most, self._limits.read_records), max_bytes=_READ_BYTES
             )
         except OffsetOutOfRangeError:
             return None
-        except CorruptBatchError as error:
-            raw = await self._committed.batches(name, number, offset, max_bytes=1)
-            head = read_header(raw.batches[0])
-            return self._skip(share, offset, Offset(head.base_offset + head.records), error)
         except LostPayloadError as error:
             if error.next_offset is None:
                 raise
-            return self._skip(share, offset, Offset(error.next_offset), error)
+            self._missed(share, Offset(error.next_offset) - offset, error)
+            return PartitionRecords((), Offset(error.next_offset), self._store.bounds(share.partition), True)
+        for batch in answer.corrupt[known:] if answer.skips_corrupt else ():
+            self._missed(share, batch.last_offset + 1 - max(offset, batch.first_offset), batch.error)
+        return read
 
-    def _skip(self, share: Share, offset: Offset, end: Offset, error: TailraceError) -> PartitionRecords:
-        self.missed += end - offset
+    def _missed(self, share: Share, records: int, error: TailraceError) -> None:
+        self.missed += records
         _log.warning("the group %s skips records that nobody can read: %s", share.group, error)
-        return PartitionRecords((), end, self._store.bounds(share.partition), True)
 
 
 def _candidates(share: Share, terms: Terms, most: int) -> list[Offset]:
     return share.state.candidates(terms.now_ms, most, terms.max_deliveries, order_by_key=terms.order_by_key)
-
-
-def size_of(deliveries: Sequence[Delivery]) -> int:
-    return sum(len(each.record.value or b"") + len(each.record.key or b"") for each in deliveries)
 
 
 def _runs(offsets: Sequence[Offset]) -> Iterator[tuple[Offset, Offset]]:

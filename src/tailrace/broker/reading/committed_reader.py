@@ -1,13 +1,18 @@
 """Reads what is committed: without the records of transactions that are open or were aborted, as batches or decoded.
 
 Kafka's clients leave such records out themselves (`Fetcher.fetch` tells them which); here it is done for everybody else. An
-error of a partition is raised, and what goes out is counted.
+error of a partition is raised, and what goes out is counted. Both take their room from the answer that they are for
+(`answers.py`): what does not fit is left for the next read.
+
+A batch that can't be decoded ends what is read, and when it comes first it is an error, unless the reader skips such batches.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from uuid import UUID
 
+from tailrace.broker.reading.answers import AnswerMemory, ReadAnswer
 from tailrace.broker.reading.fetch import Fetcher
 from tailrace.broker.reading.reader import Reader
 from tailrace.broker.topics.live_topic import LiveTopic
@@ -15,13 +20,13 @@ from tailrace.broker.topics.topics import Topics
 from tailrace.broker.transactions.committed import committed_batches
 from tailrace.model.changes import Buffer
 from tailrace.model.consume import PartitionOffset
-from tailrace.model.errors import CorruptBatchError, InvalidRequestError, LimitExceededError
-from tailrace.model.fetch import CommittedBatches, PartitionBatches, PartitionFetch, PartitionRecords
+from tailrace.model.errors import InvalidRequestError, LimitExceededError, UnreadableBatchError
+from tailrace.model.fetch import CommittedBatches, CorruptBatch, PartitionBatches, PartitionFetch, PartitionRecords
 from tailrace.model.ids import Cursor, Offset
 from tailrace.model.limits import KIB, MIB, Limits
 from tailrace.model.record import Record
-from tailrace.wire.batch import read_header
-from tailrace.wire.records import decode_batch
+from tailrace.wire.batch import BatchHeader, read_header
+from tailrace.wire.records import DecodedPart, decode_part, decoded_bound
 
 _DECODED_INLINE_BYTES = 64 * KIB
 _READ_BYTES = MIB
@@ -32,38 +37,34 @@ _SHARES = 8
 
 
 class CommittedReader:
-    def __init__(self, fetcher: Fetcher, reader: Reader, topics: Topics, limits: Limits) -> None:
+    def __init__(self, fetcher: Fetcher, reader: Reader, topics: Topics, answers: AnswerMemory, limits: Limits) -> None:
+        self.answers = answers
         self._fetcher = fetcher
         self._reader = reader
         self._topics = topics
         self._limits = limits
 
-    async def batches(
-        self, topic: str, partition: int, offset: Offset, *, max_bytes: int | None = None, max_wait_ms: int = 0
-    ) -> CommittedBatches:
-        """Batches from the one that holds `offset` on."""
-        found = await self.batches_of_many(
-            topic, [PartitionOffset(partition, offset)], max_bytes=max_bytes, max_wait_ms=max_wait_ms
-        )
-        return found[partition]
-
     async def batches_of_many(
         self,
         topic: str,
         starts: Sequence[PartitionOffset],
+        answer: ReadAnswer | None = None,
         *,
         topic_uuid: UUID | None = None,
         max_bytes: int | None = None,
         max_wait_ms: int = 0,
     ) -> dict[int, CommittedBatches]:
-        """The same for several partitions of a topic, by their numbers. Of the bytes each gets an equal share.
+        """Batches of several partitions, each from the one that holds its offset on. Of the bytes each gets an equal share.
 
         With a UUID the topic must still be that one, and not another that was made again under its name.
         """
         live = self._topics.get(topic, topic_uuid)
         budget = min(self._limits.fetch_bytes, _READ_BYTES if max_bytes is None else max_bytes)
-        answers = await self._fetch(topic, starts, budget, max_wait_ms)
-        found = {start.partition: _committed(answer, start.offset) for start, answer in zip(starts, answers, strict=True)}
+        with self.answers.held(answer) as held:
+            fetched = await self._fetch(topic, starts, budget, max_wait_ms, held, _stored_bytes)
+            held.keep(_stored_bytes(fetched))
+            held.trim()
+        found = {start.partition: _committed(each, start.offset) for start, each in zip(starts, fetched, strict=True)}
         for committed in found.values():
             if committed.batches:
                 live.count_out(committed.batches)
@@ -74,6 +75,7 @@ class CommittedReader:
         topic: str,
         partition: int,
         offset: Offset,
+        answer: ReadAnswer | None = None,
         *,
         max_records: int,
         max_bytes: int | None = None,
@@ -83,6 +85,7 @@ class CommittedReader:
         read = await self.read_many(
             topic,
             [PartitionOffset(partition, offset)],
+            answer,
             max_records=max_records,
             max_bytes=max_bytes,
             max_wait_ms=max_wait_ms,
@@ -93,49 +96,93 @@ class CommittedReader:
         self,
         topic: str,
         starts: Sequence[PartitionOffset],
+        answer: ReadAnswer | None = None,
         *,
         topic_uuid: UUID | None = None,
         max_records: int,
         max_bytes: int | None = None,
         max_wait_ms: int = 0,
     ) -> dict[int, PartitionRecords]:
-        """The same for several partitions of a topic: from each up to `max_records`, and of the bytes an equal share."""
+        """The same for several partitions of a topic: from each up to `max_records`, and of the bytes an equal share.
+
+        A batch that can't be decoded is an error if nothing of any partition comes before it.
+        """
         limits = self._limits
         if not 0 < max_records <= limits.read_records:
             raise LimitExceededError(f"{max_records} records were asked for; read_records allows 1 to {limits.read_records}")
         live = self._topics.get(topic, topic_uuid)
         budget = _READ_BYTES * min(len(starts), _SHARES) if max_bytes is None else max_bytes
-        answers = await self._fetch(topic, starts, budget, max_wait_ms)
-        return {
-            number: await self._decoded(live, answer, offset, max_records)
-            for (number, offset), answer in zip(starts, answers, strict=True)
-        }
+
+        def room_for(fetched: Sequence[PartitionBatches]) -> int:
+            """What was read, and the first batch of it decoded."""
+            first = next((batch for each in fetched for batch in each.batches), None)
+            return _stored_bytes(fetched) + (0 if first is None else self._bound(first, max_records))
+
+        read: dict[int, PartitionRecords] = {}
+        corrupt: UnreadableBatchError | None = None
+        with self.answers.held(answer) as held:
+            fetched = await self._fetch(topic, starts, budget, max_wait_ms, held, room_for)
+            for (number, offset), each in zip(starts, fetched, strict=True):
+                try:
+                    read[number] = await self._decoded(live, each, offset, max_records, held)
+                except UnreadableBatchError as error:
+                    corrupt = corrupt or error
+                    read[number] = PartitionRecords((), offset, each.bounds, True)
+            held.trim()
+        if corrupt is not None and not any(each.records for each in read.values()):
+            raise corrupt
+        return read
 
     async def _fetch(
-        self, topic: str, starts: Sequence[PartitionOffset], max_bytes: int, max_wait_ms: int
+        self,
+        topic: str,
+        starts: Sequence[PartitionOffset],
+        max_bytes: int,
+        max_wait_ms: int,
+        answer: ReadAnswer,
+        room_for: Callable[[Sequence[PartitionBatches]], int],
     ) -> list[PartitionBatches]:
         share = max_bytes // len(starts)
         wanted = [PartitionFetch(topic, number, offset, share) for number, offset in starts]
-        return await self._fetcher.fetch_committed(wanted, max_bytes, max_wait_ms)
+        while True:
+            fetched = await self._fetcher.fetch_committed(wanted, max_bytes, max_wait_ms)
+            room = room_for(fetched)
+            if not room or answer.try_reserve(room):
+                return fetched
+            if answer.used:
+                return [each._replace(batches=(), cursors=(), aborted=()) for each in fetched]
+            # Nothing is held while it waits; what was read is read again.
+            del fetched
+            await answer.reserve(room)
 
-    async def _decoded(self, live: LiveTopic, answer: PartitionBatches, offset: Offset, max_records: int) -> PartitionRecords:
-        batches, cursors, next_offset, bounds = _committed(answer, offset)
+    async def _decoded(
+        self, live: LiveTopic, fetched: PartitionBatches, offset: Offset, max_records: int, answer: ReadAnswer
+    ) -> PartitionRecords:
+        batches, cursors, next_offset, bounds = _committed(fetched, offset)
         records: list[Record] = []
         held_up = 0
         for batch, cursor in zip(batches, cursors, strict=True):
+            header = read_header(batch)
+            if not answer.try_reserve(self._bound(batch, max_records - len(records))):
+                next_offset = Offset(max(offset, header.base_offset))
+                break
             try:
-                records += await self._decode(batch, cursor, offset, max_records - len(records))
+                part = await self._decode(batch, header, cursor, offset, max_records - len(records), answer.left)
             except InvalidRequestError as error:
-                if records:
-                    next_offset = Offset(records[-1].offset + 1)
-                    break
-                header = read_header(batch)
                 last = header.base_offset + header.last_offset_delta
-                raise CorruptBatchError(
-                    f"offsets {header.base_offset} to {last} of {live.topic.name!r}, partition {answer.partition}, can't be"
-                    f" decoded: {error}. Go on at {last + 1}"
-                ) from error
-            if len(records) == max_records:
+                bad = CorruptBatch(live.topic.name, fetched.partition, header.base_offset, last, str(error))
+                answer.note(bad)
+                if answer.skips_corrupt:
+                    continue
+                if not records:
+                    raise bad.error from error
+                next_offset = Offset(max(offset, header.base_offset))
+                break
+            records += part.records
+            answer.keep(part.size)
+            if part.is_cut:
+                answer.is_cut = True
+            if part.is_cut or len(records) == max_records:
                 next_offset = Offset(records[-1].offset + 1)
                 break
             if len(records) - held_up >= _RECORDS_AT_A_STRETCH:
@@ -143,14 +190,23 @@ class CommittedReader:
                 await asyncio.sleep(0)
         live.messages_out += len(records)
         live.bytes_out += sum(len(record.key or b"") + len(record.value or b"") for record in records)
-        return PartitionRecords(records, next_offset, bounds, next_offset < answer.last_stable_offset)
+        return PartitionRecords(records, next_offset, bounds, next_offset < fetched.last_stable_offset)
 
-    async def _decode(self, batch: Buffer, cursor: Cursor, offset: Offset, most: int) -> list[Record]:
-        header = read_header(batch)
+    async def _decode(
+        self, batch: Buffer, header: BatchHeader, cursor: Cursor, offset: Offset, most: int, most_bytes: int
+    ) -> DecodedPart:
         first = max(0, offset - header.base_offset)
+        decode = partial(decode_part, batch, self._limits, first=first, most=most, most_bytes=max(1, most_bytes), cursor=cursor)
         if len(batch) <= _DECODED_INLINE_BYTES and not header.codec:
-            return decode_batch(batch, self._limits, first=first, most=most, cursor=cursor)
-        return await self._reader.in_thread(decode_batch, batch, self._limits, first=first, most=most, cursor=cursor)
+            return decode()
+        return await self._reader.in_thread(decode)
+
+    def _bound(self, batch: Buffer, most: int) -> int:
+        return decoded_bound(batch, read_header(batch), self._limits, most)
+
+
+def _stored_bytes(fetched: Sequence[PartitionBatches]) -> int:
+    return sum(len(batch) for each in fetched for batch in each.batches)
 
 
 def _committed(answer: PartitionBatches, offset: Offset) -> CommittedBatches:

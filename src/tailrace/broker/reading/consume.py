@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from tailrace.broker.groups.coordinator import GroupCoordinator
 from tailrace.broker.groups.offsets import Offsets
+from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.committed_reader import CommittedReader
 from tailrace.broker.reading.positions import Positions
 from tailrace.broker.topics.live_topic import LiveTopic
@@ -56,8 +57,11 @@ class Consumers:
         self._limits = limits
         self._turn = 0
 
-    async def consume(self, request: ConsumeRequest) -> Consumed:
-        """Committed records in the order of their cursors, up to `limit`; waits for the first one if there is none yet."""
+    async def consume(self, request: ConsumeRequest, answer: ReadAnswer | None = None) -> Consumed:
+        """Committed records in the order of their cursors, up to `limit`; waits for the first one if there is none yet.
+
+        They take the room of `answer`, which is closed when they are sent.
+        """
         live = self._topics.get(request.topic, request.topic_uuid)
         starts = await self._starts(live, request)
         now = asyncio.get_running_loop().time
@@ -67,6 +71,7 @@ class Consumers:
             read = await self._reader.read_many(
                 live.topic.name,
                 self._in_turn(starts),
+                answer,
                 topic_uuid=live.topic.uuid,
                 max_records=request.limit,
                 max_wait_ms=wait_ms,
@@ -74,7 +79,7 @@ class Consumers:
             found = _merge(live, sorted(read.items()), request.limit)
             if found.records or all(start.offset == read[start.partition].next_offset for start in starts):
                 return found
-            # Nothing but aborted transactions, which are stepped over.
+            # Nothing but aborted transactions and what is skipped: they are stepped over.
             starts = [PartitionOffset(position.partition, position.next_offset) for position in found.positions]
             wait_ms = max(0, round((deadline - now()) * 1000))
 

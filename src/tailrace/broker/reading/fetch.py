@@ -11,6 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from tailrace.broker.reading.reader import ReadAt, Reader
+from tailrace.broker.reading.unchecked import UncheckedBatches
 from tailrace.broker.reading.waiting_fetches import WaitingFetches
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.broker.topics.topics import Topics
@@ -40,8 +41,10 @@ class Fetcher:
         stable: StableOffsets,
         aborted: AbortedTransactions,
         waiting: WaitingFetches,
+        unchecked: UncheckedBatches,
         limits: Limits,
     ) -> None:
+        self._unchecked = unchecked
         self._store = store
         self._reader = reader
         self._topics = topics
@@ -184,6 +187,8 @@ class Fetcher:
             stable = self._stable.of(partition, bounds)
             if isolation and stable < bounds.end:
                 batches = [batch for batch in batches if read_header(batch).base_offset < stable]
+            if terms.oversize_alone:
+                batches = await self._unchecked.readable(topic, partition, batches, cursors)
             if found and sum(map(len, batches)) > (min(left, max_bytes) if terms.oversize_alone else left):
                 batches = ()
             aborted = self._aborted.between(partition, offset, _end_of(batches[-1])) if isolation and batches else ()

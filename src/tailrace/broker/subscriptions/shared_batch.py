@@ -6,12 +6,13 @@ from enum import Enum
 
 from tailrace.broker.reading.reader import Reader
 from tailrace.model.changes import Buffer
-from tailrace.model.errors import CorruptBatchError, InvalidRequestError
+from tailrace.model.errors import InvalidRequestError, UnreadableBatchError
+from tailrace.model.fetch import CorruptBatch
 from tailrace.model.ids import Cursor, Offset, Partition
 from tailrace.model.limits import KIB, Limits
 from tailrace.model.subscription import EventBatch
 from tailrace.wire.batch import placed, read_header
-from tailrace.wire.records import decode_batch
+from tailrace.wire.records import decode_batch, decoded_bound
 from tailrace.wire.references import is_referring
 
 _PART_BYTES = 64 * KIB
@@ -75,6 +76,17 @@ class SharedBatch:
         for number in range(first, (self.end - self.cursor + step - 1) // step):
             yield number, Cursor(min(self.end, self.cursor + (number + 1) * step))
 
+    def bound(self, limits: Limits) -> int:
+        """At most about so many bytes of memory are taken by decoding one part."""
+        if is_referring(self._batch):
+            return len(self._batch) + _RECORD_BYTES + 2 * limits.payload_bytes
+        return decoded_bound(self._batch, self.header, limits, self._part_records)
+
+    def corrupt(self, topic: str, reason: BaseException | None) -> CorruptBatch:
+        """What is told of it where it can't be decoded."""
+        last = self.base_offset + self.header.records - 1
+        return CorruptBatch(topic, self.partition.number, self.base_offset, last, str(reason))
+
     async def part(self, number: int, topic: str, reader: Reader, limits: Limits) -> EventBatch:
         found = self._parts.get(number)
         if found is None:
@@ -96,9 +108,9 @@ class SharedBatch:
         try:
             records = decode_batch(batch, limits, first=first, most=self._part_records, cursor=self.cursor)
         except InvalidRequestError as error:
-            raise CorruptBatchError(
-                f"the records with cursors {self.cursor} to {self.end - 1}, in partition {self.partition.number} of {topic!r},"
-                f" can't be decoded: {error}. Go on at {self.end}"
+            corrupt = self.corrupt(topic, error)
+            raise UnreadableBatchError(
+                f"{corrupt.error}; in the log, that is at cursor {self.end}", corrupt.last_offset + 1
             ) from error
         return EventBatch(topic, self.partition.number, records)
 

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
+from tailrace.broker.reading.answers import AnswerMemory, ReadAnswer
 from tailrace.broker.reading.reader import Reader
 from tailrace.broker.subscriptions.shared_batch import Fate, SharedBatch
 from tailrace.broker.subscriptions.tail import Audience, Tail
@@ -31,12 +32,14 @@ from tailrace.model.errors import (
     StoreClosedError,
     TailraceError,
     UnknownPartitionError,
+    UnreadableBatchError,
 )
 from tailrace.model.ids import Cursor, Offset
 from tailrace.model.limits import KIB, MIB, Limits
 from tailrace.model.pattern import TopicPattern
 from tailrace.model.subscription import EventBatch, LogEdge, StartCursor
 from tailrace.store.contract import Store
+from tailrace.wire.records import RECORD_OVERHEAD_BYTES
 
 _DELIVERY_BYTES = 64 * KIB
 _TURN_SECONDS = 0.003
@@ -59,8 +62,10 @@ class Subscriptions:
         tail: Tail,
         stable: StableOffsets,
         aborted: AbortedTransactions,
+        answers: AnswerMemory,
         limits: Limits,
     ) -> None:
+        self.answers = answers
         self._store = store
         self._tail = tail
         self._stable = stable
@@ -170,20 +175,40 @@ class Subscription:
         self._is_held = False
         """Whether an open transaction is in the way."""
         self._is_open = True
+        self._missing_bytes = 0
+        """Room that the next events need and that was not there."""
 
-    async def read(self, wait_seconds: float) -> Sequence[EventBatch]:
-        """The next events, a small part at a time; nothing if none came in time. Raises once the broker closes."""
+    async def read(self, wait_seconds: float, answer: ReadAnswer | None = None) -> Sequence[EventBatch]:
+        """The next events, a small part at a time; nothing if none came in time. Raises once the broker closes.
+
+        They take the room of `answer`, which is closed when they are sent.
+        """
+        with self._shared.answers.held(answer) as held:
+            return await self._read(wait_seconds, held)
+
+    async def _read(self, wait_seconds: float, answer: ReadAnswer) -> Sequence[EventBatch]:
         deadline = asyncio.get_running_loop().time() + wait_seconds
         shared, tail = self._shared, self._tail
         while True:
             if shared.is_closed or not self._is_open:
                 raise _closed()
             try:
-                found = await (self._from_tail() if tail.holds(self._audience, self.position) else self._from_log())
+                if tail.holds(self._audience, self.position):
+                    found = await self._from_tail(answer)
+                else:
+                    found = await self._from_log(answer)
+                if not found and self._missing_bytes:
+                    # Nothing is held while it waits; what was read of the log is read again.
+                    self._keep(_NOTHING_AHEAD)
+                    await answer.reserve(self._missing_bytes)
+                    continue
             except OverloadedError:
+                if asyncio.get_running_loop().time() >= deadline:
+                    return ()
                 await asyncio.sleep(_BUSY_SECONDS)
                 continue
-            if found:
+            answer.trim()
+            if found or (answer.corrupt and answer.skips_corrupt):
                 shared.delivered += sum(len(events.records) for events in found)
                 return found
             if asyncio.get_running_loop().time() >= deadline:
@@ -205,24 +230,24 @@ class Subscription:
         self._shared.cut += 1
         self.close()
 
-    async def _from_tail(self) -> list[EventBatch]:
+    async def _from_tail(self, answer: ReadAnswer) -> list[EventBatch]:
         end = self._tail.end
         if end - self.position <= _NEAR_RECORDS:
-            return await self._gather(self._tail.kept_since(self.position), end)
+            return await self._gather(self._tail.kept_since(self.position), end, answer)
         await self._shared.turns.next()
         # Others had their turns meanwhile, and the tail went on.
         if not self._tail.holds(self._audience, self.position):
             return []
         end = self._tail.end
-        return await self._gather(self._tail.kept_since(self.position), end)
+        return await self._gather(self._tail.kept_since(self.position), end, answer)
 
-    async def _from_log(self) -> list[EventBatch]:
+    async def _from_log(self, answer: ReadAnswer) -> list[EventBatch]:
         ahead, self._ahead = self._ahead, _NOTHING_AHEAD
         self._shared.ahead_bytes -= ahead.size
         if not ahead.batches or not ahead.start <= self.position < ahead.end:
             ahead = await self._scan()
         await self._shared.turns.next()
-        found = await self._gather(ahead.batches, ahead.end)
+        found = await self._gather(ahead.batches, ahead.end, answer)
         if self.position < ahead.end and self._is_open:
             self._keep(ahead)
         return found
@@ -251,13 +276,14 @@ class Subscription:
             self._ahead = _Ahead(batches, self.position, ahead.end, size)
             shared.ahead_bytes += size
 
-    async def _gather(self, batches: Sequence[SharedBatch], end: Cursor) -> list[EventBatch]:
+    async def _gather(self, batches: Sequence[SharedBatch], end: Cursor, answer: ReadAnswer) -> list[EventBatch]:
         """What the pattern matches of these batches, which are all that it matches up to `end`; as much as is sent at once."""
         loop = asyncio.get_running_loop()
         turn_ends = loop.time() + _TURN_SECONDS
         found: list[EventBatch] = []
         size = 0
         self._is_held = False
+        self._missing_bytes = 0
         for batch in batches:
             live = self._audience.topic_of(batch.partition)
             fate = Fate.HIDDEN if live is None else self._shared.fate(batch)
@@ -270,19 +296,33 @@ class Subscription:
             for number, part_end in batch.parts_from(self.position):
                 if size >= _DELIVERY_BYTES or (found and loop.time() > turn_ends):
                     return found
+                bound = batch.bound(self._shared.limits)
+                if not answer.try_reserve(bound):
+                    self._missing_bytes = bound
+                    return found
                 try:
                     events = await batch.part(number, live.topic.name, self._shared.reader, self._shared.limits)
                 except (OffsetOutOfRangeError, UnknownPartitionError):
                     # Retention or a deletion took the record before its payload was read.
                     self.position = part_end
                     continue
+                except UnreadableBatchError as error:
+                    if answer.skips_corrupt:
+                        answer.note(batch.corrupt(live.topic.name, error.__cause__))
+                        self.position = batch.end
+                        break
+                    if found:
+                        return found
+                    raise
                 except TailraceError:
                     if found:
                         return found
                     raise
                 found.append(_from_cursor(events, self.position))
                 live.messages_out += len(found[-1].records)
-                size += sum(len(record.key or b"") + len(record.value or b"") for record in found[-1].records)
+                part_bytes = sum(len(record.key or b"") + len(record.value or b"") for record in found[-1].records)
+                size += part_bytes
+                answer.keep(part_bytes + len(found[-1].records) * RECORD_OVERHEAD_BYTES)
                 self.position = part_end
         self.position = max(self.position, end)
         return found

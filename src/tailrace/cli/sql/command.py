@@ -11,7 +11,7 @@ import typer
 from tailrace.cli.exits import Exit
 from tailrace.cli.failures import CommandError, UsageError
 from tailrace.cli.formats import RowFormat
-from tailrace.cli.options import DEFAULT_SERVER, JsonOption, ServerOption
+from tailrace.cli.options import DEFAULT_SERVER, JsonOption, ServerOption, SkipCorruptOption
 
 if TYPE_CHECKING:
     from tailrace.cli.server_api import ServerApi
@@ -32,6 +32,7 @@ def sql(
         RowFormat | None, typer.Option("--format", help="By default a table on a terminal and JSON elsewhere.")
     ] = None,
     as_json: JsonOption = False,
+    skip_corrupt: SkipCorruptOption = False,
     server: ServerOption = DEFAULT_SERVER,
 ) -> None:
     r"""Run SQL: at a prompt, from the command line, a file or a pipe.
@@ -56,6 +57,7 @@ def sql(
     from tailrace.cli.server_api import ServerApi
 
     with ServerApi(server) as api:
+        api.skips_corrupt = skip_corrupt
         if is_prompt:
             _prompt(api, wanted)
             return

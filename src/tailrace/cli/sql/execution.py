@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import typer
 
+from tailrace.cli.display import note_corrupt
 from tailrace.cli.exits import Exit
 from tailrace.cli.failures import CommandError
 from tailrace.cli.server_api import ServerApi
@@ -48,6 +49,8 @@ class Execution:
         code = Exit.OK
         for number, result in enumerate(results, 1):
             self._printer.show(result, seconds if number == len(results) else None)
+            for batch in result.get("corrupt", ()):
+                note_corrupt(batch)
             if tell_if_truncated(result):
                 code = Exit.REFUSED
         return code

@@ -125,7 +125,8 @@ class CsvPrinter:
 def tell_if_truncated(result: Result) -> bool:
     if not result.get("truncated"):
         return False
-    note(f"tailrace: there are more rows than the {len(result['rows']):,} here; the server's limit query_rows cut them off")
+    limit = "answer_bytes" if result["status"].startswith("CONSUME") else "query_rows"
+    note(f"tailrace: there are more rows than the {len(result['rows']):,} here; the server's limit {limit} cut them off")
     return True
 
 

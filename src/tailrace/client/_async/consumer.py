@@ -17,7 +17,7 @@ from tailrace.client.config import ConsumerConfig
 from tailrace.client.partition import OwnedPartition
 from tailrace.client.properties import seconds_of
 from tailrace.client.values import CommitResult, ConsumerRecord, PositionReset
-from tailrace.model.errors import ClientClosedError, InvalidRequestError, UnknownTopicIdError
+from tailrace.model.errors import ClientClosedError, InvalidRequestError, TailraceError, UnknownTopicIdError
 from tailrace.wire.fetched import decode_fetched
 
 _LONGEST_WAIT = 1.0
@@ -66,8 +66,10 @@ class AsyncTopicConsumer(AsyncClosing):
 
         `timeout` is in seconds. A poll that must join, because the group shares out anew, lasts until the other members have
         polled as well or are given up. Transient errors are tried again for `api_timeout`, then raised; so is an error that
-        happened beside, in a commit by interval or by `commit_async`. When the topic was deleted and made again, the consumer
-        goes to where `auto_offset_reset` says in the new one, and tells so (`on_reset`); with `none` it raises instead.
+        happened beside, in a commit by interval or by `commit_async`. A batch that can't be decoded is raised when everything
+        before it was returned, unless `corrupt_batches` is `skip`; `seek` goes on behind it. When the topic was deleted and
+        made again, the consumer goes to where `auto_offset_reset` says in the new one, and tells so (`on_reset`); with `none`
+        it raises instead.
         """
         self._check_open()
         self._attendant.polled()
@@ -79,7 +81,13 @@ class AsyncTopicConsumer(AsyncClosing):
             left = deadline - time.monotonic()
             if records or left < 0:
                 break
-            await self._fetch(min(left, _LONGEST_WAIT))
+            failure = self._failure()
+            await self._fetch(min(left, _LONGEST_WAIT) if failure is None else 0)
+            if failure is not None:
+                records = self._hand_out()
+                if not records:
+                    raise failure.afresh()
+                break
         self._attendant.polled()
         return records
 
@@ -174,8 +182,15 @@ class AsyncTopicConsumer(AsyncClosing):
                 break
         return records
 
+    def _failure(self) -> TailraceError | None:
+        """A batch that can't be decoded, where everything before it was handed out."""
+        return next((owned.failure for owned in self._wanted() if owned.failure is not None), None)
+
+    def _wanted(self) -> list[OwnedPartition]:
+        return [owned for owned in self._offsets.owned.values() if not owned.is_paused and owned.is_empty]
+
     async def _fetch(self, wait_seconds: float) -> None:
-        wanted = [owned for owned in self._offsets.owned.values() if not owned.is_paused and owned.is_empty]
+        wanted = [owned for owned in self._wanted() if owned.failure is None]
         if not wanted:
             await self._attendant.wait(wait_seconds)
             return

@@ -12,7 +12,7 @@ from tailrace.client._async.connection import AsyncConnection
 from tailrace.client._async.membership import AsyncMembership
 from tailrace.client.config import ConsumerConfig
 from tailrace.client.partition import OwnedPartition
-from tailrace.client.properties import AutoOffsetReset
+from tailrace.client.properties import AutoOffsetReset, CorruptBatches
 from tailrace.client.values import CommitResult, PositionReset
 from tailrace.model.errors import TailraceError, UnknownTopicIdError
 
@@ -146,8 +146,11 @@ class AsyncGroupOffsets:
         question["start"] = None if policy == AutoOffsetReset.NONE else policy
         begun = await self._connection.ask(f"{self._path}/begin", question, _Begun)
         self.topic, self.topic_uuid = begun.topic_name, begun.topic_uuid
+        skips_corrupt = self._config.corrupt_batches is CorruptBatches.SKIP
         return {
-            position.partition_id: OwnedPartition(self.topic, position.partition_id, position.offset, self.topic_uuid)
+            position.partition_id: OwnedPartition(
+                self.topic, position.partition_id, position.offset, self.topic_uuid, skips_corrupt=skips_corrupt
+            )
             for position in begun.positions
         }
 

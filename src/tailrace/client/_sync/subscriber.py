@@ -6,6 +6,7 @@ A subscription lives through broken connections and restarts of the server: it g
 handed out, so none is missed and none comes twice.
 """
 
+import logging
 import time
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, Self
@@ -24,12 +25,15 @@ from tailrace.client.config import CONNECTION_SETTINGS, ConnectionConfig, QueueC
 from tailrace.client.errors import error_of_answer
 from tailrace.client.event_messages import read_frame, to_event
 from tailrace.client.exchange import checked_url
+from tailrace.client.properties import CorruptBatches
 from tailrace.client.trust import tls_error, trusting
 from tailrace.client.values import Event
 from tailrace.model.errors import ConfigurationError, ConnectionLostError, ServerUnreachableError, TailraceError
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.pattern import parse_pattern
 from tailrace.model.subscription import LogEdge
+
+_log = logging.getLogger("tailrace.client")
 
 _SILENCE_SECONDS = 2.5 * DEFAULT_LIMITS.subscriber_silence_seconds
 """The server gives signs of life more often; whoever is silent for so long is gone."""
@@ -58,11 +62,20 @@ class Subscriber:
         self._config = config or ConnectionConfig()
         self._on_made = on_made
 
-    def subscribe(self, pattern: str, cursor: int | str = LogEdge.LATEST, *, after: int | None = None) -> "EventStream":
+    def subscribe(
+        self,
+        pattern: str,
+        cursor: int | str = LogEdge.LATEST,
+        *,
+        after: int | None = None,
+        corrupt_batches: CorruptBatches | str = CorruptBatches.REPORT,
+    ) -> "EventStream":
         """Events of all topics that match.
 
         `after` is the cursor of the last event that was dealt with; the stream goes on right after it. A number as `cursor`
-        means the same. Or `cursor` is `beginning`, for everything that is there, or `latest`, for what comes from now on.
+        means the same. Or `cursor` is `beginning`, for everything that is there, or `latest`, for what comes from now on. A
+        stored batch that can't be decoded is raised as an error, after the events before it; or it is left out, if
+        `corrupt_batches` is `skip`.
         """
         parse_pattern(pattern, DEFAULT_LIMITS)
         if after is not None:
@@ -73,7 +86,9 @@ class Subscriber:
             cursor = after
         if isinstance(cursor, bool) or not ((isinstance(cursor, int) and cursor >= -1) or cursor in tuple(LogEdge)):
             raise ConfigurationError(f"cursor is {cursor!r}; allowed is the cursor of an event, 'beginning' or 'latest'")
-        return EventStream(self._url, pattern, cursor, self._config)
+        if corrupt_batches not in tuple(CorruptBatches):
+            raise ConfigurationError(f"corrupt_batches is {corrupt_batches!r}; allowed is 'report' or 'skip'")
+        return EventStream(self._url, pattern, cursor, self._config, skips_corrupt=corrupt_batches == CorruptBatches.SKIP)
 
     def subscribe_queue(self, pattern: str, group: str, **settings: Any) -> QueueSubscription:
         """Events of all topics that match, shared with the other consumers of the group: each event goes to one of them.
@@ -91,7 +106,10 @@ class Subscriber:
 class EventStream:
     """An iterator of events. `cursor` is that of the last one, to be kept for later."""
 
-    def __init__(self, url: str, pattern: str, cursor: int | str, config: ConnectionConfig) -> None:
+    def __init__(
+        self, url: str, pattern: str, cursor: int | str, config: ConnectionConfig, *, skips_corrupt: bool = False
+    ) -> None:
+        self._skips_corrupt = skips_corrupt
         self._url = url
         self._pattern = pattern
         self._config = config
@@ -131,6 +149,10 @@ class EventStream:
                         frame = read_frame(socket.receive(_SILENCE_SECONDS))
                         heard_at = time.monotonic()
                         backoff.reset()
+                        if frame.type == "error":
+                            raise error_of_answer(500, bytes(frame.error))
+                        for corrupt in frame.corrupt:
+                            _log.warning("a batch that can't be decoded is skipped: %s", corrupt)
                         for sent in frame.events:
                             # Whatever stands between may double what was sent.
                             if self.cursor is None or sent.cursor > self.cursor:
@@ -147,8 +169,9 @@ class EventStream:
 
     def _address(self) -> str:
         place: dict[str, int | str] = {"cursor": self._start} if self.cursor is None else {"after": self.cursor}
+        skipping = {"corrupt_batches": "skip"} if self._skips_corrupt else {}
         address = self._url.replace("http", "ws", 1)
-        return f"{address}/api/subscribe?{urlencode({'pattern': self._pattern, **place})}"
+        return f"{address}/api/subscribe?{urlencode({'pattern': self._pattern, **place, **skipping})}"
 
     def _settle_start(self) -> None:
         """A start at the end of the log is pinned, so that a connection that breaks before the first event loses nothing."""

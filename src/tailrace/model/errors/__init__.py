@@ -94,6 +94,7 @@ from tailrace.model.errors.storage import (
     StorageFullError,
     StorageReadError,
     StoreClosedError,
+    UnreadableBatchError,
 )
 from tailrace.model.errors.topics import (
     CursorOutOfRangeError,
@@ -193,6 +194,7 @@ __all__ = [
     "UnknownTopicError",
     "UnknownTopicIdError",
     "UnknownTransactionalIdError",
+    "UnreadableBatchError",
     "UnstableOffsetsError",
     "UnsupportedBatchError",
     "UnsupportedCodecError",

@@ -86,3 +86,12 @@ class LostPayloadError(CorruptionError):
         """`next_offset`: where to go on, once it is known which record it is."""
         super().__init__(message)
         self.next_offset = next_offset
+
+
+class UnreadableBatchError(CorruptionError):
+    """The records of a stored batch can't be decoded though its checksum is right. Those before and after it can be read."""
+
+    def __init__(self, message: str, next_offset: int | None = None) -> None:
+        """`next_offset`: where to go on."""
+        super().__init__(message)
+        self.next_offset = next_offset

@@ -1,6 +1,7 @@
 """CONSUME and ACK.
 
 CONSUME FROM topic [GROUP 'g'] [PARTITION p] [FROM LATEST | EARLIEST | OFFSET n | TIMESTAMP 't'] [LIMIT n] [WAIT '5s']
+    [SKIP CORRUPT]
 ACK topic GROUP 'g' [PARTITION p] UPTO OFFSET n
 COMMIT topic GROUP 'g' [PARTITION p] UPTO OFFSET n
 """
@@ -25,7 +26,8 @@ def consume(words: Words, text: str) -> Statement:
     start: Start | None = None
     limit = 100
     wait_ms = 0
-    left = ["GROUP", "PARTITION", "FROM", "LIMIT", "WAIT"]
+    skips_corrupt = False
+    left = ["GROUP", "PARTITION", "FROM", "LIMIT", "WAIT", "SKIP CORRUPT"]
     while not words.is_at_end:
         clause = words.one_of(*left, "the end of the statement")
         left.remove(clause)
@@ -37,9 +39,20 @@ def consume(words: Words, text: str) -> Statement:
             start = _start(words)
         elif clause == "LIMIT":
             limit = words.integer("the number of records")
-        else:
+        elif clause == "WAIT":
             wait_ms = _duration(words)
-    return Consume(text=text, topic=topic, group=group, partition=partition, start=start, limit=limit, wait_ms=wait_ms)
+        else:
+            skips_corrupt = True
+    return Consume(
+        text=text,
+        topic=topic,
+        group=group,
+        partition=partition,
+        start=start,
+        limit=limit,
+        wait_ms=wait_ms,
+        skips_corrupt=skips_corrupt,
+    )
 
 
 def ack(words: Words, text: str) -> Statement:

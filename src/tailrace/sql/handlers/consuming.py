@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 from tailrace.broker.broker import Broker
+from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.model.consume import AckRequest, ConsumedRecord, ConsumeRequest
 from tailrace.model.errors import LimitExceededError, SqlError
 from tailrace.model.limits import Limits
@@ -42,13 +43,14 @@ class ConsumeStatements:
         self._broker = broker
         self._limits = limits
 
-    async def consume(self, asked: Consume) -> Result:
+    async def consume(self, asked: Consume, answer: ReadAnswer) -> Result:
         if asked.limit < 1:
             raise SqlError(f"LIMIT is {asked.limit}; it must be at least 1", asked.line, asked.column)
         if not 0 <= asked.wait_ms <= self._limits.fetch_wait_ms:
             raise LimitExceededError(
                 f"WAIT is {asked.wait_ms} ms; fetch_wait_ms allows up to {self._limits.fetch_wait_ms}. Consume again instead"
             )
+        answer.skips_corrupt = answer.skips_corrupt or asked.skips_corrupt
         consumed = await self._broker.consumers.consume(
             ConsumeRequest(
                 topic=asked.topic,
@@ -57,10 +59,11 @@ class ConsumeStatements:
                 start=asked.start,
                 limit=asked.limit,
                 wait_ms=asked.wait_ms,
-            )
+            ),
+            answer,
         )
         rows = [_row(consumed.topic, found) for found in consumed.records]
-        return Result(CONSUMED, rows, status=f"CONSUME {len(rows)}")
+        return Result(CONSUMED, rows, status=f"CONSUME {len(rows)}", truncated=answer.is_cut)
 
     async def ack(self, asked: Ack) -> Result:
         acked = await self._broker.consumers.ack(AckRequest(asked.topic, asked.group, asked.partition, asked.upto_offset))

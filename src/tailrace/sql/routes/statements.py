@@ -60,10 +60,13 @@ class RouteStatements:
         # What a route does that is there already is a fair question.
         with suppress(RouteExistsError):
             self._broker.routes.check_new(route)
-        changes = await self._newest_changes(table)
-        outcomes = await self._in_thread(checked, table, changes)
-        partitions = self._broker.topics.get(asked.topic).topic.partitions
-        rows = [_row(route, change, outcome, partitions) for change, outcome in zip(changes, outcomes, strict=True)]
+        size = self._broker.positions.size(CHANGES_PREFIX + table.name, 0)
+        with self._broker.answers.answer() as held:
+            await held.reserve(min(self._limits.explained_bytes, size))
+            changes = await self._newest_changes(table)
+            outcomes = await self._in_thread(checked, table, changes)
+            partitions = self._broker.topics.get(asked.topic).topic.partitions
+            rows = [_row(route, change, outcome, partitions) for change, outcome in zip(changes, outcomes, strict=True)]
         return Result(COLUMNS, rows, _summary([row[3] for row in rows]))
 
     def close(self) -> None:

@@ -17,10 +17,14 @@ from tailrace.sql.select.channel import AnswerColumn
 from tailrace.sql.select.forms import JSON, LIST, NESTED, TEXT, TIMESTAMP, UUID_TEXT, WHOLE
 
 _PAUSE_SECONDS = 0.00005
+_CELL_BYTES = 16
+"""What a value takes besides its bytes."""
 
 
-def read_answer(described: Sequence[AnswerColumn], batches: Iterator[pa.RecordBatch], limits: Limits) -> Result:
-    """At most `query_rows` rows; more are cut off."""
+def read_answer(
+    described: Sequence[AnswerColumn], batches: Iterator[pa.RecordBatch], limits: Limits, on_rows: Callable[[int], None]
+) -> Result:
+    """At most `query_rows` rows; more are cut off. `on_rows` learns of their bytes before they are made."""
     columns = [ResultColumn(column.name, column.type) for column in described]
     reads = [_reader(column.form) for column in described]
     rows: list[Sequence[object]] = []
@@ -31,6 +35,11 @@ def read_answer(described: Sequence[AnswerColumn], batches: Iterator[pa.RecordBa
             raise QueryLimitError(
                 f"the answer has more than {limits.query_bytes} bytes (query_bytes); ask for fewer rows or columns"
             )
+        if size > limits.query_answer_bytes:
+            raise QueryLimitError(
+                f"the answer has more than {limits.query_answer_bytes} bytes (query_answer_bytes); ask for fewer rows"
+            )
+        on_rows(batch.nbytes + batch.num_rows * batch.num_columns * _CELL_BYTES)
         # Making rows takes the interpreter's lock; between batches it goes to whoever waits for it, who needs a moment to wake.
         time.sleep(_PAUSE_SECONDS)
         rows += zip(*(_values(column, read) for column, read in zip(batch.columns, reads, strict=True)), strict=True)

@@ -1,11 +1,13 @@
 """One query, from its tree to its answer: prepared on the event loop, run in a thread, stopped from anywhere."""
 
+import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from sqlglot import exp
 
 from tailrace.broker.broker import Broker
+from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.scan import TopicView
 from tailrace.broker.times.oldest_times import OldestTimes
 from tailrace.model.errors import SqlError, TailraceError
@@ -41,7 +43,7 @@ class Preparation:
         self._owns_workers = workers is None
         self.read_fields = FieldReader()
 
-    async def prepare(self, query: Query, params: Parameters) -> "Execution":
+    async def prepare(self, query: Query, params: Parameters, answer: ReadAnswer) -> "Execution":
         """Look up all that the query names. Topics are seen as they are now."""
         tree = with_constants(with_column_names(query.tree), by_name(query, params), self._limits)
         sources = resolve(tree, self._find, lambda: tables_and_topics(self._broker))
@@ -62,7 +64,16 @@ class Preparation:
                     self._tables, source.named.table, source.columns, source.where, self._limits
                 )
         return Execution(
-            query, tree, sources, relations, views, self._limits, self._workers, self.read_fields, self._broker.oldest_times
+            query,
+            tree,
+            sources,
+            relations,
+            views,
+            self._limits,
+            self._workers,
+            self.read_fields,
+            self._broker.oldest_times,
+            answer,
         )
 
     def close(self) -> None:
@@ -96,7 +107,10 @@ class Execution:
         workers: Workers,
         read_fields: FieldReader,
         oldest_times: OldestTimes,
+        answer: ReadAnswer,
     ) -> None:
+        self._answer = answer
+        self._loop = asyncio.get_running_loop()
         self._query = query
         self._tree = tree
         self._sources = sources
@@ -148,7 +162,8 @@ class Execution:
         worker.wait()
         on_start()
         relations = {**self._relations, **self._topics(worker)}
-        return worker.run(to_duckdb(self._tree, self._limits.query_rows + 1), relations)
+        text = to_duckdb(self._tree, self._limits.query_rows + 1)
+        return worker.run(text, relations, lambda size: self._answer.keep_from_thread(size, self._loop))
 
     def _topics(self, worker: WorkerProcess) -> dict[str, Relation]:
         sources = [source for source in self._sources if source.relation in self._views]
@@ -164,5 +179,6 @@ class Execution:
                 self._limits,
                 self._read_fields,
                 self._oldest_times,
+                self._answer,
             )
         return relations

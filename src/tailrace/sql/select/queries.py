@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from tailrace.broker.broker import Broker
+from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.model.errors import QueryLimitError, StoreClosedError, TailraceError
 from tailrace.model.limits import Limits
 from tailrace.sql.lanes import QueryLanes, Slot
@@ -38,12 +39,12 @@ class Queries:
         self._preparation: Preparation | None = None
         self._is_closed = False
 
-    async def run(self, query: Query, params: Parameters) -> Result:
-        """All rows, up to the limit `query_rows`. Cancel the task to stop it."""
-        return await self._lanes.run(lambda slot: self._attempt(slot, query, params))
+    async def run(self, query: Query, params: Parameters, answer: ReadAnswer | None = None) -> Result:
+        """All rows, up to the limit `query_rows`, which take the room of `answer`. Cancel the task to stop it."""
+        return await self._lanes.run(lambda slot: self._attempt(slot, query, params, answer or self._broker.answers.answer()))
 
-    async def _attempt(self, slot: Slot, query: Query, params: Parameters) -> Result:
-        return await self._answered(await self._prepared(query, params), slot)
+    async def _attempt(self, slot: Slot, query: Query, params: Parameters, answer: ReadAnswer) -> Result:
+        return await self._answered(await self._prepared(query, params, answer), slot)
 
     def close(self) -> None:
         """Stop what runs, take nothing new, and wait for the threads."""
@@ -54,12 +55,12 @@ class Queries:
         if self._preparation is not None:
             self._preparation.close()
 
-    async def _prepared(self, query: Query, params: Parameters) -> "Execution":
+    async def _prepared(self, query: Query, params: Parameters, answer: ReadAnswer) -> "Execution":
         if self._is_closed:
             raise _closing()
         if self._preparation is None:
             self._preparation = await asyncio.get_running_loop().run_in_executor(self._threads, self._load)
-        return await self._preparation.prepare(query, params)
+        return await self._preparation.prepare(query, params, answer)
 
     def _load(self) -> "Preparation":
         from tailrace.sql.select.execution import Preparation

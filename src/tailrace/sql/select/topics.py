@@ -6,17 +6,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.scan import PartitionView, Piece, Range, TopicView
 from tailrace.broker.times.oldest_times import OldestTimes
-from tailrace.model.errors import CorruptBatchError, InvalidRequestError
+from tailrace.model.errors import InvalidRequestError
+from tailrace.model.fetch import CorruptBatch
 from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
 from tailrace.model.record import NO_TIMESTAMP
 from tailrace.sql.select.bounds import Bounds
-from tailrace.wire.arrow import ReadFields, decode_batches
+from tailrace.wire.arrow import ReadFields, decode_batches, decode_readable
 from tailrace.wire.batch import TIMESTAMP_TYPE_MASK, BatchHeader, read_header
 from tailrace.wire.batch_stream import PlacedBatch
-from tailrace.wire.oldest_time import NEVER_MS
+from tailrace.wire.oldest_time import LONG_AGO_MS, NEVER_MS
 
 TOPIC_COLUMNS: Mapping[str, pa.DataType] = {
     "partition": pa.int32(),
@@ -50,7 +52,9 @@ class TopicRelation:
         limits: Limits,
         read_fields: ReadFields,
         oldest_times: OldestTimes,
+        answer: ReadAnswer,
     ) -> None:
+        self._answer = answer
         self._view = view
         self._columns = columns
         self._bounds = bounds
@@ -76,11 +80,9 @@ class TopicRelation:
                     continue
                 # Where the partition starts within a batch, what lies before is not to be seen.
                 hidden = max(0, wanted.start - read_header(chosen[0].batch).base_offset)
-                for decoded in self._decoded(view, chosen, self._columns):
-                    shown = decoded.slice(min(hidden, decoded.num_rows))
-                    hidden -= decoded.num_rows - shown.num_rows
-                    if shown.num_rows:
-                        yield self._converted(shown)
+                for decoded in self._decoded(view, chosen, hidden):
+                    if decoded.num_rows:
+                        yield self._converted(decoded)
 
     def _wanted(self, view: PartitionView) -> Sequence[Range]:
         within = self._range(view)
@@ -117,36 +119,64 @@ class TopicRelation:
         """Whether each batch holds a record before the upper bound: of those that go beyond it, the times are looked at."""
         goes_beyond = [head.max_timestamp > high or head.max_timestamp < 0 for head in heads]
         doubtful = [at for at, beyond in enumerate(goes_beyond) if beyond]
-        oldest = self._oldest(view, [piece.batches[at] for at in doubtful], [heads[at] for at in doubtful])
+        oldest = self._oldest([piece.batches[at] for at in doubtful], [heads[at] for at in doubtful])
         if len(doubtful) == len(heads):
             self._oldest_times.learn(view.partition, piece.offsets, min(oldest, default=NEVER_MS))
         found = iter(oldest)
         return [not beyond or next(found) <= high for beyond in goes_beyond]
 
-    def _oldest(self, view: PartitionView, placed: Sequence[PlacedBatch], heads: Sequence[BatchHeader]) -> Sequence[int]:
+    def _oldest(self, placed: Sequence[PlacedBatch], heads: Sequence[BatchHeader]) -> Sequence[int]:
         """The oldest time in each batch, leaving out those that are shown as null: no condition holds of these."""
         oldest = [head.max_timestamp for head in heads]
         own = [at for at, head in enumerate(heads) if not head.attributes & TIMESTAMP_TYPE_MASK]
         if own:
-            decoded = self._decoded(view, [placed[at] for at in own], _TIME)
-            times = np.concatenate([piece.column(0).view(pa.int64()).to_numpy() for piece in decoded])
-            starts = np.cumsum([0, *(heads[at].records for at in own[:-1])])
-            found = np.minimum.reduceat(np.where(_are_unknown(times), NEVER_MS, times), starts)
-            for at, time in zip(own, found.tolist(), strict=True):
+            try:
+                found = self._oldest_of([placed[at] for at in own], [heads[at] for at in own])
+            except InvalidRequestError:
+                found = [self._oldest_or_unknown(placed[at], heads[at]) for at in own]
+            for at, time in zip(own, found, strict=True):
                 oldest[at] = time
         return oldest
 
-    def _decoded(self, view: PartitionView, placed: Sequence[PlacedBatch], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _oldest_or_unknown(self, placed: PlacedBatch, head: BatchHeader) -> int:
+        """A batch that can't be decoded may hold any time: it is read, and what is wrong with it is told."""
         try:
-            yield from decode_batches(
-                placed, columns, partition=view.partition.number, limits=self._limits, read_fields=self._read_fields
-            )
-        except InvalidRequestError as error:
-            first, last = read_header(placed[0].batch), read_header(placed[-1].batch)
-            raise CorruptBatchError(
-                f"offsets {first.base_offset} to {last.base_offset + last.records - 1} of {self._view.topic!r}, partition"
-                f" {view.partition.number}, hold a batch that can't be decoded: {error}. Leave them out by WHERE"
-            ) from error
+            (found,) = self._oldest_of([placed], [head])
+        except InvalidRequestError:
+            return LONG_AGO_MS
+        return found
+
+    def _oldest_of(self, placed: Sequence[PlacedBatch], heads: Sequence[BatchHeader]) -> Sequence[int]:
+        decoded = decode_batches(placed, _TIME, partition=0, limits=self._limits, read_fields=self._read_fields)
+        times = np.concatenate([piece.column(0).view(pa.int64()).to_numpy() for piece in decoded])
+        starts = np.cumsum([0, *(head.records for head in heads[:-1])])
+        found: list[int] = np.minimum.reduceat(np.where(_are_unknown(times), NEVER_MS, times), starts).tolist()
+        return found
+
+    def _decoded(self, view: PartitionView, placed: Sequence[PlacedBatch], hidden: int) -> Iterator[pa.RecordBatch]:
+        """All but the first so many records, which are in the first batch."""
+        number = view.partition.number
+        first = read_header(placed[0].batch).base_offset
+
+        def on_corrupt(head: BatchHeader, error: InvalidRequestError) -> None:
+            nonlocal hidden
+            corrupt = CorruptBatch(self._view.topic, number, head.base_offset, head.base_offset + head.records - 1, str(error))
+            if not self._answer.skips_corrupt:
+                raise corrupt.error from error
+            self._answer.note(corrupt)
+            hidden = 0 if head.base_offset == first else hidden
+
+        for decoded in decode_readable(
+            placed,
+            self._columns,
+            partition=number,
+            limits=self._limits,
+            read_fields=self._read_fields,
+            on_corrupt=on_corrupt,
+        ):
+            shown = decoded.slice(min(hidden, decoded.num_rows))
+            hidden -= decoded.num_rows - shown.num_rows
+            yield shown
 
     def _converted(self, decoded: pa.RecordBatch) -> pa.RecordBatch:
         arrays = [_converted(decoded.column(name), kind) for name, kind in zip(self._columns, self.schema.types, strict=True)]

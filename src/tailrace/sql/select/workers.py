@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 import pyarrow as pa
@@ -73,8 +73,11 @@ class WorkerProcess:
             raise self._unexpected(answer)
         return answer.values
 
-    def run(self, text: str, relations: Mapping[str, Relation]) -> Result:
-        """All rows of the query, up to the limits. Relations are read as the query wants them."""
+    def run(self, text: str, relations: Mapping[str, Relation], on_rows: Callable[[int], None] = lambda _: None) -> Result:
+        """All rows of the query, up to the limits. Relations are read as the query wants them.
+
+        `on_rows` is told of the bytes of rows before they are made, and may raise.
+        """
         self._ask(Run(text, {name: relation.schema.serialize().to_pybytes() for name, relation in relations.items()}))
         messages = self._served(relations)
         first, _ = next(messages)
@@ -82,7 +85,7 @@ class WorkerProcess:
             raise self._unexpected(first)
         schema = pa.ipc.read_schema(pa.py_buffer(first.schema))
         batches = (pa.ipc.read_record_batch(pa.py_buffer(carried), schema) for _, carried in messages)
-        return read_answer(first.columns, batches, self._limits)
+        return read_answer(first.columns, batches, self._limits, on_rows)
 
     def stop(self) -> None:
         """Make the query fail now. May be called from any thread, also when it has ended."""

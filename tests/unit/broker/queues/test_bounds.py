@@ -102,7 +102,7 @@ def test_what_is_no_receipt_is_refused(receipt: str) -> None:
 
 @on_loop
 async def test_one_answer_holds_only_so_many_bytes_and_the_rest_follows() -> None:
-    async with running_broker(limits=Limits(fetch_bytes=250_000)) as broker:
+    async with running_broker(limits=Limits(answer_bytes=250_000)) as broker:
         await broker.topics.create("jobs", 5)
         for number in range(10):
             await broker.publish([Message("jobs", b"x" * 100_000, partition=number % 5)])

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from tailrace.model.errors import (
-    CorruptBatchError,
     LimitExceededError,
     OverloadedError,
+    UnreadableBatchError,
 )
 from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
 from tailrace.model.record import RawBatch, Record
 from tailrace.wire.codecs import Codec
-from tailrace.wire.records import decode_batch, encode_batch
+from tailrace.wire.records import DecodedPart, decode_part, encode_batch
 from tests.support.aio import on_loop, until
 from tests.support.brokers import append, append_unchecked, raw, running_broker
 from tests.support.clocks import ManualClock
@@ -54,11 +54,11 @@ async def test_decoded_records_know_their_place_in_the_whole_log() -> None:
 async def test_large_batches_are_decoded_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[str] = []
 
-    def watched(*args: Any, **part: Any) -> list[Record]:
+    def watched(*args: Any, **part: Any) -> DecodedPart:
         threads.append(threading.current_thread().name)
-        return decode_batch(*args, **part)
+        return decode_part(*args, **part)
 
-    monkeypatch.setattr("tailrace.broker.reading.committed_reader.decode_batch", watched)
+    monkeypatch.setattr("tailrace.broker.reading.committed_reader.decode_part", watched)
     async with running_broker() as broker:
         await broker.topics.create("t")
         await append(broker, raw("t", 0, b"small"))
@@ -76,7 +76,7 @@ async def test_a_batch_that_cannot_be_decoded_is_named_with_the_way_around_it() 
         await append(broker, raw("t", 0, b"good again"))
         read = await broker.read("t", 0, Offset(0), max_records=10)
         assert [record.value for record in read.records] == [b"good"]
-        with pytest.raises(CorruptBatchError, match=r"offsets 1 to 1 of 't', partition 0.* Go on at 2"):
+        with pytest.raises(UnreadableBatchError, match=r"offsets 1 to 1 of 't', partition 0.* Go on at 2"):
             await broker.read("t", 0, read.next_offset, max_records=10)
         assert [record.value for record in (await broker.read("t", 0, Offset(2), max_records=10)).records] == [b"good again"]
 
@@ -110,6 +110,6 @@ async def test_a_bomb_in_a_topic_is_named_with_the_way_around_it() -> None:
         await broker.topics.create("t")
         bomb = encode_batch([Record(None, bytes(10_000), (), NOW)], codec=Codec.GZIP)
         await append_unchecked(broker, RawBatch("t", 0, bomb))
-        with pytest.raises(CorruptBatchError, match=r"decompressed_batch_bytes.* Go on at 1"):
+        with pytest.raises(UnreadableBatchError, match=r"decompressed_batch_bytes.* Go on at 1"):
             await broker.read("t", 0, Offset(0), max_records=1)
         assert await broker.positions.at_time("t", 0, NOW) == (0, NOW)

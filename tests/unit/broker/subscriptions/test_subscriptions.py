@@ -9,7 +9,7 @@ from crc32c import crc32c
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.subscriptions.subscriptions import Subscription
-from tailrace.model.errors import CorruptBatchError, CursorOutOfRangeError, OverloadedError, StoreClosedError
+from tailrace.model.errors import CursorOutOfRangeError, OverloadedError, StoreClosedError, UnreadableBatchError
 from tailrace.model.ids import Cursor
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.pattern import parse_pattern
@@ -310,7 +310,7 @@ async def test_records_that_can_not_be_decoded_are_reported_with_the_place_to_go
         await write(broker, "a", b"2")
         async with subscribed(broker, "a") as subscription:
             assert await take(subscription, 1) == [(0, "a", b"0")]
-            with pytest.raises(CorruptBatchError, match="Go on at 2"):
+            with pytest.raises(UnreadableBatchError, match="at cursor 2"):
                 await subscription.read(20)
         async with subscribed(broker, "a", Cursor(2)) as subscription:
             assert await take(subscription, 1) == [(2, "a", b"2")]

@@ -191,7 +191,10 @@ def test_options_may_be_parameters() -> None:
         ("EXPLAIN SELECT 1", "line 1, column 9: expected ALTER TOPIC"),
         ("CONSUME a.b", "line 1, column 1: expected CONSUME FROM, found 'CONSUME'"),
         ("CONSUME FROM a.b FROM NOW", "line 1, column 23: expected LATEST, EARLIEST, OFFSET or TIMESTAMP, found 'NOW'"),
-        ("CONSUME FROM a.b LIMIT 5 LIMIT 6", "line 1, column 26: expected GROUP, PARTITION, FROM, WAIT or the end"),
+        (
+            "CONSUME FROM a.b LIMIT 5 LIMIT 6",
+            "line 1, column 26: expected GROUP, PARTITION, FROM, WAIT, SKIP CORRUPT or the end",
+        ),
         ("CONSUME FROM a.b WAIT '5 parsecs'", "'5 parsecs' is not a duration"),
         ("CONSUME FROM a.b FROM TIMESTAMP 'noon'", "'noon' is not a time"),
         ("CONSUME FROM a.b GROUP g", "line 1, column 24: the name of the group stands in single quotes: 'g'"),

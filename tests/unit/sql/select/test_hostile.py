@@ -225,4 +225,4 @@ async def _prepared(sql: Asker, text: str):  # type: ignore[no-untyped-def]
 
     preparation = sql.queries._preparation
     assert preparation is not None
-    return await preparation.prepare(parse(text)[0], ())  # type: ignore[arg-type]
+    return await preparation.prepare(parse(text)[0], (), sql.broker.answers.answer())  # type: ignore[arg-type]

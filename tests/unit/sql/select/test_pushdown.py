@@ -163,7 +163,9 @@ async def test_of_batches_that_are_too_late_only_the_times_are_decoded() -> None
 
         early = Bounds(timestamps=Span(None, START_MS + 2 * BATCH_MS + 5))
         known = OldestTimes(store, DEFAULT_LIMITS.known_time_runs)
-        relation = TopicRelation(sql.broker.view("t"), ["value"], early, DEFAULT_LIMITS, Watched, known)
+        relation = TopicRelation(
+            sql.broker.view("t"), ["value"], early, DEFAULT_LIMITS, Watched, known, sql.broker.answers.answer()
+        )
         shown = sum(batch.num_rows for batch in relation.batches())
         assert shown == 2 * 3 * RECORDS
         assert sum(records for name, records in asked if name == "text") == shown
