@@ -8,7 +8,6 @@ salt, with which the checksums of its frames begin (`log.frame`); segments of fo
 import errno
 import logging
 import os
-import secrets
 import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
@@ -193,7 +192,7 @@ def read_at(fd: int, path: Path, at: int, length: int) -> bytes:
 
 def new_salt() -> int:
     """A number for a new segment that nobody can guess. It is never 0, which says that there is none."""
-    return 1 + secrets.randbelow((1 << 32) - 1)
+    return int.from_bytes(os.urandom(4)) or 1
 
 
 def header_bytes(base: int, generation: int, first_cursor: int, salt: int) -> bytes:
