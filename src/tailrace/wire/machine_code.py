@@ -26,8 +26,8 @@ _SOURCES = ("record_scan.py", "scan_compiler.py")
 # The code must run on every processor of its kind, and must not refer to tables of constants, which vectors would have.
 _COMPILER_SETTINGS = {"NUMBA_CPU_NAME": "generic", "NUMBA_LOOP_VECTORIZE": "0", "NUMBA_SLP_VECTORIZE": "0"}
 _MOST_CODE_BYTES = 64 * 1024
-_FEW_BYTES = 64 * 1024
-"""So few are walked over in less time than it may take to get the interpreter's lock back."""
+_FEW_BYTES = 2 * 1024 * 1024
+"""So few are walked over in less time, a quarter of a millisecond, than it may take to get the interpreter's lock back."""
 
 _Places = ctypes.c_int64 * 5
 _RESULT_AT = 32
