@@ -244,7 +244,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     statement_nodes: int = 1_000
     """Names, constants and operators of a statement that is not about tables alone. Others have as many as fit into a text."""
     parse_seconds: int = 5
-    """How long it may take to parse a long SQL text."""
+    """Seconds of a processor's time that it may take to parse a long SQL text."""
     queued_texts: int = 100
     """Long SQL texts that wait to be parsed."""
     statements: int = 1_000

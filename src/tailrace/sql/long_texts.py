@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from tailrace.model.errors import OverloadedError, QueryLimitError, SqlError
 from tailrace.model.limits import Limits
 from tailrace.model.table import Table
-from tailrace.sql.parser_process import LENGTH, Ask, Failed, Parsed, Text
+from tailrace.sql.parser_process import LENGTH, OUT_OF_TIME, Ask, Failed, Parsed, Text
 from tailrace.sql.statements import Statement
 
 _PROCESS = "tailrace.sql.parser_process"
@@ -60,22 +60,21 @@ class LongTexts:
     async def _asked(self, text: str) -> Parsed | Failed:
         if self._idle is not None:
             self._idle.cancel()
-        seconds = self._limits.parse_seconds
         is_done = False
         try:
             process = await self._started()
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(self._limits.query_seconds):
                 await self._send(process, Text(text, self._limits))
                 while isinstance(answer := await self._received(process), Ask):
                     await self._send(process, self._find(answer.name))
             is_done = True
         except TimeoutError:
             raise QueryLimitError(
-                f"to parse the text takes longer than parse_seconds allows ({seconds} s); send it in parts, and values as"
-                " parameters"
+                f"the text was not parsed within query_seconds ({self._limits.query_seconds} s), because the machine is busy;"
+                " send it again later, or in parts"
             ) from None
         except (EOFError, OSError) as error:
-            raise SqlError("the text can't be parsed: the process that did it has ended; take the statement apart") from error
+            raise await self._gone() from error
         finally:
             if is_done:
                 self._idle = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._end)
@@ -84,6 +83,16 @@ class LongTexts:
         if not isinstance(answer, Parsed | Failed):
             raise SqlError(f"the text was answered by {type(answer).__name__}, which makes no sense")
         return answer
+
+    async def _gone(self) -> SqlError:
+        """Why the process has ended."""
+        code = None if self._process is None else await self._process.wait()
+        if code == -OUT_OF_TIME:
+            return QueryLimitError(
+                f"to parse the text takes longer than parse_seconds allows ({self._limits.parse_seconds} s); send it in parts,"
+                " and values as parameters"
+            )
+        return SqlError("the text can't be parsed: the process that did it has ended; take the statement apart")
 
     async def _started(self) -> asyncio.subprocess.Process:
         if self._process is None:
