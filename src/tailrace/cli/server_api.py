@@ -94,6 +94,23 @@ class ServerApi:
         return results
 
     @contextmanager
+    def sql_rows(
+        self, text: str, params: Sequence[object] | Mapping[str, object], media_type: str
+    ) -> Iterator[Iterator[bytes]]:
+        """The rows of one query in another format than JSON, as they come in, however many."""
+        timeout = httpx.Timeout(_SQL_SECONDS, connect=_CONNECT_SECONDS)
+        body = msgspec.json.encode({"sql": text, "params": params or []})
+        headers = {**_JSON, "accept": media_type}
+        with (
+            self._mapped("POST", is_read=True),
+            self._client.stream("POST", "/api/sql", content=body, headers=headers, timeout=timeout) as response,
+        ):
+            self.was_reached = True
+            if response.is_error:
+                raise _refusal(self.url, response.status_code, response.read())
+            yield _unbroken(response)
+
+    @contextmanager
     def stream(self, path: str, query: Query, headers: Mapping[str, str]) -> Iterator[Iterator[bytes]]:
         """Pieces of an answer as they come in."""
         timeout = httpx.Timeout(_SILENCE_SECONDS, connect=_CONNECT_SECONDS)
@@ -149,6 +166,16 @@ class ServerApi:
             raise UnknownOutcomeError(
                 f"the server at {self.url} {what}: what was asked for may have taken effect or not; look before you try again"
             ) from error
+
+
+def _unbroken(response: httpx.Response) -> Iterator[bytes]:
+    try:
+        yield from response.iter_raw()
+    except httpx.TransportError as error:
+        raise CommandError(
+            "the answer was broken off, so what has come of it is not complete; the server's log says why, unless it was the"
+            f" connection: {error}"
+        ) from error
 
 
 def _normal(url: str) -> str:

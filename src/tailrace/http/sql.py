@@ -1,5 +1,7 @@
-"""`POST /api/sql`: runs statements, and answers with their rows as JSON or as Arrow."""
+"""`POST /api/sql`: runs statements, and answers with their rows: as JSON, or in parts as Arrow, CSV or JSON by lines."""
 
+import asyncio
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,7 +9,7 @@ import msgspec
 from litestar import Request, post
 from litestar.di import NamedDependency
 from litestar.params import RawBody, SkipValidation
-from litestar.types import ASGIApp
+from litestar.types import ASGIApp, Receive, Scope, Send
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.reading.answers import ReadAnswer
@@ -16,13 +18,14 @@ from tailrace.http.description import described
 from tailrace.http.engine import Engine
 from tailrace.http.guards import JSON
 from tailrace.http.messages import read_body
-from tailrace.http.patience import while_connected
-from tailrace.http.rows import ARROW_TYPE, arrow_stream, json_rows
-from tailrace.http.sending import INLINE_BYTES, HeldAnswer
-from tailrace.model.errors import InvalidRequestError
+from tailrace.http.patience import until_gone, while_connected
+from tailrace.http.rows import ARROW_TYPE, CSV_TYPE, LINES_TYPE, encoder_for, json_rows
+from tailrace.http.sending import INLINE_BYTES, HeldAnswer, abort
 from tailrace.model.limits import Limits
+from tailrace.sql.answer_stream import AnswerStream
 from tailrace.sql.result import Result
 
+_log = logging.getLogger("tailrace.http")
 _INLINE_ROWS = 1_000
 
 
@@ -63,7 +66,7 @@ class SqlAnswers(msgspec.Struct):
     "/api/sql",
     status_code=200,
     tags=["sql"],
-    opt=described(Sql, answer=(SqlAnswer, SqlAnswers), answer_types={ARROW_TYPE: bytes}),
+    opt=described(Sql, answer=(SqlAnswer, SqlAnswers), answer_types={ARROW_TYPE: bytes, CSV_TYPE: str, LINES_TYPE: str}),
 )
 async def sql(
     request: Request[Any, Any, Any],
@@ -74,15 +77,39 @@ async def sql(
 ) -> ASGIApp:
     """Run one statement or several; cancelled when the client goes away."""
     asked = read_body(body, Sql)
+    encoder = encoder_for(request.headers.get("accept", ""))
     with broker.answers.answer(skips_corrupt=asked.corrupt_batches == "skip").until_sent() as answer:
+        if encoder is not None:
+            # What it needs is loaded before the query's time begins.
+            await broker.in_thread(encoder.load)
+            stream = await while_connected(request.receive, engine.stream(asked.sql, asked.params, encoder, answer))
+            return _streamed(stream, encoder.media_type, answer, limits)
         results = await while_connected(request.receive, engine.execute(asked.sql, asked.params, answer))
-        if ARROW_TYPE in request.headers.get("accept", ""):
-            if len(results) != 1:
-                raise InvalidRequestError(f"Arrow holds the rows of one statement, not of {len(results)}; ask for JSON")
-            return HeldAnswer(await broker.in_thread(arrow_stream, results[0]), ARROW_TYPE, answer, limits)
         is_small = answer.used <= INLINE_BYTES and sum(len(result.rows) for result in results) <= _INLINE_ROWS
         encoded = _encoded(results, answer) if is_small else await broker.in_thread(_encoded, results, answer)
         return HeldAnswer(encoded, JSON, answer, limits)
+
+
+def _streamed(stream: AnswerStream, media_type: str, held: ReadAnswer, limits: Limits) -> ASGIApp:
+    """The parts as they come. An answer that can't be completed is broken off, which no client takes for its end."""
+
+    async def send_parts(scope: Scope, receive: Receive, send: Send) -> None:
+        head = [(b"content-type", media_type.encode()), (b"cache-control", b"no-store")]
+        try:
+            async with until_gone(receive):
+                await send({"type": "http.response.start", "status": 200, "headers": head})
+                while part := await stream.take():
+                    async with asyncio.timeout(limits.subscriber_stall_seconds):
+                        await send({"type": "http.response.body", "body": part, "more_body": True})
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except Exception as error:  # noqa: BLE001  the connection is all that is left to tell the client by
+            _log.warning("an answer to a query was broken off after %d rows: %s", stream.row_count, error or "it was not taken")
+            abort(scope)
+        finally:
+            stream.close()
+            held.close()
+
+    return send_parts
 
 
 def _encoded(results: Sequence[Result], answer: ReadAnswer) -> bytes:
@@ -95,7 +122,7 @@ def _answer(result: Result, corrupt: list[CorruptRange]) -> bytes:
     return msgspec.json.encode(
         SqlAnswer(
             [ColumnAnswer(column.name, str(column.type)) for column in result.columns],
-            json_rows(result),
+            json_rows(result.columns, result.rows),
             result.status,
             result.affected,
             result.cursor,

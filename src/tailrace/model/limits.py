@@ -224,9 +224,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How long a transaction may go on writing to tables while others wait; it is interrupted then, and refused at the third
     time."""
     query_seconds: int = 30
-    """How long one statement of SQL may run."""
+    """How long one statement of SQL may run; for an answer in parts, from one part to the next."""
     query_rows: int = 100_000
-    """Rows that one query answers; more are cut off, and that is told."""
+    """Rows that one query answers in JSON; more are cut off, and that is told."""
+    streamed_answers: int = 4
+    """Answers as Arrow, CSV or JSON by lines that are made at the same time, from tables, and as many from topics."""
+    streamed_seconds: int = 3600
+    """How long such an answer may take in all, with the time that its client needs to take it."""
     query_bytes: int = 256 * MIB
     """Memory that one query may take."""
     query_answer_bytes: int = 48 * MIB

@@ -11,11 +11,19 @@ from typing import Any, Protocol
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.reading.answers import ReadAnswer
-from tailrace.model.errors import SqlError, TailraceError, UnknownTableError, UnsupportedSqlError
+from tailrace.model.errors import (
+    InvalidRequestError,
+    QueryLimitError,
+    SqlError,
+    TailraceError,
+    UnknownTableError,
+    UnsupportedSqlError,
+)
 from tailrace.model.limits import KIB, Limits
 from tailrace.model.record import Message
 from tailrace.model.route import Route
 from tailrace.model.table import Table
+from tailrace.sql.answer_stream import AnswerStream, RowEncoder
 from tailrace.sql.cache import ParsedTexts
 from tailrace.sql.handlers.consuming import ConsumeStatements
 from tailrace.sql.handlers.filling import FillStatements, source_of
@@ -66,6 +74,7 @@ class TableStatements(Protocol):
         self, statements: Sequence[Write | Query], params: Sequence[Parameters], messages: Sequence[Message] = ()
     ) -> list[Result]: ...
     async def query(self, query: Query, params: Parameters) -> Result: ...
+    async def stream(self, query: Query, params: Parameters, out: AnswerStream) -> None: ...
 
 
 class RouteStatements(Protocol):
@@ -80,6 +89,7 @@ class QueryStatements(Protocol):
     """Queries over topics and `system.*`: see `sql.select`."""
 
     async def run(self, query: Query, params: Parameters, answer: ReadAnswer | None = None) -> Result: ...
+    async def stream(self, query: Query, params: Parameters, out: AnswerStream, answer: ReadAnswer) -> None: ...
 
 
 class SqlEngine:
@@ -88,6 +98,7 @@ class SqlEngine:
     ) -> None:
         self._broker = broker
         self._stats = broker.changes.stats
+        self._limits = limits
         self._tables = tables
         self._routes = routes
         self._queries = queries
@@ -136,6 +147,50 @@ class SqlEngine:
     async def close(self) -> None:
         """End the process that parses long texts."""
         await self._long_texts.close()
+
+    async def stream(self, text: str, params: Parameters, encoder: RowEncoder, answer: ReadAnswer) -> AnswerStream:
+        """Run one statement and give its rows in parts, any number of them if it is a query. To be closed by whoever asked.
+
+        What goes wrong before the first part is raised here.
+        """
+        statements = await self._parse(text)
+        if len(statements) != 1:
+            raise InvalidRequestError(f"{encoder.media_type} holds the rows of one statement, not of {len(statements)}")
+        out = AnswerStream(encoder, self._limits)
+        running = asyncio.create_task(self._run_into(out, statements, text, params, answer))
+        out.on_close(running.cancel)
+        try:
+            await out.ready()
+        except BaseException:
+            out.close()
+            raise
+        return out
+
+    async def _run_into(
+        self, out: AnswerStream, statements: Sequence[Statement], text: str, params: Parameters, answer: ReadAnswer
+    ) -> None:
+        try:
+            (statement,) = statements
+            if isinstance(statement, Query):
+                (unit,) = plan(statements, share_out(statements, params))
+                values = unit.parameters if isinstance(unit, Step) else NO_PARAMETERS
+                if self._is_on_tables(statement):
+                    await self._tables.stream(statement, values, out)
+                else:
+                    await self._queries.stream(statement, values, out, answer)
+                self._stats.statements[kind_of(statement)] += 1
+            else:
+                (result,) = await self._execute(text, params, answer)
+                if result.truncated:
+                    raise QueryLimitError(f"there are more rows than query_rows allows ({self._limits.query_rows})")
+                await asyncio.to_thread(out.put, result.columns, result.rows)
+            out.end()
+        except asyncio.CancelledError:
+            out.end(QueryLimitError("the query was cancelled"))
+            raise
+        except Exception as error:  # noqa: BLE001  whoever takes the parts is told
+            self._stats.failures += 1
+            out.end(error)
 
     async def _execute(self, text: str, params: Parameters, answer: ReadAnswer) -> list[Result]:
         statements = await self._parse(text)

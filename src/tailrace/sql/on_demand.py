@@ -17,6 +17,7 @@ from tailrace.model.errors import StoreClosedError
 from tailrace.model.limits import Limits
 
 if TYPE_CHECKING:
+    from tailrace.sql.answer_stream import AnswerStream, RowEncoder
     from tailrace.sql.result import Result
     from tailrace.sql.service import Sql
 
@@ -49,6 +50,13 @@ class SqlOnDemand:
         """See `SqlEngine.execute`. The first of all statements takes some tenths of a second longer."""
         sql = await self._ready()
         return await sql.engine.execute(text, params, answer)
+
+    async def stream(
+        self, text: str, params: Sequence[Any] | Mapping[str, Any], encoder: "RowEncoder", answer: ReadAnswer
+    ) -> "AnswerStream":
+        """See `SqlEngine.stream`."""
+        sql = await self._ready()
+        return await sql.engine.stream(text, params, encoder, answer)
 
     async def close(self) -> None:
         self._closed = True

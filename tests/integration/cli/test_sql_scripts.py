@@ -82,10 +82,29 @@ def test_rows_that_were_cut_off_are_an_error_for_scripts(tmp_path: Path) -> None
     config = tmp_path / "tailrace.toml"
     config.write_text("[limits]\nquery_rows = 2\n")
     with ServerProcess(tmp_path / "data", "--config", str(config)) as small:
-        ended = Commands(small.url).run("sql", "-c", "SELECT * FROM (VALUES (1), (2), (3)) AS v (a)")
+        ended = Commands(small.url).run("sql", "--format", "table", "-c", "SELECT * FROM (VALUES (1), (2), (3)) AS v (a)")
+        whole = [
+            Commands(small.url).done("sql", "--format", shape, "-c", "SELECT * FROM (VALUES (1), (2), (3)) AS v (a)").out
+            for shape in ("csv", "json")
+        ]
     assert ended.code == 1
-    assert len(ended.objects) == 2
     assert "query_rows" in ended.err
+    assert whole == ["a\n1\n2\n3\n", '{"a":1}\n{"a":2}\n{"a":3}\n']
+
+
+def test_an_export_has_all_rows_however_many(tailrace: Commands) -> None:
+    tailrace.done("sql", stdin="CREATE TABLE side (id INTEGER PRIMARY KEY);")
+    tailrace.done("sql", stdin="".join(f"INSERT INTO side VALUES ({number});" for number in range(400)))
+    exported = tailrace.done("sql", "--format", "csv", "-c", "SELECT a.id * 400 + b.id AS n FROM side a, side b ORDER BY 1").out
+    assert exported.splitlines() == ["n", *map(str, range(160_000))]
+
+
+def test_an_export_that_was_broken_off_is_an_error(tailrace: Commands) -> None:
+    query = "SELECT CASE WHEN i = 150000 THEN error('boom ' || i) END AS x FROM generate_series(1, 200000) AS s(i)"
+    ended = tailrace.run("sql", "--format", "csv", "-c", query)
+    assert ended.code == 1
+    assert 0 < len(ended.out.splitlines()) < 150_001
+    assert "was broken off, so what has come of it is not complete" in ended.err
 
 
 @pytest.mark.parametrize(

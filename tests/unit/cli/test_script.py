@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sqlglot.tokenizer_core import TokenType
 
-from tailrace.cli.sql.script import Request, Requests, Statement, StatementReader
+from tailrace.cli.sql.script import Request, Requests, Statement, StatementReader, is_one_query
 from tailrace.model.errors import SqlSyntaxError
 from tailrace.sql.dialect import tokenize
 
@@ -106,3 +106,21 @@ def test_nothing_of_a_text_is_lost_but_what_is_between_statements(text: str) -> 
         assert read(text[at:place]) == []
         at = place + len(statement.text)
     assert read(text[at:]) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT 1", True),
+        ("-- all of it\nselect ';' ;  ", True),
+        ("VALUES (1)", True),
+        ("WITH a AS (SELECT 1) SELECT * FROM a", True),
+        ("WITH a AS (SELECT 1) INSERT INTO t SELECT * FROM a", False),
+        ("SELECT 1; SELECT 2", False),
+        ("INSERT INTO t VALUES (1) RETURNING id", False),
+        ("CONSUME FROM t", False),
+        ("", False),
+    ],
+)
+def test_one_query_is_told_from_all_else(text: str, expected: bool) -> None:
+    assert is_one_query(text) is expected

@@ -11,8 +11,8 @@ from tailrace.cli.exits import Exit
 from tailrace.cli.failures import CommandError
 from tailrace.cli.server_api import ServerApi
 from tailrace.cli.sql.pointing import explain
-from tailrace.cli.sql.results import Printer, Result, tell_if_truncated
-from tailrace.cli.sql.script import Request
+from tailrace.cli.sql.results import Printer, Result, StreamPrinter, tell_if_truncated
+from tailrace.cli.sql.script import Request, is_one_query
 
 Parameters = Sequence[object] | Mapping[str, object]
 
@@ -28,7 +28,17 @@ class Execution:
 
     def run(self, request: Request, parameters: Parameters = ()) -> Exit:
         """What came of it; an error has been told by then."""
+        printer = self._printer
+        if isinstance(printer, StreamPrinter) and is_one_query(request.text):
+            return self.attempt(request, lambda: self._stream(printer, request.text, parameters))
         return self.attempt(request, lambda: self._server.sql(request.text, parameters))
+
+    def _stream(self, printer: StreamPrinter, text: str, parameters: Parameters) -> Sequence[Result]:
+        """All rows of a query, however many. None is left to be shown."""
+        with self._server.sql_rows(text, parameters, printer.media_type) as pieces:
+            self._before_output()
+            printer.show_pieces(pieces)
+        return ()
 
     def attempt(self, request: Request, ask: Callable[[], Sequence[Result]]) -> Exit:
         began = time.perf_counter()

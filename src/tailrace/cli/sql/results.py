@@ -4,10 +4,11 @@ JSON is one object for each row, in a line of its own; CSV has a line of names b
 else. A table also tells what was done and how long it took, and shows the first rows only; JSON and CSV have all.
 """
 
+import codecs
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -30,6 +31,15 @@ Result = dict[str, Any]
 class Printer(Protocol):
     def show(self, result: Result, seconds: float | None = None) -> None:
         """`seconds` is how long the request took, for the last result of it."""
+
+
+@runtime_checkable
+class StreamPrinter(Protocol):
+    """Prints rows of one query as the server writes them in a format, however many they are."""
+
+    media_type: str
+
+    def show_pieces(self, pieces: Iterable[bytes]) -> None: ...
 
 
 def printer_for(wanted: RowFormat | None, *, timing: bool = False) -> Printer:
@@ -92,6 +102,11 @@ class TablePrinter:
 
 
 class JsonPrinter:
+    media_type = "application/x-ndjson"
+
+    def show_pieces(self, pieces: Iterable[bytes]) -> None:
+        _write(pieces)
+
     def show(self, result: Result, seconds: float | None = None) -> None:
         names = _distinct([column["name"] for column in result["columns"]])
         encode = msgspec.json.Encoder().encode
@@ -104,8 +119,14 @@ class JsonPrinter:
 class CsvPrinter:
     """Null is an empty field and an empty text is `""`, so that the two stay different."""
 
+    media_type = "text/csv"
+
     def __init__(self) -> None:
         self._is_first = True
+
+    def show_pieces(self, pieces: Iterable[bytes]) -> None:
+        _write(pieces, "" if self._is_first else "\n")
+        self._is_first = False
 
     def show(self, result: Result, seconds: float | None = None) -> None:
         if not result["columns"]:
@@ -120,6 +141,13 @@ class CsvPrinter:
         yield ",".join(_field(column["name"]) for column in result["columns"]) + "\n"
         for row in result["rows"]:
             yield ",".join(map(_field, row)) + "\n"
+
+
+def _write(pieces: Iterable[bytes], before: str = "") -> None:
+    decode = codecs.getincrementaldecoder("utf-8")().decode
+    sys.stdout.write(before)
+    sys.stdout.writelines(map(decode, pieces))
+    sys.stdout.flush()
 
 
 def tell_if_truncated(result: Result) -> bool:

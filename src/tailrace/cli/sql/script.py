@@ -14,6 +14,7 @@ _LATER = re.compile(_MARK)
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
 _IN_ESCAPED = re.compile(r"\\.|''|'", re.DOTALL)
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
+_WRITES = re.compile(r"\b(?:insert|update|delete)\b", re.IGNORECASE)
 _LOOKED_AT = 3
 """Words that tell BEGIN, COMMIT and ROLLBACK from everything else; the third tells `COMMIT` from `COMMIT topic GROUP ...`."""
 
@@ -119,6 +120,16 @@ class StatementReader:
         self._pieces, self._words, is_empty = [], [], self.is_between_statements
         self._closing = ""
         return [] if is_empty else [found]
+
+
+def is_one_query(text: str) -> bool:
+    """Whether it is one statement that reads rows and certainly does nothing else."""
+    reader = StatementReader()
+    statements = [*reader.feed(text), *reader.rest()]
+    if len(statements) != 1:
+        return False
+    first = statements[0].words[0]
+    return first in ("SELECT", "VALUES") or (first == "WITH" and not _WRITES.search(text))
 
 
 class Request(NamedTuple):

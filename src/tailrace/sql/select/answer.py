@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tailrace.model.errors import QueryLimitError, SqlError
 from tailrace.model.limits import Limits
+from tailrace.sql.answer_stream import AnswerStream
 from tailrace.sql.result import Result, ResultColumn
 from tailrace.sql.select.channel import AnswerColumn
 from tailrace.sql.select.forms import JSON, LIST, NESTED, TEXT, TIMESTAMP, UUID_TEXT, WHOLE
@@ -49,6 +50,24 @@ def read_answer(
         f"SELECT {min(len(rows), limits.query_rows)}",
         truncated=len(rows) > limits.query_rows,
     )
+
+
+def stream_answer(
+    described: Sequence[AnswerColumn], batches: Iterator[pa.RecordBatch], limits: Limits, out: AnswerStream
+) -> Result:
+    """Hand over all rows, however many."""
+    columns = [ResultColumn(column.name, column.type) for column in described]
+    reads = [_reader(column.form) for column in described]
+    for batch in batches:
+        if batch.nbytes > limits.query_bytes:
+            raise QueryLimitError(
+                f"{batch.num_rows} rows of the answer take more than query_bytes ({limits.query_bytes}); ask for fewer columns"
+            )
+        cells = [_values(column, read) for column, read in zip(batch.columns, reads, strict=True)]
+        out.put(columns, list(zip(*cells, strict=True)))
+    if not out.row_count:
+        out.put(columns, ())
+    return Result(columns, status=f"SELECT {out.row_count}")
 
 
 def _values(column: pa.Array, read: Callable[[Any], object] | None) -> Sequence[object]:

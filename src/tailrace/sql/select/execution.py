@@ -13,6 +13,7 @@ from tailrace.broker.times.oldest_times import OldestTimes
 from tailrace.model.errors import SqlError, TailraceError
 from tailrace.model.limits import Limits
 from tailrace.model.table import CHANGES_PREFIX
+from tailrace.sql.answer_stream import AnswerStream
 from tailrace.sql.column_names import with_column_names
 from tailrace.sql.near_names import tables_and_topics
 from tailrace.sql.parameters import Parameters, by_name
@@ -124,10 +125,10 @@ class Execution:
         self._worker: WorkerProcess | None = None
         self._stopped_by: TailraceError | None = None
 
-    def run(self, on_start: Callable[[], None]) -> Result:
-        """In a thread. `on_start` is called there when the query begins."""
+    def run(self, on_start: Callable[[], None], out: AnswerStream | None = None) -> Result:
+        """In a thread. `on_start` is called there when the query begins. With `out` all rows go there, and none is returned."""
         try:
-            return self._run(on_start)
+            return self._run(on_start, out)
         except TailraceError as error:
             if self._stopped_by is not None:
                 raise self._stopped_by from error
@@ -153,7 +154,7 @@ class Execution:
             if self._worker is not None:
                 self._worker.interrupt()
 
-    def _run(self, on_start: Callable[[], None]) -> Result:
+    def _run(self, on_start: Callable[[], None], out: AnswerStream | None) -> Result:
         worker = self._workers.take()
         with self._lock:
             self._worker = worker
@@ -162,8 +163,9 @@ class Execution:
         worker.wait()
         on_start()
         relations = {**self._relations, **self._topics(worker)}
-        text = to_duckdb(self._tree, self._limits.query_rows + 1)
-        return worker.run(text, relations, lambda size: self._answer.keep_from_thread(size, self._loop))
+        most_rows = None if out is not None else self._limits.query_rows + 1
+        text = to_duckdb(self._tree, most_rows)
+        return worker.run(text, relations, out, lambda size: self._answer.keep_from_thread(size, self._loop))
 
     def _topics(self, worker: WorkerProcess) -> dict[str, Relation]:
         sources = [source for source in self._sources if source.relation in self._views]

@@ -9,6 +9,8 @@ Arrow is loaded by the first query, in a thread: the server is ready without it.
 """
 
 import asyncio
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,7 @@ from tailrace.broker.broker import Broker
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.model.errors import QueryLimitError, StoreClosedError, TailraceError
 from tailrace.model.limits import Limits
+from tailrace.sql.answer_stream import AnswerStream, StreamSlots
 from tailrace.sql.lanes import QueryLanes, Slot
 from tailrace.sql.parameters import Parameters
 from tailrace.sql.result import Result
@@ -35,6 +38,9 @@ class Queries:
         self._workers = workers
         self._threads = ThreadPoolExecutor(2 * limits.query_threads, "tailrace-select")
         self._lanes = QueryLanes(limits)
+        self._streaming = ThreadPoolExecutor(limits.streamed_answers, "tailrace-select-stream")
+        """Of their own: they wait for their clients, and others must not wait for that."""
+        self._stream_slots = StreamSlots(limits)
         self._running: set[Execution] = set()
         self._preparation: Preparation | None = None
         self._is_closed = False
@@ -44,14 +50,21 @@ class Queries:
         return await self._lanes.run(lambda slot: self._attempt(slot, query, params, answer or self._broker.answers.answer()))
 
     async def _attempt(self, slot: Slot, query: Query, params: Parameters, answer: ReadAnswer) -> Result:
-        return await self._answered(await self._prepared(query, params, answer), slot)
+        execution = await self._prepared(query, params, answer)
+        return await self._answered(execution, self._threads, on_start=lambda: slot.begin(execution.interrupt))
+
+    async def stream(self, query: Query, params: Parameters, out: AnswerStream, answer: ReadAnswer) -> None:
+        """Hand over all rows, however many. Cancel the task to stop it."""
+        async with self._stream_slots.slot():
+            await self._answered(await self._prepared(query, params, answer), self._streaming, out)
 
     def close(self) -> None:
         """Stop what runs, take nothing new, and wait for the threads."""
         self._is_closed = True
         for execution in self._running:
             execution.stop(_closing())
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        for threads in (self._threads, self._streaming):
+            threads.shutdown(wait=True, cancel_futures=True)
         if self._preparation is not None:
             self._preparation.close()
 
@@ -67,19 +80,35 @@ class Queries:
 
         return Preparation(self._broker, self._tables, self._limits, self._workers)
 
-    async def _answered(self, execution: "Execution", slot: Slot) -> Result:
+    async def _answered(
+        self,
+        execution: "Execution",
+        threads: ThreadPoolExecutor,
+        out: AnswerStream | None = None,
+        on_start: Callable[[], None] = lambda: None,
+    ) -> Result:
         loop = asyncio.get_running_loop()
         seconds = self._limits.query_seconds
         late = QueryLimitError(f"the query took longer than query_seconds allows ({seconds}); it was stopped")
         timers: list[asyncio.TimerHandle] = []
 
-        def start_timer() -> None:
+        def begin(started_at: float) -> None:
             if not work.done():
-                timers.append(loop.call_later(seconds, execution.stop, late))
-                slot.begin(execution.interrupt)
+                on_start()
+                look(started_at)
 
-        def on_start() -> None:
-            loop.call_soon_threadsafe(start_timer)
+        def look(started_at: float) -> None:
+            since = started_at if out is None else max(started_at, out.last_part_at)
+            left = since + seconds - time.monotonic()
+            if work.done():
+                return
+            if left > 0:
+                timers[:] = [loop.call_later(left, look, started_at)]
+            else:
+                execution.stop(late)
+
+        def started() -> None:
+            loop.call_soon_threadsafe(begin, time.monotonic())
 
         def ended(work: "asyncio.Future[Result]") -> None:
             self._running.discard(execution)
@@ -90,7 +119,7 @@ class Queries:
                 work.exception()
 
         self._running.add(execution)
-        work = loop.run_in_executor(self._threads, execution.run, on_start)
+        work = loop.run_in_executor(threads, execution.run, started, out)
         work.add_done_callback(ended)
         try:
             return await asyncio.shield(work)

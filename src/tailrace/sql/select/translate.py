@@ -10,10 +10,10 @@ from sqlglot import exp
 _JSON_TEXTS = frozenset(("key", "value"))
 
 
-def to_duckdb(tree: exp.Expr, most_rows: int) -> str:
-    """The tree is changed."""
+def to_duckdb(tree: exp.Expr, most_rows: int | None) -> str:
+    """The tree is changed. `None` is any number of rows."""
     _loosen_json(tree)
-    return _limited(tree, most_rows).sql(dialect="duckdb", identify=True)
+    return (tree if most_rows is None else _limited(tree, most_rows)).sql(dialect="duckdb", identify=True)
 
 
 def _loosen_json(tree: exp.Expr) -> None:

@@ -101,8 +101,11 @@ class Worker:
             with self._lock:
                 self._channel.send(Columns(columns, schema.serialize().to_pybytes()))
             for batch in batches:
+                # The server may have to wait until its client takes them; that is no time of the query's.
+                signal.alarm(0)
                 with self._lock:
                     self._channel.send(Rows(), memoryview(batch.serialize()))
+                signal.alarm(self._seconds + _SPARE_SECONDS)
         finally:
             with self._interrupting:
                 self._is_running = False

@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from tailrace.model.errors import QueryLimitError, SqlError, TailraceError, UnsupportedSqlError
 from tailrace.model.limits import Limits
+from tailrace.sql.answer_stream import AnswerStream
 from tailrace.sql.result import Result
-from tailrace.sql.select.answer import read_answer
+from tailrace.sql.select.answer import read_answer, stream_answer
 from tailrace.sql.select.channel import (
     QUERY_NUMBER,
     Ask,
@@ -73,10 +74,16 @@ class WorkerProcess:
             raise self._unexpected(answer)
         return answer.values
 
-    def run(self, text: str, relations: Mapping[str, Relation], on_rows: Callable[[int], None] = lambda _: None) -> Result:
-        """All rows of the query, up to the limits. Relations are read as the query wants them.
+    def run(
+        self,
+        text: str,
+        relations: Mapping[str, Relation],
+        out: AnswerStream | None = None,
+        on_rows: Callable[[int], None] = lambda _: None,
+    ) -> Result:
+        """All rows of the query, up to the limits, or handed over as they come. Relations are read as the query wants them.
 
-        `on_rows` is told of the bytes of rows before they are made, and may raise.
+        `on_rows` is told of the bytes of rows that are kept before they are made, and may raise.
         """
         self._ask(Run(text, {name: relation.schema.serialize().to_pybytes() for name, relation in relations.items()}))
         messages = self._served(relations)
@@ -85,6 +92,8 @@ class WorkerProcess:
             raise self._unexpected(first)
         schema = pa.ipc.read_schema(pa.py_buffer(first.schema))
         batches = (pa.ipc.read_record_batch(pa.py_buffer(carried), schema) for _, carried in messages)
+        if out is not None:
+            return stream_answer(first.columns, batches, self._limits, out)
         return read_answer(first.columns, batches, self._limits, on_rows)
 
     def stop(self) -> None:
@@ -184,7 +193,7 @@ class Workers:
 
     def give_back(self, worker: WorkerProcess, *, was_stopped: bool) -> None:
         """One in which something went wrong is not used again."""
-        if worker.is_fit and not was_stopped:
+        if worker.is_fit and not was_stopped and len(self._free) < self._limits.query_threads:
             self._free.append(worker)
         else:
             worker.close()

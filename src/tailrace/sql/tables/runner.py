@@ -1,6 +1,6 @@
 """Runs programs on a connection, within the limits of time, rows and memory, and answers in our values."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import apsw
@@ -9,7 +9,7 @@ import msgspec
 from tailrace.model.clock import Clock
 from tailrace.model.counting import counted
 from tailrace.model.errors import QueryLimitError, SqlError
-from tailrace.model.limits import Limits
+from tailrace.model.limits import MIB, Limits
 from tailrace.model.table import ColumnType, Kind
 from tailrace.sql.result import Result, ResultColumn
 from tailrace.sql.tables.column_values import bound
@@ -18,6 +18,7 @@ from tailrace.sql.tables.values import Stored, codec_of
 
 _CHECK_EVERY_STEPS = 20_000
 _FETCH_ROWS = 1000
+_PART_BYTES = MIB
 _AS_KEPT = frozenset(("smallint", "integer", "bigint", "double", "text", "bytes"))
 _WHOLE = frozenset(("smallint", "integer", "bigint"))
 _BY_VALUE: dict[type, Kind] = {int: "bigint", float: "double", str: "text", bytes: "bytes"}
@@ -76,6 +77,10 @@ class Watch:
         self._turn = turn
         self._turn_ends = now + turn.seconds
         self._memory = apsw.memory_used() + self._limits.query_bytes
+
+    def begin_part(self) -> None:
+        """The statement has handed over some of its rows, and has as long again for more."""
+        self._deadline = self._clock.monotonic() + self._limits.query_seconds
 
     def now_ms(self) -> int:
         """What `now()` is, from the start of a transaction to its end."""
@@ -146,6 +151,35 @@ def fetch(connection: apsw.Connection, watch: Watch, sql: str, values: Sequence[
     finally:
         cursor.close(force=True)
     return Fetch(columns, rows, False)
+
+
+def fetch_in_parts(
+    connection: apsw.Connection, watch: Watch, sql: str, values: Sequence[Stored], limits: Limits
+) -> Iterator[Fetch]:
+    """All rows of a query, however many, some at a time; at least one part, which says what the columns are."""
+    columns: list[Described] = []
+
+    def describe(cursor: apsw.Cursor, sql: str, bindings: object) -> bool:
+        columns[:] = [Described(name, table, column) for name, _, _, table, column in cursor.description_full]
+        return True
+
+    cursor = connection.cursor()
+    cursor.exec_trace = describe
+    rows: list[tuple[Stored, ...]] = []
+    size = 0
+    is_first = True
+    try:
+        for row in cursor.execute(sql, values):
+            rows.append(row)
+            size += sum(len(cell) for cell in row if isinstance(cell, (str, bytes)))
+            if len(rows) == _FETCH_ROWS or size > _PART_BYTES:
+                yield Fetch(columns, rows, False)
+                rows, size, is_first = [], 0, False
+                watch.check()
+        if rows or is_first:
+            yield Fetch(columns, rows, False)
+    finally:
+        cursor.close(force=True)
 
 
 def result_of(fetched: Fetch, types: Sequence[ColumnType | None] | None, find: Find) -> Result:

@@ -17,6 +17,7 @@ from tailrace.model.limits import Limits
 from tailrace.model.record import Message
 from tailrace.model.route import Route
 from tailrace.model.table import Table
+from tailrace.sql.answer_stream import AnswerStream
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters
 from tailrace.sql.result import Result
 from tailrace.sql.statements import CreateTable, Query, Write
@@ -152,3 +153,9 @@ class Tables:
         if self._writer.behind is not None:
             raise self._writer.behind.afresh()
         return await self._readers.run(query, params, self._limits.query_rows if most_rows is None else most_rows)
+
+    async def stream(self, query: Query, params: Parameters, out: AnswerStream) -> None:
+        """The same for any number of rows, which are handed over as they are read."""
+        if self._writer.behind is not None:
+            raise self._writer.behind.afresh()
+        await self._readers.stream(query, params, out)
