@@ -8,6 +8,7 @@ files, pragmas, extensions, tables of our own. Nothing that a user says reaches 
 """
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 
 import apsw
 
@@ -114,9 +115,10 @@ def open_reader(file: TableFile, limits: Limits) -> apsw.Connection:
 
 
 def abandon(connection: apsw.Connection) -> None:
-    """Close it and leave the files as they are."""
-    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-    connection.close(True)
+    """Close it and leave the files as they are. Calling it again does nothing."""
+    with suppress(apsw.ConnectionClosedError):
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        connection.close(True)
 
 
 def allow(names: Collection[str], *, writes: bool) -> Authorizer:
