@@ -18,7 +18,7 @@ from tailrace.server import Ready, Server
 
 STOP_SECONDS = 9.0
 """How long a stop may take before the process is ended by force."""
-SWITCH_SECONDS = 0.001
+SWITCH_SECONDS = 0.0005
 """How long a thread that reads or decodes goes on while the event loop wants the interpreter. Python's own 5 ms come several
 times in the way of one produce."""
 

@@ -42,7 +42,7 @@ from tailrace.store.contract import Store
 from tailrace.wire.records import RECORD_OVERHEAD_BYTES
 
 _DELIVERY_BYTES = 64 * KIB
-_TURN_SECONDS = 0.003
+_TURN_SECONDS = 0.002
 """How long a subscriber gathers events before others get their turn."""
 _LEAST_SCAN_BYTES = 64 * KIB
 _USUAL_SCAN_BYTES = 512 * KIB
