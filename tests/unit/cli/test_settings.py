@@ -48,7 +48,7 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> N
     [
         (
             "[limits]\npayload_byte = 5",
-            "unknown key limits.payload_byte; did you mean payload_bytes? Known here: batch_bytes, ",
+            "unknown key limits.payload_byte; did you mean payload_bytes? Known here: answer_bytes, ",
         ),
         ("[limit]\n", "unknown key limit; did you mean limits? Known here: broker, kafka, limits, server"),
         ("[server]\nport = 5", "unknown key server.port; Known here: advertise, allow_remote, data, durability, http, kafka"),
