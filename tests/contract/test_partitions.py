@@ -131,7 +131,7 @@ def test_trims_touch_only_their_own_partition(store: Store, revisit: Callable[[]
 def test_an_unknown_partition_is_named_in_the_error(store: Store) -> None:
     store.commit(Changes(creates=[(A, 1)]))
     for question in (store.bounds, store.next_offset, store.size):
-        with pytest.raises(UnknownPartitionError, match="partition 5 of topic 1"):
+        with pytest.raises(UnknownPartitionError, match="there is no partition 5"):
             question(Partition(A, 5))
     with pytest.raises(UnknownPartitionError, match="topic 7"):
         store.fetch(Partition(TopicId(7), 0), Offset(0), 100)

@@ -18,6 +18,7 @@ from tailrace.model.ids import Offset
 from tailrace.model.limits import MIB
 from tailrace.model.queue import RecordState
 from tailrace.model.record import Record
+from tailrace.model.topic import Topic
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +84,7 @@ class Burials:
         with self._committed.answers.answer(max_bytes=_BYTES_AT_ONCE) as read:
             for offset in offsets:
                 cause = share.doomed[offset]
-                record = await self._read(topic, number, offset, read)
+                record = await self._read(live.topic, number, offset, read)
                 if record is None and read.is_cut:
                     break
                 kept = share.state.get(offset)
@@ -96,10 +97,10 @@ class Burials:
                 del share.doomed[offset]
             await asyncio.shield(share.write())
 
-    async def _read(self, topic: str, partition: int, offset: Offset, answer: ReadAnswer) -> Record | None:
+    async def _read(self, topic: Topic, partition: int, offset: Offset, answer: ReadAnswer) -> Record | None:
         """`None` if retention was faster, or if there is no room for it."""
         try:
-            read = await self._committed.read(topic, partition, offset, answer, max_records=1)
+            read = await self._committed.read(topic.name, partition, offset, answer, topic_uuid=topic.uuid, max_records=1)
         except OffsetOutOfRangeError:
             return None
         found = read.records[0] if read.records else None

@@ -110,7 +110,10 @@ class Redrives:
         if offset in self._done(partition):
             return None
         try:
-            read = await self._committed.read(letters.topic.name, partition.number, offset, answer, max_records=1)
+            topic = letters.topic
+            read = await self._committed.read(
+                topic.name, partition.number, offset, answer, topic_uuid=topic.uuid, max_records=1
+            )
         except OffsetOutOfRangeError:
             return None
         return next((record for record in read.records if record.offset == offset), None)
