@@ -1,12 +1,14 @@
 """Topics grow, go, and lose their oldest records."""
 
 from collections.abc import Callable
+from uuid import uuid4
 
 import pytest
 
 from tailrace.model.changes import Bounds, Changes
 from tailrace.model.errors import OffsetOutOfRangeError, UnknownPartitionError
 from tailrace.model.ids import Offset, Partition, TopicId
+from tailrace.model.topic import Topic, TopicSettings
 from tailrace.store.contract import Store
 from tests.support.batches import append, values_of
 from tests.support.observed import fetch_all, scan_all
@@ -133,5 +135,17 @@ def test_an_unknown_partition_is_named_in_the_error(store: Store) -> None:
     for question in (store.bounds, store.next_offset, store.size):
         with pytest.raises(UnknownPartitionError, match="there is no partition 5"):
             question(Partition(A, 5))
-    with pytest.raises(UnknownPartitionError, match="topic 7"):
+    with pytest.raises(UnknownPartitionError, match="its topic was deleted, or never had it"):
         store.fetch(Partition(TopicId(7), 0), Offset(0), 100)
+
+
+def test_an_offset_out_of_range_is_refused_with_the_name_of_the_topic(store: Store) -> None:
+    store.commit(Changes(creates=[(A, 1)]))
+    settings = TopicSettings()
+    topic = Topic(id=A, uuid=uuid4(), name="orders", alias=None, partitions=1, settings=settings, created_ms=0)
+    store.topic_names.learn(topic)
+    with pytest.raises(OffsetOutOfRangeError, match="partition 0 of 'orders' holds offsets 0 to 0, not 9"):
+        store.fetch(Partition(A, 0), Offset(9), 1)
+    store.topic_names.forget(topic)
+    with pytest.raises(OffsetOutOfRangeError, match="partition 0 of a topic that was deleted holds"):
+        store.fetch(Partition(A, 0), Offset(9), 1)
