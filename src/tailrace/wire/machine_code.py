@@ -26,6 +26,7 @@ _SOURCES = ("record_scan.py", "scan_compiler.py")
 # The code must run on every processor of its kind, and must not refer to tables of constants, which vectors would have.
 _COMPILER_SETTINGS = {"NUMBA_CPU_NAME": "generic", "NUMBA_LOOP_VECTORIZE": "0", "NUMBA_SLP_VECTORIZE": "0"}
 _MOST_CODE_BYTES = 64 * 1024
+_DIGEST_BYTES = hashlib.sha256().digest_size
 _FEW_BYTES = 2 * 1024 * 1024
 """So few are walked over in less time, a quarter of a millisecond, than it may take to get the interpreter's lock back."""
 
@@ -78,6 +79,7 @@ def load_scan() -> CompiledScan | None:
     for folder in _folders():
         try:
             with (folder / _file_name()).open("rb") as file:
+                _check(file.read(_MOST_CODE_BYTES))
                 return _mapped(file.fileno())
         except OSError:
             continue
@@ -108,7 +110,7 @@ def keep_code(code: bytes) -> None:
         unfinished = folder / f"{_file_name()}.{os.getpid()}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            unfinished.write_bytes(code)
+            unfinished.write_bytes(code + hashlib.sha256(code).digest())
             unfinished.rename(folder / _file_name())
         except OSError:
             with suppress(OSError):
@@ -130,11 +132,16 @@ def _file_name() -> str:
     return f"record_scan-{platform.machine()}-{digest.hexdigest()[:16]}.bin"
 
 
+def _check(data: bytes) -> None:
+    """Raise `OSError` unless the file is whole: a power cut may leave one that was never filled."""
+    code, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
+    if not code or hashlib.sha256(code).digest() != digest:
+        raise OSError(f"{len(data)} bytes are no machine code of ours")
+
+
 def _mapped(file: int) -> CompiledScan:
     """The mapping stays for the life of the process."""
     size = os.fstat(file).st_size
-    if not 0 < size <= _MOST_CODE_BYTES:
-        raise OSError(f"{size} bytes are no machine code of ours")
     library = ctypes.CDLL(None, use_errno=True)
     library.mmap.restype = ctypes.c_void_p
     library.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64)

@@ -37,7 +37,7 @@ def test_it_is_compiled_once_and_found_from_then_on(kept_in: Path) -> None:
         assert scan(bytearray(RECORDS), 0, 301, 5)[0] == plain_scan(RECORDS, 0, 301, 5)[0] == Fault.NUMBER
 
 
-@pytest.mark.parametrize("size", [0, 1_000_000])
+@pytest.mark.parametrize("size", [0, 2_600, 1_000_000])
 def test_a_file_that_can_not_be_the_code_is_not_run(kept_in: Path, size: int) -> None:
     kept_in.mkdir()
     (kept_in / machine_code._file_name()).write_bytes(bytes(size))
