@@ -24,6 +24,8 @@ from tests.support.server import ServerProcess
 
 MIB = 1 << 20
 GROWTH_MIB = 300
+QUERY_GROWTH_MIB = 500
+"""Up to four queries of topics run at a time, and a record is there several times on its way to DuckDB and back."""
 HEALTH_SECONDS = 1.0
 READERS = 16
 MANY_READERS = 40
@@ -118,7 +120,7 @@ def test_many_readers_of_what_decodes_to_much_stay_within_the_bounds(attacked: S
     assert set(statuses) <= {200, 503}
     # One record, and no second one.
     assert max(size for _, size in answers) < 25 * MIB
-    assert watched.growth_mib < GROWTH_MIB
+    assert watched.growth_mib < (QUERY_GROWTH_MIB if way == "SELECT" else GROWTH_MIB)
     assert watched.slowest_seconds < HEALTH_SECONDS
     _all_is_given_back(attacked)
 

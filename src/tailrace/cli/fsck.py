@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from tailrace.cli.exits import Exit
-from tailrace.model.limits import DEFAULT_LIMITS
 
 _COUNTED = ("segments", "frames", "batches", "records", "bytes")
 
@@ -28,6 +27,7 @@ def fsck(
     # Loads RocksDB and SQLite, which --help does without.
     from tailrace.log.fsck import check
     from tailrace.log.offline import offline_log
+    from tailrace.model.limits import DEFAULT_LIMITS
     from tailrace.sql.tables.fsck import TablesReport, check_tables
 
     report = check(folder)

@@ -21,6 +21,7 @@ from tailrace.http.messages import read_body
 from tailrace.http.patience import until_gone, while_connected
 from tailrace.http.rows import ARROW_TYPE, CSV_TYPE, LINES_TYPE, encoder_for, json_rows
 from tailrace.http.sending import INLINE_BYTES, HeldAnswer, abort
+from tailrace.model.errors import InvalidRequestError
 from tailrace.model.limits import Limits
 from tailrace.sql.answer_stream import AnswerStream
 from tailrace.sql.result import Result
@@ -78,6 +79,8 @@ async def sql(
     """Run one statement or several; cancelled when the client goes away."""
     asked = read_body(body, Sql)
     encoder = encoder_for(request.headers.get("accept", ""))
+    if encoder is not None and asked.corrupt_batches == "skip":
+        raise InvalidRequestError(f"{encoder.media_type} can't say which batches were left out; ask for JSON to skip them")
     with broker.answers.answer(skips_corrupt=asked.corrupt_batches == "skip").until_sent() as answer:
         if encoder is not None:
             # What it needs is loaded before the query's time begins.

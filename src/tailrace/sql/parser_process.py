@@ -22,6 +22,7 @@ from tailrace.model.limits import Limits
 from tailrace.model.table import ColumnType, Table
 from tailrace.sql.grammar.queries import is_cte, name_of
 from tailrace.sql.parse import parse
+from tailrace.sql.plain_inserts import as_plain_insert
 from tailrace.sql.statements import AddSource, Query, Redrive, Statement, Write
 from tailrace.sql.tables.compile import program_of
 from tailrace.sql.tables.programs import Compiled
@@ -74,6 +75,9 @@ def _small(statement: Statement, find: Find, limits: Limits) -> Statement:
     nodes = sum(1 for tree in _trees(statement) for _ in tree.walk())
     if nodes <= limits.statement_nodes:
         return statement
+    plain = as_plain_insert(statement, limits) if isinstance(statement, Write) else None
+    if plain is not None:
+        return plain
     if isinstance(statement, Query | Write):
         named = [table for table in statement.tree.find_all(exp.Table) if not is_cte(table)]
         tables = [None if isinstance(table.this, exp.Func) else find(name_of(table)) for table in named]

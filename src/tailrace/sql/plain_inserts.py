@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 import msgspec
+from sqlglot import exp
 
 from tailrace.model.errors import SqlError
 from tailrace.model.limits import Limits
@@ -93,6 +94,37 @@ def read_plain_insert(text: str, shape: Shape) -> Write | None:
     if _END.fullmatch(text, at) is None:
         return None
     return msgspec.structs.replace(shape.write, rows=rows)
+
+
+def as_plain_insert(write: Write, limits: Limits) -> Write | None:
+    """A parsed INSERT of plain values with its rows apart from its tree, whatever comes before it; `None` for any other."""
+    tree = write.tree
+    values = tree.args.get("expression")
+    if not isinstance(tree, exp.Insert) or not isinstance(values, exp.Values):
+        return None
+    if write.parameters or any(given for name, given in tree.args.items() if name not in ("this", "expression")):
+        return None
+    rows: list[Sequence[object]] = []
+    for row in values.expressions:
+        cells = [_written(cell) for cell in row.expressions] if isinstance(row, exp.Tuple) else [None]
+        if None in cells or (rows and len(cells) != len(rows[0])):
+            return None
+        rows.append(tuple(_value(cell) for cell in cells if cell is not None))
+    columns = ", ".join("?" * len(rows[0]))
+    (shape,) = parse(f"INSERT INTO {tree.this.sql(dialect='postgres')} VALUES ({columns})", limits)  # noqa: S608  printed from a tree
+    return msgspec.structs.replace(shape, rows=rows, line=write.line, column=write.column) if isinstance(shape, Write) else None
+
+
+def _written(cell: exp.Expr) -> str | None:
+    """A plain value as it is written; `None` for what is not plain."""
+    if isinstance(cell, exp.Neg) and isinstance(cell.this, exp.Literal) and not cell.this.is_string:
+        return f"-{cell.this.this}"
+    if isinstance(cell, exp.Literal):
+        text = str(cell.this)
+        return "'" + text.replace("'", "''") + "'" if cell.is_string else text
+    if isinstance(cell, exp.Boolean):
+        return "TRUE" if cell.this else "FALSE"
+    return "NULL" if isinstance(cell, exp.Null) else None
 
 
 def _value(written: str) -> object:

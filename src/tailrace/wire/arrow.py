@@ -84,11 +84,15 @@ def decode_batches(
     """
     with_bodies = not HEAD_COLUMNS.issuperset(columns)
     schema = pa.schema([(name, COLUMNS.get(name, pa.string())) for name in columns])
-    for chunk in _chunks(stored, limits, with_bodies):
+
+    def decoded(chunk: Chunk) -> pa.RecordBatch:
         counts = np.array([head.records for head in chunk.heads], np.int64)
         fields = read_fields(chunk, limits) if with_bodies else None
         arrays = [_column(name, chunk, counts, partition, fields) for name in columns]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    # Not in a loop, whose variables would hold on to what was decoded until the next piece is.
+    return map(decoded, _chunks(stored, limits, with_bodies))
 
 
 def decode_readable(
@@ -102,10 +106,14 @@ def decode_readable(
 ) -> Iterator[pa.RecordBatch]:
     """The same up to the first batch that can't be decoded, for which `on_corrupt` is called; if it returns, without it."""
     rows = 0
+
+    def counted(decoded: pa.RecordBatch) -> pa.RecordBatch:
+        nonlocal rows
+        rows += decoded.num_rows
+        return decoded
+
     try:
-        for decoded in decode_batches(stored, columns, partition=partition, limits=limits, read_fields=read_fields):
-            yield decoded
-            rows += decoded.num_rows
+        yield from map(counted, decode_batches(stored, columns, partition=partition, limits=limits, read_fields=read_fields))
     except InvalidRequestError:
         for each in stored:
             head = read_header(each.batch)
@@ -125,21 +133,27 @@ def _chunks(stored: Sequence[PlacedBatch], limits: Limits, with_bodies: bool) ->
     heads: list[BatchHeader] = []
     bodies: list[Buffer] = []
     size = first = 0
+
+    def cut(end: int) -> Chunk:
+        nonlocal heads, bodies, size, first
+        chunk = Chunk(stored[first:end], heads, bodies)
+        heads, bodies, size, first = [], [], 0, end
+        return chunk
+
     for number, (_, batch) in enumerate(stored):
         head = read_header(batch)
-        heads.append(head)
         if with_bodies:
             body = _body(head, batch, limits)
             if size and size + len(body) > 2 * _CHUNK_BYTES:
-                yield Chunk(stored[first:number], heads[:-1], bodies)
-                heads, bodies, size, first = [head], [], 0, number
+                yield cut(number)
             bodies.append(body)
             size += len(body)
-            if size >= _CHUNK_BYTES:
-                yield Chunk(stored[first : number + 1], heads, bodies)
-                heads, bodies, size, first = [], [], 0, number + 1
+            del body
+        heads.append(head)
+        if size >= _CHUNK_BYTES:
+            yield cut(number + 1)
     if heads:
-        yield Chunk(stored[first:], heads, bodies)
+        yield cut(len(stored))
 
 
 def _body(head: BatchHeader, batch: Buffer, limits: Limits) -> Buffer:

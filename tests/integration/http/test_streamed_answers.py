@@ -113,6 +113,12 @@ def test_what_is_wrong_from_the_start_is_an_error_as_ever(client: httpx.Client, 
     assert answer.headers["content-type"] == "application/problem+json"
 
 
+def test_what_is_left_out_must_be_named(client: httpx.Client) -> None:
+    body = {"sql": "SELECT 1", "corrupt_batches": "skip"}
+    answer = client.post("/api/sql", json=body, headers={"accept": CSV})
+    assert (answer.status_code, "text/csv can't say which batches were left out" in answer.text) == (400, True)
+
+
 def test_several_statements_are_refused_before_any_is_run(client: httpx.Client) -> None:
     both = "INSERT INTO side (id) VALUES (-7); SELECT id FROM side"
     answer = client.post("/api/sql", json={"sql": both}, headers={"accept": CSV})

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from tailrace.model.limits import Limits
+from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.sql.parse import parse
-from tailrace.sql.plain_inserts import PlainInserts, read_plain_insert
-from tailrace.sql.statements import Write
+from tailrace.sql.plain_inserts import PlainInserts, as_plain_insert, read_plain_insert
+from tailrace.sql.statements import Query, Write
 from tailrace.sql.tables.schema import constant
 
 LITERALS = st.one_of(
@@ -84,3 +84,27 @@ def test_only_so_many_shapes_are_remembered() -> None:
 )
 def test_everything_else_is_left_to_the_parser(text: str) -> None:
     assert read(text) is None
+
+
+def test_a_long_insert_behind_other_statements_has_its_rows_apart_from_its_tree() -> None:
+    """So a text may make a table and fill it: it is not known where the text is parsed."""
+    values = ", ".join(f"({number}, -1.5, 'it''s', NULL, TRUE)" for number in range(1_000))
+    (write, other) = parse(f'INSERT INTO a."Bc" (v, w, x, y, z) VALUES {values}; SELECT 1', DEFAULT_LIMITS)
+    assert isinstance(write, Write)
+    found = as_plain_insert(write, DEFAULT_LIMITS)
+    assert found is not None
+    assert found.rows == [(number, Decimal("-1.5"), "it's", None, True) for number in range(1_000)]
+    assert (found.target, found.line, found.column) == (write.target, write.line, write.column)
+    alone = PlainInserts(DEFAULT_LIMITS).shape_of(f'INSERT INTO a."Bc" (v, w, x, y, z) VALUES {values}')
+    assert alone is not None
+    assert (found.tree, found.parameters) == (alone.write.tree, alone.write.parameters)
+    assert isinstance(other, Query)
+
+
+@pytest.mark.parametrize(
+    "values", ["(1 + 1)", "(now())", "(1), (2, 3)", "(?)", "(1) RETURNING v", "(1) ON CONFLICT DO NOTHING"]
+)
+def test_an_insert_of_anything_else_stays_as_it_was_parsed(values: str) -> None:
+    (write,) = parse(f"INSERT INTO t VALUES {values}", DEFAULT_LIMITS)
+    assert isinstance(write, Write)
+    assert as_plain_insert(write, DEFAULT_LIMITS) is None

@@ -29,7 +29,8 @@ class Execution:
     def run(self, request: Request, parameters: Parameters = ()) -> Exit:
         """What came of it; an error has been told by then."""
         printer = self._printer
-        if isinstance(printer, StreamPrinter) and is_one_query(request.text):
+        # What is left out is only named in an answer that comes whole.
+        if isinstance(printer, StreamPrinter) and is_one_query(request.text) and not self._server.skips_corrupt:
             return self.attempt(request, lambda: self._stream(printer, request.text, parameters))
         return self.attempt(request, lambda: self._server.sql(request.text, parameters))
 

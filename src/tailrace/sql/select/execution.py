@@ -31,6 +31,9 @@ from tailrace.sql.select.workers import WorkerProcess, Workers
 from tailrace.sql.statements import Query
 from tailrace.sql.unknown_columns import with_place
 
+_COPIES = 3
+"""Rows are in memory as they came from DuckDB, as values, and encoded; for a moment all at the same time."""
+
 
 class Preparation:
     """Makes queries ready to run. Lives as long as the server."""
@@ -165,7 +168,7 @@ class Execution:
         relations = {**self._relations, **self._topics(worker)}
         most_rows = None if out is not None else self._limits.query_rows + 1
         text = to_duckdb(self._tree, most_rows)
-        return worker.run(text, relations, out, lambda size: self._answer.keep_from_thread(size, self._loop))
+        return worker.run(text, relations, out, lambda size: self._answer.keep_from_thread(_COPIES * size, self._loop))
 
     def _topics(self, worker: WorkerProcess) -> dict[str, Relation]:
         sources = [source for source in self._sources if source.relation in self._views]

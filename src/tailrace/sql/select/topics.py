@@ -80,9 +80,8 @@ class TopicRelation:
                     continue
                 # Where the partition starts within a batch, what lies before is not to be seen.
                 hidden = max(0, wanted.start - read_header(chosen[0].batch).base_offset)
-                for decoded in self._decoded(view, chosen, hidden):
-                    if decoded.num_rows:
-                        yield self._converted(decoded)
+                # Not in a loop, whose variables would hold on to what was decoded until the next piece is.
+                yield from map(self._converted, filter(_has_rows, self._decoded(view, chosen, hidden)))
 
     def _wanted(self, view: PartitionView) -> Sequence[Range]:
         within = self._range(view)
@@ -166,21 +165,29 @@ class TopicRelation:
             self._answer.note(corrupt)
             hidden = 0 if head.base_offset == first else hidden
 
-        for decoded in decode_readable(
+        def shown(decoded: pa.RecordBatch) -> pa.RecordBatch:
+            nonlocal hidden
+            left = decoded.slice(min(hidden, decoded.num_rows))
+            hidden -= decoded.num_rows - left.num_rows
+            return left
+
+        readable = decode_readable(
             placed,
             self._columns,
             partition=number,
             limits=self._limits,
             read_fields=self._read_fields,
             on_corrupt=on_corrupt,
-        ):
-            shown = decoded.slice(min(hidden, decoded.num_rows))
-            hidden -= decoded.num_rows - shown.num_rows
-            yield shown
+        )
+        return map(shown, readable)
 
     def _converted(self, decoded: pa.RecordBatch) -> pa.RecordBatch:
         arrays = [_converted(decoded.column(name), kind) for name, kind in zip(self._columns, self.schema.types, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _has_rows(decoded: pa.RecordBatch) -> bool:
+    return bool(decoded.num_rows)
 
 
 def _converted(column: pa.Array, kind: pa.DataType) -> pa.Array:

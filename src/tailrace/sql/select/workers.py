@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
@@ -37,8 +38,10 @@ _WORKER = "tailrace.sql.select.worker"
 class WorkerProcess:
     """One process. All methods but `stop` are called by the thread that has it."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, decoding: threading.Lock) -> None:
+        """`decoding` is taken while rows for the query are decoded: a few records may become many MiB."""
         self._limits = limits
+        self._decoding = decoding
         self._scans: dict[int, Iterator[pa.RecordBatch]] = {}
         self._failure: TailraceError | None = None
         self._asked = 0
@@ -63,7 +66,6 @@ class WorkerProcess:
         while not self._is_ready:
             message, _ = self._receive()
             self._is_ready = isinstance(message, Done)
-        self._scans = {}
         self._failure = None
 
     def constants(self, question: str) -> Sequence[int | None]:
@@ -96,6 +98,10 @@ class WorkerProcess:
             return stream_answer(first.columns, batches, self._limits, out)
         return read_answer(first.columns, batches, self._limits, on_rows)
 
+    def end_scans(self) -> None:
+        """Let go of what relations have read."""
+        self._scans = {}
+
     def stop(self) -> None:
         """Make the query fail now. May be called from any thread, also when it has ended."""
         self._process.kill()
@@ -118,7 +124,8 @@ class WorkerProcess:
         while True:
             message, carried = self._receive()
             if isinstance(message, Pull):
-                self._hand_over(message, relations)
+                with self._decoding:
+                    self._hand_over(message, relations)
             elif isinstance(message, Done):
                 self._is_ready = self.is_fit = True
                 return
@@ -139,7 +146,9 @@ class WorkerProcess:
         if batch is None:
             self._send(Piece(is_last=True))
         else:
-            self._send(Piece(), memoryview(batch.serialize()))
+            piece = memoryview(batch.serialize())
+            del batch
+            self._send(Piece(), piece)
 
     def _ask(self, message: Ask | Run) -> None:
         self._is_ready = self.is_fit = False
@@ -183,17 +192,19 @@ class Workers:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._free: list[WorkerProcess] = []
+        self._decoding = threading.Lock()
 
     def take(self) -> WorkerProcess:
         """One that may still be starting."""
         try:
             return self._free.pop()
         except IndexError:
-            return WorkerProcess(self._limits)
+            return WorkerProcess(self._limits, self._decoding)
 
     def give_back(self, worker: WorkerProcess, *, was_stopped: bool) -> None:
         """One in which something went wrong is not used again."""
-        if worker.is_fit and not was_stopped and len(self._free) < self._limits.query_threads:
+        worker.end_scans()
+        if worker.is_fit and not was_stopped and len(self._free) < 2 * self._limits.query_threads:
             self._free.append(worker)
         else:
             worker.close()

@@ -1,6 +1,7 @@
 """Whatever a query asks for, the server lives, gives nothing away, and says why not."""
 
 import asyncio
+import threading
 import time
 
 import psutil
@@ -158,7 +159,7 @@ async def test_a_worker_that_dies_fails_its_query_only() -> None:
 
 
 def test_a_worker_ends_when_the_server_has_gone() -> None:
-    worker = WorkerProcess(Limits())
+    worker = WorkerProcess(Limits(), threading.Lock())
     worker.wait()
     worker._channel.close()
     assert worker._process.wait(30) == 0
