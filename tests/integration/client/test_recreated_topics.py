@@ -200,12 +200,16 @@ def test_members_share_out_the_partitions_of_the_new_topic(api: Api, url: str, g
                 shares = await asyncio.gather(*(consumer.assignment() for consumer in consumers))
                 return sorted(number for share in shares for number in share)
 
-            async def polled(consumer: AsyncTopicConsumer) -> set[str]:
-                try:
-                    return {record.value for record in await consumer.poll(timeout=0.1)}
-                except UnknownTopicError:
-                    # The heartbeat looked in the moment between.
-                    return set()
+            seen: set[str] = set()
+
+            async def poll_on(consumer: AsyncTopicConsumer) -> None:
+                # Each by itself: a poll that joins waits for the polls of the others.
+                while len(seen) < after:
+                    try:
+                        seen.update(record.value for record in await consumer.poll(timeout=0.1))
+                    except UnknownTopicError:
+                        # The heartbeat looked in the moment between.
+                        continue
 
             async with asyncio.timeout(60):
                 while await shared() != list(range(before)):
@@ -213,9 +217,7 @@ def test_members_share_out_the_partitions_of_the_new_topic(api: Api, url: str, g
                 await asyncio.to_thread(make_again, api, topic, after)
                 messages = [{"topic": topic, "value": f"p{number}", "partition_id": number} for number in range(after)]
                 await asyncio.to_thread(api.ask, "/api/topics/publish", {"messages": messages})
-                seen: set[str] = set()
-                while len(seen) < after:
-                    seen |= set[str]().union(*await asyncio.gather(*map(polled, consumers)))
+                await asyncio.wait([asyncio.create_task(poll_on(each)) for each in consumers], return_when="FIRST_COMPLETED")
                 return seen
 
     assert asyncio.run(scenario()) == {f"p{number}" for number in range(after)}
