@@ -5,7 +5,6 @@ has the same values; null is an empty field and an empty text is `""`, so that t
 """
 
 import importlib
-import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +13,7 @@ import msgspec
 
 from tailrace.http.guards import JSON
 from tailrace.model.errors import SqlError
+from tailrace.model.row_formats import csv_field, distinct_names
 from tailrace.model.table import ColumnType
 from tailrace.sql.answer_stream import RowEncoder, Rows
 from tailrace.sql.result import ResultColumn
@@ -36,7 +36,6 @@ _SIMPLE = {
 }
 _MOST_DECIMAL_DIGITS = 38
 """Of `decimal128`, the decimals that every reader of Arrow knows. Those with more digits, or with no fixed number, are text."""
-_SPECIAL = re.compile('[,"\r\n]')
 
 
 def encoder_for(accept: str) -> RowEncoder | None:
@@ -107,11 +106,11 @@ class CsvRows:
 
     def begin(self, columns: Sequence[ResultColumn]) -> bytes:
         self._columns = columns
-        return (",".join(_field(column.name) for column in columns) + "\n").encode() if columns else b""
+        return (",".join(csv_field(column.name) for column in columns) + "\n").encode() if columns else b""
 
     def rows(self, rows: Rows) -> bytes:
         found = json_rows(self._columns, rows)
-        return "".join([",".join(map(_field, msgspec.to_builtins(row))) + "\n" for row in found]).encode()
+        return "".join([",".join(map(csv_field, msgspec.to_builtins(row))) + "\n" for row in found]).encode()
 
     def end(self) -> bytes:
         return b""
@@ -127,7 +126,7 @@ class JsonLines:
 
     def begin(self, columns: Sequence[ResultColumn]) -> bytes:
         self._columns = columns
-        self._names = _distinct([column.name for column in columns])
+        self._names = distinct_names([column.name for column in columns])
         return b""
 
     def rows(self, rows: Rows) -> bytes:
@@ -207,24 +206,3 @@ def _writer(kind: ColumnType) -> Callable[[Any], Any]:
 
 def _json_text(value: Any) -> str:
     return msgspec.json.encode(value).decode()
-
-
-def _field(value: Any) -> str:
-    if value is None:
-        return ""
-    text = value if isinstance(value, str) else _json_text(value)
-    return '"' + text.replace('"', '""') + '"' if not text or _SPECIAL.search(text) else text
-
-
-def _distinct(names: Sequence[str]) -> list[str]:
-    """Names that come twice get numbers, because an object has each of its names once."""
-    taken: set[str] = set()
-    found = []
-    for name in names:
-        number, distinct = 1, name
-        while distinct in taken:
-            number += 1
-            distinct = f"{name}_{number}"
-        taken.add(distinct)
-        found.append(distinct)
-    return found

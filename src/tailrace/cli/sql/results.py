@@ -15,13 +15,13 @@ import msgspec
 from tailrace.cli.display import GAP, Heading, console, note, print_table, printable
 from tailrace.cli.formats import RowFormat
 from tailrace.model.counting import counted
+from tailrace.model.row_formats import csv_field, distinct_names
 
 _SHOWN_ROWS = 1_000
 _NARROW = 20
 """Cells of this width are still readable when they are folded; what has no room for so much is shown row by row."""
 _NUMBERS = ("smallint", "integer", "bigint", "double", "decimal")
 _NULL = "null"
-_SPECIAL = frozenset(',"\r\n')
 
 Row = Sequence[str | None]
 Result = dict[str, Any]
@@ -108,7 +108,7 @@ class JsonPrinter:
         _write(pieces)
 
     def show(self, result: Result, seconds: float | None = None) -> None:
-        names = _distinct([column["name"] for column in result["columns"]])
+        names = distinct_names([column["name"] for column in result["columns"]])
         encode = msgspec.json.Encoder().encode
         sys.stdout.writelines(
             encode(dict(zip(names, row, strict=True))).decode() + "\n" for row in (result["rows"] if names else ())
@@ -138,9 +138,9 @@ class CsvPrinter:
         sys.stdout.flush()
 
     def _lines(self, result: Result) -> Iterator[str]:
-        yield ",".join(_field(column["name"]) for column in result["columns"]) + "\n"
+        yield ",".join(csv_field(column["name"]) for column in result["columns"]) + "\n"
         for row in result["rows"]:
-            yield ",".join(map(_field, row)) + "\n"
+            yield ",".join(map(csv_field, row)) + "\n"
 
 
 def _write(pieces: Iterable[bytes], before: str = "") -> None:
@@ -183,24 +183,3 @@ def _text(value: Any) -> str | None:
     if value is None:
         return None
     return printable(value if isinstance(value, str) else msgspec.json.encode(value).decode())
-
-
-def _field(value: Any) -> str:
-    if value is None:
-        return ""
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return '"' + text.replace('"', '""') + '"' if not text or _SPECIAL.intersection(text) else text
-
-
-def _distinct(names: Sequence[str]) -> list[str]:
-    """Names that come twice get numbers, because an object has each of its names once."""
-    taken: set[str] = set()
-    found = []
-    for name in names:
-        number, distinct = 1, name
-        while distinct in taken:
-            number += 1
-            distinct = f"{name}_{number}"
-        taken.add(distinct)
-        found.append(distinct)
-    return found
