@@ -33,7 +33,7 @@ BEHIND_BYTES = 64 * MIB
 """How far the mark may be behind what is synced."""
 
 _PAUSE_SECONDS = 0.4
-_MANY_BYTES = 24 * MIB
+_MANY_BYTES = 40 * MIB
 """When the mark is written again: so long after the first sync that it does not know, or so many bytes."""
 _TOO_MANY_BYTES = 48 * MIB
 """When the next group waits. It has some MiB itself."""
