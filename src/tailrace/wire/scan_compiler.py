@@ -14,7 +14,6 @@ from tailrace.wire.machine_code import keep_code
 
 _HELPERS = ("read_number", "read_long", "is_utf8")
 _SIGNATURE = int64(types.CPointer(uint8), types.CPointer(int64))
-_WRAPPER = "cfunc."
 
 
 def machine_code() -> bytes:

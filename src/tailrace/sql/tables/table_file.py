@@ -37,7 +37,6 @@ _DAMAGE = frozenset(
         apsw.SQLITE_IOERR_CORRUPTFS,
     )
 )
-_RESERVED_AT = 20
 _FORMAT_AT = 60
 _HEADER_BYTES = 100
 _WAL_HEADER = Struct(">8I")
