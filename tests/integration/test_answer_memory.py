@@ -16,16 +16,19 @@ from typing import Any
 
 import httpx
 import pytest
+from confluent_kafka import Consumer, Producer
 
-from tests.integration.topics import create, metric
+from tailrace.wire.messages import fetch
+from tailrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tests.integration.topics import create, metric, publish
 from tests.support.bad_batches import large_batch, store_in_folder
+from tests.support.eventually import eventually
+from tests.support.kafka import frame, sized
 from tests.support.patience import PATIENCE_SECONDS
 from tests.support.server import ServerProcess
 
 MIB = 1 << 20
 GROWTH_MIB = 300
-QUERY_GROWTH_MIB = 500
-"""Up to four queries of topics run at a time, and a record is there several times on its way to DuckDB and back."""
 HEALTH_SECONDS = 1.0
 READERS = 16
 MANY_READERS = 40
@@ -108,19 +111,18 @@ FIRST = {"CONSUME": "SHOW TOPICS", "SELECT": "SELECT count(*) FROM t"}
 
 @pytest.mark.parametrize("way", WAYS)
 def test_many_readers_of_what_decodes_to_much_stay_within_the_bounds(attacked: ServerProcess, way: str) -> None:
-    readers = MANY_READERS if way == "consume" else READERS
     if way in FIRST:
         # What the first statement loads is not what is measured.
         _ask(attacked, "/api/sql", {"sql": FIRST[way]})
-    with Watched(attacked) as watched, ThreadPoolExecutor(readers) as threads:
-        answers = list(threads.map(lambda number: _ask(attacked, *WAYS[way](number)), range(readers)))
+    with Watched(attacked) as watched, ThreadPoolExecutor(MANY_READERS) as threads:
+        answers = list(threads.map(lambda number: _ask(attacked, *WAYS[way](number)), range(MANY_READERS)))
     statuses = [status for status, _ in answers]
     assert 200 in statuses
     # Who gets no room in time is told to come again.
     assert set(statuses) <= {200, 503}
     # One record, and no second one.
     assert max(size for _, size in answers) < 25 * MIB
-    assert watched.growth_mib < (QUERY_GROWTH_MIB if way == "SELECT" else GROWTH_MIB)
+    assert watched.growth_mib < GROWTH_MIB
     assert watched.slowest_seconds < HEALTH_SECONDS
     _all_is_given_back(attacked)
 
@@ -145,12 +147,57 @@ def test_answers_that_nobody_takes_are_dropped_and_their_room_is_given_back(atta
     head = b"POST /api/topics/consume HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: %d\r\n" % len(body)
     with Watched(attacked) as watched, ExitStack() as opened:
         for _ in range(READERS):
-            opened.enter_context(_deaf_client(attacked, head + _host(attacked) + b"\r\n" + body))
+            opened.enter_context(_deaf_client(attacked.url, head + _host(attacked) + b"\r\n" + body))
         deadline = time.monotonic() + PATIENCE_SECONDS
         while _ask(attacked, "/api/topics/consume", {"topic": "t", "limit": 1})[0] != 200:
             assert time.monotonic() < deadline
     assert watched.growth_mib < GROWTH_MIB
     _all_is_given_back(attacked)
+
+
+@pytest.mark.parametrize("lie", ["beside the log", "in the log"])
+def test_kafka_consumers_that_take_nothing_hold_no_more_than_there_is_for_all(tmp_path: Path, lie: str) -> None:
+    """Each fetch that reads from disk, or puts large values into its batches, has a copy of its own."""
+    values = [str(number % 10) * 900_000 for number in range(24)]
+    with ServerProcess(tmp_path / "data") as server:
+        create(server.url, "t")
+        if lie == "beside the log":
+            for value in values:
+                assert publish(server.url, "t", value)
+        else:
+            producer = Producer({"bootstrap.servers": server.kafka, "message.max.bytes": 2_000_000})
+            for value in values:
+                producer.produce("t", value)
+            assert producer.flush(PATIENCE_SECONDS) == 0
+        server.terminate()
+    with ServerProcess(tmp_path / "data") as server:
+        wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=50 * MIB)
+        request = FetchRequest(
+            replica_id=-1,
+            max_wait_ms=100,
+            min_bytes=1,
+            max_bytes=50 * MIB,
+            topics=(FetchTopic(topic="t", partitions=(wanted,)),),
+        )
+        with Watched(server) as watched, ExitStack() as opened:
+            for _ in range(MANY_READERS):
+                opened.enter_context(_deaf_client("http://" + server.kafka, sized(frame(fetch.API, 4, request))))
+            eventually(lambda: metric(server.url, "tailrace_answers_waiting") > 0, "a fetch that waits for room")
+            # One that reads gets everything all the same: those that take nothing are cut off when their room is wanted.
+            consumer = Consumer({"bootstrap.servers": server.kafka, "group.id": "g", "auto.offset.reset": "earliest"})
+            consumer.subscribe(["t"])
+            got: list[str] = []
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while len(got) < len(values):
+                assert time.monotonic() < deadline, f"{len(got)} of {len(values)} records came"
+                message = consumer.poll(1)
+                if message is not None and message.error() is None:
+                    got.append((message.value() or b"").decode().strip('"'))
+            consumer.close()
+        assert got == values
+        assert watched.growth_mib < GROWTH_MIB
+        assert watched.slowest_seconds < HEALTH_SECONDS
+        _all_is_given_back(server)
 
 
 def _all_is_given_back(server: ServerProcess) -> None:
@@ -170,13 +217,13 @@ def _deaf_subscriber(server: ServerProcess, is_websocket: bool) -> Any:
         b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
     )
     head = b"GET /api/subscribe?pattern=t&cursor=beginning HTTP/1.1\r\n" + _host(server)
-    return _deaf_client(server, head + (upgrade if is_websocket else b"") + b"\r\n")
+    return _deaf_client(server.url, head + (upgrade if is_websocket else b"") + b"\r\n")
 
 
 @contextmanager
-def _deaf_client(server: ServerProcess, request: bytes) -> Iterator[socket.socket]:
+def _deaf_client(url: str, request: bytes) -> Iterator[socket.socket]:
     """Sends a request and never reads the answer."""
-    host, _, port = server.url.removeprefix("http://").rpartition(":")
+    host, _, port = url.removeprefix("http://").rpartition(":")
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         client.connect((host, int(port)))

@@ -110,6 +110,22 @@ def test_a_small_query_does_not_wait_for_heavy_ones(server: ServerProcess, clien
             assert isinstance(each.exception(), httpx.HTTPError)
 
 
+def test_a_small_query_of_a_topic_does_not_wait_for_heavy_ones(server: ServerProcess, client: httpx.Client) -> None:
+    create(server.url, "n")
+    messages = [{"topic": "n", "value": number} for number in range(3_000)]
+    client.post("/api/topics/publish", json={"messages": messages}).raise_for_status()
+    heavy = "SELECT count(*) FROM n a, n b, n c, n d WHERE a.cursor + b.cursor + c.cursor + d.cursor < ?"
+    # What the first one loads is not what is measured.
+    assert rows(client, "SELECT count(*) FROM n") == [[3_000]]
+    with ThreadPoolExecutor(16) as threads:
+        running = [threads.submit(sql, client, heavy, [number]) for number in range(16)]
+        assert_small(measured({"select": lambda: done(client, "SELECT count(*) FROM n")}, 20))
+        assert not any(each.done() for each in running)
+        server.kill()
+        for each in running:
+            assert isinstance(each.exception(), httpx.HTTPError)
+
+
 ROWS = 5_000
 
 

@@ -244,10 +244,11 @@ class Broker:
         max_bytes: int | None = None,
         max_wait_ms: int = 0,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        answer: ReadAnswer | None = None,
     ) -> list[PartitionBatches]:
         """Batches as they are stored. See `Fetcher.fetch`."""
         return await self._fetcher.fetch(
-            wanted, min_bytes=min_bytes, max_bytes=max_bytes, max_wait_ms=max_wait_ms, isolation=isolation
+            wanted, min_bytes=min_bytes, max_bytes=max_bytes, max_wait_ms=max_wait_ms, isolation=isolation, answer=answer
         )
 
     async def committed_many(

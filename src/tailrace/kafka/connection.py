@@ -15,6 +15,7 @@ from typing import Protocol, cast
 
 import msgspec
 
+from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.kafka.dispatch import Client, Dispatcher
 from tailrace.kafka.pending import Pending
 from tailrace.kafka.traffic import Traffic
@@ -32,7 +33,8 @@ do not silence the others."""
 _FIRST_BYTES = 64 * KIB
 _SECOND_BYTES = MIB
 _PRESSED_SECONDS = 5
-"""How long a client may take to send a request while memory is short."""
+"""How long a client may take to send a request while memory is short, or take nothing of an answer while others wait for its
+room."""
 _SIZE = Struct(">i")
 _SIZE_BYTES = _SIZE.size
 _LEAST_FRAME_BYTES = 8
@@ -86,6 +88,9 @@ class Connection(asyncio.BufferedProtocol):
         self._queue: deque[bytearray] = deque()
         self._slots: deque[Pending] = deque()
         self._held_bytes = 0
+        self._unsent: list[ReadAnswer] = []
+        """Answers that take room until the client has taken them."""
+        self._unsent_bytes = 0
         self._is_reading = True
         self._can_write = True
         self._is_closing = False
@@ -94,6 +99,7 @@ class Connection(asyncio.BufferedProtocol):
         self._has_lone_request = False
         """Whether a request is being answered that no other may overlap."""
         self._opened_at = self._last_byte_at = self._frame_began_at = self._write_paused_at = self._loop.time()
+        self._last_taken_at = self._opened_at
         self._drained: asyncio.Future[None] | None = None
         self.client = Client("", number)
 
@@ -114,6 +120,7 @@ class Connection(asyncio.BufferedProtocol):
         self._release(self._held_bytes)
         self._frame = None
         self._rest = b""
+        self._all_sent()
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
         self._shared.lobby.closed(self)
@@ -151,11 +158,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._can_write = False
-        self._write_paused_at = self._loop.time()
+        self._write_paused_at = self._last_taken_at = self._loop.time()
+        self._unsent_bytes = self._transport.get_write_buffer_size()
         self._watch_reading()
 
     def resume_writing(self) -> None:
         self._can_write = True
+        self._all_sent()
         self._work()
 
     def inspect(self, now: float) -> None:
@@ -169,8 +178,18 @@ class Connection(asyncio.BufferedProtocol):
             self._end("no_request", f"{self.client.host} has not begun with a request in {limits.request_seconds} s")
         elif not self._can_write and now - self._write_paused_at > limits.unsent_seconds:
             self._end("slow_reader", f"{self.client.host} did not take its answers for {limits.unsent_seconds} s", now=True)
+        elif not self._can_write and self._unsent and self._takes_nothing(now):
+            self._end("slow_reader", f"{self.client.host} took nothing of its answer while others need its room", now=True)
         elif not self._slots and not self._queue and now - self._last_byte_at > limits.idle_connection_seconds:
             self._end("idle", f"{self.client.host} was silent for {limits.idle_connection_seconds} s")
+
+    def _takes_nothing(self, now: float) -> bool:
+        """Whether others wait for the room of this client's answers, of which it has taken nothing for a while."""
+        unsent_bytes = self._transport.get_write_buffer_size()
+        if unsent_bytes < self._unsent_bytes:
+            self._unsent_bytes = unsent_bytes
+            self._last_taken_at = now
+        return self._unsent[0].is_pressed and now - self._last_taken_at > _PRESSED_SECONDS
 
     def finish(self) -> "asyncio.Future[None]":
         """Take no new request; the future is done when everything in flight is answered and the connection is closed."""
@@ -348,6 +367,8 @@ class Connection(asyncio.BufferedProtocol):
             done_bytes += slot.request_bytes
             if slot.reply is not None:
                 parts += slot.reply
+            if slot.held is not None:
+                self._unsent.append(slot.held)
         self._release(done_bytes)
         if parts:
             self._last_byte_at = self._loop.time()
@@ -357,8 +378,20 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self._shared.traffic.bytes_out += sum(map(len, parts))
                 self._transport.writelines(parts)
+        if self._unsent:
+            # In the next turn of the loop, when it has been tried to send all.
+            self._loop.call_soon(self._sent)
         if not slots and not self._queue and self._is_closing:
             self._transport.close()
+
+    def _sent(self) -> None:
+        if self._can_write:
+            self._all_sent()
+
+    def _all_sent(self) -> None:
+        for answer in self._unsent:
+            answer.close()
+        self._unsent.clear()
 
     def _watch_reading(self) -> None:
         """Read while there is room for what may come."""

@@ -33,6 +33,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Any, NamedTuple
 
+from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.kafka.pending import Pending, Reply
 from tailrace.kafka.traffic import Traffic
 from tailrace.model.changes import Buffer
@@ -84,6 +85,8 @@ class Body(NamedTuple):
     """A response as bytes, in parts that need not be joined."""
 
     parts: Sequence[Buffer]
+    held: ReadAnswer | None = None
+    """The room that they take, given back when they are sent."""
 
 
 Outcome = Message | Body | None
@@ -199,7 +202,7 @@ class Dispatcher:
             pending.fail(asyncio.CancelledError())
         else:
             try:
-                reply = self._respond(call, respond, done)
+                reply = self._respond(pending, call, respond, done)
             except Exception as error:  # noqa: BLE001  the connection pays for what its request does
                 pending.fail(error)
             else:
@@ -230,11 +233,15 @@ class Dispatcher:
                 raise MalformedMessageError("the header of a request ends in the middle") from None
         return Call(route.api, version, correlation_id, client_id, client), source
 
-    def _respond(self, call: Call, respond: Callable[[asyncio.Future[Any]], Outcome], done: asyncio.Future[Any]) -> Reply:
+    def _respond(
+        self, pending: Pending, call: Call, respond: Callable[[asyncio.Future[Any]], Outcome], done: asyncio.Future[Any]
+    ) -> Reply:
         try:
             outcome = respond(done)
         except Exception as error:  # noqa: BLE001  as above
             return self._refuse(call, error)
+        if isinstance(outcome, Body):
+            pending.held = outcome.held
         return self._encode(call, outcome)
 
     def _encode(self, call: Call, response: Outcome) -> Reply:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.model.changes import Buffer
 
 Reply = Sequence[Buffer] | None
@@ -13,12 +14,14 @@ Reply = Sequence[Buffer] | None
 class Pending:
     """Settled or failed once, by whoever makes the answer; the connection is told, unless it has given up."""
 
-    __slots__ = ("error", "is_given_up", "is_settled", "on_settled", "reply", "request_bytes", "task")
+    __slots__ = ("error", "held", "is_given_up", "is_settled", "on_settled", "reply", "request_bytes", "task")
 
     def __init__(self, task: "asyncio.Task[Any] | None" = None) -> None:
         self.task = task
         """What makes the answer, if it ends with the connection."""
         self.reply: Reply = None
+        self.held: ReadAnswer | None = None
+        """The room that the answer takes until it is sent."""
         self.error: BaseException | None = None
         self.is_settled = False
         self.is_given_up = False

@@ -11,7 +11,7 @@ from tailrace.model.limits import MIB
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _M_ARENA_MAX = -8
-_KEPT_BYTES = 16 * MIB
+_KEPT_BYTES = 9 * MIB
 """The most that glibc takes for the two thresholds."""
 _ARENAS = 2
 

@@ -27,6 +27,9 @@ class Expansion:
         self.lost = 0
         """Times that a payload could not be had."""
 
+    def may_be_needed(self, partition: Partition) -> bool:
+        return self._references.may_be_in(partition)
+
     def is_needed(self, partition: Partition, batches: Sequence[Buffer]) -> bool:
         """Whether one of the batches is to be expanded. For the event loop, right after they were fetched.
 

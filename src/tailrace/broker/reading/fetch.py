@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
+from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.reader import ReadAt, Reader
 from tailrace.broker.reading.unchecked import UncheckedBatches
 from tailrace.broker.reading.waiting_fetches import WaitingFetches
@@ -62,18 +63,32 @@ class Fetcher:
         max_bytes: int | None = None,
         max_wait_ms: int = 0,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        answer: ReadAnswer | None = None,
     ) -> list[PartitionBatches]:
         """What there is to read, once it is `min_bytes` or `max_wait_ms` have passed. An error of a partition is told at once.
 
         Of the first partition that has records at least one batch is returned, however large; the others share what is left
         of `max_bytes`, and have nothing if their next batch is larger than what was asked of them, as in Kafka. So a client can
         take one large batch apart while the next is on its way.
+
+        `answer` takes room for what is read from disk or put together; what readers share in memory costs nothing more. Raises
+        `OverloadedError` if there is no room in time.
         """
         targets = [self._target(request) for request in wanted]
-        answers = await self._fetch(targets, min_bytes, max_bytes, max_wait_ms, isolation, oversize_alone=True)
-        for target, answer in zip(targets, answers, strict=True):
-            if answer.batches and isinstance(target, _Target):
-                target.live.count_out(answer.batches)
+        while True:
+            answers = await self._fetch(targets, min_bytes, max_bytes, max_wait_ms, isolation, oversize_alone=True)
+            own_bytes = 0 if answer is None else self._own_bytes(targets, answers)
+            if answer is None or not own_bytes:
+                break
+            if answer.try_reserve(own_bytes):
+                answer.keep(own_bytes)
+                break
+            # Nothing is held while it waits; what was read is read again.
+            del answers
+            await answer.reserve(own_bytes)
+        for target, found in zip(targets, answers, strict=True):
+            if found.batches and isinstance(target, _Target):
+                target.live.count_out(found.batches)
         return answers
 
     async def fetch_committed(
@@ -91,6 +106,16 @@ class Fetcher:
     def close(self) -> None:
         self._closed = True
         self._waiting.wake_all()
+
+    def _own_bytes(self, targets: "Sequence[_Target | PartitionBatches]", answers: Sequence[PartitionBatches]) -> int:
+        """Bytes of the batches that nobody else holds."""
+        return sum(
+            sum(map(len, answer.batches))
+            for target, answer in zip(targets, answers, strict=True)
+            if answer.batches
+            and isinstance(target, _Target)
+            and not self._reader.is_shared(target.partition, target.request.offset)
+        )
 
     def _target(self, request: PartitionFetch) -> "_Target | PartitionBatches":
         try:

@@ -45,6 +45,13 @@ class Reader:
             return fetched
         return await self.in_thread(self._fetch, partition, offset, max_bytes)
 
+    def is_shared(self, partition: Partition, offset: Offset) -> bool:
+        """Whether batches from this offset on are in memory anyway, and all readers get the same bytes."""
+        try:
+            return self._store.is_hot(partition, offset) and not self.expansion.may_be_needed(partition)
+        except TailraceError:
+            return True
+
     async def fetch_ahead(
         self, wanted: Sequence[ReadAt], max_bytes: int, *, until_oversize: bool
     ) -> Mapping[ReadAt, Fetched | None]:

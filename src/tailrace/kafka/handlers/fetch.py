@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from tailrace.broker.broker import Broker
+from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.kafka.dispatch import Body, Call, Route
 from tailrace.kafka.fetch_sessions import FetchSessions, WantedPartition
 from tailrace.model.errors import (
@@ -43,7 +44,9 @@ class FetchHandlers:
                 raise
             return Body(write_fetch_response(call.version, (), error.kafka_code))
         isolation = isolation_of(request.isolation_level)
-        answers = await self._read(fetching.wanted, request, isolation)
+        held = self._broker.answers.answer()
+        with held.until_sent():
+            answers = await self._read(fetching.wanted, request, isolation, held)
         fetched = [
             (wanted, _fetched(wanted, answer, isolation)) for wanted, answer in zip(fetching.wanted, answers, strict=True)
         ]
@@ -56,10 +59,10 @@ class FetchHandlers:
             FetchedTopic(name, topic_id, [partition for _, partition in group])
             for (name, topic_id), group in groupby(fetched, lambda pair: pair[0].key[:2])
         ]
-        return Body(write_fetch_response(call.version, topics, 0, fetching.session_id))
+        return Body(write_fetch_response(call.version, topics, 0, fetching.session_id), held if held.used else None)
 
     async def _read(
-        self, wanted: Sequence[WantedPartition], request: FetchRequest, isolation: Isolation
+        self, wanted: Sequence[WantedPartition], request: FetchRequest, isolation: Isolation, held: ReadAnswer
     ) -> list[PartitionBatches]:
         asked = [self._resolve(partition) for partition in wanted]
         known = [each for each in asked if isinstance(each, PartitionFetch)]
@@ -71,6 +74,7 @@ class FetchHandlers:
                 max_bytes=max(0, request.max_bytes),
                 max_wait_ms=max(0, request.max_wait_ms) if may_wait else 0,
                 isolation=isolation,
+                answer=held,
             )
         except TailraceError as error:
             found = [PartitionBatches(each.topic, each.partition, (), NO_BOUNDS, error) for each in known]

@@ -88,38 +88,17 @@ class Queries:
         on_start: Callable[[], None] = lambda: None,
     ) -> Result:
         loop = asyncio.get_running_loop()
-        seconds = self._limits.query_seconds
-        late = QueryLimitError(f"the query took longer than query_seconds allows ({seconds}); it was stopped")
-        timers: list[asyncio.TimerHandle] = []
-
-        def begin(started_at: float) -> None:
-            if not work.done():
-                on_start()
-                look(started_at)
-
-        def look(started_at: float) -> None:
-            since = started_at if out is None else max(started_at, out.last_part_at)
-            left = since + seconds - time.monotonic()
-            if work.done():
-                return
-            if left > 0:
-                timers[:] = [loop.call_later(left, look, started_at)]
-            else:
-                execution.stop(late)
-
-        def started() -> None:
-            loop.call_soon_threadsafe(begin, time.monotonic())
+        watch = _TimeLimit(execution, self._limits.query_seconds, out, on_start)
 
         def ended(work: "asyncio.Future[Result]") -> None:
             self._running.discard(execution)
-            for timer in timers:
-                timer.cancel()
+            watch.end()
             if not work.cancelled():
                 # Seen, even if the caller has gone.
                 work.exception()
 
         self._running.add(execution)
-        work = loop.run_in_executor(threads, execution.run, started, out)
+        work = loop.run_in_executor(threads, execution.run, watch.started_in_thread, out)
         work.add_done_callback(ended)
         try:
             return await asyncio.shield(work)
@@ -128,6 +107,45 @@ class Queries:
                 raise _closing() from None
             execution.stop(QueryLimitError("the query was cancelled"))
             raise
+
+
+class _TimeLimit:
+    """Stops a query that takes longer than `query_seconds`, or whose rows nobody takes for so long.
+
+    It must not refer to the query's rows: they would stay in memory until the garbage collector comes by.
+    """
+
+    def __init__(self, execution: "Execution", seconds: int, out: AnswerStream | None, on_start: Callable[[], None]) -> None:
+        self._execution = execution
+        self._seconds = seconds
+        self._out = out
+        self._on_start = on_start
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_over = False
+
+    def started_in_thread(self) -> None:
+        self._loop.call_soon_threadsafe(self._begin, time.monotonic())
+
+    def end(self) -> None:
+        self._is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _begin(self, started_at: float) -> None:
+        if not self._is_over:
+            self._on_start()
+            self._look(started_at)
+
+    def _look(self, started_at: float) -> None:
+        since = started_at if self._out is None else max(started_at, self._out.last_part_at)
+        left = since + self._seconds - time.monotonic()
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._look, started_at)
+        else:
+            self._execution.stop(
+                QueryLimitError(f"the query took longer than query_seconds allows ({self._seconds}); it was stopped")
+            )
 
 
 def _closing() -> TailraceError:

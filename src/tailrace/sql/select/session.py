@@ -84,9 +84,10 @@ class Session:
     def reset(self) -> bool:
         """Forget the query, and say whether the session is fit for another one."""
         try:
+            # First, for a query that failed leaves a transaction in which nothing else can be done.
+            self._connection.execute("ROLLBACK")
             for name in self._names:
                 self._connection.unregister(name)
-            self._connection.execute("ROLLBACK")
         except duckdb.Error:
             return False
         self._names = []

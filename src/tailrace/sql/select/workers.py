@@ -187,27 +187,46 @@ class WorkerProcess:
 
 
 class Workers:
-    """Processes that wait for a query. Used from several threads; as many as have it at a time come to be."""
+    """Processes that wait for a query. Used from several threads.
+
+    As many come to be as are used at a time, and one more ahead: to start one takes a third of a second on a machine that has
+    nothing else to do, and many times that beside queries that keep it busy.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._free: list[WorkerProcess] = []
+        self._alive = 0
+        self._lock = threading.Lock()
         self._decoding = threading.Lock()
 
     def take(self) -> WorkerProcess:
         """One that may still be starting."""
-        try:
-            return self._free.pop()
-        except IndexError:
-            return WorkerProcess(self._limits, self._decoding)
+        with self._lock:
+            worker = self._free.pop() if self._free else self._start()
+            if not self._free and self._alive < self._most:
+                self._free.append(self._start())
+            return worker
+
+    @property
+    def _most(self) -> int:
+        """So many queries run at a time, and so many workers are kept."""
+        return 2 * self._limits.query_threads
+
+    def _start(self) -> WorkerProcess:
+        worker = WorkerProcess(self._limits, self._decoding)
+        self._alive += 1
+        return worker
 
     def give_back(self, worker: WorkerProcess, *, was_stopped: bool) -> None:
         """One in which something went wrong is not used again."""
         worker.end_scans()
-        if worker.is_fit and not was_stopped and len(self._free) < 2 * self._limits.query_threads:
-            self._free.append(worker)
-        else:
-            worker.close()
+        with self._lock:
+            if worker.is_fit and not was_stopped and len(self._free) < self._most:
+                self._free.append(worker)
+                return
+            self._alive -= 1
+        worker.close()
 
     def close(self) -> None:
         while self._free:
