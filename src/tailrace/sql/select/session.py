@@ -22,7 +22,7 @@ _THREADS = max(1, (os.cpu_count() or 1) // 2)
 _FOREIGN_ERRORS = (duckdb.Error, pa.ArrowException, OSError, MemoryError)
 
 
-class InterruptedQueryError(SqlError):
+class QueryInterrupted(Exception):
     """The query was told to make room for others."""
 
 
@@ -107,10 +107,10 @@ class Session:
         except _FOREIGN_ERRORS as error:
             raise self._in_our_words(error) from error
 
-    def _in_our_words(self, error: Exception) -> SqlError:
+    def _in_our_words(self, error: Exception) -> SqlError | QueryInterrupted:
         said = str(error).split("\n\nLINE ")[0]
         if isinstance(error, duckdb.InterruptException) or "INTERRUPT Error" in said:
-            return InterruptedQueryError("the query made room for others")
+            return QueryInterrupted("the query made room for others")
         if isinstance(error, duckdb.OutOfMemoryException | MemoryError) or "Out of Memory Error" in said:
             return QueryLimitError(
                 f"the query takes more memory than query_bytes allows ({self._query_bytes}); narrow it down by WHERE, or select"

@@ -37,7 +37,7 @@ from tailrace.sql.select.channel import (
     Rows,
     Run,
 )
-from tailrace.sql.select.session import InterruptedQueryError, Session
+from tailrace.sql.select.session import QueryInterrupted, Session
 
 _SPARE_SECONDS = 5
 _SPARE_BYTES = 256 * MIB
@@ -84,7 +84,7 @@ class Worker:
                 message, _ = self._channel.receive()
             if isinstance(message, Run):
                 self._run(message)
-        except SqlError as error:
+        except (SqlError, QueryInterrupted) as error:
             is_ready = not isinstance(error, QueryLimitError) and self._session.reset()
             self._channel.send(Refused(_reason(error), str(error), is_ready))
             return is_ready
@@ -136,10 +136,10 @@ class _Pulled:
         return self._worker.pulled(self._name, self.schema)
 
 
-def _reason(error: SqlError) -> Reason:
+def _reason(error: SqlError | QueryInterrupted) -> Reason:
     if isinstance(error, QueryLimitError):
         return "memory"
-    if isinstance(error, InterruptedQueryError):
+    if isinstance(error, QueryInterrupted):
         return "interrupted"
     return "unsupported" if isinstance(error, UnsupportedSqlError) else "other"
 

@@ -8,7 +8,7 @@ import pytest
 
 from tailrace.model.errors import SqlError
 from tailrace.model.limits import MIB
-from tailrace.sql.select.session import InterruptedQueryError, Session
+from tailrace.sql.select.session import QueryInterrupted, Session
 
 HEAVY = "SELECT count(*) FROM n a, n b, n c, n d WHERE a.v + b.v + c.v + d.v < 1"
 
@@ -37,7 +37,7 @@ def test_a_session_is_fit_after_a_query_was_interrupted(session: Session) -> Non
     for _ in range(3):
         timer = threading.Timer(0.1, session.interrupt)
         timer.start()
-        with pytest.raises(InterruptedQueryError):
+        with pytest.raises(QueryInterrupted):
             count(session, HEAVY)
         timer.join()
         assert session.reset()
