@@ -16,14 +16,15 @@ MARKDOWN, WEB = "benchmarks.md", "benchmarks.html"
 
 
 def write_pages(results: ResultFolder, folder: Path) -> list[Path]:
-    """Both pages, in this folder."""
+    """Write the page of the bars into this folder, and that of all details beside it, or into `build/` where it is `docs/`."""
     found = results.all(SUBJECTS)
     measured = {result.subject for result in found}
     missing = [name for name, subject in SUBJECTS.items() if name not in measured and not subject.is_extra]
     notes = _NOTES.read_text()
-    folder.mkdir(parents=True, exist_ok=True)
-    pages = {folder / MARKDOWN: markdown_page(found, missing, notes, WEB), folder / WEB: web_page(found, missing, notes)}
+    details = _ROOT / "build" if folder.resolve() == _ROOT / "docs" else folder
+    pages = {folder / MARKDOWN: markdown_page(found, missing, notes), details / WEB: web_page(found, missing, notes)}
     for path, text in pages.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return list(pages)
 

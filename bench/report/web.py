@@ -1,4 +1,4 @@
-"""The page in HTML: the same figures with charts, in one file that loads nothing from anywhere."""
+"""The page in HTML: section by section what was measured, when and how, with charts, in one file that loads nothing else."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
@@ -9,7 +9,6 @@ from markdown_it import MarkdownIt
 from bench.figures import Figure, Section
 from bench.profile import Profile, Share
 from bench.report.charts import bars_chart, curve_chart, figures_charts
-from bench.report.markdown import all_profiles
 from bench.report.text import (
     HOW_TO_READ,
     Judged,
@@ -54,7 +53,7 @@ def _page(results: Sequence[Result], missing: Sequence[str], markdown: MarkdownI
         yield '<section id="bars"><h2>Bars</h2>'
         yield f"<figure>{bars_chart(bars)}</figure>"
         yield f"<details><summary>As a table, missed ones first</summary>{_bars_table(missed_first(bars))}</details></section>"
-    profiles = all_profiles(results)
+    profiles = [profile for result in results if result.section for profile in result.section.profiles]
     for result in results:
         if result.section is not None and result.section.figures:
             beside = [profile for profile in profiles if profile.beside == result.subject]
