@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tailrace.broker.groups.effects import Save
+from tailrace.broker.groups.group import Save
 from tailrace.model.errors import (
     FencedInstanceError,
     MemberIdRequiredError,

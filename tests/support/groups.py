@@ -6,8 +6,7 @@ from itertools import count
 from struct import pack
 
 from tailrace.broker.broker import Broker
-from tailrace.broker.groups.effects import Effect, Reply, Save
-from tailrace.broker.groups.group import Group
+from tailrace.broker.groups.group import Effect, Group, Reply, Save
 from tailrace.broker.settings import BrokerSettings
 from tailrace.model.errors import TailraceError
 from tailrace.model.group import CONSUMER, GroupRecord, Joined, JoinRequest, MemberIdentity, MemberProtocol, Synced, SyncRequest

@@ -17,12 +17,10 @@ from tailrace.broker.commits.commit import Committer
 from tailrace.broker.commits.proposal import Change
 from tailrace.broker.groups.admission import asked_bytes
 from tailrace.broker.groups.deadlines import Deadlines
-from tailrace.broker.groups.effects import Effect, Reply, Save
-from tailrace.broker.groups.group import Group
+from tailrace.broker.groups.group import Effect, Group, Reply, Save
 from tailrace.broker.groups.live_groups import LiveGroups
 from tailrace.broker.groups.names import GroupNames
 from tailrace.broker.groups.offsets import Offsets
-from tailrace.broker.groups.views import describe
 from tailrace.broker.settings import BrokerSettings
 from tailrace.model.changes import Changes
 from tailrace.model.clock import Clock
@@ -41,6 +39,7 @@ from tailrace.model.group import (
     GroupState,
     Joined,
     JoinRequest,
+    MemberDescription,
     MemberIdentity,
     Synced,
     SyncRequest,
@@ -239,6 +238,30 @@ class GroupCoordinator:
     def _check_open(self) -> None:
         if self._is_closed:
             raise _closed()
+
+
+def describe(group: Group) -> GroupDescription:
+    """What members said and were assigned is shown only while it is in force."""
+    in_force = group.state == "Stable"
+    return GroupDescription(
+        group.name,
+        group.state,
+        group.protocol_type,
+        group.protocol if in_force else "",
+        group.generation,
+        group.members.leader,
+        tuple(
+            MemberDescription(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.metadata(group.protocol) if in_force else b"",
+                member.assignment if in_force else b"",
+            )
+            for member in group.members
+        ),
+    )
 
 
 def _answer(reply: Reply) -> None:

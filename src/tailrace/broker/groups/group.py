@@ -11,10 +11,10 @@ An assignment is answered only once it is durable, so a server that comes back k
 """
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from tailrace.broker.groups.admission import Admission, wants_the_same
-from tailrace.broker.groups.effects import Effect, Reply, Save, Ticket
-from tailrace.broker.groups.member import Member
+from tailrace.broker.groups.member import Member, Ticket
 from tailrace.broker.groups.members import Members
 from tailrace.broker.settings import BrokerSettings
 from tailrace.model.clock import Clock
@@ -42,6 +42,22 @@ from tailrace.model.limits import Limits
 
 NEW_MEMBER_MS = 300_000
 """How long a new member may wait for its first generation. Nobody hears from it while it waits, so it may be long gone."""
+
+
+class Reply(NamedTuple):
+    ticket: Ticket
+    answer: Joined | Synced | TailraceError
+
+
+class Save(NamedTuple):
+    """Make this durable, then tell the group by `saved` what became of it."""
+
+    record: GroupRecord
+    reply: Reply | None = None
+    """Goes out once the record is durable: the new instance of a static member waits for this one."""
+
+
+Effect = Reply | Save
 
 
 class Group:

@@ -1,7 +1,11 @@
 """One member of a group, as the group keeps it."""
 
-from tailrace.broker.groups.effects import Ticket
+from collections.abc import Hashable
+
 from tailrace.model.group import JoinRequest, MemberProtocol, MemberRecord
+
+Ticket = Hashable
+"""Stands for a request that waits for its answer; each gets exactly one."""
 
 
 class Member:

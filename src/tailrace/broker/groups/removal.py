@@ -3,14 +3,16 @@
 import logging
 from collections.abc import Callable, Sequence
 
+from tailrace.broker.groups.group import Group
 from tailrace.broker.groups.live_groups import LiveGroups
 from tailrace.broker.groups.names import GroupNames
 from tailrace.broker.groups.offsets import Offsets
-from tailrace.broker.groups.views import subscribes_to
+from tailrace.broker.groups.subscription import subscribed_topics
 from tailrace.broker.settings import BrokerSettings
 from tailrace.model.clock import Clock
 from tailrace.model.counting import counted
 from tailrace.model.errors import GroupNotEmptyError, GroupSubscribedError, UnknownGroupError
+from tailrace.model.group import CONSUMER
 
 _log = logging.getLogger(__name__)
 
@@ -91,3 +93,15 @@ class GroupRemoval:
             return True
         last_sign_ms = max(last_commit_ms, 0 if group is None else group.changed_ms)
         return last_sign_ms + self._settings.group_retention_seconds * 1000 <= self._clock.now_ms()
+
+
+def subscribes_to(group: Group, topic: str) -> bool:
+    """Whether a member reads the topic. One whose subscription can't be read may read anything."""
+    if group.protocol_type != CONSUMER:
+        return len(group.members) > 0
+    for member in group.members:
+        for protocol in member.protocols:
+            topics = subscribed_topics(protocol.metadata)
+            if topics is None or topic in topics:
+                return True
+    return False

@@ -20,7 +20,6 @@ from tailrace.broker.queues.fates import Fate, Fates
 from tailrace.broker.queues.group import Queue
 from tailrace.broker.queues.receiving import Reception, Taken, Undone
 from tailrace.broker.queues.registry import Changed, QueueRegistry
-from tailrace.broker.queues.requests import check_time
 from tailrace.broker.queues.settling import Settlements
 from tailrace.broker.queues.share import Share
 from tailrace.broker.queues.standing import status_of
@@ -31,8 +30,10 @@ from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.committed_reader import CommittedReader
 from tailrace.broker.topics.topics import Topics
 from tailrace.model.clock import Clock
+from tailrace.model.errors import InvalidRequestError, LimitExceededError
 from tailrace.model.ids import Offset, Partition
 from tailrace.model.limits import Limits
+from tailrace.model.names import check_group_name
 from tailrace.model.queue import Delivery, QueueStatus, ReceiveRequest, RecordState, Settled
 from tailrace.store.contract import Store
 
@@ -107,6 +108,7 @@ class Queues:
 
     async def receive(self, asked: ReceiveRequest, answer: ReadAnswer | None = None) -> list[Delivery]:
         """Records for one consumer, as soon as there is one; none when the time is up."""
+        check_receive(asked, self._limits)
         with self.taker.answers.held(answer) as held:
             return await self._reception.receive(asked, held)
 
@@ -281,3 +283,32 @@ class Queues:
 
     def _now_ms(self) -> int:
         return round(self._clock.monotonic() * 1000)
+
+
+def check_receive(asked: ReceiveRequest, limits: Limits) -> None:
+    check_group_name(asked.group, limits)
+    if not 1 <= asked.max_records <= limits.queue_batch:
+        raise LimitExceededError(f"{asked.max_records} records were asked for; queue_batch allows 1 to {limits.queue_batch}")
+    if not 0 <= asked.wait_ms <= limits.fetch_wait_ms:
+        raise LimitExceededError(f"the wait is {asked.wait_ms} ms; fetch_wait_ms allows up to {limits.fetch_wait_ms}")
+    check_time("visibility_ms", asked.visibility_ms, 1, limits)
+    if len(asked.owner) > limits.group_name_length:
+        raise LimitExceededError(
+            f"the consumer's name has {len(asked.owner)} characters, more than group_name_length allows"
+            f" ({limits.group_name_length})"
+        )
+    if len(asked.attempt) > limits.group_name_length:
+        raise LimitExceededError(
+            f"the attempt's name has {len(asked.attempt)} characters, more than group_name_length allows"
+            f" ({limits.group_name_length})"
+        )
+    if asked.is_repeated and not asked.attempt:
+        raise InvalidRequestError("a receive that is repeated needs the name of its attempt")
+    wanted = asked.max_deliveries
+    if wanted is not None and not 1 <= wanted <= limits.queue_deliveries:
+        raise LimitExceededError(f"max_deliveries is {wanted}; queue_deliveries allows 1 to {limits.queue_deliveries}")
+
+
+def check_time(name: str, milliseconds: int, least: int, limits: Limits) -> None:
+    if not least <= milliseconds <= limits.queue_hold_ms:
+        raise LimitExceededError(f"{name} is {milliseconds}; queue_hold_ms allows {least} to {limits.queue_hold_ms}")

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 
 from tailrace.broker.queues.group import Queue, Waiter, Wanted
 from tailrace.broker.queues.registry import QueueRegistry
-from tailrace.broker.queues.requests import check_receive
 from tailrace.broker.queues.share import Share
 from tailrace.broker.queues.state import OpenRecord
 from tailrace.broker.queues.taking import Taker, Terms
@@ -55,7 +54,6 @@ class Reception:
 
     async def receive(self, asked: ReceiveRequest, answer: ReadAnswer) -> list[Delivery]:
         """Records for one consumer, as soon as there is one; none when the time is up."""
-        check_receive(asked, self._limits)
         wanted = Wanted(parse_pattern(asked.pattern, self._limits), self._topics)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + asked.wait_ms / 1000

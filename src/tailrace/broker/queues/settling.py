@@ -13,10 +13,9 @@ from tailrace.broker.queues.fates import Fate, Fates
 from tailrace.broker.queues.group import Queue
 from tailrace.broker.queues.receipts import Receipt, read_receipt
 from tailrace.broker.queues.registry import QueueRegistry
-from tailrace.broker.queues.requests import check_receipts
 from tailrace.broker.queues.share import Share
 from tailrace.broker.queues.state import OpenRecord
-from tailrace.model.errors import LateReceiptError, UnknownGroupError
+from tailrace.model.errors import InvalidRequestError, LateReceiptError, LimitExceededError, UnknownGroupError
 from tailrace.model.limits import Limits
 from tailrace.model.queue import Refusal, Settled
 
@@ -103,3 +102,10 @@ def _is_done(queue: Queue, receipt: Receipt) -> bool:
 def _summary(refused: Sequence[Refusal]) -> str:
     first = refused[0].detail
     return first if len(refused) == 1 else f"none of the {len(refused)} receipts counts; the first: {first}"
+
+
+def check_receipts(receipts: Sequence[str], limits: Limits) -> None:
+    if not 1 <= len(receipts) <= limits.queue_batch:
+        raise LimitExceededError(f"{len(receipts)} receipts were sent; queue_batch allows 1 to {limits.queue_batch}")
+    if len(set(receipts)) != len(receipts):
+        raise InvalidRequestError("a receipt was sent twice in one request; send each once")

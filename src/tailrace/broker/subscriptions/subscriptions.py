@@ -14,6 +14,7 @@ match. What retention or a deletion took away before it was read is not shown.
 
 import asyncio
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import NamedTuple
@@ -21,8 +22,7 @@ from typing import NamedTuple
 from tailrace.broker.reading.answers import AnswerMemory, ReadAnswer
 from tailrace.broker.reading.reader import Reader
 from tailrace.broker.subscriptions.shared_batch import Fate, SharedBatch
-from tailrace.broker.subscriptions.tail import Audience, Tail
-from tailrace.broker.subscriptions.waiters import Turns, Waiters
+from tailrace.broker.subscriptions.tail import Audience, Tail, Waiters
 from tailrace.broker.transactions.aborted import AbortedTransactions
 from tailrace.broker.transactions.stable import StableOffsets
 from tailrace.model.errors import (
@@ -73,7 +73,7 @@ class Subscriptions:
         self._undecided = Waiters()
         self.reader = reader
         self.limits = limits
-        self.turns = Turns()
+        self.turns = _Turns()
         """For the subscribers who are behind the end of the log."""
         self._scans = asyncio.Semaphore(max(1, limits.read_threads // 2))
         """So that subscribers far behind leave threads to other readers."""
@@ -326,6 +326,37 @@ class Subscription:
                 self.position = part_end
         self.position = max(self.position, end)
         return found
+
+
+class _Turns:
+    """Lets those who wait go on one at a time, one in each round of the event loop, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._is_scheduled = False
+
+    async def next(self) -> None:
+        """Wait for one's turn. It lasts until the caller waits for something else."""
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        self._waiting.append(future)
+        self._schedule(loop)
+        await future
+
+    def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            loop.call_soon(self._admit, loop)
+
+    def _admit(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._is_scheduled = False
+        while self._waiting:
+            future = self._waiting.popleft()
+            if not future.done():
+                future.set_result(None)
+                break
+        if self._waiting:
+            self._schedule(loop)
 
 
 class _Found(NamedTuple):

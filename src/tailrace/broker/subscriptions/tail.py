@@ -5,12 +5,12 @@ bound, and decoded once for all; whoever waits for them is woken. A subscriber t
 by itself. While nobody subscribes, nothing is watched and nothing is kept.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Sequence
 
 from tailrace.broker.commits.commit import Committer
 from tailrace.broker.subscriptions.shared_batch import SharedBatch
-from tailrace.broker.subscriptions.waiters import Waiters
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.broker.topics.topics import Topics
 from tailrace.model.changes import Changes, Receipt
@@ -23,6 +23,33 @@ from tailrace.store.contract import Store
 _PAUSE_PER_SUBSCRIBER_SECONDS = 50e-6
 _LONGEST_PAUSE_SECONDS = 0.05
 _SHORTEST_PAUSE_SECONDS = 0.001
+
+
+class Waiters:
+    __slots__ = ("_futures",)
+
+    def __init__(self) -> None:
+        self._futures: set[asyncio.Future[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._futures)
+
+    async def wait(self, deadline: float) -> None:
+        """Until it has happened, or until the deadline, a time of the event loop."""
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        timer = loop.call_at(deadline, _wake, future)
+        self._futures.add(future)
+        try:
+            await future
+        finally:
+            timer.cancel()
+            self._futures.discard(future)
+
+    def wake(self) -> None:
+        """It has happened."""
+        for future in self._futures:
+            _wake(future)
 
 
 class Tail:
@@ -198,3 +225,8 @@ class _Waiters(Waiters):
     def __init__(self) -> None:
         super().__init__()
         self.matched_at: Cursor | None = None
+
+
+def _wake(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)

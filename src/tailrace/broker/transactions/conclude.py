@@ -12,10 +12,10 @@ from tailrace.broker.groups.names import GroupNames
 from tailrace.broker.groups.offsets import Offsets
 from tailrace.broker.topics.topics import Topics
 from tailrace.broker.transactions.aborted import AbortedTransactions
-from tailrace.broker.transactions.pending import PendingOffsets
+from tailrace.broker.transactions.pending import PendingOffset, PendingOffsets, read_offsets
 from tailrace.broker.transactions.registry import Registry
 from tailrace.broker.transactions.stable import StableOffsets
-from tailrace.broker.transactions.state import NO_RECORDS, PendingOffset, Transaction, read_offsets, read_open
+from tailrace.broker.transactions.state import NO_RECORDS, Transaction, read_open
 from tailrace.model.changes import Append
 from tailrace.model.clock import Clock
 from tailrace.model.ids import Offset, Partition, TopicId

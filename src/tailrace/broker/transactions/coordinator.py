@@ -18,16 +18,13 @@ from tailrace.broker.publishing.producers import Producers
 from tailrace.broker.topics.topics import Topics
 from tailrace.broker.transactions import rules
 from tailrace.broker.transactions.conclude import Concluder, Conclusion
-from tailrace.broker.transactions.pending import PendingOffsets
+from tailrace.broker.transactions.pending import PendingOffset, PendingOffsets, put_offsets, read_offsets
 from tailrace.broker.transactions.registry import Registry
 from tailrace.broker.transactions.state import (
     NO_RECORDS,
-    PendingOffset,
     Transaction,
-    put_offsets,
     put_open,
     put_transaction,
-    read_offsets,
     read_transaction,
 )
 from tailrace.model.changes import Changes, Receipt

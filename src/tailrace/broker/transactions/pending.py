@@ -7,10 +7,26 @@ offsets themselves are in the store; here is where to find them.
 from collections import Counter
 from collections.abc import Collection, Iterable
 
+import msgspec
+
 from tailrace.broker import keys
-from tailrace.broker.transactions.state import PendingOffset, encode_offsets, read_offsets
-from tailrace.model.ids import Partition
+from tailrace.broker.commits.draft import Draft
+from tailrace.model.ids import Offset, Partition, TopicId
 from tailrace.store.contract import Store
+
+
+class PendingOffset(msgspec.Struct, frozen=True, array_like=True):
+    """An offset that is committed if the transaction is."""
+
+    topic_id: TopicId
+    partition: int
+    offset: Offset
+    leader_epoch: int
+    metadata: str
+
+    @property
+    def target(self) -> Partition:
+        return Partition(self.topic_id, self.partition)
 
 
 class PendingOffsets:
@@ -68,3 +84,18 @@ class PendingOffsets:
 
     def _transactional_ids(self, group: str) -> set[str]:
         return {*self._waiting.get(group, ()), *(each for coming, each in self._coming if coming == group)}
+
+
+_decode_offsets = msgspec.msgpack.Decoder(list[PendingOffset]).decode
+
+
+def read_offsets(value: bytes | None) -> list[PendingOffset]:
+    return [] if value is None else _decode_offsets(value)
+
+
+def encode_offsets(offsets: list[PendingOffset]) -> bytes:
+    return msgspec.msgpack.encode(offsets)
+
+
+def put_offsets(draft: Draft, transactional_id: str, group: str, offsets: list[PendingOffset]) -> None:
+    draft.put(keys.pending_offsets_key(transactional_id, group), encode_offsets(offsets))

@@ -11,7 +11,7 @@ import msgspec
 
 from tailrace.broker import keys
 from tailrace.broker.commits.draft import Draft
-from tailrace.model.ids import Offset, Partition, ProducerId, TopicId
+from tailrace.model.ids import Offset, Partition, ProducerId
 from tailrace.model.transaction import NO_EPOCH, ProducerIdentity, TransactionState
 
 NOT_STARTED = -1
@@ -62,22 +62,7 @@ class OpenHere(NamedTuple):
     """`NO_RECORDS` as long as the partition was only announced."""
 
 
-class PendingOffset(msgspec.Struct, frozen=True, array_like=True):
-    """An offset that is committed if the transaction is."""
-
-    topic_id: TopicId
-    partition: int
-    offset: Offset
-    leader_epoch: int
-    metadata: str
-
-    @property
-    def target(self) -> Partition:
-        return Partition(self.topic_id, self.partition)
-
-
 _decode_transaction = msgspec.msgpack.Decoder(Transaction).decode
-_decode_offsets = msgspec.msgpack.Decoder(list[PendingOffset]).decode
 
 
 def read_transaction(value: bytes) -> Transaction:
@@ -86,18 +71,6 @@ def read_transaction(value: bytes) -> Transaction:
 
 def put_transaction(draft: Draft, transactional_id: str, transaction: Transaction) -> None:
     draft.put(keys.transaction_key(transactional_id), msgspec.msgpack.encode(transaction))
-
-
-def read_offsets(value: bytes | None) -> list[PendingOffset]:
-    return [] if value is None else _decode_offsets(value)
-
-
-def encode_offsets(offsets: list[PendingOffset]) -> bytes:
-    return msgspec.msgpack.encode(offsets)
-
-
-def put_offsets(draft: Draft, transactional_id: str, group: str, offsets: list[PendingOffset]) -> None:
-    draft.put(keys.pending_offsets_key(transactional_id, group), encode_offsets(offsets))
 
 
 def read_open(value: bytes) -> OpenHere:

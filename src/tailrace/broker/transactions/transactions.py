@@ -11,11 +11,11 @@ from tailrace.broker.transactions.conclude import Concluder, OnMarker
 from tailrace.broker.transactions.coordinator import Coordinator
 from tailrace.broker.transactions.forgetting import SilentIds
 from tailrace.broker.transactions.joining import Joiner
-from tailrace.broker.transactions.pending import PendingOffsets
+from tailrace.broker.transactions.pending import PendingOffsets, read_offsets
 from tailrace.broker.transactions.queries import TransactionQueries
 from tailrace.broker.transactions.registry import Registry
 from tailrace.broker.transactions.stable import StableOffsets
-from tailrace.broker.transactions.state import NO_RECORDS, read_offsets, read_open, read_transaction
+from tailrace.broker.transactions.state import NO_RECORDS, read_open, read_transaction
 from tailrace.model.clock import Clock
 from tailrace.model.ids import Partition
 from tailrace.model.limits import Limits

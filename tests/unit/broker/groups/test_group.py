@@ -2,7 +2,8 @@
 
 import pytest
 
-from tailrace.broker.groups.views import describe, subscribes_to
+from tailrace.broker.groups.coordinator import describe
+from tailrace.broker.groups.removal import subscribes_to
 from tailrace.model.errors import (
     FencedInstanceError,
     GroupFullError,
