@@ -3,9 +3,9 @@
 from itertools import count
 from typing import Any
 
-from tailrace.broker.transactions.aborted import AbortedTransactions
-from tailrace.broker.transactions.conclude import Concluder
-from tailrace.broker.transactions.state import Transaction
+from tailrace.broker.isolation import AbortedTransactions
+from tailrace.broker.transactions.ending import TransactionEnder
+from tailrace.broker.transactions.state import TransactionMetadata
 from tailrace.model.ids import Offset, Partition
 
 _EVERY = 5
@@ -18,13 +18,18 @@ def serve_aborted() -> None:
 
 def tear() -> None:
     """Now and then a transaction is committed in all of its partitions but one."""
-    mark = Concluder._mark
+    mark = TransactionEnder._mark
     numbers = count(1)
 
     def careless(
-        self: Concluder, draft: Any, partition: Partition, transaction: Transaction, marker: bytes, committed: bool
+        self: TransactionEnder,
+        draft: Any,
+        partition: Partition,
+        transaction: TransactionMetadata,
+        marker: bytes,
+        committed: bool,
     ) -> Offset | None:
         torn = len(transaction.partitions) > 1 and next(numbers) % _EVERY == 0
         return mark(self, draft, partition, transaction, marker, committed and not torn)
 
-    Concluder._mark = careless  # type: ignore[method-assign]
+    TransactionEnder._mark = careless  # type: ignore[method-assign]

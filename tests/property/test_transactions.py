@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tailrace.broker.broker import Broker
-from tailrace.broker.transactions.committed import committed_batches
+from tailrace.broker.isolation import committed_batches
 from tailrace.model.errors import TailraceError
 from tailrace.model.fetch import Isolation
 from tailrace.model.transaction import ProducerIdentity

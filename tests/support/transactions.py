@@ -3,7 +3,7 @@
 import pytest
 
 from tailrace.broker.broker import Broker
-from tailrace.broker.transactions.committed import committed_batches
+from tailrace.broker.isolation import committed_batches
 from tailrace.model.changes import Bounds
 from tailrace.model.fetch import Isolation, PartitionBatches, PartitionFetch
 from tailrace.model.ids import Offset

@@ -12,11 +12,12 @@ import msgspec
 from tailrace.broker import keys
 from tailrace.broker.commits.commit import Committer
 from tailrace.broker.groups.coordinator import GroupCoordinator
-from tailrace.broker.groups.live_groups import LiveGroups
-from tailrace.broker.groups.names import GroupNames
-from tailrace.broker.groups.offsets import Offsets
+from tailrace.broker.groups.offsets import GroupOffsets
+from tailrace.broker.groups.pending_offsets import PendingOffsets
+from tailrace.broker.groups.registry import GroupNames, GroupRegistry
 from tailrace.broker.groups.removal import GroupRemoval
 from tailrace.broker.identity import identity_of
+from tailrace.broker.isolation import AbortedTransactions, StableOffsets
 from tailrace.broker.jobs import Job, Jobs
 from tailrace.broker.metrics import BrokerCollector, Sources
 from tailrace.broker.payloads.expansion import Expansion
@@ -34,7 +35,7 @@ from tailrace.broker.publishing.publishers import Publishers
 from tailrace.broker.publishing.record_checks import RecordChecks
 from tailrace.broker.publishing.snowflake import Snowflakes
 from tailrace.broker.queues.queues import Queues
-from tailrace.broker.queues.redrives import Redrives
+from tailrace.broker.queues.redrive import Redrives
 from tailrace.broker.reading.answers import AnswerMemory, ReadAnswer
 from tailrace.broker.reading.committed_reader import CommittedReader
 from tailrace.broker.reading.consume import Consumers
@@ -49,7 +50,7 @@ from tailrace.broker.routes.routing import Routing
 from tailrace.broker.routes.snapshots import Snapshots
 from tailrace.broker.settings import DEFAULT_BROKER_SETTINGS, BrokerSettings
 from tailrace.broker.subscriptions.subscriptions import Subscriptions
-from tailrace.broker.subscriptions.tail import Tail
+from tailrace.broker.subscriptions.tail import LogTail
 from tailrace.broker.tables.change_log import ChangeLog
 from tailrace.broker.tables.checkpoints import TableCheckpoints
 from tailrace.broker.tables.tables import TableDefinitions
@@ -57,9 +58,6 @@ from tailrace.broker.times.oldest_times import OldestTimes
 from tailrace.broker.times.survey import Survey
 from tailrace.broker.topics.retention import Retention
 from tailrace.broker.topics.topics import Topics
-from tailrace.broker.transactions.aborted import AbortedTransactions
-from tailrace.broker.transactions.pending import PendingOffsets
-from tailrace.broker.transactions.stable import StableOffsets
 from tailrace.broker.transactions.transactions import Transactions
 from tailrace.model.clock import Clock
 from tailrace.model.consume import PartitionOffset
@@ -101,8 +99,8 @@ class Broker:
         self.producers = Producers(store, self._committer, clock, limits)
         group_names = GroupNames(limits)
         pending = PendingOffsets(store)
-        self.offsets = Offsets(store, self._committer, self.topics, group_names, pending, clock, limits)
-        self._live_groups = LiveGroups(group_names, limits)
+        self.offsets = GroupOffsets(store, self._committer, self.topics, group_names, pending, clock, limits)
+        self._live_groups = GroupRegistry(group_names, limits)
         self.groups = GroupCoordinator(
             store, self._committer, self._live_groups, self.offsets, group_names, clock, limits, settings
         )
@@ -110,7 +108,7 @@ class Broker:
         self.positions = Positions(store, self._reader, self.topics, stable, limits)
         self.consumers = Consumers(self.topics, self.positions, self.offsets, self.groups, self._committed, limits)
         self.subscriptions = Subscriptions(
-            store, self._reader, Tail(store, self._committer, self.topics, limits), stable, aborted, self.answers, limits
+            store, self._reader, LogTail(store, self._committer, self.topics, limits), stable, aborted, self.answers, limits
         )
         self._transactions = Transactions(
             store,

@@ -13,8 +13,8 @@ from prometheus_client.registry import Collector
 
 from tailrace.broker.commits.commit import Committer
 from tailrace.broker.groups.coordinator import GroupCoordinator
-from tailrace.broker.groups.live_groups import LiveGroups
-from tailrace.broker.groups.offsets import Offsets
+from tailrace.broker.groups.offsets import GroupOffsets
+from tailrace.broker.groups.registry import GroupRegistry
 from tailrace.broker.groups.removal import GroupRemoval
 from tailrace.broker.jobs import Jobs
 from tailrace.broker.payloads.expansion import Expansion
@@ -45,9 +45,9 @@ class Sources(NamedTuple):
     waiting_fetches: WaitingFetches
     subscriptions: Subscriptions
     reader: Reader
-    offsets: Offsets
+    offsets: GroupOffsets
     groups: GroupCoordinator
-    live_groups: LiveGroups
+    live_groups: GroupRegistry
     group_removal: GroupRemoval
     producers: Producers
     transactions: Transactions

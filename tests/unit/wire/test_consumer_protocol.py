@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.broker.groups.subscription import subscribed_topics
+from tailrace.broker.groups.members import subscribed_topics
 from tailrace.model.errors import MalformedMessageError
 from tailrace.wire.consumer_protocol import (
     decode_assignment,

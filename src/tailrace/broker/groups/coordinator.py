@@ -15,12 +15,11 @@ import msgspec
 from tailrace.broker import keys
 from tailrace.broker.commits.commit import Committer
 from tailrace.broker.commits.proposal import Change
-from tailrace.broker.groups.admission import asked_bytes
-from tailrace.broker.groups.deadlines import Deadlines
+from tailrace.broker.deadlines import Deadlines
 from tailrace.broker.groups.group import Effect, Group, Reply, Save
-from tailrace.broker.groups.live_groups import LiveGroups
-from tailrace.broker.groups.names import GroupNames
-from tailrace.broker.groups.offsets import Offsets
+from tailrace.broker.groups.members import asked_bytes
+from tailrace.broker.groups.offsets import GroupOffsets
+from tailrace.broker.groups.registry import GroupNames, GroupRegistry
 from tailrace.broker.settings import BrokerSettings
 from tailrace.model.changes import Changes
 from tailrace.model.clock import Clock
@@ -59,8 +58,8 @@ class GroupCoordinator:
         self,
         store: Store,
         committer: Committer,
-        live: LiveGroups,
-        offsets: Offsets,
+        live: GroupRegistry,
+        offsets: GroupOffsets,
         names: GroupNames,
         clock: Clock,
         limits: Limits,
@@ -79,7 +78,7 @@ class GroupCoordinator:
         self._is_closed = False
 
     def start(self) -> None:
-        """Take up the groups that are stored; `Offsets` has read their names."""
+        """Take up the groups that are stored; `GroupOffsets` has read their names."""
         self._loop = self._committer.loop
         self._deadlines = Deadlines(self._clock, self._loop.call_later, self._wake)
         for name in self._names:

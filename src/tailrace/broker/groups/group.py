@@ -13,9 +13,7 @@ An assignment is answered only once it is durable, so a server that comes back k
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from tailrace.broker.groups.admission import Admission, wants_the_same
-from tailrace.broker.groups.member import Member, Ticket
-from tailrace.broker.groups.members import Members
+from tailrace.broker.groups.members import Member, MemberAdmission, Members, Ticket, wants_the_same
 from tailrace.broker.settings import BrokerSettings
 from tailrace.model.clock import Clock
 from tailrace.model.errors import (
@@ -75,7 +73,7 @@ class Group:
         """When the generation in force began, or the last member left."""
         self._clock = clock
         self._settings = settings
-        self._admission = Admission(name, self.members, settings, limits)
+        self._admission = MemberAdmission(name, self.members, settings, limits)
         self._new_member_id = new_member_id
         self._effects: list[Effect] = []
         self._pending: dict[str, int] = {}

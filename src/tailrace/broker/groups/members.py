@@ -1,11 +1,108 @@
-"""The members of a group: found by id and by static name, with their leader and the protocol that they agree on."""
+"""One member of a group, as the group keeps it."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from struct import Struct, error
 
-from tailrace.broker.groups.member import Member
-from tailrace.model.errors import FencedInstanceError, UnknownMemberError
-from tailrace.model.group import NO_MEMBER, MemberProtocol
+from tailrace.broker.settings import BrokerSettings
+from tailrace.model.errors import (
+    FencedInstanceError,
+    GroupFullError,
+    InconsistentProtocolError,
+    InvalidSessionTimeoutError,
+    LimitExceededError,
+    UnknownMemberError,
+)
+from tailrace.model.group import CONSUMER, NO_MEMBER, JoinRequest, MemberProtocol, MemberRecord
+from tailrace.model.limits import Limits
+
+Ticket = Hashable
+"""Stands for a request that waits for its answer; each gets exactly one."""
+
+
+class Member:
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "deadline_ms",
+        "instance_id",
+        "is_new",
+        "joining",
+        "member_id",
+        "owes_sync",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+        "syncing",
+    )
+
+    def __init__(self, member_id: str, request: JoinRequest) -> None:
+        self.member_id = member_id
+        self.instance_id = request.instance_id
+        self.assignment = b""
+        self.deadline_ms = 0
+        """When it counts as gone unless it is heard from."""
+        self.is_new = True
+        """Has not been part of a generation yet."""
+        self.joining: Ticket | None = None
+        self.syncing: Ticket | None = None
+        self.owes_sync = False
+        """Was told of the generation and has not asked for its share yet."""
+        self.take(request)
+
+    @classmethod
+    def from_record(cls, record: MemberRecord) -> "Member":
+        member = cls.__new__(cls)
+        member.member_id = record.member_id
+        member.instance_id = record.instance_id
+        member.client_id = record.client_id
+        member.client_host = record.client_host
+        member.session_timeout_ms = record.session_timeout_ms
+        member.rebalance_timeout_ms = record.rebalance_timeout_ms
+        member.protocols = record.protocols
+        member.assignment = record.assignment
+        member.deadline_ms = 0
+        member.is_new = member.owes_sync = False
+        member.joining = member.syncing = None
+        return member
+
+    def take(self, request: JoinRequest) -> None:
+        """What a join says about the member replaces what was known."""
+        self.client_id = request.client_id
+        self.client_host = request.client_host
+        self.session_timeout_ms = request.session_timeout_ms
+        self.rebalance_timeout_ms = request.rebalance_timeout_ms
+        self.protocols = request.protocols
+
+    def record(self, assignment: bytes) -> MemberRecord:
+        return MemberRecord(
+            self.member_id,
+            self.instance_id,
+            self.client_id,
+            self.client_host,
+            self.session_timeout_ms,
+            self.rebalance_timeout_ms,
+            self.protocols,
+            assignment,
+        )
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.joining is not None or self.syncing is not None
+
+    @property
+    def held_bytes(self) -> int:
+        names = len(self.member_id) + len(self.instance_id or "") + len(self.client_id)
+        return names + bytes_of(self.protocols) + len(self.assignment)
+
+    def metadata(self, protocol: str) -> bytes:
+        """What it said for this protocol."""
+        return next((each.metadata for each in self.protocols if each.name == protocol), b"")
+
+
+def bytes_of(protocols: tuple[MemberProtocol, ...]) -> int:
+    return sum(len(name) + len(metadata) for name, metadata in protocols)
 
 
 class Members:
@@ -100,3 +197,108 @@ class Members:
         )
         preferred = [protocol.name for protocol in self._by_id[self.leader].protocols if protocol.name in common]
         return max(preferred, key=lambda name: votes[name])
+
+
+_HEAD = Struct(">hi")
+_LENGTH = Struct(">h")
+
+
+def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
+    """`None` if it is not a consumer's subscription."""
+    try:
+        version, count = _HEAD.unpack_from(metadata)
+        at = _HEAD.size
+        if version < 0 or not 0 <= count <= (len(metadata) - at) // _LENGTH.size:
+            return None
+        topics = []
+        for _ in range(count):
+            (length,) = _LENGTH.unpack_from(metadata, at)
+            at += _LENGTH.size
+            if not 0 <= length <= len(metadata) - at:
+                return None
+            topics.append(metadata[at : at + length].decode())
+            at += length
+    except (error, UnicodeDecodeError):
+        return None
+    return frozenset(topics)
+
+
+class MemberAdmission:
+    def __init__(self, group: str, members: Members, settings: BrokerSettings, limits: Limits) -> None:
+        self._group = group
+        self._members = members
+        self._settings = settings
+        self._limits = limits
+
+    def check_request(self, request: JoinRequest) -> None:
+        """What can be said without a look at the group."""
+        low, high = self._settings.group_min_session_ms, self._settings.group_max_session_ms
+        if not low <= request.session_timeout_ms <= high:
+            raise InvalidSessionTimeoutError(
+                f"the session time-out is {request.session_timeout_ms} ms; group_min_session_ms and group_max_session_ms allow"
+                f" {low} to {high}"
+            )
+        if not request.protocol_type or not request.protocols:
+            raise InconsistentProtocolError("a member must name a protocol type and at least one protocol")
+
+    def check_protocols(self, request: JoinRequest, protocol_type: str, besides: Member | None = None) -> None:
+        """Whether the member fits with all others but `besides`, which is the member itself as it was before."""
+        others = len(self._members) - (besides is not None)
+        if others and request.protocol_type != protocol_type:
+            raise InconsistentProtocolError(
+                f"the members of group {self._group!r} are of the type {protocol_type!r}, not {request.protocol_type!r}"
+            )
+        if not self._members.agree_with(request.protocols, besides):
+            offered = ", ".join(protocol.name for protocol in request.protocols)
+            raise InconsistentProtocolError(
+                f"the other members of group {self._group!r} do not all support one of: {offered}. Give all members of a"
+                " group a common partition.assignment.strategy"
+            )
+        replaced = 0 if besides is None else besides.held_bytes
+        self.check_bytes(asked_bytes(request) - replaced)
+
+    def check_bytes(self, more: int) -> None:
+        size = self._members.held_bytes + more
+        if size > self._limits.group_state_bytes:
+            raise LimitExceededError(
+                f"the members of group {self._group!r} would hold {size} bytes, more than group_state_bytes allows"
+                f" ({self._limits.group_state_bytes})"
+            )
+
+    def check_room(self, promised: int) -> None:
+        """Room for one more member; `promised` are those who were told an id and have not joined with it yet."""
+        limit = self._limits.group_members
+        if len(self._members) >= limit or promised >= limit:
+            raise GroupFullError(
+                f"group {self._group!r} has {len(self._members)} members and {promised} that are about to join;"
+                f" group_members allows {limit}"
+            )
+
+    def bounded(self, request: JoinRequest) -> JoinRequest:
+        """Clients of old have no time-out for rebalances; others ask for more than anybody should wait."""
+        asked = request.rebalance_timeout_ms
+        patience = request.session_timeout_ms if asked <= 0 else min(asked, self._limits.rebalance_timeout_ms)
+        return request._replace(rebalance_timeout_ms=patience)
+
+
+def asked_bytes(request: JoinRequest) -> int:
+    """What the group would have to keep of it."""
+    names = len(request.instance_id or "") + len(request.client_id) + len(request.protocol_type)
+    return names + bytes_of(request.protocols)
+
+
+def wants_the_same(before: Member, request: JoinRequest, protocol_type: str, protocol: str) -> bool:
+    """Whether a static member that restarted can go on with its old share."""
+    if request.protocol_type != protocol_type:
+        return False
+    said = before.metadata(protocol)
+    says = next((each.metadata for each in request.protocols if each.name == protocol), None)
+    if says == said:
+        return True
+    # What else a consumer says, such as the partitions that it owned, differs after every restart.
+    return (
+        says is not None
+        and protocol_type == CONSUMER
+        and (topics := subscribed_topics(says)) is not None
+        and topics == subscribed_topics(said)
+    )

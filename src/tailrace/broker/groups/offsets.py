@@ -12,10 +12,10 @@ from tailrace.broker import keys
 from tailrace.broker.commits.commit import Committer
 from tailrace.broker.commits.draft import Draft
 from tailrace.broker.commits.proposal import Change
-from tailrace.broker.groups.names import GroupNames
+from tailrace.broker.groups.pending_offsets import PendingOffsets
+from tailrace.broker.groups.registry import GroupNames
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.broker.topics.topics import Topics
-from tailrace.broker.transactions.pending import PendingOffsets
 from tailrace.model.changes import Changes, Receipt
 from tailrace.model.clock import Clock
 from tailrace.model.errors import (
@@ -39,7 +39,7 @@ Check = Callable[[], None]
 """Raises if the change may not be made after all. Called when it gets its place in the log."""
 
 
-class Offsets:
+class GroupOffsets:
     def __init__(
         self,
         store: Store,

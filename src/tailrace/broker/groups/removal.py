@@ -4,10 +4,9 @@ import logging
 from collections.abc import Callable, Sequence
 
 from tailrace.broker.groups.group import Group
-from tailrace.broker.groups.live_groups import LiveGroups
-from tailrace.broker.groups.names import GroupNames
-from tailrace.broker.groups.offsets import Offsets
-from tailrace.broker.groups.subscription import subscribed_topics
+from tailrace.broker.groups.members import subscribed_topics
+from tailrace.broker.groups.offsets import GroupOffsets
+from tailrace.broker.groups.registry import GroupNames, GroupRegistry
 from tailrace.broker.settings import BrokerSettings
 from tailrace.model.clock import Clock
 from tailrace.model.counting import counted
@@ -18,7 +17,9 @@ _log = logging.getLogger(__name__)
 
 
 class GroupRemoval:
-    def __init__(self, live: LiveGroups, offsets: Offsets, names: GroupNames, clock: Clock, settings: BrokerSettings) -> None:
+    def __init__(
+        self, live: GroupRegistry, offsets: GroupOffsets, names: GroupNames, clock: Clock, settings: BrokerSettings
+    ) -> None:
         self._live = live
         self._offsets = offsets
         self._names = names

@@ -11,7 +11,7 @@ from tailrace.broker.commits.proposal import Proposal
 from tailrace.broker.publishing.admission import CheckedBatch
 from tailrace.broker.publishing.intake import Intake, Windows
 from tailrace.broker.publishing.placing import Placed, place
-from tailrace.broker.transactions.joining import Joining
+from tailrace.broker.transactions.appends import TransactionalAppend
 from tailrace.model.changes import Changes, Receipt
 from tailrace.model.errors import TailraceError
 from tailrace.model.ids import Cursor, Offset, Partition
@@ -30,7 +30,7 @@ class AppendBatches(Proposal[list[Outcome]]):
         self._intake = intake
         self._batches = batches
         self._adds_partitions = adds_partitions
-        self._joining: Joining | None = None
+        self._joining: TransactionalAppend | None = None
         self._placed: list[Placed | TailraceError] = []
         self._windows: Windows | None = None
 

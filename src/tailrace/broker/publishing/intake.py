@@ -8,7 +8,7 @@ from tailrace.broker.publishing.producers import Producers
 from tailrace.broker.publishing.record_checks import RecordChecks
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.broker.topics.topics import Topics
-from tailrace.broker.transactions.joining import Joiner
+from tailrace.broker.transactions.appends import TransactionalAppends
 from tailrace.model.clock import Clock
 from tailrace.model.errors import TailraceError
 from tailrace.model.ids import Offset, Partition, TopicId
@@ -29,7 +29,7 @@ class Intake:
         topics: Topics,
         producers: Producers,
         dedup: Dedup,
-        joiner: Joiner,
+        joiner: TransactionalAppends,
         clock: Clock,
         limits: Limits,
         checks: RecordChecks,

@@ -37,7 +37,7 @@ LETTER_HEADERS = frozenset(
 _MOST_CAUSE_BYTES = 1_000
 
 
-class DeadLetters:
+class DeadLetterTopics:
     def __init__(self, intake: Intake) -> None:
         self._intake = intake
         self.letters = 0
@@ -45,7 +45,7 @@ class DeadLetters:
 
     async def make_room(self, topic: str) -> None:
         """After this the topic for the dead letters of this topic is there."""
-        name = dead_letters_of(topic, self._intake.limits)
+        name = dead_letter_topic(topic, self._intake.limits)
         if self._intake.topics.find(name) is None:
             await self._intake.topics.create(name)
 
@@ -61,7 +61,7 @@ class DeadLetters:
             by_partition.setdefault(_partition_for(live, letter), []).append(letter)
         appends = []
         for partition, records in by_partition.items():
-            append = encoded(live, partition, records, self._intake.clock.now_ms(), draft)
+            append = encode_append(live, partition, records, self._intake.clock.now_ms(), draft)
             draft.append(append)
             appends.append(append)
         return appends
@@ -76,10 +76,10 @@ class DeadLetters:
         live = self._intake.topics.by_id(origin.topic_id)
         if live is None:
             raise UnknownTopicError("the topic was deleted, and its queue with it")
-        return self._intake.topics.get(dead_letters_of(live.topic.name, self._intake.limits))
+        return self._intake.topics.get(dead_letter_topic(live.topic.name, self._intake.limits))
 
 
-def dead_letters_of(topic: str, limits: Limits) -> str:
+def dead_letter_topic(topic: str, limits: Limits) -> str:
     """The topic for dead letters of this topic. Long names and the server's own topics share one."""
     name = f"{topic}.{DEAD_LETTERS}"
     if is_reserved(name):
@@ -91,11 +91,11 @@ def dead_letters_of(topic: str, limits: Limits) -> str:
     return name
 
 
-def is_dead_letters(topic: str) -> bool:
+def is_dead_letter_topic(topic: str) -> bool:
     return topic.rpartition(".")[2] == DEAD_LETTERS
 
 
-def letter_of(record: Record, topic: str, partition: int, group: str, deliveries: int, cause: str) -> Record:
+def dead_letter(record: Record, topic: str, partition: int, group: str, deliveries: int, cause: str) -> Record:
     """The record as a dead letter: what it was, and what happened to it."""
     kept = [(name, value) for name, value in record.headers if name not in LETTER_HEADERS]
     message_id = next((value for name, value in record.headers if name == MESSAGE_ID_HEADER), None)
@@ -112,7 +112,7 @@ def letter_of(record: Record, topic: str, partition: int, group: str, deliveries
     return record._replace(headers=[*kept, *told])
 
 
-def encoded(live: LiveTopic, partition: Partition, records: Sequence[Record], now_ms: int, draft: Draft) -> Append:
+def encode_append(live: LiveTopic, partition: Partition, records: Sequence[Record], now_ms: int, draft: Draft) -> Append:
     """One batch at the end of a partition. The server's own, so limits for senders do not count."""
     append_time = now_ms if live.topic.settings.timestamps == "append" else None
     newest = now_ms if append_time is not None else max(record.timestamp for record in records)

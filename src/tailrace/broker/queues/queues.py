@@ -12,20 +12,15 @@ import secrets
 from collections.abc import Callable, Iterable, Sequence
 
 from tailrace.broker.commits.commit import Committer
-from tailrace.broker.groups.deadlines import Deadlines
+from tailrace.broker.deadlines import Deadlines
 from tailrace.broker.publishing.intake import Intake
-from tailrace.broker.queues.burials import Burials
-from tailrace.broker.queues.dead_letters import DeadLetters
-from tailrace.broker.queues.fates import Fate, Fates
-from tailrace.broker.queues.group import Queue
-from tailrace.broker.queues.receiving import Reception, Taken, Undone
-from tailrace.broker.queues.registry import Changed, QueueRegistry
-from tailrace.broker.queues.settling import Settlements
+from tailrace.broker.queues.acknowledgement import Acknowledgements, ReceiptOutcome, ReceiptOutcomes
+from tailrace.broker.queues.archiving import Archiver
+from tailrace.broker.queues.dead_letters import DeadLetterTopics
+from tailrace.broker.queues.delivery import AcquiredDeliveries, Receiver, RecordAcquirer, UndoneDeliveries
+from tailrace.broker.queues.registry import Queue, QueueRegistry, RegistryListener
 from tailrace.broker.queues.share import Share
-from tailrace.broker.queues.standing import status_of
-from tailrace.broker.queues.state import OpenRecord, ShareState
-from tailrace.broker.queues.taking import Taker
-from tailrace.broker.queues.tally import Tally
+from tailrace.broker.queues.state import OpenRecord, OpenRecordCounter, ShareState
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.committed_reader import CommittedReader
 from tailrace.broker.topics.topics import Topics
@@ -34,7 +29,7 @@ from tailrace.model.errors import InvalidRequestError, LimitExceededError
 from tailrace.model.ids import Offset, Partition
 from tailrace.model.limits import Limits
 from tailrace.model.names import check_group_name
-from tailrace.model.queue import Delivery, QueueStatus, ReceiveRequest, RecordState, Settled
+from tailrace.model.queue import Delivery, QueueStatus, ReceiveRequest, RecordState, Settled, ShareStatus
 from tailrace.store.contract import Store
 
 _RETRY_MS = 5_000
@@ -62,16 +57,22 @@ class Queues:
         self._topics = topics
         self._clock = clock
         self._limits = limits
-        self._open = Tally()
-        self.dead_letters = DeadLetters(intake)
-        fates = Fates(first_token(), limits.queue_receipts)
-        self.taker = Taker(store, committed, topics, limits, self._open, fates)
-        self._burials = Burials(committed, topics, self.dead_letters, self._missed, self._not_buried)
+        self._open = OpenRecordCounter()
+        self.dead_letters = DeadLetterTopics(intake)
+        fates = ReceiptOutcomes(first_token(), limits.queue_receipts)
+        self.taker = RecordAcquirer(store, committed, topics, limits, self._open, fates)
+        self._burials = Archiver(committed, topics, self.dead_letters, self._missed, self._not_buried)
         self._registry = QueueRegistry(
-            store, committer, topics, clock, limits, self._open, Changed(self._enter, self._leave, self._bury_all_exhausted)
+            store,
+            committer,
+            topics,
+            clock,
+            limits,
+            self._open,
+            RegistryListener(self._enter, self._leave, self._bury_all_exhausted),
         )
-        self.settlements = Settlements(self._registry, fates, limits, self._now_ms)
-        self._reception = Reception(self._registry, self.taker, topics, limits, self._now_ms, self._hand_out, self._undo)
+        self.settlements = Acknowledgements(self._registry, fates, limits, self._now_ms)
+        self._reception = Receiver(self._registry, self.taker, topics, limits, self._now_ms, self._hand_out, self._undo)
         self._is_closed = False
         self.delivered = 0
         self.repeated = 0
@@ -120,7 +121,7 @@ class Queues:
             self._deadlines.set((queue.name, share.partition, record.offset), None)
             return share.write()
 
-        return await self.settlements.settle(group, receipts, Fate.ACKNOWLEDGED, acknowledge)
+        return await self.settlements.settle(group, receipts, ReceiptOutcome.ACKNOWLEDGED, acknowledge)
 
     async def release(
         self, group: str, receipts: Sequence[str], delay_ms: int = 0, reason: str = "", *, unseen: bool = False
@@ -142,7 +143,7 @@ class Queues:
             self._give_back(queue, share, record, delay_ms)
             return None
 
-        return await self.settlements.settle(group, receipts, Fate.RELEASED, release)
+        return await self.settlements.settle(group, receipts, ReceiptOutcome.RELEASED, release)
 
     async def extend(self, group: str, receipts: Sequence[str], visibility_ms: int) -> Settled:
         """Keep these records for so long from now on. Not stored: after a restart they are handed out again."""
@@ -152,7 +153,7 @@ class Queues:
             record.due_ms = self._now_ms() + visibility_ms
             self._deadlines.set((queue.name, share.partition, record.offset), record.due_ms)
 
-        return await self.settlements.settle(group, receipts, Fate.OPEN, extend)
+        return await self.settlements.settle(group, receipts, ReceiptOutcome.OPEN, extend)
 
     async def delete(self, group: str) -> None:
         """Forget the queue and how far it has come."""
@@ -166,7 +167,7 @@ class Queues:
         return [self.describe(queue.name) for queue in sorted(self._registry, key=lambda queue: queue.name)]
 
     def describe(self, group: str) -> QueueStatus:
-        return status_of(self._registry.get(group), self._store, self._topics)
+        return queue_status(self._registry.get(group), self._store, self._topics)
 
     def arrived(self, partition: Partition) -> None:
         """There is more to read in the partition."""
@@ -176,7 +177,7 @@ class Queues:
         """Take back what is overdue. The timer does that by itself."""
         self._deadlines.run_due()
 
-    def _hand_out(self, queue: Queue, taken: Taken) -> None:
+    def _hand_out(self, queue: Queue, taken: AcquiredDeliveries) -> None:
         for share, delivery in taken:
             record = share.state.get(delivery.record.offset)
             if record is not None:
@@ -187,7 +188,7 @@ class Queues:
         for share in {share for share, _ in taken}:
             share.write()
 
-    def _undo(self, queue: Queue, undone: Undone) -> None:
+    def _undo(self, queue: Queue, undone: UndoneDeliveries) -> None:
         for share, record in undone:
             self._take_back(queue, share, record, 0)
         # Not waited for, as when they were handed out.
@@ -214,7 +215,7 @@ class Queues:
     def _leave(self, shares: Iterable[Share]) -> None:
         for share in shares:
             share.is_gone = True
-            share.state.count_in(Tally())
+            share.state.count_in(OpenRecordCounter())
             for record in share.state:
                 self._deadlines.set((share.group, share.partition, record.offset), None)
 
@@ -312,3 +313,24 @@ def check_receive(asked: ReceiveRequest, limits: Limits) -> None:
 def check_time(name: str, milliseconds: int, least: int, limits: Limits) -> None:
     if not least <= milliseconds <= limits.queue_hold_ms:
         raise LimitExceededError(f"{name} is {milliseconds}; queue_hold_ms allows {least} to {limits.queue_hold_ms}")
+
+
+_REPEATED = (RecordState.AVAILABLE, RecordState.ARCHIVING)
+
+
+def queue_status(queue: Queue, store: Store, topics: Topics) -> QueueStatus:
+    shares = [status for share in queue.shares.values() if (status := _share_status(share, store, topics)) is not None]
+    shares.sort(key=lambda status: (status.topic, status.partition))
+    return QueueStatus(queue.name, queue.record.max_deliveries, len(queue.waiters), shares)
+
+
+def _share_status(share: Share, store: Store, topics: Topics) -> ShareStatus | None:
+    live = topics.by_id(share.partition.topic_id)
+    if live is None:
+        return None
+    end = store.bounds(share.partition).end
+    state = share.state
+    acquired = sum(record.state is RecordState.ACQUIRED for record in state)
+    repeat = sum(record.state in _REPEATED for record in state)
+    lag = max(0, end - state.end) + len(state)
+    return ShareStatus(live.topic.name, share.partition.number, state.start, state.end, end, acquired, repeat, lag)

@@ -1,8 +1,4 @@
-"""Which queues there are, and which partitions each takes from: made when they are first asked for, and forgotten on demand.
-
-That a queue takes from a partition is stored before anything is handed out, with the offset where it begins; so a queue that
-begins at the end of a topic misses nothing that comes after, whatever happens to the server.
-"""
+"""One queue: the shares of a group, by partition, and the consumers of it that wait."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,23 +9,110 @@ import msgspec
 from tailrace.broker import keys
 from tailrace.broker.commits.commit import Committer
 from tailrace.broker.commits.proposal import Change
-from tailrace.broker.queues.group import Queue, QueueRecord, Wanted
+from tailrace.broker.queues.dead_letters import is_dead_letter_topic
 from tailrace.broker.queues.share import Share
-from tailrace.broker.queues.state import ShareState, decode_state
-from tailrace.broker.queues.tally import Tally
+from tailrace.broker.queues.state import OpenRecordCounter, ShareState, decode_state
 from tailrace.broker.topics.topics import Topics
 from tailrace.model.changes import Changes, Receipt
 from tailrace.model.clock import Clock
 from tailrace.model.errors import LimitExceededError, UnknownGroupError
-from tailrace.model.ids import Partition
+from tailrace.model.ids import Offset, Partition, TopicId
 from tailrace.model.limits import Limits
-from tailrace.model.queue import ReceiveRequest
+from tailrace.model.pattern import TopicPattern
+from tailrace.model.queue import DEAD_LETTERS, DEFAULT_MAX_DELIVERIES, ReceiveRequest
+from tailrace.model.start import Edge
+from tailrace.model.topic import Topic
 from tailrace.store.contract import Store
+
+
+class StoredQueue(msgspec.Struct, frozen=True):
+    """A queue as it is stored."""
+
+    created_ms: int
+    start: Edge = Edge.EARLIEST
+    max_deliveries: int = DEFAULT_MAX_DELIVERIES
+
+
+class MatchingTopics:
+    """The topics of a pattern, as a queue takes it.
+
+    Topics of dead letters are taken only by patterns that name them: a consumer of `orders.>` does not want back what it
+    could not deal with.
+    """
+
+    def __init__(self, pattern: TopicPattern, topics: Topics) -> None:
+        self._pattern = pattern
+        self._names_dead_letters = pattern.text.rpartition(".")[2] == DEAD_LETTERS
+        self._topics = topics
+        self._verdicts: dict[TopicId, tuple[Topic, bool]] = {}
+
+    def includes(self, topic_id: TopicId) -> bool:
+        live = self._topics.by_id(topic_id)
+        return live is not None and self._takes(live.topic)
+
+    def partitions(self) -> list[Partition]:
+        if self._pattern.is_literal:
+            live = self._topics.find(self._pattern.text)
+            return [] if live is None else list(live.partitions)
+        return [partition for live in self._topics if self._takes(live.topic) for partition in live.partitions]
+
+    def _takes(self, topic: Topic) -> bool:
+        if self._pattern.is_literal:
+            return self._pattern.text in (topic.name, topic.alias)
+        known = self._verdicts.get(topic.id)
+        if known is None or known[0] is not topic:
+            if len(self._verdicts) > 2 * len(self._topics):
+                # Most of them are gone.
+                self._verdicts.clear()
+            is_wanted = self._pattern.matches(topic.name) and (self._names_dead_letters or not is_dead_letter_topic(topic.name))
+            self._verdicts[topic.id] = known = topic, is_wanted
+        return known[1]
+
+
+class WaitingConsumer:
+    __slots__ = ("future", "wanted")
+
+    def __init__(self, wanted: MatchingTopics, future: "asyncio.Future[None]") -> None:
+        self.wanted = wanted
+        self.future = future
+
+    def wake(self) -> None:
+        if not self.future.done():
+            self.future.set_result(None)
+
+
+class Queue:
+    def __init__(self, name: str, record: StoredQueue, tally: OpenRecordCounter) -> None:
+        self.name = name
+        self.record = record
+        self.tally = tally
+        """Of its open records, over all shares."""
+        self.shares: dict[Partition, Share] = {}
+        self.waiters: set[WaitingConsumer] = set()
+        self.turn = 0
+        """Where the next receive begins among the partitions, so that none waits for the others for ever."""
+
+    def wake(self, topic_id: TopicId) -> None:
+        """There may be something to take in this topic."""
+        for waiter in self.waiters:
+            if waiter.wanted.includes(topic_id):
+                waiter.wake()
+
+    def wake_all(self) -> None:
+        for waiter in self.waiters:
+            waiter.wake()
+
+    def first_offset(self, store: Store, partition: Partition, topic: Topic) -> Offset:
+        """Where the queue begins in a partition that is new to it."""
+        bounds = store.bounds(partition)
+        is_newer = topic.created_ms >= self.record.created_ms
+        return bounds.start if is_newer or self.record.start is Edge.EARLIEST else bounds.end
+
 
 _SCAN_KEYS = 1_000
 
 
-class Changed(NamedTuple):
+class RegistryListener(NamedTuple):
     """Who is told of changes."""
 
     entered: Callable[[Queue, Partition, ShareState], None]
@@ -48,8 +131,8 @@ class QueueRegistry:
         topics: Topics,
         clock: Clock,
         limits: Limits,
-        open_records: Tally,
-        changed: Changed,
+        open_records: OpenRecordCounter,
+        changed: RegistryListener,
     ) -> None:
         self._store = store
         self._committer = committer
@@ -64,7 +147,7 @@ class QueueRegistry:
     def load(self) -> None:
         for key, value in _scan(self._store, keys.QUEUES):
             name = keys.queue_of(key)
-            self._queues[name] = self._new(name, msgspec.msgpack.decode(value, type=QueueRecord))
+            self._queues[name] = self._new(name, msgspec.msgpack.decode(value, type=StoredQueue))
         for key, value in _scan(self._store, keys.SHARES):
             partition, name = keys.read_share_key(key)
             self._changed.entered(self._queues[name], partition, decode_state(value))
@@ -101,7 +184,7 @@ class QueueRegistry:
                     raise LimitExceededError(
                         f"there are {len(self._queues)} queues, as many as queue_groups allows; delete one first"
                     )
-                record = QueueRecord(self._clock.now_ms(), asked.start)
+                record = StoredQueue(self._clock.now_ms(), asked.start)
             else:
                 record = queue.record
             if wanted is not None:
@@ -116,7 +199,7 @@ class QueueRegistry:
 
             return await self._committer.submit(Change(lambda: changes, settled))
 
-    async def shares_for(self, queue: Queue, wanted: Wanted) -> list[Share]:
+    async def shares_for(self, queue: Queue, wanted: MatchingTopics) -> list[Share]:
         """The queue's shares of all partitions that are wanted; those that are new to it are made."""
         partitions = wanted.partitions()
         new = [partition for partition in partitions if partition not in queue.shares]
@@ -177,8 +260,8 @@ class QueueRegistry:
             if share is not None:
                 self._changed.left([share])
 
-    def _new(self, name: str, record: QueueRecord) -> Queue:
-        return Queue(name, record, Tally(self._open_records))
+    def _new(self, name: str, record: StoredQueue) -> Queue:
+        return Queue(name, record, OpenRecordCounter(self._open_records))
 
 
 def _unknown(group: str) -> UnknownGroupError:

@@ -1,24 +1,67 @@
-"""One group in one partition, in service: its state, and the writing of it.
+"""The next few records of a share, decoded before they are asked for.
 
-One write is on its way at a time. What is decided meanwhile goes into the next, so a hundred acks of single records that come
-together cost two writes. If a write fails, what it held is as it was before, and whoever waits for it is told.
+A consumer that takes one record at a time would else have its batch decoded from the beginning for each of them. What is kept
+here was handed to nobody; it is small, and thrown away when the share has gone on elsewhere.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from tailrace.broker import keys
 from tailrace.broker.commits.commit import Committer
 from tailrace.broker.commits.draft import Draft
 from tailrace.broker.commits.proposal import Proposal
-from tailrace.broker.queues.dead_letters import DeadLetters
-from tailrace.broker.queues.read_ahead import ReadAhead
+from tailrace.broker.queues.dead_letters import DeadLetterTopics
 from tailrace.broker.queues.state import OpenRecord, ShareState
 from tailrace.model.changes import Append, Changes, Receipt
 from tailrace.model.errors import UnknownGroupError
 from tailrace.model.ids import Offset, Partition
+from tailrace.model.limits import KIB
+from tailrace.model.record import Record
 from tailrace.store.contract import Store
+
+RECORDS_AHEAD = 100
+_BYTES_AHEAD = 64 * KIB
+
+
+class NextRecords(NamedTuple):
+    records: Sequence[Record]
+    end: Offset
+    """Where to go on; what lies before it and is not among the records is nobody's."""
+
+
+class ReadAhead:
+    def __init__(self) -> None:
+        self._start = self._end = Offset(0)
+        self._records: deque[Record] = deque()
+
+    def keep(self, start: Offset, records: Sequence[Record], end: Offset) -> None:
+        """All that was read from `start` up to `end`."""
+        self._start = start
+        self._records = deque(records)
+        self._end = end
+
+    def take(self, start: Offset, most: int) -> NextRecords | None:
+        """Up to so many records from here on; `None` if this is not where they begin."""
+        if start != self._start or start == self._end:
+            return None
+        taken = [self._records.popleft() for _ in range(min(most, len(self._records)))]
+        self._start = Offset(taken[-1].offset + 1) if self._records else self._end
+        self._bound()
+        return NextRecords(taken, self._start)
+
+    def _bound(self) -> None:
+        size = 0
+        for number, record in enumerate(self._records):
+            size += len(record.value or b"") + len(record.key or b"")
+            if size > _BYTES_AHEAD or number == RECORDS_AHEAD:
+                self._end = Offset(self._start if number == 0 else self._records[number - 1].offset + 1)
+                self._records = deque(list(self._records)[:number])
+                return
+
 
 OnWritten = Callable[["Share", Sequence[OpenRecord]], None]
 """Called with records that are done, or with those that were not done after all."""
@@ -32,7 +75,7 @@ class Share:
         state: ShareState,
         store: Store,
         committer: Committer,
-        dead_letters: DeadLetters,
+        dead_letters: DeadLetterTopics,
         on_done: OnWritten,
         on_failed: OnWritten,
     ) -> None:
@@ -93,7 +136,7 @@ class Share:
 class _WriteShare(Proposal[None]):
     __slots__ = ("_appends", "_dead_letters", "_encoded", "_key", "_letters", "_share", "_store", "records")
 
-    def __init__(self, share: Share, key: bytes, store: Store, dead_letters: DeadLetters) -> None:
+    def __init__(self, share: Share, key: bytes, store: Store, dead_letters: DeadLetterTopics) -> None:
         self._share = share
         self._key = key
         self._store = store

@@ -1,24 +1,27 @@
-"""What a queue knows of one partition: which records are done, and how the others stand. No I/O and no clock.
-
-Everything below `start` is done, nothing from `end` on was looked at, and in between only the records that are **open** are
-held: those that are available (again), acquired by a consumer, or on their way to be done. So memory and the stored form
-grow with what is open, not with what has passed.
-
-Stored are `start`, `end` and the open records as ranges of equal delivery counts. Who has a record, up to when and with
-which receipt is not stored: after a restart every open record is available, and no receipt from before it counts. A
-count is stored when the record is handed out, so that a record which nobody survives still ends among the dead letters.
-"""
+"""How many records are open: of one queue, and of all queues together."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from tailrace.broker.queues.tally import Tally
 from tailrace.model.errors import LateReceiptError
 from tailrace.model.ids import Offset
 from tailrace.model.invariant import invariant
 from tailrace.model.queue import RecordState
 from tailrace.model.record import Record
+
+
+class OpenRecordCounter:
+    def __init__(self, whole: "OpenRecordCounter | None" = None) -> None:
+        self._whole = whole
+        self.records = 0
+
+    def count(self, more: int) -> None:
+        """So many more are open; fewer, if it is negative."""
+        self.records += more
+        if self._whole is not None:
+            self._whole.count(more)
+
 
 UNKNOWN_KEY = b"\0unknown"
 """Stands for the key of a record that was not read since the start of the server. Compared by identity."""
@@ -52,7 +55,7 @@ class ShareState:
         """By offset, in the order of offsets."""
         self._to_take: set[Offset] = set()
         """All that are available, and perhaps some that are not any more."""
-        self.tally = Tally()
+        self.tally = OpenRecordCounter()
         """Counts the open records, here and elsewhere."""
 
     @property
@@ -73,7 +76,7 @@ class ShareState:
         record = self._open.get(offset)
         return offset < self.end if record is None else record.state in _DECIDED
 
-    def count_in(self, tally: Tally) -> None:
+    def count_in(self, tally: OpenRecordCounter) -> None:
         """From now on these records are counted there."""
         self.tally.count(-len(self._open))
         self.tally = tally

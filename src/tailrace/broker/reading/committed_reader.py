@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from uuid import UUID
 
+from tailrace.broker.isolation import committed_batches
 from tailrace.broker.reading.answers import AnswerMemory, ReadAnswer
 from tailrace.broker.reading.fetch import Fetcher
 from tailrace.broker.reading.reader import Reader
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.broker.topics.topics import Topics
-from tailrace.broker.transactions.committed import committed_batches
 from tailrace.model.changes import Buffer
 from tailrace.model.consume import PartitionOffset
 from tailrace.model.errors import InvalidRequestError, LimitExceededError, UnreadableBatchError

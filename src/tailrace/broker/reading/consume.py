@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tailrace.broker.groups.coordinator import GroupCoordinator
-from tailrace.broker.groups.offsets import Offsets
+from tailrace.broker.groups.offsets import GroupOffsets
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.committed_reader import CommittedReader
 from tailrace.broker.reading.positions import Positions
@@ -44,7 +44,7 @@ class Consumers:
         self,
         topics: Topics,
         positions: Positions,
-        offsets: Offsets,
+        offsets: GroupOffsets,
         groups: GroupCoordinator,
         reader: CommittedReader,
         limits: Limits,

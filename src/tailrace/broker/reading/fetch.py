@@ -10,14 +10,13 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
+from tailrace.broker.isolation import AbortedTransactions, StableOffsets
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.reader import ReadAt, Reader
 from tailrace.broker.reading.unchecked import UncheckedBatches
 from tailrace.broker.reading.waiting_fetches import WaitingFetches
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.broker.topics.topics import Topics
-from tailrace.broker.transactions.aborted import AbortedTransactions
-from tailrace.broker.transactions.stable import StableOffsets
 from tailrace.model.changes import Bounds, Buffer, Fetched
 from tailrace.model.errors import (
     InvalidRequestError,

@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
+from tailrace.broker.isolation import StableOffsets
 from tailrace.broker.reading.reader import Reader
 from tailrace.broker.topics.topics import Topics
-from tailrace.broker.transactions.stable import StableOffsets
 from tailrace.model.changes import Bounds
 from tailrace.model.errors import InvalidRequestError, OffsetOutOfRangeError
 from tailrace.model.fetch import Isolation

@@ -8,11 +8,9 @@ it is gone for everybody. Nothing is held in memory but the batches that were as
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from tailrace.broker.isolation import AbortedTransactions, StableOffsets, committed_batches
 from tailrace.broker.payloads.expansion import Expansion
 from tailrace.broker.topics.live_topic import LiveTopic
-from tailrace.broker.transactions.aborted import AbortedTransactions
-from tailrace.broker.transactions.committed import committed_batches
-from tailrace.broker.transactions.stable import StableOffsets
 from tailrace.model.changes import Fetched
 from tailrace.model.errors import OffsetOutOfRangeError
 from tailrace.model.ids import Cursor, Offset, Partition

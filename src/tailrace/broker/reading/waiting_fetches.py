@@ -7,7 +7,7 @@ besides (its topic deleted, its start moved) wakes its waiters as well, and they
 import asyncio
 from collections.abc import Collection
 
-from tailrace.broker.transactions.stable import StableOffsets
+from tailrace.broker.isolation import StableOffsets
 from tailrace.model.errors import OverloadedError
 from tailrace.model.fetch import Isolation
 from tailrace.model.ids import Partition

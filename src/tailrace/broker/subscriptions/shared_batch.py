@@ -24,7 +24,7 @@ _RECORD_BYTES = 600
 """What a decoded record takes besides its key and its value; those are there twice, once as they are sent."""
 
 
-class Fate(Enum):
+class BatchVisibility(Enum):
     """What becomes of a batch."""
 
     SHOWN = 1
@@ -59,7 +59,7 @@ class SharedBatch:
         self.partition = partition
         self.base_offset = base_offset
         self.header = read_header(batch)
-        self.fate = Fate.UNDECIDED
+        self.fate = BatchVisibility.UNDECIDED
         self.size = len(batch) + _OVERHEAD_BYTES
         """Bytes of memory, about, with what has been decoded."""
         self.on_growth: Callable[[int], None] | None = None

@@ -1,6 +1,6 @@
 """Subscriptions: the events of all topics that match a pattern, in the order of the log, from any cursor on.
 
-A subscriber pulls. It has a position and no queue. At the end of the log it shares what `Tail` has decoded for all; further
+A subscriber pulls. It has a position and no queue. At the end of the log it shares what `LogTail` has decoded for all; further
 back it reads the log by itself, a piece at a time, in the reader threads, and what it has read and not sent is kept for its
 next pull as long as all of them together keep little. One that does not pull falls behind.
 
@@ -19,12 +19,11 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
+from tailrace.broker.isolation import AbortedTransactions, StableOffsets
 from tailrace.broker.reading.answers import AnswerMemory, ReadAnswer
 from tailrace.broker.reading.reader import Reader
-from tailrace.broker.subscriptions.shared_batch import Fate, SharedBatch
-from tailrace.broker.subscriptions.tail import Audience, Tail, Waiters
-from tailrace.broker.transactions.aborted import AbortedTransactions
-from tailrace.broker.transactions.stable import StableOffsets
+from tailrace.broker.subscriptions.shared_batch import BatchVisibility, SharedBatch
+from tailrace.broker.subscriptions.tail import LogTail, PatternSubscribers, Waiters
 from tailrace.model.errors import (
     CursorOutOfRangeError,
     OffsetOutOfRangeError,
@@ -59,7 +58,7 @@ class Subscriptions:
         self,
         store: Store,
         reader: Reader,
-        tail: Tail,
+        tail: LogTail,
         stable: StableOffsets,
         aborted: AbortedTransactions,
         answers: AnswerMemory,
@@ -115,29 +114,31 @@ class Subscriptions:
         self._tail.wake_all()
         self.stabilized()
 
-    def fate(self, batch: SharedBatch) -> Fate:
-        if batch.fate is Fate.UNDECIDED:
+    def fate(self, batch: SharedBatch) -> BatchVisibility:
+        if batch.fate is BatchVisibility.UNDECIDED:
             batch.fate = self._decide(batch)
         return batch.fate
 
-    def _decide(self, batch: SharedBatch) -> Fate:
+    def _decide(self, batch: SharedBatch) -> BatchVisibility:
         header = batch.header
         if header.is_control:
-            return Fate.HIDDEN
+            return BatchVisibility.HIDDEN
         if not header.is_transactional:
-            return Fate.SHOWN
+            return BatchVisibility.SHOWN
         try:
             bounds = self._store.bounds(batch.partition)
         except UnknownPartitionError:
-            return Fate.HIDDEN
+            return BatchVisibility.HIDDEN
         if self._stable.of(batch.partition, bounds) <= batch.base_offset:
-            return Fate.UNDECIDED
+            return BatchVisibility.UNDECIDED
         end = Offset(batch.base_offset + header.records)
         # Transactions of one producer follow each other, so one that has offsets among the batch's is the batch's own.
         aborted = self._aborted.between(batch.partition, batch.base_offset, end)
-        return Fate.HIDDEN if any(each.producer_id == header.producer_id for each in aborted) else Fate.SHOWN
+        return (
+            BatchVisibility.HIDDEN if any(each.producer_id == header.producer_id for each in aborted) else BatchVisibility.SHOWN
+        )
 
-    async def scan(self, audience: Audience, cursor: Cursor, max_bytes: int) -> "_Found":
+    async def scan(self, audience: PatternSubscribers, cursor: Cursor, max_bytes: int) -> "_Found":
         async with self._scans:
             try:
                 return await self.reader.in_thread(self._scan, audience, cursor, max_bytes)
@@ -147,7 +148,7 @@ class Subscriptions:
                     raise _closed() from None
                 raise
 
-    def _scan(self, audience: Audience, cursor: Cursor, max_bytes: int) -> "_Found":
+    def _scan(self, audience: PatternSubscribers, cursor: Cursor, max_bytes: int) -> "_Found":
         batches, next_cursor = self._store.scan(cursor, max_bytes)
         wanted = [
             SharedBatch(at, partition, base, records, data)
@@ -164,7 +165,7 @@ class Subscriptions:
 class Subscription:
     """One subscriber: `read` again and again, then `close`."""
 
-    def __init__(self, shared: Subscriptions, tail: Tail, audience: Audience, position: Cursor) -> None:
+    def __init__(self, shared: Subscriptions, tail: LogTail, audience: PatternSubscribers, position: Cursor) -> None:
         self.position = position
         """The next cursor to look at: all that the pattern matches below it has been handed out."""
         self._shared = shared
@@ -286,12 +287,12 @@ class Subscription:
         self._missing_bytes = 0
         for batch in batches:
             live = self._audience.topic_of(batch.partition)
-            fate = Fate.HIDDEN if live is None else self._shared.fate(batch)
-            if fate is Fate.UNDECIDED:
+            fate = BatchVisibility.HIDDEN if live is None else self._shared.fate(batch)
+            if fate is BatchVisibility.UNDECIDED:
                 self._is_held = True
                 self.position = max(self.position, batch.cursor)
                 return found
-            if fate is Fate.HIDDEN or live is None:
+            if fate is BatchVisibility.HIDDEN or live is None:
                 continue
             for number, part_end in batch.parts_from(self.position):
                 if size >= _DELIVERY_BYTES or (found and loop.time() > turn_ends):

@@ -52,14 +52,14 @@ class Waiters:
             _wake(future)
 
 
-class Tail:
+class LogTail:
     def __init__(self, store: Store, committer: Committer, topics: Topics, limits: Limits) -> None:
         self._store = store
         self._committer = committer
         self._topics = topics
         self._limits = limits
-        self._audiences: dict[str, Audience] = {}
-        self._interested: dict[TopicId, tuple[Topic, Sequence[Audience]]] = {}
+        self._audiences: dict[str, PatternSubscribers] = {}
+        self._interested: dict[TopicId, tuple[Topic, Sequence[PatternSubscribers]]] = {}
         self._kept: deque[SharedBatch] = deque()
         self._kept_bytes = 0
         self._kept_from = Cursor(0)
@@ -69,19 +69,19 @@ class Tail:
         """Everything below has passed here or was there before."""
         self.subscribers = 0
 
-    def join(self, pattern: TopicPattern) -> "Audience":
+    def join(self, pattern: TopicPattern) -> "PatternSubscribers":
         if not self._audiences:
             self.end = self._kept_from = self._store.end_cursor()
             self._committer.watch(self._settled)
         audience = self._audiences.get(pattern.text)
         if audience is None:
-            audience = self._audiences[pattern.text] = Audience(pattern, self._topics, self.end)
+            audience = self._audiences[pattern.text] = PatternSubscribers(pattern, self._topics, self.end)
             self._interested.clear()
         audience.subscribers += 1
         self.subscribers += 1
         return audience
 
-    def leave(self, audience: "Audience") -> None:
+    def leave(self, audience: "PatternSubscribers") -> None:
         self.subscribers -= 1
         audience.subscribers -= 1
         if not audience.subscribers:
@@ -94,7 +94,7 @@ class Tail:
             self._kept.clear()
             self._kept_bytes = 0
 
-    def holds(self, audience: "Audience", cursor: Cursor) -> bool:
+    def holds(self, audience: "PatternSubscribers", cursor: Cursor) -> bool:
         """Whether everything that the audience wants from the cursor on is kept here."""
         return cursor >= max(self._kept_from, audience.since)
 
@@ -108,7 +108,7 @@ class Tail:
         found.reverse()
         return found
 
-    async def wait(self, audience: "Audience", deadline: float) -> Cursor:
+    async def wait(self, audience: "PatternSubscribers", deadline: float) -> Cursor:
         """Until a batch for the audience has come, or until the deadline. Up to the cursor there is nothing for it."""
         waiters = audience.waiters
         await waiters.wait(deadline)
@@ -148,7 +148,7 @@ class Tail:
             self._tell(audience, self.end)
         self._kept_from = self.end = cursor
 
-    def _audiences_of(self, partition: Partition) -> "Sequence[Audience]":
+    def _audiences_of(self, partition: Partition) -> "Sequence[PatternSubscribers]":
         live = self._topics.of_partition(partition)
         if live is None:
             return ()
@@ -174,7 +174,7 @@ class Tail:
             self._kept_bytes -= gone.size
             self._kept_from = gone.end
 
-    def _tell(self, audience: "Audience", cursor: Cursor) -> None:
+    def _tell(self, audience: "PatternSubscribers", cursor: Cursor) -> None:
         waiters = audience.waiters
         if waiters:
             waiters.matched_at = cursor
@@ -188,7 +188,7 @@ class Tail:
             waiters.wake()
 
 
-class Audience:
+class PatternSubscribers:
     """All subscribers of one pattern, and which topics it means."""
 
     def __init__(self, pattern: TopicPattern, topics: Topics, since: Cursor) -> None:

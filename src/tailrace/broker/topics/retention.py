@@ -12,12 +12,11 @@ from typing import NamedTuple
 
 from tailrace.broker.commits.commit import Committer
 from tailrace.broker.commits.proposal import Change
+from tailrace.broker.isolation import AbortedTransactions, StableOffsets
 from tailrace.broker.payloads.references import PayloadReferences
 from tailrace.broker.reading.reader import Reader
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.broker.topics.topics import Topics
-from tailrace.broker.transactions.aborted import AbortedTransactions
-from tailrace.broker.transactions.stable import StableOffsets
 from tailrace.model.changes import Changes, Receipt
 from tailrace.model.clock import Clock
 from tailrace.model.errors import OffsetOutOfRangeError, ReservedTopicError, TailraceError

@@ -12,21 +12,15 @@ from tailrace.broker import keys
 from tailrace.broker.commits.commit import Committer
 from tailrace.broker.commits.draft import Draft
 from tailrace.broker.commits.proposal import Change, StillInFlight
-from tailrace.broker.groups.names import GroupNames
-from tailrace.broker.groups.offsets import Offsets
+from tailrace.broker.groups.offsets import GroupOffsets
+from tailrace.broker.groups.pending_offsets import PendingOffset, PendingOffsets, put_offsets, read_offsets
+from tailrace.broker.groups.registry import GroupNames
 from tailrace.broker.publishing.producers import Producers
 from tailrace.broker.topics.topics import Topics
 from tailrace.broker.transactions import rules
-from tailrace.broker.transactions.conclude import Concluder, Conclusion
-from tailrace.broker.transactions.pending import PendingOffset, PendingOffsets, put_offsets, read_offsets
-from tailrace.broker.transactions.registry import Registry
-from tailrace.broker.transactions.state import (
-    NO_RECORDS,
-    Transaction,
-    put_open,
-    put_transaction,
-    read_transaction,
-)
+from tailrace.broker.transactions.ending import TransactionEnd, TransactionEnder
+from tailrace.broker.transactions.registry import TransactionRegistry
+from tailrace.broker.transactions.state import NO_RECORDS, TransactionMetadata, put_open, put_transaction, read_transaction
 from tailrace.model.changes import Changes, Receipt
 from tailrace.model.clock import Clock
 from tailrace.model.errors import InvalidTransactionStateError, TailraceError, UnknownTopicError
@@ -40,20 +34,20 @@ CheckMember = Callable[[], None]
 """Raises unless the group's member may commit offsets now."""
 
 
-class Coordinator:
+class TransactionCoordinator:
     def __init__(
         self,
         store: Store,
         committer: Committer,
         topics: Topics,
         producers: Producers,
-        offsets: Offsets,
+        offsets: GroupOffsets,
         group_names: GroupNames,
         clock: Clock,
         limits: Limits,
-        registry: Registry,
+        registry: TransactionRegistry,
         pending: PendingOffsets,
-        concluder: Concluder,
+        concluder: TransactionEnder,
     ) -> None:
         self._store = store
         self._committer = committer
@@ -86,7 +80,7 @@ class Coordinator:
             known = self._find(draft, transactional_id)
             if known is None:
                 self._registry.reserve_id(transactional_id)
-                made = Transaction(
+                made = TransactionMetadata(
                     producer_id=self._producers.allocate_in(draft),
                     epoch=0,
                     timeout_ms=timeout_ms,
@@ -113,7 +107,7 @@ class Coordinator:
         """Announce partitions, given by topic and number. All are added, or none if one is not there."""
         targets = [self._topics.get(topic).partition(number) for topic, number in partitions]
 
-        def change(draft: Draft, transaction: Transaction) -> Transaction:
+        def change(draft: Draft, transaction: TransactionMetadata) -> TransactionMetadata:
             there = set(transaction.partitions)
             new = [target for target in dict.fromkeys(targets) if target not in there]
             for target in new:
@@ -155,7 +149,7 @@ class Coordinator:
             except TailraceError as error:
                 outcomes.append(error)
 
-        def change(draft: Draft, transaction: Transaction) -> Transaction:
+        def change(draft: Draft, transaction: TransactionMetadata) -> TransactionMetadata:
             check_member()
             if group not in transaction.groups and not adds_group:
                 raise InvalidTransactionStateError(
@@ -198,7 +192,7 @@ class Coordinator:
             draft = Draft(self._store)
             known = rules.check_mapping(transactional_id, self._find(draft, transactional_id), producer)
             verdict = rules.check_ending(transactional_id, known, producer, committed=committed, bumps=bumps_epoch)
-            if verdict is rules.Ending.NOTHING:
+            if verdict is rules.EndAction.NOTHING:
                 step.transaction = known
                 return None
             made = self._next_epoch(draft, known, retriable=True) if bumps_epoch else known
@@ -223,12 +217,12 @@ class Coordinator:
         self,
         transactional_id: str,
         producer: ProducerIdentity,
-        change: Callable[[Draft, Transaction], Transaction],
+        change: Callable[[Draft, TransactionMetadata], TransactionMetadata],
         on_settled: Callable[[], None] | None = None,
         on_failed: Callable[[], None] | None = None,
     ) -> None:
         """Add to the open transaction, or begin one."""
-        began: Transaction | None = None
+        began: TransactionMetadata | None = None
 
         def decide() -> Changes | None:
             nonlocal began
@@ -282,7 +276,7 @@ class Coordinator:
 
         await self._committer.submit(Change(decide, settled))
 
-    def _find(self, draft: Draft, transactional_id: str) -> Transaction | None:
+    def _find(self, draft: Draft, transactional_id: str) -> TransactionMetadata | None:
         key = keys.transaction_key(transactional_id)
         value = draft.latest(key)
         if value != self._store.get(key):
@@ -290,8 +284,8 @@ class Coordinator:
         return None if value is None else read_transaction(value)
 
     def _taken_over(
-        self, draft: Draft, transactional_id: str, known: Transaction, step: "_Step", *, retriable: bool
-    ) -> Transaction:
+        self, draft: Draft, transactional_id: str, known: TransactionMetadata, step: "_Step", *, retriable: bool
+    ) -> TransactionMetadata:
         """The id with an epoch that fences the one before it, whose open transaction is aborted."""
         if known.is_open:
             step.conclusion = self._concluder.conclude(draft, transactional_id, known, committed=False, epoch=known.epoch + 1)
@@ -299,7 +293,7 @@ class Coordinator:
         made = rules.close(made, TransactionState.ABORTED, self._clock.now_ms())
         return msgspec.structs.replace(made, bumps=False)
 
-    def _next_epoch(self, draft: Draft, known: Transaction, *, retriable: bool) -> Transaction:
+    def _next_epoch(self, draft: Draft, known: TransactionMetadata, *, retriable: bool) -> TransactionMetadata:
         if not rules.has_epochs_left(known):
             return rules.with_new_id(known, self._producers.allocate_in(draft))
         return rules.with_next_epoch(known, last_epoch=known.epoch if retriable else NO_EPOCH)
@@ -319,21 +313,21 @@ class _Step:
     __slots__ = ("conclusion", "transaction")
 
     def __init__(self) -> None:
-        self.transaction: Transaction | None = None
-        self.conclusion: Conclusion | None = None
+        self.transaction: TransactionMetadata | None = None
+        self.conclusion: TransactionEnd | None = None
 
     def clear(self) -> None:
         self.transaction = None
         self.conclusion = None
 
     @property
-    def made(self) -> Transaction:
+    def made(self) -> TransactionMetadata:
         if self.transaction is None:
             raise LookupError("nothing was decided")
         return self.transaction
 
 
-def _with_group(transaction: Transaction, group: str) -> Transaction:
+def _with_group(transaction: TransactionMetadata, group: str) -> TransactionMetadata:
     if group in transaction.groups:
         return transaction
     return msgspec.structs.replace(transaction, groups=(*transaction.groups, group))

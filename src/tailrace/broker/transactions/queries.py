@@ -3,9 +3,9 @@
 from collections.abc import Collection
 
 from tailrace.broker import keys
+from tailrace.broker.groups.pending_offsets import PendingOffsets
 from tailrace.broker.publishing.producers import describe_producer
 from tailrace.broker.topics.topics import Topics
-from tailrace.broker.transactions.pending import PendingOffsets
 from tailrace.broker.transactions.state import NO_RECORDS, read_open, read_transaction
 from tailrace.model.clock import Clock
 from tailrace.model.errors import UnknownTransactionalIdError, UnstableOffsetsError

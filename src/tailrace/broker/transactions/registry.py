@@ -1,12 +1,20 @@
 """What is known of all transactional ids without reading the store. Changed only when a commit is durable."""
 
-from tailrace.broker.transactions.state import Transaction
+from collections.abc import Sequence
+
+from tailrace.broker import keys
+from tailrace.broker.commits.commit import Committer
+from tailrace.broker.commits.proposal import Change
+from tailrace.broker.transactions.state import TransactionMetadata, read_transaction
+from tailrace.model.changes import Changes, Receipt
+from tailrace.model.clock import Clock
 from tailrace.model.errors import LimitExceededError
 from tailrace.model.ids import ProducerId
 from tailrace.model.limits import Limits
+from tailrace.store.contract import Store
 
 
-class Registry:
+class TransactionRegistry:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._owners: dict[ProducerId, str] = {}
@@ -70,7 +78,7 @@ class Registry:
     def give_up_transaction(self, transactional_id: str) -> None:
         self._beginning.discard(transactional_id)
 
-    def began(self, transactional_id: str, transaction: Transaction) -> None:
+    def began(self, transactional_id: str, transaction: TransactionMetadata) -> None:
         self._beginning.discard(transactional_id)
         self._deadlines[transactional_id] = transaction.deadline_ms
 
@@ -80,3 +88,51 @@ class Registry:
     def overdue(self, now_ms: int) -> list[str]:
         """Open transactions that have lasted longer than they may."""
         return [name for name, deadline_ms in self._deadlines.items() if deadline_ms <= now_ms]
+
+
+_SCAN_KEYS = 1_000
+
+
+class TransactionalIdExpiry:
+    def __init__(self, store: Store, committer: Committer, clock: Clock, limits: Limits, registry: TransactionRegistry) -> None:
+        self._store = store
+        self._committer = committer
+        self._clock = clock
+        self._limits = limits
+        self._registry = registry
+
+    async def forget(self) -> int:
+        """Those that were silent for `transactional_id_idle_seconds`. How many that were."""
+        oldest_ms = self._clock.now_ms() - self._limits.transactional_id_idle_seconds * 1000
+        forgotten = 0
+        start = b""
+        while True:
+            found = self._store.range(keys.TRANSACTIONS, start, _SCAN_KEYS)
+            silent = [key for key, value in found if _is_silent(read_transaction(value), oldest_ms)]
+            if silent:
+                forgotten += await self._forget(silent, oldest_ms)
+            if len(found) < _SCAN_KEYS:
+                return forgotten
+            start = found[-1][0][len(keys.TRANSACTIONS) :] + b"\0"
+
+    async def _forget(self, silent: Sequence[bytes], oldest_ms: int) -> int:
+        gone: list[bytes] = []
+
+        def decide() -> Changes | None:
+            gone.clear()
+            for key in silent:
+                value = self._store.latest(key)
+                if value is not None and value == self._store.get(key) and _is_silent(read_transaction(value), oldest_ms):
+                    gone.append(key)
+            return Changes(puts=tuple((key, None) for key in gone)) if gone else None
+
+        def settled(_: Receipt | None) -> int:
+            for key in gone:
+                self._registry.leave(keys.transactional_id_of(key))
+            return len(gone)
+
+        return await self._committer.submit(Change(decide, settled))
+
+
+def _is_silent(transaction: TransactionMetadata, oldest_ms: int) -> bool:
+    return not transaction.is_open and transaction.changed_ms < oldest_ms

@@ -4,7 +4,7 @@ from enum import Enum
 
 import msgspec
 
-from tailrace.broker.transactions.state import NOT_STARTED, Transaction
+from tailrace.broker.transactions.state import NOT_STARTED, TransactionMetadata
 from tailrace.model.errors import (
     InvalidTransactionStateError,
     InvalidTransactionTimeoutError,
@@ -21,7 +21,7 @@ _LAST_USED_EPOCH = MAX_EPOCH - 1
 """The very last epoch is kept for the markers that fence the one before it."""
 
 
-class Ending(Enum):
+class EndAction(Enum):
     """What is to be done about a request to end a transaction."""
 
     END = "end"
@@ -37,7 +37,9 @@ def check_timeout(timeout_ms: int, limits: Limits) -> None:
         )
 
 
-def check_producer(transactional_id: str, transaction: Transaction | None, producer: ProducerIdentity) -> Transaction:
+def check_producer(
+    transactional_id: str, transaction: TransactionMetadata | None, producer: ProducerIdentity
+) -> TransactionMetadata:
     """The transaction, if the producer is the one that may write it."""
     found = check_mapping(transactional_id, transaction, producer)
     if producer.epoch != found.epoch:
@@ -45,7 +47,9 @@ def check_producer(transactional_id: str, transaction: Transaction | None, produ
     return found
 
 
-def check_mapping(transactional_id: str, transaction: Transaction | None, producer: ProducerIdentity) -> Transaction:
+def check_mapping(
+    transactional_id: str, transaction: TransactionMetadata | None, producer: ProducerIdentity
+) -> TransactionMetadata:
     if transaction is None or producer.producer_id not in (transaction.producer_id, transaction.previous_id):
         raise ProducerMappingError(
             f"producer id {producer.producer_id} is not the one of transactional id {transactional_id!r}; ask for a new one"
@@ -55,7 +59,7 @@ def check_mapping(transactional_id: str, transaction: Transaction | None, produc
     return transaction
 
 
-def is_repeated_init(transactional_id: str, transaction: Transaction, expected: ProducerIdentity) -> bool:
+def is_repeated_init(transactional_id: str, transaction: TransactionMetadata, expected: ProducerIdentity) -> bool:
     """Whether a producer that asks for its next epoch has got it already, and only missed the answer."""
     if expected.producer_id == transaction.producer_id:
         if expected.epoch == transaction.epoch:
@@ -68,27 +72,27 @@ def is_repeated_init(transactional_id: str, transaction: Transaction, expected: 
 
 
 def check_ending(
-    transactional_id: str, transaction: Transaction, producer: ProducerIdentity, *, committed: bool, bumps: bool
-) -> Ending:
+    transactional_id: str, transaction: TransactionMetadata, producer: ProducerIdentity, *, committed: bool, bumps: bool
+) -> EndAction:
     """`bumps`: the client wants a new epoch for its next transaction, and so can tell a repeated request from a new one."""
     is_retry = bumps and _is_retry_of_end(transaction, producer)
     if producer.epoch != transaction.epoch and not is_retry:
         raise _fenced(transactional_id, transaction, producer)
     if transaction.is_open:
-        return Ending.END
+        return EndAction.END
     wanted = TransactionState.COMMITTED if committed else TransactionState.ABORTED
     if transaction.state is wanted and (is_retry or not bumps):
-        return Ending.NOTHING
+        return EndAction.NOTHING
     if bumps and not committed and not is_retry:
         # A client that adds partitions by writing to them may abort before anything has reached the server.
-        return Ending.END
+        return EndAction.END
     raise InvalidTransactionStateError(
         f"transactional id {transactional_id!r} can't {'commit' if committed else 'abort'}: no transaction is open, and the"
         f" state is {transaction.state}"
     )
 
 
-def begin(transaction: Transaction, now_ms: int) -> Transaction:
+def begin(transaction: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     """The transaction, open."""
     return msgspec.structs.replace(
         transaction,
@@ -101,28 +105,28 @@ def begin(transaction: Transaction, now_ms: int) -> Transaction:
     )
 
 
-def close(transaction: Transaction, state: TransactionState, now_ms: int) -> Transaction:
+def close(transaction: TransactionMetadata, state: TransactionState, now_ms: int) -> TransactionMetadata:
     """The transaction, no longer open."""
     return msgspec.structs.replace(
         transaction, state=state, started_ms=NOT_STARTED, changed_ms=now_ms, partitions=(), groups=(), offsets=0
     )
 
 
-def has_epochs_left(transaction: Transaction) -> bool:
+def has_epochs_left(transaction: TransactionMetadata) -> bool:
     return transaction.epoch < _LAST_USED_EPOCH
 
 
-def with_next_epoch(transaction: Transaction, *, last_epoch: int) -> Transaction:
+def with_next_epoch(transaction: TransactionMetadata, *, last_epoch: int) -> TransactionMetadata:
     return msgspec.structs.replace(transaction, epoch=transaction.epoch + 1, last_epoch=last_epoch)
 
 
-def with_new_id(transaction: Transaction, producer_id: ProducerId) -> Transaction:
+def with_new_id(transaction: TransactionMetadata, producer_id: ProducerId) -> TransactionMetadata:
     return msgspec.structs.replace(
         transaction, producer_id=producer_id, epoch=0, last_epoch=NO_EPOCH, previous_id=transaction.producer_id
     )
 
 
-def check_size(transactional_id: str, transaction: Transaction, limits: Limits) -> None:
+def check_size(transactional_id: str, transaction: TransactionMetadata, limits: Limits) -> None:
     size = len(transaction.partitions) + len(transaction.groups) + transaction.offsets
     if size > limits.transaction_partitions:
         raise LimitExceededError(
@@ -131,7 +135,7 @@ def check_size(transactional_id: str, transaction: Transaction, limits: Limits) 
         )
 
 
-def _is_retry_of_end(transaction: Transaction, producer: ProducerIdentity) -> bool:
+def _is_retry_of_end(transaction: TransactionMetadata, producer: ProducerIdentity) -> bool:
     """Whether the producer has the epoch that the last transaction ended with, which a new one has followed."""
     if not transaction.bumps or transaction.is_open:
         return False
@@ -140,7 +144,7 @@ def _is_retry_of_end(transaction: Transaction, producer: ProducerIdentity) -> bo
     return transaction.epoch == 0 and producer.epoch >= _LAST_USED_EPOCH
 
 
-def _fenced(transactional_id: str, transaction: Transaction, producer: ProducerIdentity) -> TransactionFencedError:
+def _fenced(transactional_id: str, transaction: TransactionMetadata, producer: ProducerIdentity) -> TransactionFencedError:
     return TransactionFencedError(
         f"transactional id {transactional_id!r} has producer {transaction.producer_id} in epoch {transaction.epoch};"
         f" producer {producer.producer_id} in epoch {producer.epoch} has been fenced"

@@ -21,7 +21,7 @@ NO_PREVIOUS_ID = ProducerId(-1)
 _OPEN = Struct(">hq")
 
 
-class Transaction(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class TransactionMetadata(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A transactional id: its producer, and the transaction that is open or was the last one."""
 
     producer_id: ProducerId
@@ -54,7 +54,7 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         return self.started_ms + self.timeout_ms
 
 
-class OpenHere(NamedTuple):
+class OpenTransaction(NamedTuple):
     """A producer's open transaction in one partition."""
 
     epoch: int
@@ -62,19 +62,19 @@ class OpenHere(NamedTuple):
     """`NO_RECORDS` as long as the partition was only announced."""
 
 
-_decode_transaction = msgspec.msgpack.Decoder(Transaction).decode
+_decode_transaction = msgspec.msgpack.Decoder(TransactionMetadata).decode
 
 
-def read_transaction(value: bytes) -> Transaction:
+def read_transaction(value: bytes) -> TransactionMetadata:
     return _decode_transaction(value)
 
 
-def put_transaction(draft: Draft, transactional_id: str, transaction: Transaction) -> None:
+def put_transaction(draft: Draft, transactional_id: str, transaction: TransactionMetadata) -> None:
     draft.put(keys.transaction_key(transactional_id), msgspec.msgpack.encode(transaction))
 
 
-def read_open(value: bytes) -> OpenHere:
-    return OpenHere._make(_OPEN.unpack(value))
+def read_open(value: bytes) -> OpenTransaction:
+    return OpenTransaction._make(_OPEN.unpack(value))
 
 
 def put_open(draft: Draft, partition: Partition, producer: ProducerIdentity, first_offset: Offset) -> None:

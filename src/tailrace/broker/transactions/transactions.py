@@ -2,19 +2,17 @@
 
 from tailrace.broker import keys
 from tailrace.broker.commits.commit import Committer
-from tailrace.broker.groups.names import GroupNames
-from tailrace.broker.groups.offsets import Offsets
+from tailrace.broker.groups.offsets import GroupOffsets
+from tailrace.broker.groups.pending_offsets import PendingOffsets, read_offsets
+from tailrace.broker.groups.registry import GroupNames
+from tailrace.broker.isolation import AbortedTransactions, StableOffsets
 from tailrace.broker.publishing.producers import Producers
 from tailrace.broker.topics.topics import Topics
-from tailrace.broker.transactions.aborted import AbortedTransactions
-from tailrace.broker.transactions.conclude import Concluder, OnMarker
-from tailrace.broker.transactions.coordinator import Coordinator
-from tailrace.broker.transactions.forgetting import SilentIds
-from tailrace.broker.transactions.joining import Joiner
-from tailrace.broker.transactions.pending import PendingOffsets, read_offsets
+from tailrace.broker.transactions.appends import TransactionalAppends
+from tailrace.broker.transactions.coordinator import TransactionCoordinator
+from tailrace.broker.transactions.ending import OnMarker, TransactionEnder
 from tailrace.broker.transactions.queries import TransactionQueries
-from tailrace.broker.transactions.registry import Registry
-from tailrace.broker.transactions.stable import StableOffsets
+from tailrace.broker.transactions.registry import TransactionalIdExpiry, TransactionRegistry
 from tailrace.broker.transactions.state import NO_RECORDS, read_open, read_transaction
 from tailrace.model.clock import Clock
 from tailrace.model.ids import Partition
@@ -29,7 +27,7 @@ class Transactions:
         committer: Committer,
         topics: Topics,
         producers: Producers,
-        offsets: Offsets,
+        offsets: GroupOffsets,
         group_names: GroupNames,
         pending: PendingOffsets,
         stable: StableOffsets,
@@ -41,15 +39,15 @@ class Transactions:
         self._store = store
         self._stable = stable
         self._pending = pending
-        self._registry = Registry(limits)
-        self._concluder = Concluder(
+        self._registry = TransactionRegistry(limits)
+        self._concluder = TransactionEnder(
             store, topics, offsets, group_names, clock, self._registry, pending, stable, aborted, on_marker
         )
-        self.joiner = Joiner(store, clock, limits, self._registry, stable)
-        self.coordinator = Coordinator(
+        self.joiner = TransactionalAppends(store, clock, limits, self._registry, stable)
+        self.coordinator = TransactionCoordinator(
             store, committer, topics, producers, offsets, group_names, clock, limits, self._registry, pending, self._concluder
         )
-        self.silent_ids = SilentIds(store, committer, clock, limits, self._registry)
+        self.silent_ids = TransactionalIdExpiry(store, committer, clock, limits, self._registry)
         self.queries = TransactionQueries(store, topics, clock, pending)
 
     def load(self) -> None:

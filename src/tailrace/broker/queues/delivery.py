@@ -5,24 +5,32 @@ that no two consumers read the same. A batch that can't be decoded is an error, 
 the consumer skips such batches.
 """
 
+import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from tailrace.broker.queues.fates import Fates
-from tailrace.broker.queues.read_ahead import RECORDS_AHEAD
-from tailrace.broker.queues.receipts import write_receipt
-from tailrace.broker.queues.share import Share
-from tailrace.broker.queues.state import ShareState
-from tailrace.broker.queues.tally import Tally
+from tailrace.broker.queues.acknowledgement import ReceiptOutcomes, write_receipt
+from tailrace.broker.queues.registry import MatchingTopics, Queue, QueueRegistry, WaitingConsumer
+from tailrace.broker.queues.share import RECORDS_AHEAD, Share
+from tailrace.broker.queues.state import OpenRecord, OpenRecordCounter, ShareState
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.committed_reader import CommittedReader
 from tailrace.broker.topics.topics import Topics
-from tailrace.model.errors import LostPayloadError, OffsetOutOfRangeError, TailraceError
+from tailrace.model.errors import (
+    LostPayloadError,
+    OffsetOutOfRangeError,
+    OverloadedError,
+    StoreClosedError,
+    TailraceError,
+    UnknownTopicError,
+    UnreadableBatchError,
+)
 from tailrace.model.fetch import PartitionRecords
-from tailrace.model.ids import Offset
+from tailrace.model.ids import Offset, Partition, TopicId
 from tailrace.model.limits import MIB, Limits
-from tailrace.model.queue import Delivery, RecordState
+from tailrace.model.pattern import parse_pattern
+from tailrace.model.queue import Delivery, ReceiveRequest, RecordState
 from tailrace.model.record import Record
 from tailrace.store.contract import Store
 
@@ -31,7 +39,7 @@ _log = logging.getLogger(__name__)
 _READ_BYTES = MIB
 
 
-class Terms(NamedTuple):
+class AcquireTerms(NamedTuple):
     """How records are handed out."""
 
     most: int
@@ -44,9 +52,15 @@ class Terms(NamedTuple):
     attempt: str
 
 
-class Taker:
+class RecordAcquirer:
     def __init__(
-        self, store: Store, committed: CommittedReader, topics: Topics, limits: Limits, open_records: Tally, fates: Fates
+        self,
+        store: Store,
+        committed: CommittedReader,
+        topics: Topics,
+        limits: Limits,
+        open_records: OpenRecordCounter,
+        fates: ReceiptOutcomes,
     ) -> None:
         self._store = store
         self._committed = committed
@@ -58,7 +72,7 @@ class Taker:
         self.missed = 0
         """Records that were gone, or could not be decoded, before they were done."""
 
-    async def take(self, share: Share, terms: Terms, found: list[Delivery], answer: ReadAnswer) -> None:
+    async def take(self, share: Share, terms: AcquireTerms, found: list[Delivery], answer: ReadAnswer) -> None:
         """Add what can be had of a share now, up to so many. If it fails, what was added before is acquired all the same."""
         async with share.lock:
             live = self._topics.by_id(share.partition.topic_id)
@@ -79,7 +93,9 @@ class Taker:
                 if state.end == before:
                     break
 
-    def _acquire(self, share: Share, name: str, records: dict[Offset, Record], terms: Terms, found: list[Delivery]) -> None:
+    def _acquire(
+        self, share: Share, name: str, records: dict[Offset, Record], terms: AcquireTerms, found: list[Delivery]
+    ) -> None:
         """Those of the records that can be had still."""
         if not records or share.is_gone:
             return
@@ -184,7 +200,7 @@ class Taker:
         _log.warning("the group %s skips records that nobody can read: %s", share.group, error)
 
 
-def _candidates(share: Share, terms: Terms, most: int) -> list[Offset]:
+def _candidates(share: Share, terms: AcquireTerms, most: int) -> list[Offset]:
     return share.state.candidates(terms.now_ms, most, terms.max_deliveries, order_by_key=terms.order_by_key)
 
 
@@ -197,3 +213,139 @@ def _runs(offsets: Sequence[Offset]) -> Iterator[tuple[Offset, Offset]]:
             first = offset
         last = offset
     yield first, last
+
+
+AcquiredDeliveries = Sequence[tuple[Share, Delivery]]
+UndoneDeliveries = Sequence[tuple[Share, OpenRecord]]
+
+
+class Receiver:
+    def __init__(
+        self,
+        registry: QueueRegistry,
+        taker: RecordAcquirer,
+        topics: Topics,
+        limits: Limits,
+        now_ms: Callable[[], int],
+        on_taken: Callable[[Queue, AcquiredDeliveries], None],
+        on_undone: Callable[[Queue, UndoneDeliveries], None],
+    ) -> None:
+        """`on_taken` learns what a consumer gets, `on_undone` what it does not get after all."""
+        self._registry = registry
+        self._taker = taker
+        self._topics = topics
+        self._limits = limits
+        self._now_ms = now_ms
+        self._on_taken = on_taken
+        self._on_undone = on_undone
+        self._news: set[TopicId] = set()
+        self._is_closed = False
+        self.waiters = 0
+
+    def close(self) -> None:
+        self._is_closed = True
+        for queue in self._registry:
+            queue.wake_all()
+
+    async def receive(self, asked: ReceiveRequest, answer: ReadAnswer) -> list[Delivery]:
+        """Records for one consumer, as soon as there is one; none when the time is up."""
+        wanted = MatchingTopics(parse_pattern(asked.pattern, self._limits), self._topics)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + asked.wait_ms / 1000
+        is_repeated = asked.is_repeated
+        while True:
+            if self._is_closed:
+                raise StoreClosedError("the server is about to stop; receive again after the restart")
+            queue = await self._registry.queue_for(asked)
+            if is_repeated:
+                is_repeated = False
+                self._on_undone(queue, _taken_before(queue, asked))
+            waiter = WaitingConsumer(wanted, loop.create_future())
+            # Before the look, so that whatever comes after it wakes the waiter.
+            queue.waiters.add(waiter)
+            try:
+                found = await self._take(queue, wanted, asked, answer)
+                if found or loop.time() >= deadline:
+                    return found
+                await self._wait(waiter, deadline)
+            finally:
+                queue.waiters.discard(waiter)
+
+    def arrived(self, partition: Partition) -> None:
+        """There is more to read in the partition."""
+        if not self.waiters:
+            return
+        if not self._news:
+            asyncio.get_running_loop().call_soon(self._tell)
+        self._news.add(partition.topic_id)
+
+    def _tell(self) -> None:
+        news, self._news = self._news, set()
+        for queue in self._registry:
+            if queue.waiters:
+                for topic_id in news:
+                    queue.wake(topic_id)
+
+    async def _take(self, queue: Queue, wanted: MatchingTopics, asked: ReceiveRequest, answer: ReadAnswer) -> list[Delivery]:
+        shares = await self._registry.shares_for(queue, wanted)
+        found: list[Delivery] = []
+        taken: list[tuple[Share, Delivery]] = []
+        unreadable: UnreadableBatchError | None = None
+        if shares:
+            queue.turn = (queue.turn + 1) % len(shares)
+        try:
+            for share in (*shares[queue.turn :], *shares[: queue.turn]):
+                if len(found) == asked.max_records or answer.is_cut:
+                    break
+                before = len(found)
+                try:
+                    await self._taker.take(share, self._terms(queue, asked), found, answer)
+                except UnknownTopicError:
+                    # Deleted meanwhile, and its records with it.
+                    del found[before:]
+                except UnreadableBatchError as error:
+                    # The consumer is told when there is nothing else to hand out.
+                    unreadable = unreadable or error
+                finally:
+                    taken += [(share, delivery) for delivery in found[before:]]
+        except BaseException:
+            # Nobody gets them, so nobody could give them back.
+            records = [(share, share.state.get(delivery.record.offset)) for share, delivery in taken]
+            self._on_undone(queue, [(share, record) for share, record in records if record is not None])
+            raise
+        self._on_taken(queue, taken)
+        if unreadable is not None and not found:
+            raise unreadable
+        return found
+
+    def _terms(self, queue: Queue, asked: ReceiveRequest) -> AcquireTerms:
+        now = self._now_ms()
+        return AcquireTerms(
+            asked.max_records,
+            now,
+            now + asked.visibility_ms,
+            asked.order_by_key,
+            queue.record.max_deliveries,
+            asked.owner,
+            asked.attempt,
+        )
+
+    async def _wait(self, waiter: WaitingConsumer, deadline: float) -> None:
+        if self.waiters >= self._limits.queue_waiters:
+            raise OverloadedError(
+                f"{self.waiters} consumers wait already, as many as queue_waiters allows; try again after a pause"
+            )
+        timer = asyncio.get_running_loop().call_at(deadline, waiter.wake)
+        self.waiters += 1
+        try:
+            await waiter.future
+        finally:
+            self.waiters -= 1
+            timer.cancel()
+
+
+def _taken_before(queue: Queue, asked: ReceiveRequest) -> UndoneDeliveries:
+    """What an earlier attempt of the same name took, and nobody got."""
+    return [
+        (share, record) for share in queue.shares.values() for record in share.state.acquired_by(asked.owner, asked.attempt)
+    ]

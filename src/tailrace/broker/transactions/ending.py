@@ -8,14 +8,13 @@ from typing import NamedTuple
 
 from tailrace.broker import keys
 from tailrace.broker.commits.draft import Draft
-from tailrace.broker.groups.names import GroupNames
-from tailrace.broker.groups.offsets import Offsets
+from tailrace.broker.groups.offsets import GroupOffsets
+from tailrace.broker.groups.pending_offsets import PendingOffset, PendingOffsets, read_offsets
+from tailrace.broker.groups.registry import GroupNames
+from tailrace.broker.isolation import AbortedTransactions, StableOffsets
 from tailrace.broker.topics.topics import Topics
-from tailrace.broker.transactions.aborted import AbortedTransactions
-from tailrace.broker.transactions.pending import PendingOffset, PendingOffsets, read_offsets
-from tailrace.broker.transactions.registry import Registry
-from tailrace.broker.transactions.stable import StableOffsets
-from tailrace.broker.transactions.state import NO_RECORDS, Transaction, read_open
+from tailrace.broker.transactions.registry import TransactionRegistry
+from tailrace.broker.transactions.state import NO_RECORDS, TransactionMetadata, read_open
 from tailrace.model.changes import Append
 from tailrace.model.clock import Clock
 from tailrace.model.ids import Offset, Partition, TopicId
@@ -28,7 +27,7 @@ OnMarker = Callable[[Partition, int], None]
 """Called with a partition whose last stable offset has moved and the bytes of the marker that moved it."""
 
 
-class Conclusion(NamedTuple):
+class TransactionEnd(NamedTuple):
     """What a draft does to end a transaction."""
 
     transactional_id: str
@@ -38,15 +37,15 @@ class Conclusion(NamedTuple):
     offsets: list[tuple[str, list[PendingOffset]]]
 
 
-class Concluder:
+class TransactionEnder:
     def __init__(
         self,
         store: Store,
         topics: Topics,
-        offsets: Offsets,
+        offsets: GroupOffsets,
         group_names: GroupNames,
         clock: Clock,
-        registry: Registry,
+        registry: TransactionRegistry,
         pending: PendingOffsets,
         stable: StableOffsets,
         aborted: AbortedTransactions,
@@ -66,8 +65,8 @@ class Concluder:
         self.aborted = 0
 
     def conclude(
-        self, draft: Draft, transactional_id: str, transaction: Transaction, *, committed: bool, epoch: int
-    ) -> Conclusion:
+        self, draft: Draft, transactional_id: str, transaction: TransactionMetadata, *, committed: bool, epoch: int
+    ) -> TransactionEnd:
         """Put everything into the draft but the transaction's own new state. `epoch` is what the markers say."""
         marker = encode_marker(
             Marker.COMMIT if committed else Marker.ABORT, transaction.producer_id, epoch, self._clock.now_ms()
@@ -86,9 +85,9 @@ class Concluder:
             offsets.append((group, pending))
             if committed:
                 self._commit_offsets(draft, group, pending)
-        return Conclusion(transactional_id, committed, markers, offsets)
+        return TransactionEnd(transactional_id, committed, markers, offsets)
 
-    def settled(self, conclusion: Conclusion) -> None:
+    def settled(self, conclusion: TransactionEnd) -> None:
         """The draft is durable: readers may see it."""
         transactional_id, committed, markers, offsets = conclusion
         self._registry.ended(transactional_id)
@@ -106,7 +105,7 @@ class Concluder:
             self._on_marker(partition, size)
 
     def _mark(
-        self, draft: Draft, partition: Partition, transaction: Transaction, marker: bytes, committed: bool
+        self, draft: Draft, partition: Partition, transaction: TransactionMetadata, marker: bytes, committed: bool
     ) -> Offset | None:
         """The transaction's first offset in the partition; `None` if it has no records there or its topic is gone."""
         if self._topics.by_id(partition.topic_id) is None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tailrace.broker.groups.deadlines import Deadlines
+from tailrace.broker.deadlines import Deadlines
 from tests.support.clocks import ManualClock
 
 

@@ -1,31 +1,82 @@
-"""What consumers say by their receipts: done, given back, or more time.
-
-A receipt counts once, for whatever was said by it first. Saying the same again is no mistake, because the answer to the first
-time may have been lost: it is answered as the first time was, and nothing happens (see `fates`). So a request that failed
-in part may be sent again whole.
+"""Receipts: the text by which a consumer speaks of one delivery. To it the text means nothing; it names the record and a token
+that no other delivery has, so an old one is told from the one in force.
 """
 
 import asyncio
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
+from enum import IntEnum
 from functools import partial
+from struct import Struct
+from struct import error as StructError
+from typing import NamedTuple
 
-from tailrace.broker.queues.fates import Fate, Fates
-from tailrace.broker.queues.group import Queue
-from tailrace.broker.queues.receipts import Receipt, read_receipt
-from tailrace.broker.queues.registry import QueueRegistry
+from tailrace.broker.queues.registry import Queue, QueueRegistry
 from tailrace.broker.queues.share import Share
 from tailrace.broker.queues.state import OpenRecord
 from tailrace.model.errors import InvalidRequestError, LateReceiptError, LimitExceededError, UnknownGroupError
+from tailrace.model.ids import Offset, Partition, TopicId
 from tailrace.model.limits import Limits
 from tailrace.model.queue import Refusal, Settled
 
+_RECEIPT = Struct(">IIqQ")
+
+
+class DeliveryReceipt(NamedTuple):
+    partition: Partition
+    offset: Offset
+    token: int
+
+
+def write_receipt(partition: Partition, offset: Offset, token: int) -> str:
+    return urlsafe_b64encode(_RECEIPT.pack(*partition, offset, token)).decode()
+
+
+def read_receipt(text: str) -> DeliveryReceipt:
+    try:
+        topic_id, number, offset, token = _RECEIPT.unpack(urlsafe_b64decode(text.encode("ascii")))
+    except (ValueError, StructError):
+        raise InvalidRequestError(f"{text[:64]!r} is no receipt; send those that receive gave you, as they are") from None
+    return DeliveryReceipt(Partition(TopicId(topic_id), number), Offset(offset), token)
+
+
+class ReceiptOutcome(IntEnum):
+    OPEN = 0
+    """Nothing was said yet, or it is not remembered."""
+    ACKNOWLEDGED = 1
+    RELEASED = 2
+
+
+class ReceiptOutcomes:
+    def __init__(self, first_token: int, remembered: int) -> None:
+        self._first = self._next = first_token
+        self._fates = bytearray(remembered)
+
+    def new_token(self) -> int:
+        """A token that no delivery had before. What was remembered in its place is forgotten."""
+        token = self._next
+        self._next += 1
+        self._fates[token % len(self._fates)] = ReceiptOutcome.OPEN
+        return token
+
+    def __getitem__(self, token: int) -> ReceiptOutcome:
+        return ReceiptOutcome(self._fates[token % len(self._fates)]) if self._remembers(token) else ReceiptOutcome.OPEN
+
+    def __setitem__(self, token: int, fate: ReceiptOutcome) -> None:
+        if self._remembers(token):
+            self._fates[token % len(self._fates)] = fate
+
+    def _remembers(self, token: int) -> bool:
+        return max(self._first, self._next - len(self._fates)) <= token < self._next
+
+
 Write = asyncio.Future[None]
-Settle = Callable[[Queue, Share, OpenRecord], "Write | None"]
+ApplyReceipt = Callable[[Queue, Share, OpenRecord], "Write | None"]
 """Does to a record what its receipt says; done when the write is, or at once."""
 
 
-class Settlements:
-    def __init__(self, registry: QueueRegistry, fates: Fates, limits: Limits, now_ms: Callable[[], int]) -> None:
+class Acknowledgements:
+    def __init__(self, registry: QueueRegistry, fates: ReceiptOutcomes, limits: Limits, now_ms: Callable[[], int]) -> None:
         self._registry = registry
         self._fates = fates
         self._limits = limits
@@ -35,7 +86,7 @@ class Settlements:
         self.refused = 0
         """Receipts that did not count."""
 
-    async def settle(self, group: str, receipts: Sequence[str], fate: Fate, settle: Settle) -> Settled:
+    async def settle(self, group: str, receipts: Sequence[str], fate: ReceiptOutcome, settle: ApplyReceipt) -> Settled:
         """Answered when all that counts is durable. Raises if nothing does, or if a write fails."""
         check_receipts(receipts, self._limits)
         queue = self._registry.get(group)
@@ -45,7 +96,7 @@ class Settlements:
         new: dict[Write, list[int]] = {}
         for text, receipt in zip(receipts, read, strict=True):
             token = receipt.token
-            if fate is not Fate.OPEN and self._fates[token] is fate:
+            if fate is not ReceiptOutcome.OPEN and self._fates[token] is fate:
                 write = self._pending.get(token)
             else:
                 try:
@@ -68,7 +119,7 @@ class Settlements:
             raise LateReceiptError(_summary(refused), refused)
         return Settled(len(receipts) - len(refused), refused)
 
-    def _held(self, queue: Queue, receipt: Receipt) -> tuple[Share, OpenRecord]:
+    def _held(self, queue: Queue, receipt: DeliveryReceipt) -> tuple[Share, OpenRecord]:
         share = queue.shares.get(receipt.partition)
         if share is None:
             raise LateReceiptError("the topic of this record was deleted, or the receipt is of another group")
@@ -91,10 +142,10 @@ class Settlements:
         for token in tokens:
             self._pending.pop(token, None)
             if has_failed:
-                self._fates[token] = Fate.OPEN
+                self._fates[token] = ReceiptOutcome.OPEN
 
 
-def _is_done(queue: Queue, receipt: Receipt) -> bool:
+def _is_done(queue: Queue, receipt: DeliveryReceipt) -> bool:
     share = queue.shares.get(receipt.partition)
     return share is not None and share.state.is_done(receipt.offset)
 

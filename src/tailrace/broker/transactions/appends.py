@@ -9,12 +9,12 @@ import msgspec
 from tailrace.broker import keys
 from tailrace.broker.commits.draft import Draft
 from tailrace.broker.commits.proposal import StillInFlight
+from tailrace.broker.isolation import StableOffsets
 from tailrace.broker.transactions import rules
-from tailrace.broker.transactions.registry import Registry
-from tailrace.broker.transactions.stable import StableOffsets
+from tailrace.broker.transactions.registry import TransactionRegistry
 from tailrace.broker.transactions.state import (
     NO_RECORDS,
-    Transaction,
+    TransactionMetadata,
     put_open,
     put_transaction,
     read_open,
@@ -29,18 +29,20 @@ from tailrace.store.contract import Store
 from tailrace.wire.batch import BatchHeader
 
 
-class Joiner:
-    """Makes a `Joining` for each decision."""
+class TransactionalAppends:
+    """Makes a `TransactionalAppend` for each decision."""
 
-    def __init__(self, store: Store, clock: Clock, limits: Limits, registry: Registry, stable: StableOffsets) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, limits: Limits, registry: TransactionRegistry, stable: StableOffsets
+    ) -> None:
         self.store = store
         self.clock = clock
         self.limits = limits
         self.registry = registry
         self.stable = stable
 
-    def joining(self, *, adds_partitions: bool) -> "Joining":
-        return Joining(self, adds_partitions)
+    def joining(self, *, adds_partitions: bool) -> "TransactionalAppend":
+        return TransactionalAppend(self, adds_partitions)
 
     def check_plain(self, header: BatchHeader) -> None:
         """A batch of an idempotent producer outside of any transaction."""
@@ -51,17 +53,17 @@ class Joiner:
             )
 
 
-class Joining:
+class TransactionalAppend:
     """What one decision does to open transactions. It is kept when the decision is durable, else taken back."""
 
     __slots__ = ("_adds_partitions", "_began", "_held", "_joiner", "_written")
 
-    def __init__(self, joiner: Joiner, adds_partitions: bool) -> None:
+    def __init__(self, joiner: TransactionalAppends, adds_partitions: bool) -> None:
         self._joiner = joiner
         self._adds_partitions = adds_partitions
         self._held: list[tuple[Partition, Offset]] = []
         self._began: set[str] = set()
-        self._written: dict[str, Transaction] = {}
+        self._written: dict[str, TransactionMetadata] = {}
 
     def join(self, draft: Draft, partition: Partition, header: BatchHeader, offset: Offset) -> None:
         """Take the batch, which will be at this offset, into its producer's transaction. Raises if there is none."""

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tailrace.broker.queues.fates import Fate, Fates
+from tailrace.broker.queues.acknowledgement import ReceiptOutcome, ReceiptOutcomes
 from tailrace.model.errors import LateReceiptError, StorageFullError
 from tailrace.model.limits import Limits
 from tailrace.model.queue import Refusal
@@ -135,9 +135,13 @@ async def test_what_nobody_has_looked_at_is_given_back_without_counting() -> Non
 
 
 def test_a_token_that_was_never_given_out_has_no_fate() -> None:
-    fates = Fates(100, 4)
+    fates = ReceiptOutcomes(100, 4)
     tokens = [fates.new_token() for _ in range(3)]
     for token in (99, 103, *tokens):
-        fates[token] = Fate.ACKNOWLEDGED
-    assert [fates[token] for token in (99, *tokens, 103)] == [Fate.OPEN, *[Fate.ACKNOWLEDGED] * 3, Fate.OPEN]
-    assert fates[fates.new_token()] is Fate.OPEN
+        fates[token] = ReceiptOutcome.ACKNOWLEDGED
+    assert [fates[token] for token in (99, *tokens, 103)] == [
+        ReceiptOutcome.OPEN,
+        *[ReceiptOutcome.ACKNOWLEDGED] * 3,
+        ReceiptOutcome.OPEN,
+    ]
+    assert fates[fates.new_token()] is ReceiptOutcome.OPEN

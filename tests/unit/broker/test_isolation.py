@@ -7,7 +7,7 @@ import pytest
 from tailrace.broker import keys
 from tailrace.broker.broker import Broker
 from tailrace.broker.commits.draft import Draft
-from tailrace.broker.transactions.aborted import AbortedTransactions
+from tailrace.broker.isolation import AbortedTransactions
 from tailrace.model.errors import OffsetOutOfRangeError
 from tailrace.model.fetch import Isolation
 from tailrace.model.ids import Offset, Partition, ProducerId, TopicId

@@ -5,7 +5,7 @@ from struct import pack
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.broker.groups.subscription import subscribed_topics
+from tailrace.broker.groups.members import subscribed_topics
 from tests.support.groups import subscription
 
 

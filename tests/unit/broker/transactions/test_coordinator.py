@@ -6,11 +6,20 @@ import msgspec
 import pytest
 
 from tailrace.broker import keys
-from tailrace.model.errors import InvalidTransactionStateError, UnknownTopicError
+from tailrace.model.errors import (
+    InvalidTransactionStateError,
+    ProducerFencedError,
+    ProducerMappingError,
+    StorageFullError,
+    TransactionFencedError,
+    UnknownTopicError,
+)
 from tailrace.model.transaction import ProducerIdentity
+from tailrace.store.memory import MemoryStore
 from tests.support.aio import on_loop, turns
 from tests.support.brokers import GatedStore, options, raw, running_broker, values_in
-from tests.support.transactions import EITHER, Producer, bounds, committed_values, stable_offset, started
+from tests.support.clocks import ManualClock
+from tests.support.transactions import EITHER, TIMEOUT_MS, Producer, bounds, committed_values, fetched, stable_offset, started
 
 
 @EITHER
@@ -195,3 +204,182 @@ async def test_a_transaction_may_write_what_a_topic_with_dedup_has_seen_aborted(
         await producer.write(0, b"a")
         await producer.commit()
         assert await committed_values(broker) == [b"a"]
+
+
+@EITHER
+def test_when_a_commit_fails_nothing_of_the_transaction_is_changed(newer: bool) -> None:
+    @on_loop
+    async def run() -> None:
+        store = GatedStore()
+        async with running_broker(store) as broker:
+            await broker.topics.create("t")
+            producer = await started(broker, newer=newer)
+            await producer.write(0, b"a")
+            store.close_gate()
+            ending = asyncio.create_task(producer.commit())
+            await turns()
+            store.fail()
+            with pytest.raises(StorageFullError):
+                await ending
+            store.open_gate()
+            assert await stable_offset(broker) == 0
+            await producer.commit()
+            assert await committed_values(broker) == [b"a"]
+
+    run()
+
+
+@EITHER
+def test_a_first_batch_that_fails_holds_nothing_back(newer: bool) -> None:
+    @on_loop
+    async def run() -> None:
+        store = GatedStore()
+        async with running_broker(store) as broker:
+            await broker.topics.create("t")
+            producer = await started(broker, newer=newer)
+            if not newer:
+                await producer.add(0)
+            store.close_gate()
+            sending = asyncio.create_task(producer.send(0, b"a"))
+            await turns()
+            store.fail()
+            with pytest.raises(StorageFullError):
+                await sending
+            store.open_gate()
+            await broker.append([raw("t", 0, b"plain")])
+            assert await stable_offset(broker) == 1
+            assert broker.collector()._sources.transactions.open == (0 if newer else 1)
+
+    run()
+
+
+@on_loop
+async def test_a_request_waits_for_a_change_of_its_transaction_that_is_in_flight() -> None:
+    store = GatedStore()
+    async with running_broker(store) as broker:
+        await broker.topics.create("t")
+        producer = await started(broker)
+        await producer.write(0, b"a")
+        store.close_gate()
+        first = asyncio.create_task(producer.commit())
+        await turns()
+        second = asyncio.create_task(producer.commit())
+        await turns()
+        assert len(store.in_flight) == 1
+        store.fail()
+        await turns()
+        store.open_gate()
+        with pytest.raises(StorageFullError):
+            await first
+        await second
+        assert await committed_values(broker) == [b"a"]
+
+
+@on_loop
+async def test_records_are_not_shown_between_their_sync_and_the_answer() -> None:
+    store = GatedStore()
+    async with running_broker(store) as broker:
+        await broker.topics.create("t")
+        producer = await started(broker)
+        await producer.add(0)
+        store.close_gate()
+        sending = asyncio.create_task(producer.send(0, b"a"))
+        await turns()
+        store.settle()
+        answer = await fetched(broker)
+        assert (list(answer.batches), answer.bounds.end, answer.last_stable_offset) == ([], 1, 0)
+        store.open_gate()
+        await sending
+
+
+@EITHER
+def test_a_transaction_that_lasts_too_long_is_aborted_and_its_producer_fenced(newer: bool) -> None:
+    @on_loop
+    async def run() -> None:
+        clock = ManualClock()
+        async with running_broker(clock=clock) as broker:
+            await broker.topics.create("t")
+            producer = await started(broker, newer=newer, timeout_ms=1000)
+            await producer.write(0, b"a")
+            clock.advance(999)
+            assert await broker.transactions.abort_overdue() == 0
+            clock.advance(1)
+            assert await broker.transactions.abort_overdue() == 1
+            assert await broker.transactions.abort_overdue() == 0
+            assert await stable_offset(broker) == 2
+            assert await committed_values(broker) == []
+            assert broker.transactions.timed_out == 1
+            with pytest.raises(TransactionFencedError):
+                await producer.commit()
+            with pytest.raises(ProducerFencedError):
+                await producer.send(0, b"late")
+
+    run()
+
+
+@on_loop
+async def test_a_transaction_that_ends_in_time_is_not_aborted_later() -> None:
+    clock = ManualClock()
+    async with running_broker(clock=clock) as broker:
+        await broker.topics.create("t")
+        producer = await started(broker, timeout_ms=1000)
+        await producer.write(0, b"a")
+        await producer.commit()
+        clock.advance(900)
+        await producer.write(0, b"b")
+        clock.advance(900)
+        assert await broker.transactions.abort_overdue() == 0
+
+
+@EITHER
+def test_an_open_transaction_survives_a_restart(newer: bool) -> None:
+    @on_loop
+    async def run() -> None:
+        store, clock = MemoryStore(), ManualClock()
+        async with running_broker(store, clock) as broker:
+            await broker.topics.create("t")
+            producer = await started(broker, newer=newer)
+            await producer.write(0, b"a")
+            await producer.commit_offset("g", 0, 1)
+        async with running_broker(store, clock) as broker:
+            assert await stable_offset(broker) == 0
+            assert broker.collector()._sources.transactions.open == 1
+            producer.broker = broker
+            await producer.write(0, b"b")
+            assert await committed_values(broker) == []
+            await producer.commit()
+            assert await committed_values(broker) == [b"a", b"b"]
+            committed = broker.offsets.committed("g", "t", 0)
+            assert committed is not None
+            assert committed.offset == 1
+        async with running_broker(store, clock) as broker:
+            assert await committed_values(broker) == [b"a", b"b"]
+            assert await stable_offset(broker) == 3
+
+    run()
+
+
+@on_loop
+async def test_a_transaction_left_open_over_a_restart_times_out() -> None:
+    store, clock = MemoryStore(), ManualClock()
+    async with running_broker(store, clock) as broker:
+        await broker.topics.create("t")
+        await (await started(broker)).write(0, b"a")
+    clock.advance(TIMEOUT_MS)
+    async with running_broker(store, clock) as broker:
+        assert await broker.transactions.abort_overdue() == 1
+        assert await stable_offset(broker) == 2
+
+
+@on_loop
+async def test_silent_ids_are_forgotten_and_open_ones_are_not() -> None:
+    clock = ManualClock()
+    async with running_broker(clock=clock) as broker:
+        await broker.topics.create("t")
+        silent, busy = await started(broker, "silent"), await started(broker, "busy")
+        await busy.add(0)
+        clock.advance(7 * 24 * 3600 * 1000 + 1)
+        assert await broker._transactions.silent_ids.forget() == 1
+        assert [listing.transactional_id for listing in broker.transaction_queries.find()] == ["busy"]
+        with pytest.raises(ProducerMappingError):
+            await silent.add(0)

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.broker.queues.ranges import OffsetRanges, decode_ranges
+from tailrace.broker.queues.redrive import OffsetRanges, decode_ranges
 
 
 @given(st.lists(st.integers(0, 60)), st.integers(0, 60))

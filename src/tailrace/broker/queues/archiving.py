@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from tailrace.broker.queues.dead_letters import DeadLetters, letter_of
+from tailrace.broker.queues.dead_letters import DeadLetterTopics, dead_letter
 from tailrace.broker.queues.share import Share
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.committed_reader import CommittedReader
@@ -26,12 +26,12 @@ _AT_ONCE = 100
 _BYTES_AT_ONCE = 4 * MIB
 
 
-class Burials:
+class Archiver:
     def __init__(
         self,
         committed: CommittedReader,
         topics: Topics,
-        dead_letters: DeadLetters,
+        dead_letters: DeadLetterTopics,
         on_gone: Callable[[int], None],
         on_failed: Callable[[Share, list[Offset]], None],
     ) -> None:
@@ -92,7 +92,7 @@ class Burials:
                     share.state.drop([offset])
                     self._on_gone(1)
                 elif kept is not None and record is not None:
-                    kept.letter = letter_of(record, topic, number, share.group, kept.deliveries, cause)
+                    kept.letter = dead_letter(record, topic, number, share.group, kept.deliveries, cause)
                     kept.state = RecordState.ARCHIVED
                 del share.doomed[offset]
             await asyncio.shield(share.write())

@@ -1,11 +1,10 @@
-"""Dead letters put back where they came from, each once.
+"""A set of offsets as ranges: as small as it has gaps, however many offsets it holds."""
 
-The letter stays among the dead letters. That it was put back is noted in the frame that holds the record, as a range of
-offsets for each partition of dead letters; so a crash in between, or the same command again, puts nothing back twice.
-"""
-
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
+
+import msgspec
 
 from tailrace.broker import keys
 from tailrace.broker.commits.commit import Committer
@@ -13,8 +12,7 @@ from tailrace.broker.commits.draft import Draft
 from tailrace.broker.commits.proposal import Proposal
 from tailrace.broker.publishing.admission import reserved
 from tailrace.broker.publishing.intake import Intake
-from tailrace.broker.queues.dead_letters import dead_letters_of, encoded
-from tailrace.broker.queues.ranges import OffsetRanges, decode_ranges
+from tailrace.broker.queues.dead_letters import dead_letter_topic, encode_append
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.committed_reader import CommittedReader
 from tailrace.broker.topics.live_topic import LiveTopic
@@ -32,6 +30,68 @@ from tailrace.model.queue import (
 )
 from tailrace.model.record import Record
 from tailrace.wire.partitioner import partition_for_key
+
+
+class OffsetRanges:
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        """Of each range, the offset after its last."""
+
+    def __contains__(self, offset: int) -> bool:
+        at = bisect_right(self._starts, offset) - 1
+        return at >= 0 and offset < self._ends[at]
+
+    def __len__(self) -> int:
+        """How many ranges."""
+        return len(self._starts)
+
+    def first_missing(self, start: int) -> Offset:
+        """The first offset from `start` on that is not in the set."""
+        at = bisect_right(self._starts, start) - 1
+        return Offset(max(start, self._ends[at])) if at >= 0 else Offset(start)
+
+    def add(self, offset: int) -> None:
+        if offset in self:
+            return
+        at = bisect_right(self._starts, offset)
+        joins_before = at > 0 and self._ends[at - 1] == offset
+        joins_after = at < len(self._starts) and self._starts[at] == offset + 1
+        if joins_before and joins_after:
+            self._ends[at - 1] = self._ends.pop(at)
+            del self._starts[at]
+        elif joins_before:
+            self._ends[at - 1] = offset + 1
+        elif joins_after:
+            self._starts[at] = offset
+        else:
+            self._starts.insert(at, offset)
+            self._ends.insert(at, offset + 1)
+
+    def forget_below(self, offset: int) -> None:
+        """Ranges that end before it are not asked for any more."""
+        gone = bisect_right(self._ends, offset)
+        del self._starts[:gone], self._ends[:gone]
+
+    def encode(self) -> bytes:
+        numbers: list[int] = []
+        at = 0
+        for start, end in zip(self._starts, self._ends, strict=True):
+            numbers += (start - at, end - start)
+            at = end
+        return msgspec.msgpack.encode(numbers)
+
+
+def decode_ranges(value: bytes | None) -> OffsetRanges:
+    ranges = OffsetRanges()
+    at = 0
+    numbers = iter(msgspec.msgpack.decode(value, type=list[int]) if value is not None else ())
+    for gap, length in zip(numbers, numbers, strict=True):
+        ranges._starts.append(at + gap)
+        at += gap + length
+        ranges._ends.append(at)
+    return ranges
+
 
 _AT_ONCE = 500
 _BYTES_AT_ONCE = 4 * MIB
@@ -56,7 +116,7 @@ class Redrives:
         live = self._intake.topics.get(topic)
         if live.is_reserved:
             raise reserved(live.topic.name)
-        return self._intake.topics.get(dead_letters_of(live.topic.name, self._intake.limits))
+        return self._intake.topics.get(dead_letter_topic(live.topic.name, self._intake.limits))
 
     def first_left(self, letters: LiveTopic) -> list[Offset]:
         """For each partition of dead letters, where the first one is that was not put back."""
@@ -153,7 +213,7 @@ class _PutBack(Proposal[int]):
                 records.setdefault(_partition_for(self._target, letter), []).append(_restored(letter))
         self._appends = []
         for partition, restored in records.items():
-            append = encoded(self._target, partition, restored, intake.clock.now_ms(), draft)
+            append = encode_append(self._target, partition, restored, intake.clock.now_ms(), draft)
             draft.append(append)
             self._appends.append(append)
         if not self._appends:
