@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from bench.stream import Stream
-from tailrace.log.fsck import check
+from tailrace.log.fsck import run_fsck
 from tailrace.model.changes import Bounds
 from tailrace.model.ids import Offset
 from tailrace.store.contract import Store
@@ -39,7 +39,7 @@ def check_streams(store: Store, *streams: Stream) -> None:
 
 def check_folder(folder: Path) -> None:
     """`tailrace fsck` finds nothing wrong with a folder that is closed."""
-    report = check(folder)
+    report = run_fsck(folder)
     if report.findings:
         first = report.findings[0]
         raise AuditFailure(f"fsck has {len(report.findings)} findings, the first: {first.where}: {first.what}")

@@ -14,7 +14,7 @@ import uvloop
 
 from bench.audit import AuditFailure
 from tailrace.model.changes import Changes
-from tailrace.store.contract import Commit, Store
+from tailrace.store.contract import Store, StoreCommit
 
 T = TypeVar("T")
 Work = TypeVar("Work")
@@ -51,7 +51,7 @@ class StoreCallers:
         self._stats = store.stats()
         self._loop = asyncio.get_running_loop()
         self._finished: asyncio.Future[None] = self._loop.create_future()
-        self._answers: deque[Commit] = deque()
+        self._answers: deque[StoreCommit] = deque()
         self._waking = False
         self._counted = self._stats.commits
         self.groups: list[int] = []
@@ -67,7 +67,7 @@ class StoreCallers:
         await self._finished
         return watch.took()
 
-    def _answered(self, commit: Commit) -> None:
+    def _answered(self, commit: StoreCommit) -> None:
         """Called by the store's thread."""
         commits = self._stats.commits
         if commits != self._counted:

@@ -15,7 +15,7 @@ from bench.measure import alternate, repeat
 from bench.pipeline import Pipeline
 from bench.stores import new_store, new_stream
 from bench.stream import Stream
-from tailrace.log.folder import LOG_FOLDER
+from tailrace.log.data_folder import LOG_FOLDER
 from tailrace.log.options import LogOptions
 from tailrace.model.changes import Buffer
 from tailrace.model.invariant import invariant

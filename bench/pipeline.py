@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from bench.audit import AuditFailure
 from tailrace.model.changes import Changes
 from tailrace.model.errors import OverloadedError
-from tailrace.store.contract import Commit, Store
+from tailrace.store.contract import Store, StoreCommit
 
 
 class Pipeline:
@@ -19,7 +19,7 @@ class Pipeline:
         self._done = 0
         self._resume_at = -1
         self._resume = threading.Event()
-        self._failed: Commit | None = None
+        self._failed: StoreCommit | None = None
 
     def send(self, work: Iterable[Changes]) -> float:
         """Seconds until the last of it was answered."""
@@ -45,7 +45,7 @@ class Pipeline:
             self._resume.wait()
             self._resume.clear()
 
-    def _answered(self, commit: Commit) -> None:
+    def _answered(self, commit: StoreCommit) -> None:
         """Called by the store's thread."""
         self._done = done = self._done + 1
         if commit.error is not None:

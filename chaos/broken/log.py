@@ -8,7 +8,7 @@ from typing import Any
 from tailrace.broker.publishing.producers import Producers
 from tailrace.broker.reading.fetch import Fetcher
 from tailrace.log.catalog import Catalog, NewBatch
-from tailrace.log.recovery import Recovery, SegmentFile, Witness
+from tailrace.log.recovery import Recovery, SegmentFile, SyncEvidence
 from tailrace.model.fetch import PartitionBatches
 from tailrace.model.ids import Offset, Partition, TableId
 from tailrace.sql.tables.execution import Execution
@@ -28,7 +28,7 @@ def lose_the_tail() -> None:
     """A start cuts off the last few frames, as if they were torn."""
     create = Recovery.__init__
 
-    def careless(self: Recovery, files: Sequence[SegmentFile], start: int, witnesses: Sequence[Witness]) -> None:
+    def careless(self: Recovery, files: Sequence[SegmentFile], start: int, witnesses: Sequence[SyncEvidence]) -> None:
         frames = frames_of(files[-1].path) if files else []
         if len(frames) > 2 * _LOST_FRAMES:
             os.truncate(files[-1].path, frames[-_LOST_FRAMES].position - files[-1].base)

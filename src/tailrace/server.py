@@ -24,7 +24,7 @@ import msgspec
 from tailrace.broker.broker import Broker
 from tailrace.broker.settings import BrokerSettings
 from tailrace.kafka.settings import KafkaSettings
-from tailrace.log.heap import keep_freed_memory
+from tailrace.log.kernel_hints import keep_freed_memory
 from tailrace.model.address import Address
 from tailrace.model.clock import Clock
 from tailrace.model.durability import Durability

@@ -10,7 +10,7 @@ from bench.batches import KB_16, ring_of_copies
 from bench.pipeline import Pipeline
 from bench.stores import new_stream
 from bench.stream import Stream
-from tailrace.log.folder import LOG_FOLDER
+from tailrace.log.data_folder import LOG_FOLDER
 from tailrace.store.embedded import EmbeddedStore
 
 APPENDS = 20

@@ -9,17 +9,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 
 from tailrace.log import opening, recovery
-from tailrace.log.catalog import Catalog, Cut, NewBatch
+from tailrace.log.catalog import Catalog, CheckpointData, NewBatch
 from tailrace.log.checkpoint import Checkpoints
 from tailrace.log.encoding import Piece
 from tailrace.log.frame import BadFrameError, Frame, frame_size, read_effects, read_frame
-from tailrace.log.recovery import Recovery, SegmentFile, Witness
-from tailrace.log.settled import SettledState
-from tailrace.log.state import StateDb
+from tailrace.log.recovery import Recovery, SegmentFile, SyncEvidence
+from tailrace.log.state import SettledState, StateDb
 from tailrace.log.writer import LogWriter
 from tailrace.model.changes import Buffer, Changes
 from tailrace.model.ids import Cursor, Offset, Position
-from tailrace.store.contract import Commit, Done
+from tailrace.store.contract import OnDone, StoreCommit
 from tailrace.store.group_commit import GroupCommit
 from tailrace.store.sequencer import PendingCommit, Sequencer
 
@@ -33,7 +32,7 @@ def ack_before_write() -> None:
     """Commits are answered when they are handed in."""
     submit = GroupCommit.submit
 
-    def hasty(self: GroupCommit, changes: Changes, done: Done) -> PendingCommit:
+    def hasty(self: GroupCommit, changes: Changes, done: OnDone) -> PendingCommit:
         commit = submit(self, changes, _say_nothing)
         done(commit)
         return commit
@@ -67,7 +66,7 @@ def index_ahead_of_log() -> None:
     """A checkpoint says that more of the log is saved than there is."""
     save = Checkpoints.save
 
-    def boastful(self: Checkpoints, cut: Cut) -> None:
+    def boastful(self: Checkpoints, cut: CheckpointData) -> None:
         save(self, cut._replace(end=cut.end._replace(position=Position(cut.end.position + 10_000))))
 
     Checkpoints.save = boastful  # type: ignore[method-assign]
@@ -78,7 +77,7 @@ def reused_offset() -> None:
     admit, show = Sequencer.admit, Catalog.append
     numbers = count(1)
 
-    def forgetful(self: Sequencer, changes: Changes, done: Done) -> PendingCommit:
+    def forgetful(self: Sequencer, changes: Changes, done: OnDone) -> PendingCommit:
         commit = admit(self, changes, done)
         if changes.appends and next(numbers) % 20 == 0:
             append = changes.appends[-1]
@@ -100,7 +99,7 @@ def reused_cursor() -> None:
     admit = Sequencer.admit
     numbers = count(1)
 
-    def forgetful(self: Sequencer, changes: Changes, done: Done) -> PendingCommit:
+    def forgetful(self: Sequencer, changes: Changes, done: OnDone) -> PendingCommit:
         commit = admit(self, changes, done)
         if changes.appends and next(numbers) % 20 == 0:
             self._cursor = Cursor(self._cursor - 1)
@@ -126,7 +125,7 @@ def recovery_cuts_too_much() -> None:
     """A start cuts off a quarter of the log, as if it were torn."""
     create = Recovery.__init__
 
-    def cautious(self: Recovery, files: Sequence[SegmentFile], start: int, witnesses: Sequence[Witness]) -> None:
+    def cautious(self: Recovery, files: Sequence[SegmentFile], start: int, witnesses: Sequence[SyncEvidence]) -> None:
         os.truncate(files[-1].path, files[-1].path.stat().st_size * 3 // 4)
         create(self, files, start, ())
 
@@ -144,7 +143,7 @@ def state_not_replayed() -> None:
 
 def corruption_cut_off() -> None:
     """A start cuts the log at the first bad frame, whatever stands behind it."""
-    recovery.judge = lambda *_: None
+    recovery.diagnose_end = lambda *_: None
 
 
 MUTANTS: Mapping[str, Callable[[], None]] = {
@@ -172,5 +171,5 @@ def _frames(buffers: Sequence[Buffer], position: int, salt: int) -> Iterator[Fra
         at += frame_size(data, at)
 
 
-def _say_nothing(commit: Commit) -> None:
+def _say_nothing(commit: StoreCommit) -> None:
     pass

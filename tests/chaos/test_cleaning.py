@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from tailrace.log import reader
+from tailrace.log.batch_location import BatchLocation
 from tailrace.log.checkpoint import Checkpoints
-from tailrace.log.frame import Entry
-from tailrace.log.fsck import check
+from tailrace.log.frame import BatchEntry
+from tailrace.log.fsck import run_fsck
 from tailrace.log.index import IndexReader, PartitionIndex
 from tailrace.log.options import LogOptions
-from tailrace.log.place import Place
 from tailrace.model.changes import Changes
 from tailrace.model.errors import OffsetOutOfRangeError, UnknownPartitionError
 from tailrace.model.ids import Cursor, Offset, Partition, TopicId
@@ -62,7 +62,7 @@ def clean_after_lookup(monkeypatch: pytest.MonkeyPatch, action: Once) -> None:
     """A fetch has looked up where its batches are; before it reads them, this happens."""
     walk = IndexReader.walk
 
-    def walk_then(self: IndexReader, index: PartitionIndex, offset: int) -> Iterator[Place]:
+    def walk_then(self: IndexReader, index: PartitionIndex, offset: int) -> Iterator[BatchLocation]:
         places = list(walk(self, index, offset))
         action()
         return iter(places)
@@ -70,7 +70,7 @@ def clean_after_lookup(monkeypatch: pytest.MonkeyPatch, action: Once) -> None:
     monkeypatch.setattr(IndexReader, "walk", walk_then)
 
 
-def first_of_second_segment(folder: Path) -> Entry:
+def first_of_second_segment(folder: Path) -> BatchEntry:
     frames = frames_of(segment_files(folder)[1])
     return next(frame.entries[0] for frame in frames if frame.entries and frame.entries[0].partition == A)
 
@@ -116,7 +116,7 @@ def test_a_fetch_that_looks_up_after_retention_is_out_of_range(store: EmbeddedSt
 
     before_lookup = Once(clean)
 
-    def walk_after(self: IndexReader, index: PartitionIndex, offset: int) -> Iterator[Place]:
+    def walk_after(self: IndexReader, index: PartitionIndex, offset: int) -> Iterator[BatchLocation]:
         before_lookup()
         return walk(self, index, offset)
 
@@ -274,7 +274,7 @@ def test_readers_get_their_own_records_while_all_is_in_motion(tmp_path: Path) ->
     assert traffic.faults[:5] == []
     assert traffic.reads > 100
     assert cleaned > 10
-    assert check(tmp_path / "data").findings == []
+    assert run_fsck(tmp_path / "data").findings == []
 
 
 def _label(partition: Partition, offset: int) -> bytes:
@@ -292,7 +292,7 @@ def test_a_power_cut_behind_a_cleaned_segment_is_no_damage(store: EmbeddedStore,
     assert int(before.name[:20]) + before.stat().st_size < int(newest.name[:20]), "the one before was rewritten"
     assert all(frame.is_seal for frame in frames_of(newest))
     os.truncate(newest, 0)
-    report = check(cut)
+    report = run_fsck(cut)
     assert report.findings == []
     assert newest.name in " ".join(report.notes)
     reopened = EmbeddedStore.open(cut)
@@ -301,7 +301,7 @@ def test_a_power_cut_behind_a_cleaned_segment_is_no_damage(store: EmbeddedStore,
         assert list(reopened.commit(Changes(appends=[append(A, b"next")])).offsets) == [ROUNDS]
     finally:
         reopened.close()
-    assert check(cut).findings == []
+    assert run_fsck(cut).findings == []
 
 
 def test_dead_records_before_others_that_are_gone_are_no_damage(tmp_path: Path) -> None:
@@ -317,4 +317,4 @@ def test_dead_records_before_others_that_are_gone_are_no_damage(tmp_path: Path) 
     store.close()
     frames = [frame for segment in segment_files(tmp_path / "data") for frame in frames_of(segment)]
     assert [len(frame.entries) for frame in frames if frame.entries] == [2]
-    assert check(tmp_path / "data").findings == []
+    assert run_fsck(tmp_path / "data").findings == []

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tailrace.log.fsck import check
+from tailrace.log.fsck import run_fsck
 from tailrace.log.options import LogOptions
 from tailrace.model.changes import Changes
 from tailrace.model.errors import StorageFullError
@@ -84,7 +84,7 @@ def test_a_full_disk_refuses_writers_serves_readers_and_recovers_without_restart
     store = EmbeddedStore.open(disk / "data", limits=Limits(min_free_bytes=0), options=OPTIONS)
     assert observe(store) == seen
     store.close()
-    assert check(disk / "data").findings == []
+    assert run_fsck(disk / "data").findings == []
 
 
 @needs_mounts
@@ -110,7 +110,7 @@ def test_a_disk_that_is_full_at_an_idle_moment_does_not_end_the_store(disk: Path
     store = EmbeddedStore.open(disk / "data", limits=Limits(min_free_bytes=0), options=OPTIONS)
     assert observe(store) == seen
     store.close()
-    assert check(disk / "data").findings == []
+    assert run_fsck(disk / "data").findings == []
 
 
 @needs_mounts
@@ -131,7 +131,7 @@ def test_the_last_room_is_kept_for_cleaning_up(disk: Path, caplog: pytest.LogCap
     _until_taken(store)
     assert store.bounds(A0) == (end, end + 1)
     assert not store.is_full()
-    assert [record.levelname for record in caplog.records if record.name == "tailrace.store.room"] == ["WARNING", "INFO"]
+    assert [record.levelname for record in caplog.records if record.name == "tailrace.log.data_folder"] == ["WARNING", "INFO"]
     store.close()
 
 
@@ -202,7 +202,7 @@ def test_a_start_on_a_full_disk_asks_for_room_and_loses_nothing(disk: Path, left
     store = EmbeddedStore.open(disk / "data", limits=Limits(min_free_bytes=0), options=OPTIONS)
     assert observe(store) == seen
     store.close()
-    assert check(disk / "data").findings == []
+    assert run_fsck(disk / "data").findings == []
 
 
 def test_a_file_that_may_not_grow_is_a_full_disk_too(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_a_file_that_may_not_grow_is_a_full_disk_too(tmp_path: Path) -> None:
     values = [record.value.decode() for record in fetch_all(store, A0)]
     store.close()
     assert values == said["values"]
-    assert check(tmp_path / "data").findings == []
+    assert run_fsck(tmp_path / "data").findings == []
 
 
 def _until_refused(store: EmbeddedStore) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.log.fsck import check
+from tailrace.log.fsck import run_fsck
 from tailrace.log.high_mark import BEHIND_BYTES, BEHIND_SECONDS, HIGH_MARK_FILE, HighMark, read_high_mark
 from tailrace.log.options import DEFAULT_OPTIONS, LogOptions
 from tailrace.model.changes import Changes
@@ -69,10 +69,10 @@ def cut_to_half(folder: Path) -> None:
 @SIZES
 def test_a_log_cut_to_half_is_refused_and_named_by_fsck(tmp_path: Path, options: LogOptions) -> None:
     folder = killed(tmp_path, options=options)
-    assert check(folder).findings == []
+    assert run_fsck(folder).findings == []
     cut_to_half(folder)
     before = {path: path.read_bytes() for path in segment_files(folder)}
-    (finding, *_) = check(folder).findings
+    (finding, *_) = run_fsck(folder).findings
     assert "lost its end" in finding.what
     for _ in range(2):
         with pytest.raises(LostEndError, match=r"lost its end.*--accept-loss-after \d+"):
@@ -84,7 +84,7 @@ def test_a_log_cut_between_two_frames_is_refused(tmp_path: Path) -> None:
     folder = killed(tmp_path)
     (segment,) = segment_files(folder)
     os.truncate(segment, frames_of(segment)[100].position)
-    assert check(folder).findings
+    assert run_fsck(folder).findings
     with pytest.raises(LostEndError):
         EmbeddedStore.open(folder)
 
@@ -105,7 +105,7 @@ def test_a_loss_is_accepted_by_its_position_alone_and_once(tmp_path: Path, caplo
     assert list(store.commit(Changes(appends=[append(A0, b"new")])).offsets) == [kept]
     seen = observe(store)
     store.close()
-    assert check(folder).findings == []
+    assert run_fsck(folder).findings == []
     store = EmbeddedStore.open(folder)
     assert observe(store) == seen
     store.close()
@@ -125,7 +125,7 @@ def test_a_loss_below_the_checkpoint_is_accepted_where_the_state_can_be_made_aga
     assert 0 < kept < 50
     assert store.get(b"last") == b"%d" % (kept - 1)
     store.close()
-    assert check(tmp_path / "data").findings == []
+    assert run_fsck(tmp_path / "data").findings == []
 
 
 def test_a_loss_that_the_state_can_not_forget_is_not_accepted(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_state_that_knows_more_than_the_log_is_a_witness_however_often_it_is_a
     (folder / HIGH_MARK_FILE).unlink()
     lost = next(frame for frame in frames_of(segment_files(folder)[-1]) if not frame.is_seal)
     os.truncate(segment_files(folder)[-1], lost.position - int(segment_files(folder)[-1].name.partition("-")[0]))
-    assert any("as the state knows" in finding.what for finding in check(folder).findings)
+    assert any("as the state knows" in finding.what for finding in run_fsck(folder).findings)
     for _ in range(3):
         with pytest.raises(LostEndError, match="as the state knows") as refused:
             EmbeddedStore.open(folder, options=SMALL)
@@ -188,7 +188,7 @@ def test_a_cleaned_log_whose_end_is_lost_behind_the_checkpoint_can_go_on(tmp_pat
     assert store.bounds(A0) == (150, 307)
     assert store.get(b"last") == b"299"
     store.close()
-    assert check(folder).findings == []
+    assert run_fsck(folder).findings == []
 
 
 @pytest.mark.parametrize("left", ["state", "tables.db", "payloads", HIGH_MARK_FILE])
@@ -215,7 +215,7 @@ def test_a_missing_log_is_refused_where_anything_shows_that_there_was_one(tmp_pa
 def test_fsck_names_a_missing_log(tmp_path: Path) -> None:
     folder = killed(tmp_path, 10)
     shutil.rmtree(folder / "log")
-    assert any("no log" in finding.what for finding in check(folder).findings)
+    assert any("no log" in finding.what for finding in run_fsck(folder).findings)
 
 
 def test_a_start_that_was_killed_before_its_first_segment_is_no_loss(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_a_start_that_was_killed_before_its_first_segment_is_no_loss(tmp_path: P
 def test_a_folder_without_a_mark_opens_and_gets_one(tmp_path: Path) -> None:
     folder = killed(tmp_path, 10)
     (folder / HIGH_MARK_FILE).unlink()
-    assert check(folder).findings == []
+    assert run_fsck(folder).findings == []
     EmbeddedStore.open(folder).close()
     assert read_high_mark(folder).position > 0
 
@@ -259,7 +259,7 @@ def test_a_mark_that_rots_is_a_finding(tmp_path: Path) -> None:
     folder = killed(tmp_path, 10)
     mark = folder / HIGH_MARK_FILE
     mark.write_bytes(b"\xa5" * 8192)
-    assert [finding.where for finding in check(folder).findings] == [HIGH_MARK_FILE]
+    assert [finding.where for finding in run_fsck(folder).findings] == [HIGH_MARK_FILE]
 
 
 def test_each_bit_of_a_mark_is_checked(tmp_path: Path) -> None:
@@ -339,7 +339,7 @@ def test_a_killed_writer_leaves_a_mark_between_what_was_there_a_second_before_an
     writer.kill()
     mark = read_high_mark(tmp_path / "data").position
     assert end <= mark <= end_of_log(tmp_path / "data")
-    assert check(tmp_path / "data").findings == []
+    assert run_fsck(tmp_path / "data").findings == []
 
 
 def test_writers_wait_for_a_mark_that_can_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

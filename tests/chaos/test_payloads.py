@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.log.fsck import check
+from tailrace.log.fsck import run_fsck
 from tailrace.model.clock import SystemClock
 from tailrace.model.errors import StorageFullError
 from tailrace.model.ids import Offset
@@ -28,7 +28,7 @@ STEPS = (*PAYLOAD_KILLPOINTS, "write.half", "answer.before")
 
 
 def judge(folder: Path, events: Sequence[Event], *, may_lose_tail: bool = False) -> None:
-    report = check(folder)
+    report = run_fsck(folder)
     assert not report.findings, report.findings
     asyncio.run(_judge(folder, events, may_lose_tail))
     assert not list(folder.glob("payloads/*.unfinished"))
@@ -103,7 +103,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_disk_without_room_refuses_payloads_and_takes_them_again_when_there_is_room(disk: Path) -> None:
     asyncio.run(_fill_up(disk))
     assert not list(disk.glob("data/payloads/*.unfinished"))
-    assert not check(disk / "data").findings
+    assert not run_fsck(disk / "data").findings
 
 
 async def _fill_up(disk: Path) -> None:

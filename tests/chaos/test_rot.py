@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.log.fsck import check
+from tailrace.log.fsck import run_fsck
 from tailrace.log.options import LogOptions
-from tailrace.log.segment import HEADER_BYTES
+from tailrace.log.segment import SEGMENT_HEADER_BYTES
 from tailrace.model.changes import Changes
 from tailrace.model.errors import CorruptionError, TailraceError
 from tailrace.model.ids import Offset, Partition, TopicId
@@ -48,7 +48,7 @@ class SoundFolder:
         self.truth = observe(store)
         store.close()
         assert len(segment_files(self.path)) >= 4
-        assert check(self.path).findings == []
+        assert run_fsck(self.path).findings == []
 
     def spoiled(self, spoil: Callable[[Path], None]) -> Path:
         self._copies += 1
@@ -74,8 +74,8 @@ def test_a_flipped_bit_anywhere_in_the_log_is_reported(sound: SoundFolder, chaos
         folder = sound.spoiled(partial(_flip_in, path.relative_to(sound.path), at, bit))
         where = f"bit {bit} of byte {at} of {path.name}"
         error = _error_or_truth(folder, sound.truth, where)
-        findings = check(folder).findings
-        if at < HEADER_BYTES:
+        findings = run_fsck(folder).findings
+        if at < SEGMENT_HEADER_BYTES:
             assert findings or at >= HEADER_USED_BYTES, f"{where}: fsck finds nothing"
             continue  # nothing is served from a header
         assert error is not None, f"{where}: every byte was read and no error was raised"
@@ -110,7 +110,7 @@ def test_a_flipped_bit_in_a_killed_folder_is_never_taken_for_a_torn_write(tmp_pa
     store.close()
     (segment,) = segment_files(tmp_path / "killed")
     for _ in range(FLIPS):
-        at = choice.randrange(HEADER_BYTES, seal.position)
+        at = choice.randrange(SEGMENT_HEADER_BYTES, seal.position)
         bit = choice.randrange(8)
         _flip(segment, at, bit)
         with pytest.raises(CorruptionError):
@@ -208,7 +208,7 @@ DAMAGES = (
 def test_damage_is_reported_by_the_store_and_named_by_fsck(sound: SoundFolder, damage: Callable[[Path], None]) -> None:
     folder = sound.spoiled(damage)
     files = {path: path.read_bytes() for path in segment_files(folder)}
-    findings = check(folder).findings
+    findings = run_fsck(folder).findings
     assert findings
     assert {path: path.read_bytes() for path in segment_files(folder)} == files, "fsck changes nothing"
     error = _error_or_truth(folder, sound.truth, damage.__name__)

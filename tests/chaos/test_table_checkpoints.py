@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.log.fsck import check
+from tailrace.log.fsck import run_fsck
 from tailrace.log.offline import offline_log
 from tailrace.model.killpoint import CHECKPOINT_KILLPOINTS, EXIT_CODE, REBUILD_KILLPOINTS
 from tailrace.sql.tables.fsck import check_tables
@@ -31,7 +31,7 @@ def written(folder: Path, *arguments: str, killpoint: str = "") -> WriterProcess
 
 def judge(folder: Path, events: Sequence[Event]) -> Rows:
     """Every key has the value that was acknowledged last, or one that was tried after it; and the log alone says the same."""
-    assert check(folder).findings == []
+    assert run_fsck(folder).findings == []
     with offline_log(folder) as log:
         assert check_tables(folder, log, LIMITS).findings == []
     rows = rows_of(folder)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.log.fsck import check
+from tailrace.log.fsck import run_fsck
 from tailrace.log.options import LogOptions
-from tailrace.log.segment import HEADER_BYTES
+from tailrace.log.segment import SEGMENT_HEADER_BYTES
 from tailrace.model.changes import Changes
 from tailrace.model.errors import CorruptionError
 from tailrace.model.ids import Offset, Partition, TopicId
@@ -87,7 +87,7 @@ def test_the_last_frame_with_a_hole_leaves_all_before_it(torn: TornFolder) -> No
 
 def test_a_torn_tail_is_a_note_for_fsck_and_not_a_finding(torn: TornFolder) -> None:
     folder = torn.spoiled(lambda path: os.truncate(path, torn.frame.position + 30))
-    report = check(folder)
+    report = run_fsck(folder)
     assert report.findings == []
     assert any("never acknowledged" in note for note in report.notes), report.notes
     assert _opened(folder) == torn.before
@@ -102,7 +102,7 @@ def test_the_cut_is_final(torn: TornFolder) -> None:
     seen = observe(store)
     store.close()
     assert _opened(folder) == seen
-    assert check(folder).findings == []
+    assert run_fsck(folder).findings == []
 
 
 def test_a_log_cut_below_its_last_checkpoint_is_corrupt(tmp_path: Path) -> None:
@@ -113,15 +113,15 @@ def test_a_log_cut_below_its_last_checkpoint_is_corrupt(tmp_path: Path) -> None:
     os.truncate(segment, segment.stat().st_size - 1)
     with pytest.raises(CorruptionError, match="lost its end"):
         EmbeddedStore.open(tmp_path / "data")
-    assert check(tmp_path / "data").findings
+    assert run_fsck(tmp_path / "data").findings
 
 
 def test_a_segment_whose_header_was_torn_is_begun_again(tmp_path: Path) -> None:
-    store = EmbeddedStore.open(tmp_path / "data", options=LogOptions(segment_bytes=HEADER_BYTES + 1))
+    store = EmbeddedStore.open(tmp_path / "data", options=LogOptions(segment_bytes=SEGMENT_HEADER_BYTES + 1))
     store.commit(Changes(creates=[(TOPIC, 2)], appends=[append(P0, b"kept")]))
     before = observe(store)
     store.commit(Changes(appends=[append(P0, b"first of a new segment")]))
-    for size in (0, 1, HEADER_BYTES - 1, HEADER_BYTES, HEADER_BYTES + 1):
+    for size in (0, 1, SEGMENT_HEADER_BYTES - 1, SEGMENT_HEADER_BYTES, SEGMENT_HEADER_BYTES + 1):
         copy = tmp_path / f"cut-{size}"
         copy_as_killed(tmp_path / "data", copy)
         forget_the_mark(copy)

@@ -15,7 +15,7 @@ from typing import NoReturn
 from tailrace.log.options import LogOptions
 from tailrace.model.errors import StorageFailedError, StorageFullError, StoreClosedError, TailraceError
 from tailrace.model.limits import Limits
-from tailrace.store.contract import Commit, Store
+from tailrace.store.contract import Store, StoreCommit
 from tailrace.store.embedded import EmbeddedStore
 from tests.chaos.mutants import MUTANTS
 from tests.chaos.workload import MainPlan, ThreadPlan
@@ -89,7 +89,7 @@ class Writer:
         return ack
 
     def _submit(self, plan: ThreadPlan, attempt: Attempt, room: threading.Semaphore) -> None:
-        def done(commit: Commit) -> None:
+        def done(commit: StoreCommit) -> None:
             if commit.error is not None:
                 self._failed(attempt, commit.error)
             else:

@@ -19,7 +19,7 @@ from tailrace.model.errors import (
 from tailrace.model.ids import Cursor, Offset, Partition, TopicId
 from tailrace.model.limits import Limits
 from tailrace.model.stats import StoreStats
-from tailrace.store.contract import Commit
+from tailrace.store.contract import StoreCommit
 from tailrace.store.group_commit import GroupCommit
 from tailrace.store.sequencer import PendingCommit, Sequencer
 from tests.support.batches import append
@@ -79,7 +79,7 @@ class Bench:
         self.clock = ManualClock()
         sequencer = Sequencer(HybridClock(self.clock), limits, {A0: Offset(0)}, Cursor(0))
         self.commits = GroupCommit(self.backend, sequencer, limits, self.clock, self.stats, self.failures.append, 1 << 20)
-        self.answers: list[Commit] = []
+        self.answers: list[StoreCommit] = []
         self.answered = threading.Semaphore(0)
         self.commits.start()
 
@@ -90,12 +90,12 @@ class Bench:
         assert self.backend.reached.acquire(timeout=PATIENCE_SECONDS)
         return self.backend.groups[-1]
 
-    def wait_for_answers(self, count: int) -> list[Commit]:
+    def wait_for_answers(self, count: int) -> list[StoreCommit]:
         for _ in range(count):
             assert self.answered.acquire(timeout=PATIENCE_SECONDS)
         return self.answers
 
-    def _done(self, commit: Commit) -> None:
+    def _done(self, commit: StoreCommit) -> None:
         self.answers.append(commit)
         self.answered.release()
 

@@ -8,7 +8,7 @@ import pytest
 from tailrace.model.changes import Changes
 from tailrace.model.errors import StoreClosedError
 from tailrace.model.ids import Cursor, Offset, Partition, TopicId
-from tailrace.store.contract import Commit, Store
+from tailrace.store.contract import Store, StoreCommit
 from tests.contract.conftest import Reopen
 from tests.support.batches import append
 from tests.support.clocks import ManualClock
@@ -31,7 +31,7 @@ def test_a_store_that_was_never_written_to_can_be_closed(store: Store) -> None:
 def test_a_closed_store_takes_nothing_new(store: Store) -> None:
     store.commit(Changes(creates=[(A, 1)]))
     store.close()
-    answers: list[Commit] = []
+    answers: list[StoreCommit] = []
     with pytest.raises(StoreClosedError):
         store.submit(Changes(appends=[append(A0, b"late")]), answers.append)
     with pytest.raises(StoreClosedError):
@@ -58,7 +58,7 @@ def test_a_closed_store_answers_reads_or_says_that_it_is_closed(store: Store) ->
 
 def test_close_finishes_what_is_in_flight(store: Store) -> None:
     store.commit(Changes(creates=[(A, 1)]))
-    answers: list[Commit] = []
+    answers: list[StoreCommit] = []
     for number in range(100):
         store.submit(Changes(appends=[append(A0, b"%d" % number)]), answers.append)
     store.close()

@@ -11,7 +11,7 @@ from tailrace.model.changes import Changes
 from tailrace.model.errors import OverloadedError, SequencingError
 from tailrace.model.ids import Offset, Partition, TopicId
 from tailrace.model.limits import KIB, Limits
-from tailrace.store.contract import Commit, Store
+from tailrace.store.contract import Store, StoreCommit
 from tests.support.batches import append
 from tests.support.observed import fetch_all, observe, scan_all
 from tests.support.patience import PATIENCE_SECONDS
@@ -25,16 +25,16 @@ class Answers:
     """Collects what `done` says, in the order it says it."""
 
     def __init__(self, expected: int) -> None:
-        self.commits: list[Commit] = []
+        self.commits: list[StoreCommit] = []
         self._expected = expected
         self._all = threading.Event()
 
-    def __call__(self, commit: Commit) -> None:
+    def __call__(self, commit: StoreCommit) -> None:
         self.commits.append(commit)
         if len(self.commits) == self._expected:
             self._all.set()
 
-    def wait(self) -> list[Commit]:
+    def wait(self) -> list[StoreCommit]:
         assert self._all.wait(PATIENCE_SECONDS), f"{len(self.commits)} of {self._expected} commits were answered"
         return self.commits
 
@@ -54,7 +54,7 @@ def test_what_was_answered_can_be_read_inside_done(store: Store) -> None:
     store.commit(Changes(creates=[(A, 1)]))
     seen: list[tuple[int, int, bytes | None]] = []
 
-    def look(commit: Commit) -> None:
+    def look(commit: StoreCommit) -> None:
         seen.append((commit.receipt.offsets[0], store.bounds(A0).end, store.get(b"last")))
         answers(commit)
 
@@ -185,7 +185,7 @@ def test_readers_see_whole_commits_only_while_others_write(store: Store) -> None
 def test_too_much_in_flight_is_refused_or_made_durable_but_never_dropped(home: Home) -> None:
     store = home.open(limits=Limits(pending_bytes=64 * KIB, pending_commits=50))
     store.commit(Changes(creates=[(A, 1)]))
-    answered: list[Commit] = []
+    answered: list[StoreCommit] = []
     taken = 0
     for _ in range(500):
         try:

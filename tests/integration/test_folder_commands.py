@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tailrace.log.fsck import check
+from tailrace.log.fsck import run_fsck
 from tailrace.log.options import LogOptions
 from tailrace.model.ids import Offset
 from tailrace.model.limits import KIB
@@ -97,7 +97,7 @@ def test_fsck_names_a_payload_that_is_missing_or_damaged(folder: Path, damage: b
     payload.unlink()
     if damage is not None:
         payload.write_bytes(damage)
-    (finding,) = check(folder).findings
+    (finding,) = run_fsck(folder).findings
     assert finding.where == f"payload {DIGEST}"
     assert named in finding.what
     assert finding.what.endswith("records that refer to it: 1, partition 0 of 'payments', offset 1")
@@ -107,7 +107,7 @@ def test_fsck_notes_payloads_that_nobody_refers_to(folder: Path) -> None:
     orphan = sha256(b"nobody's").hexdigest()
     (folder / "payloads" / orphan).write_bytes(b"nobody's")
     (folder / "payloads" / f"{orphan}.unfinished").write_bytes(b"nob")
-    report = check(folder)
+    report = run_fsck(folder)
     assert not report.findings
     assert f"payload {orphan} is referred to by no record; a running server removes it" in report.notes
     assert any(note.startswith(f"{orphan}.unfinished was being written") for note in report.notes)

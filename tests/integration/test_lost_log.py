@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tailrace.log.folder import TABLES_FILE
+from tailrace.log.data_folder import TABLES_FILE
 from tailrace.log.high_mark import read_high_mark
 from tailrace.sql.tables.tables import FILE_NAME
 from tests.integration.topics import consume, create, publish

@@ -10,13 +10,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tailrace.log.fsck import check
+from tailrace.log.fsck import run_fsck
 from tailrace.model.changes import Append, Changes
 from tailrace.model.durability import Durability
 from tailrace.model.errors import OffsetOutOfRangeError, SequencingError, TailraceError, UnknownPartitionError
 from tailrace.model.ids import Cursor, Offset, Partition, TopicId
 from tailrace.model.limits import Limits
-from tailrace.store.contract import Commit, Store
+from tailrace.store.contract import Store, StoreCommit
 from tailrace.store.embedded import EmbeddedStore
 from tailrace.store.memory import MemoryStore
 from tests.property.store_model import StoreModel
@@ -86,7 +86,7 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.topics)
     @rule(data=st.data(), count=st.integers(2, 12))
     def write_many_at_once(self, data: st.DataObject, count: int) -> None:
-        answered: list[Commit] = []
+        answered: list[StoreCommit] = []
         sent = [Changes(appends=self.appends(data, 2), puts=[(b"b/%d" % number, b"")]) for number in range(count)]
         commits = [self.store.submit(changes, answered.append) for changes in sent]
         expected = [self.model.apply(changes) for changes in sent]
@@ -216,7 +216,7 @@ class EmbeddedMachine(StoreMachine):
     @rule()
     def reopen(self) -> None:
         self.store.close()
-        assert check(self.folder).findings == []
+        assert run_fsck(self.folder).findings == []
         self.store = self.open()
 
     @rule(garbage=st.binary(max_size=80))
@@ -229,7 +229,7 @@ class EmbeddedMachine(StoreMachine):
         self.crashes += 1
         with segment_files(self.folder)[-1].open("ab") as active:
             active.write(garbage)
-        assert check(self.folder).findings == []
+        assert run_fsck(self.folder).findings == []
         self.store = self.open()
 
     def teardown(self) -> None:

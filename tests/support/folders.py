@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tailrace.log.frame import BadFrameError, Frame, read_frame
 from tailrace.log.high_mark import HIGH_MARK_FILE
-from tailrace.log.segment import HEADER_BYTES, salt_of
+from tailrace.log.segment import SEGMENT_HEADER_BYTES, salt_of
 from tests.support.patience import PATIENCE_SECONDS
 
 _ATTEMPTS = 100
@@ -43,8 +43,8 @@ def frames_of(segment: Path) -> list[Frame]:
     """The frames of a segment in order, up to the first that is not whole."""
     base = int(segment.name.partition("-")[0])
     data = memoryview(segment.read_bytes())
-    salt = salt_of(bytes(data[:HEADER_BYTES]))
-    at = HEADER_BYTES
+    salt = salt_of(bytes(data[:SEGMENT_HEADER_BYTES]))
+    at = SEGMENT_HEADER_BYTES
     found = []
     while at < len(data):
         try:

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tailrace.log.folder import LOG_FOLDER
-from tailrace.log.fsck import check
+from tailrace.log.data_folder import LOG_FOLDER
+from tailrace.log.fsck import run_fsck
 from tailrace.model.errors import TailraceError
 from tailrace.model.invariant import InvariantError
 from tailrace.model.limits import Limits
@@ -38,4 +38,4 @@ def hold_inquest(folder: Path, history: History, *, may_lose_tail: bool = False)
 
 
 def _damages(folder: Path, when: str) -> list[Violation]:
-    return [Violation(DAMAGED, f"{when}: {finding.where}: {finding.what}") for finding in check(folder).findings]
+    return [Violation(DAMAGED, f"{when}: {finding.where}: {finding.what}") for finding in run_fsck(folder).findings]

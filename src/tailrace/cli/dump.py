@@ -12,7 +12,7 @@ from tailrace.model.clock import hlc_counter, hlc_millis
 from tailrace.model.counting import counted
 
 if TYPE_CHECKING:
-    from tailrace.log.dump import DumpedBatch, DumpedFrame
+    from tailrace.log.offline import DumpedBatch, DumpedFrame
     from tailrace.model.ids import TopicId
     from tailrace.model.topic import TopicNames
 
@@ -38,13 +38,13 @@ def dump(
     tailrace dump ./data --from 4711 --records
     """
     # Loads RocksDB, which --help does without.
-    from tailrace.log.dump import frames, topics_of
+    from tailrace.log.offline import dump_frames, saved_topics_in
     from tailrace.model.topic import TopicNames
 
     names = TopicNames()
-    names.learn_from(topics_of(folder))
+    names.learn_from(saved_topics_in(folder))
     printer = _Printer(names, with_records=records)
-    wanted = (frame for frame in map(printer.learn, frames(folder)) if _ends_after(frame, start))
+    wanted = (frame for frame in map(printer.learn, dump_frames(folder)) if _ends_after(frame, start))
     for frame in islice(wanted, limit):
         for line in printer.lines(frame):
             typer.echo(line)

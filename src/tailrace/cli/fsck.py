@@ -25,12 +25,12 @@ def fsck(
     tailrace fsck ./data
     """
     # Loads RocksDB and SQLite, which --help does without.
-    from tailrace.log.fsck import check
+    from tailrace.log.fsck import run_fsck
     from tailrace.log.offline import offline_log
     from tailrace.model.limits import DEFAULT_LIMITS
     from tailrace.sql.tables.fsck import TablesReport, check_tables
 
-    report = check(folder)
+    report = run_fsck(folder)
     tables = TablesReport([], ["the tables are not held against the log, because the log is damaged"])
     if not report.findings:
         with offline_log(folder) as log:

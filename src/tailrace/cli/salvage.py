@@ -10,7 +10,7 @@ from tailrace.cli.progress import Reached, progress
 from tailrace.model.counting import counted
 
 if TYPE_CHECKING:
-    from tailrace.store.salvage import LeftOut
+    from tailrace.store.salvage import Omission
 
 
 def salvage(
@@ -29,18 +29,18 @@ def salvage(
     tailrace salvage ./data ./salvaged
     """
     # Loads RocksDB, which --help does without.
-    from tailrace.log.fsck import check
+    from tailrace.log.fsck import run_fsck
     from tailrace.store.salvage import salvage as run
 
     with progress("bytes") as bar:
 
-        def left_out(lost: "LeftOut") -> None:
+        def left_out(lost: "Omission") -> None:
             bar.step_aside()
             size = "" if lost.size is None else f" ({counted(lost.size, 'byte')})"
             typer.echo(f"left out: {lost.where}: {lost.what}{size}: {lost.why}")
 
         done = run(source, target, left_out, lambda at, total: bar.advance(Reached(at, at, total)))
-    report = check(target)
+    report = run_fsck(target)
     for finding in report.findings:
         typer.echo(f"wrong in {target}: {finding.where}: {finding.what}")
     typer.echo(

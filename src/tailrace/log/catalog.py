@@ -4,14 +4,13 @@ The same calls build it when a group is written and when frames are replayed. Ca
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
+from tailrace.log.batch_location import pack_location
 from tailrace.log.index import IndexReader, PartitionIndex
-from tailrace.log.place import pack_place
-from tailrace.log.tail_cache import TailCache
-from tailrace.log.usage import SegmentUsage
+from tailrace.log.segment import SegmentUsage
 from tailrace.model.changes import Buffer, Changes
 from tailrace.model.clock import Hlc
 from tailrace.model.ids import Cursor, Partition, Position, TopicId
@@ -30,7 +29,7 @@ class LogEnd(NamedTuple):
     hlc: Hlc
 
 
-class Cut(NamedTuple):
+class CheckpointData(NamedTuple):
     """Everything that a checkpoint saves, as it was at `end`."""
 
     end: LogEnd
@@ -140,7 +139,7 @@ class Catalog:
             running = index.running
             if timestamp > running:
                 index.running = running = timestamp
-            index.places.append(pack_place(base, records, length, position, timestamp, cursor, running, before))
+            index.places.append(pack_location(base, records, length, position, timestamp, cursor, running, before))
             index.end = base + records
             count += 1
             if data is not None:
@@ -168,7 +167,7 @@ class Catalog:
         at = bisect_right(marks, cursor, key=lambda mark: mark[0])
         return marks[at - 1] if at else None
 
-    def cut(self) -> Cut:
+    def cut(self) -> CheckpointData:
         """Take all that is not saved yet."""
         changed = [index for index in self._dirty if not index.is_dropped]
         dropped = self._dropped
@@ -176,7 +175,7 @@ class Catalog:
         for index in changed:
             index.is_dirty = False
         counts_all = bool(dropped) or (bool(changed) and self._has_many_counters(len(changed)))
-        return Cut(
+        return CheckpointData(
             self.end,
             [(index, index.places[index.saved :]) for index in changed],
             [index.pack_counters() for index in (self.partitions.values() if counts_all else changed)],
@@ -186,7 +185,7 @@ class Catalog:
             list(self._marks),
         )
 
-    def saved(self, cut: Cut) -> None:
+    def saved(self, cut: CheckpointData) -> None:
         """The cut is on disk: let go of what need not stay in memory."""
         for index, places in cut.partitions:
             if not index.is_dropped:
@@ -208,7 +207,7 @@ class Catalog:
         cursor = self.end.cursor if oldest is None else oldest
         self._lingering = {index for index in chain(saved, self._lingering) if index.forget_saved(cursor)}
 
-    def not_saved(self, cut: Cut) -> None:
+    def not_saved(self, cut: CheckpointData) -> None:
         """The cut could not be saved: the next one must take it along."""
         for index, _ in cut.partitions:
             self._will_save(index)
@@ -217,3 +216,83 @@ class Catalog:
     def _has_many_counters(self, new: int) -> bool:
         """Whether so many on top of those that are saved would be more than it is worth to read them all."""
         return self._counted is None or self._counted + new > _COUNTERS_AT_MOST * len(self.partitions)
+
+
+_BATCH_OVERHEAD = 512
+_RUNS = 32
+"""How many have room in the cache at least, unless batches come in groups that are larger."""
+
+
+class _Held(NamedTuple):
+    """The lists only grow. They are replaced to let go of some runs, so that who reads them is safe."""
+
+    firsts: list[int]
+    """The first cursor of each run."""
+    runs: list[dict[int, Buffer]]
+    sizes: list[int]
+
+
+class TailCache:
+    def __init__(self, most_bytes: int, stats: StoreStats) -> None:
+        self._most_bytes = most_bytes
+        self._run_bytes = most_bytes // _RUNS
+        self._stats = stats
+        self._held = _Held([], [], [])
+        self._is_full = True
+        """Whether the newest run is, so that the next batches begin one. So it is when the cache is empty: a newest run leaves
+        only if it is larger than the whole cache, or if nothing has come since `age`."""
+        self._aged = 0
+        """How many runs, from the oldest on, were there when their age was last looked at."""
+
+    def add(self, batches: dict[int, Buffer]) -> None:
+        """These are the newest now, in their order."""
+        if not batches:
+            return
+        firsts, runs, sizes = self._held
+        size = sum(map(len, batches.values())) + len(batches) * _BATCH_OVERHEAD
+        if self._is_full:
+            runs.append(batches)
+            sizes.append(size)
+            firsts.append(next(iter(batches)))  # the last of the three, because readers begin with it
+        else:
+            runs[-1].update(batches)
+            sizes[-1] += size
+        self._is_full = sizes[-1] >= self._run_bytes
+        self._stats.cached_bytes += size
+
+    def run_with(self, cursor: int) -> Mapping[int, Buffer]:
+        """Batches by their cursors, among them the one that begins with this cursor if it is in memory."""
+        firsts, runs, _ = self._held
+        at = bisect_right(firsts, cursor)
+        return runs[at - 1] if at else {}
+
+    def oldest(self) -> int | None:
+        """The first cursor that is in memory."""
+        firsts = self._held.firsts
+        return firsts[0] if firsts else None
+
+    def shrink(self) -> None:
+        """Let the oldest go until what is left may stay."""
+        if self._stats.cached_bytes > self._most_bytes:
+            excess, count = self._stats.cached_bytes - self._most_bytes, 0
+            while excess > 0:
+                excess -= self._held.sizes[count]
+                count += 1
+            self._evict(count)
+
+    def evict_aged(self) -> bool:
+        """Let a run go that was there at the last `age`; says whether there are more of them."""
+        self._evict(min(1, self._aged))
+        return self._aged > 0
+
+    def age(self) -> None:
+        """What is there now is old when this is called again."""
+        self._aged = len(self._held.runs)
+        self._is_full = True
+
+    def _evict(self, count: int) -> None:
+        """Let so many of the oldest runs go."""
+        firsts, runs, sizes = self._held
+        self._held = _Held(firsts[count:], runs[count:], sizes[count:])
+        self._stats.cached_bytes -= sum(sizes[:count])
+        self._aged = max(0, self._aged - count)

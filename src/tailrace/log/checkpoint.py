@@ -6,10 +6,10 @@ A checkpoint is one atomic write to RocksDB that ends with a stamp: up to here t
 from collections.abc import Iterator
 from struct import Struct
 
-from tailrace.log.catalog import Cut, LogEnd
+from tailrace.log.catalog import CheckpointData, LogEnd
 from tailrace.log.index import SavedIndex
+from tailrace.log.segment import SegmentUsage
 from tailrace.log.state import CURSOR, META, SEGMENT, StateDb
-from tailrace.log.usage import SegmentUsage
 from tailrace.model.clock import Hlc
 from tailrace.model.errors import FormatError
 from tailrace.model.ids import Cursor, Position
@@ -39,7 +39,7 @@ class Checkpoints:
             )
         return LogEnd(Position(position), Cursor(cursor), Hlc(hlc))
 
-    def save(self, cut: Cut) -> None:
+    def save(self, cut: CheckpointData) -> None:
         """Durable on return. Everything before `cut.end` must be durable in the log already."""
         killpoint("checkpoint.before")
         batch = self._state.batch()

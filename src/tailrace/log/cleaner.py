@@ -16,17 +16,24 @@ from struct import Struct
 
 from rocksdict import WriteBatch
 
+from tailrace.log.batch_location import BatchLocation, pack_location, unpack_location
 from tailrace.log.catalog import Catalog
 from tailrace.log.checkpoint import Checkpoints
-from tailrace.log.counters import partition_key
-from tailrace.log.frame import BadFrameError, Entry, entry_bytes, head_bytes, head_size, read_frame
-from tailrace.log.index import SavedIndex
+from tailrace.log.frame import BadFrameError, BatchEntry, encode_entry, encode_head, head_size, read_frame
+from tailrace.log.index import SavedIndex, partition_key
 from tailrace.log.options import LogOptions
-from tailrace.log.place import Place, pack_place, unpack_place
-from tailrace.log.recovery import mapped
-from tailrace.log.segment import HEADER_BYTES, Segment, SegmentFolder, header_bytes, new_salt, salt_of, sync_folder
+from tailrace.log.recovery import map_file
+from tailrace.log.segment import (
+    SEGMENT_HEADER_BYTES,
+    Segment,
+    SegmentFolder,
+    SegmentUsage,
+    encode_segment_header,
+    new_salt,
+    salt_of,
+    sync_folder,
+)
 from tailrace.log.state import CURSOR, SEGMENT, StateDb
-from tailrace.log.usage import SegmentUsage
 from tailrace.log.writer import write_all
 from tailrace.model.changes import Buffer
 from tailrace.model.errors import StorageReadError
@@ -156,10 +163,10 @@ class Cleaner:
         fd = os.open(new.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             salt = new_salt()
-            buffers: list[Buffer] = [header_bytes(new.base, new.generation, new.first_cursor, salt)]
-            position = new.base + HEADER_BYTES
+            buffers: list[Buffer] = [encode_segment_header(new.base, new.generation, new.first_cursor, salt)]
+            position = new.base + SEGMENT_HEADER_BYTES
             waiting = 0
-            with mapped(old.path) as data, closing(self._live_frames(old, data)) as frames:
+            with map_file(old.path) as data, closing(self._live_frames(old, data)) as frames:
                 for frame_cursor, hlc, synced, live in frames:
                     at = position + head_size(len(live), 0)
                     entries = []
@@ -168,7 +175,7 @@ class Cleaner:
                         place = entry.position - old.base
                         batch = bytes(data[place : place + entry.length])
                         entries.append(
-                            entry_bytes(
+                            encode_entry(
                                 entry.partition, entry.base_offset, entry.cursor, entry.records, batch, entry.max_timestamp
                             )
                         )
@@ -180,7 +187,7 @@ class Cleaner:
                     body = sum(map(len, bodies))
                     if not marks or position - marks[-1][1] >= self._options.cursor_stride_bytes:
                         marks.append((frame_cursor, position))
-                    buffers.append(head_bytes(position, synced, frame_cursor, hlc, entries, b"", 0, body, salt))
+                    buffers.append(encode_head(position, synced, frame_cursor, hlc, entries, b"", 0, body, salt))
                     buffers += bodies
                     waiting += at - position
                     position = at
@@ -194,10 +201,10 @@ class Cleaner:
         sync_folder(new.path.parent)
         return position - new.base
 
-    def _live_frames(self, segment: Segment, data: memoryview) -> Generator[tuple[int, int, int, list[Entry]], None, None]:
+    def _live_frames(self, segment: Segment, data: memoryview) -> Generator[tuple[int, int, int, list[BatchEntry]], None, None]:
         partitions = self._catalog.partitions
-        salt = salt_of(bytes(data[:HEADER_BYTES]))
-        at = HEADER_BYTES
+        salt = salt_of(bytes(data[:SEGMENT_HEADER_BYTES]))
+        at = SEGMENT_HEADER_BYTES
         while at < len(data):
             frame = read_frame(data, at, segment.base + at, salt)
             at += frame.size
@@ -212,9 +219,9 @@ class Cleaner:
     def _move(self, batch: WriteBatch, partition: Partition, moved: _Moves, old: range) -> None:
         """Point the saved index and the newest places in memory to the new positions."""
 
-        def at_new_position(place: Place) -> bytes:
+        def at_new_position(place: BatchLocation) -> bytes:
             new = moved.new_position(place.base_offset) if place.position in old else None
-            return pack_place(*(place if new is None else place._replace(position=new)))
+            return pack_location(*(place if new is None else place._replace(position=new)))
 
         for places in self._saved.chunks(partition, moved.bases[0]):
             if places[0].position >= old.stop:
@@ -222,7 +229,7 @@ class Cleaner:
             self._saved.save_chunk(batch, partition_key(partition), [at_new_position(place) for place in places])
         index = self._catalog.partitions.get(partition)
         if index is not None:
-            for at, place in enumerate(map(unpack_place, index.places)):
+            for at, place in enumerate(map(unpack_location, index.places)):
                 if place.position >= old.stop:
                     break
                 index.places[at] = at_new_position(place)

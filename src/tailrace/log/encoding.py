@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from tailrace.log.catalog import NewBatch
-from tailrace.log.frame import ONE_BATCH_HEAD_BYTES, effect_bytes, entry_bytes, head_bytes, head_size, one_batch_head_bytes
+from tailrace.log.frame import ONE_BATCH_HEAD_BYTES, encode_effects, encode_entry, encode_head, fast_encode_head, head_size
 from tailrace.model.changes import Append, Buffer, Changes
 from tailrace.model.clock import Hlc
 from tailrace.model.ids import Cursor, Offset
@@ -83,7 +83,7 @@ class GroupFrames:
             batch = placed(batch, base)
             length = len(batch)
             buffers.append(
-                one_batch_head_bytes(position, synced, cursor, commit.hlc, partition, base, records, batch, timestamp, salt)
+                fast_encode_head(position, synced, cursor, commit.hlc, partition, base, records, batch, timestamp, salt)
             )
             buffers.append(batch)
             at = position + ONE_BATCH_HEAD_BYTES
@@ -96,7 +96,7 @@ class GroupFrames:
     def _frame(self, commit: Committed) -> list[Buffer]:
         """A commit of any kind, at `position`."""
         appends = commit.changes.appends
-        effects, effect_count = effect_bytes(commit.changes)
+        effects, effect_count = encode_effects(commit.changes)
         self.has_state |= effect_count > 0
         self.is_structural |= commit.changes.is_structural
         cursor: int = commit.cursor
@@ -106,12 +106,12 @@ class GroupFrames:
         for (partition, batch, records, timestamp, _), base in zip(appends, commit.offsets, strict=True):
             batch = placed(batch, base)
             length = len(batch)
-            entries.append(entry_bytes(partition, base, cursor, records, batch, timestamp))
+            entries.append(encode_entry(partition, base, cursor, records, batch, timestamp))
             bodies.append(batch)
             self.batches.append((partition, base, records, length, at, timestamp, cursor, batch))
             at += length
             cursor += records
-        head = head_bytes(
+        head = encode_head(
             self.position, self._synced, commit.cursor, commit.hlc, entries, effects, effect_count, at - start, self._salt
         )
         self.position, self.cursor = at, cursor

@@ -56,7 +56,7 @@ class EffectKind(IntEnum):
     DELETE = 6
 
 
-class Entry(NamedTuple):
+class BatchEntry(NamedTuple):
     """What a frame says about one of its batches."""
 
     partition: Partition
@@ -78,7 +78,7 @@ class Frame(NamedTuple):
     synced: Position
     cursor: Cursor
     hlc: Hlc
-    entries: Sequence[Entry]
+    entries: Sequence[BatchEntry]
     effects: bytes
     effect_count: int
 
@@ -96,12 +96,12 @@ class BadFrameError(Exception):
     """The bytes here are not a good frame. Whether that is a torn write or corruption, the caller must find out."""
 
 
-def entry_bytes(partition: Partition, base: int, cursor: int, records: int, batch: Buffer, max_timestamp: int) -> bytes:
+def encode_entry(partition: Partition, base: int, cursor: int, records: int, batch: Buffer, max_timestamp: int) -> bytes:
     (crc,) = _CRC.unpack_from(batch, _CHECKSUM_AT)
     return _ENTRY.pack(partition[0], partition[1], base, cursor, records, len(batch), crc, max_timestamp)
 
 
-def one_batch_head_bytes(
+def fast_encode_head(
     position: int,
     synced: int,
     cursor: int,
@@ -143,7 +143,7 @@ def head_size(entry_count: int, effects_size: int) -> int:
     return HEAD_BYTES + entry_count * _ENTRY.size + effects_size
 
 
-def head_bytes(
+def encode_head(
     position: int,
     synced: int,
     cursor: int,
@@ -161,7 +161,7 @@ def head_bytes(
     return MAGIC + _CRC.pack(crc32c(checked, salt)) + checked
 
 
-def effect_bytes(changes: Changes) -> tuple[bytes, int]:
+def encode_effects(changes: Changes) -> tuple[bytes, int]:
     """The changes that are not batches, and how many there are."""
     parts: list[bytes] = []
     parts.extend(_effect(EffectKind.CREATE, _U32.pack(topic_id), _U32.pack(count)) for topic_id, count in changes.creates)
@@ -241,7 +241,7 @@ def read_frame(data: memoryview, at: int, position: int, salt: int, *, check_bat
                 raise BadFrameError(reason)
         place = Position(position + body - at)
         entries.append(
-            Entry(Partition(topic, partition), Offset(base), Cursor(first), records, length, checksum, newest, place)
+            BatchEntry(Partition(topic, partition), Offset(base), Cursor(first), records, length, checksum, newest, place)
         )
         body += length
     if body != at + size:

@@ -10,23 +10,25 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from tailrace.log.batch_check import bad_batches, scan_for
+from tailrace.log.batch_location import BatchLocation
 from tailrace.log.checkpoint import Checkpoints
-from tailrace.log.folder import LOG_FOLDER, STATE_FOLDER, in_words, require_data_folder, traces_of_a_log
-from tailrace.log.frame import BadFrameError, Entry, Frame, read_effects, read_frame
+from tailrace.log.content_checks import PayloadCheck, bad_batches, scan_for
+from tailrace.log.data_folder import (
+    LOG_FOLDER,
+    PAYLOADS_FOLDER,
+    STATE_FOLDER,
+    FolderLock,
+    describe_lost_log,
+    remains_without_log,
+    require_data_folder,
+)
+from tailrace.log.frame import BadFrameError, BatchEntry, Frame, read_effects, read_frame
 from tailrace.log.high_mark import HIGH_MARK_FILE, FoundMark, read_high_mark
 from tailrace.log.index import PartitionIndex, SavedIndex
-from tailrace.log.inventory import take_inventory
-from tailrace.log.lock import FolderLock
-from tailrace.log.opening import START, witnesses_of
-from tailrace.log.payload_check import PayloadCheck
-from tailrace.log.payload_files import PAYLOADS_FOLDER
-from tailrace.log.place import Place
-from tailrace.log.recovery import SegmentFile, frames_behind, judge, mapped
-from tailrace.log.segment import HEADER_BYTES, SegmentFolder, read_header, salt_of
-from tailrace.log.settled import SettledState
-from tailrace.log.state import StateDb, saved_topics
-from tailrace.log.usage import SegmentUsage
+from tailrace.log.opening import LOG_START, sync_evidence
+from tailrace.log.recovery import SegmentFile, diagnose_end, frames_after, map_file, take_inventory
+from tailrace.log.segment import SEGMENT_HEADER_BYTES, SegmentFolder, SegmentUsage, read_segment_header, salt_of
+from tailrace.log.state import SettledState, StateDb, saved_topics
 from tailrace.model.errors import CorruptionError, StorageReadError
 from tailrace.model.ids import Offset, Partition
 from tailrace.model.topic import TopicNames
@@ -35,18 +37,18 @@ from tailrace.wire.machine_code import Scan, plain_scan
 _MAX_FINDINGS = 1000
 
 
-class Finding(msgspec.Struct, frozen=True):
+class FsckFinding(msgspec.Struct, frozen=True):
     """Something that is wrong."""
 
     where: str
     what: str
 
 
-class Report(msgspec.Struct):
+class FsckReport(msgspec.Struct):
     """What `check` saw."""
 
     folder: Path
-    findings: list[Finding] = msgspec.field(default_factory=list)
+    findings: list[FsckFinding] = msgspec.field(default_factory=list)
     notes: list[str] = msgspec.field(default_factory=list)
     segments: int = 0
     frames: int = 0
@@ -60,19 +62,19 @@ class Report(msgspec.Struct):
 
     def find(self, where: str, what: str) -> None:
         if len(self.findings) < _MAX_FINDINGS:
-            self.findings.append(Finding(where, what))
+            self.findings.append(FsckFinding(where, what))
         else:
             self.is_cut_short = True
 
 
-def check(folder: Path) -> Report:
+def run_fsck(folder: Path) -> FsckReport:
     """Check the folder. Raises `FolderInUseError` if a server has it open and `FormatError` if it is no data folder."""
     require_data_folder(folder)
     lock = FolderLock(folder)
-    report = Report(folder)
+    report = FsckReport(folder)
     try:
-        if traces := traces_of_a_log(folder):
-            report.find(LOG_FOLDER, f"{folder} {in_words(traces)}")
+        if traces := remains_without_log(folder):
+            report.find(LOG_FOLDER, f"{folder} {describe_lost_log(traces)}")
         with TemporaryDirectory() as nothing:
             state_folder = folder / STATE_FOLDER
             has_state = (state_folder / "CURRENT").exists()
@@ -99,11 +101,11 @@ class _SavedPlaces:
     def __init__(self, saved: SavedIndex, index: PartitionIndex) -> None:
         self._saved = saved
         self.index = index
-        self._places: list[Place] = []
+        self._places: list[BatchLocation] = []
         self._next_offset = index.start
         self._load()
 
-    def next(self) -> Place | None:
+    def next(self) -> BatchLocation | None:
         """The place that the log must come to next; `None` when the index ends."""
         return self._places[-1] if self._places else None
 
@@ -120,17 +122,17 @@ class _SavedPlaces:
 
 class _Check:
     def __init__(
-        self, report: Report, segments: SegmentFolder, state: StateDb, payloads: PayloadCheck, mark: FoundMark
+        self, report: FsckReport, segments: SegmentFolder, state: StateDb, payloads: PayloadCheck, mark: FoundMark
     ) -> None:
         self._report = report
         self._payloads = payloads
         self._segments = segments
         self._saved = SavedIndex(state, 1)
         self._checkpoints = Checkpoints(state, self._saved)
-        stamp = self._checkpoints.stamp() or START
+        stamp = self._checkpoints.stamp() or LOG_START
         self._stamp = stamp.position
         self._mark = mark
-        self._witnesses = witnesses_of(mark.position, stamp, SettledState(state).applied())
+        self._witnesses = sync_evidence(mark.position, stamp, SettledState(state).applied())
         self._tail: list[SegmentFile] = []
         """The segments that a start reads."""
         self._is_cut = False
@@ -161,7 +163,7 @@ class _Check:
         self._load_indexes()
         for file, usage in files:
             self._segment(file, usage, marks)
-        lost = judge(self._tail, len(self._tail), self._log_end, "", self._witnesses)
+        lost = diagnose_end(self._tail, len(self._tail), self._log_end, "", self._witnesses)
         if lost is not None:
             self._report.find(LOG_FOLDER, str(lost))
         if self._mark.fault:
@@ -185,9 +187,9 @@ class _Check:
         """The saved index as the cleaner sees it: by what was trimmed and deleted after the checkpoint, too."""
         indexes = self._saved.load()
         for file in self._tail:
-            with mapped(file.path) as data:
-                start = max(HEADER_BYTES, self._stamp - file.base) - 1
-                for frame in frames_behind(data, start, file.base, salt_of(bytes(data[:HEADER_BYTES]))):
+            with map_file(file.path) as data:
+                start = max(SEGMENT_HEADER_BYTES, self._stamp - file.base) - 1
+                for frame in frames_after(data, start, file.base, salt_of(bytes(data[:SEGMENT_HEADER_BYTES]))):
                     if not frame.effect_count:
                         continue
                     changes = read_effects(frame.effects, frame.effect_count)
@@ -209,7 +211,7 @@ class _Check:
         if self._is_cut:
             self._report.notes.append(f"{name} is behind a write that was never acknowledged; the next start removes it")
             return
-        with mapped(file.path) as data:
+        with map_file(file.path) as data:
             self._report.bytes += len(data)
             is_whole = file.generation == 0 and file.base == self._log_end
             if usage is not None and file in self._tail:
@@ -220,9 +222,9 @@ class _Check:
                 if not self._was_durable(file, self._log_end, name, fault):
                     self._report.notes.append(f"{name} was begun when the server stopped; the next start removes it")
                     return
-            salt = salt_of(bytes(data[:HEADER_BYTES]))
+            salt = salt_of(bytes(data[:SEGMENT_HEADER_BYTES]))
             try:
-                header = read_header(file.path, bytes(data[:HEADER_BYTES]), file.base, file.generation)
+                header = read_segment_header(file.path, bytes(data[:SEGMENT_HEADER_BYTES]), file.base, file.generation)
             except CorruptionError as error:
                 if file not in self._tail:
                     self._report.find(name, str(error))
@@ -234,7 +236,7 @@ class _Check:
                     name, f"it begins with cursor {header.first_cursor}, the log before it ends with {self._cursor}"
                 )
             self._cursor = header.first_cursor
-            at = HEADER_BYTES
+            at = SEGMENT_HEADER_BYTES
             while at < len(data):
                 try:
                     frame = read_frame(data, at, file.base + at, salt)
@@ -254,7 +256,7 @@ class _Check:
 
     def _was_durable(self, file: SegmentFile, end: int, where: str, fault: str) -> bool:
         """Whether what is bad here was good once, by the judgement of the start; if so, it is a finding."""
-        verdict = judge(self._tail, self._tail.index(file), end, "", self._witnesses)
+        verdict = diagnose_end(self._tail, self._tail.index(file), end, "", self._witnesses)
         self._is_cut = verdict is None
         if verdict is not None:
             self._report.find(where, f"{fault}. {verdict}")
@@ -274,7 +276,7 @@ class _Check:
                 " the next start cuts them off"
             )
             return None
-        later = next(frames_behind(data, at, base, salt), None)
+        later = next(frames_after(data, at, base, salt), None)
         if later is None:
             self._log_end = base + len(data)
             return None
@@ -302,7 +304,7 @@ class _Check:
             self._cursor = entry.cursor + entry.records
             self._batch(where, entry, frame)
 
-    def _batch(self, where: str, entry: Entry, frame: Frame) -> None:
+    def _batch(self, where: str, entry: BatchEntry, frame: Frame) -> None:
         partition = entry.partition
         saved = self._indexes.get(partition)
         start = saved.index.start if saved else 0

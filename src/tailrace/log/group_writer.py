@@ -11,9 +11,9 @@ from itertools import islice
 
 from tailrace.log.catalog import Catalog, LogEnd
 from tailrace.log.encoding import Committed, GroupFrames, Piece
-from tailrace.log.frame import MAX_FRAME_BYTES, head_bytes
-from tailrace.log.settled import SettledState
-from tailrace.log.usage import SegmentUsage
+from tailrace.log.frame import MAX_FRAME_BYTES, encode_head
+from tailrace.log.segment import SegmentUsage
+from tailrace.log.state import SettledState
 from tailrace.log.writer import LogWriter
 from tailrace.model.clock import Clock
 from tailrace.model.durability import Durability
@@ -123,7 +123,7 @@ class GroupWriter:
         if writer.synced < writer.position:
             self.sync()
         end = self._catalog.end
-        head = head_bytes(writer.position, writer.synced, end.cursor, end.hlc, (), b"", 0, 0, writer.salt)
+        head = encode_head(writer.position, writer.synced, end.cursor, end.hlc, (), b"", 0, 0, writer.salt)
         try:
             writer.append([Piece([head], len(head), True)])
         except StorageFullError:

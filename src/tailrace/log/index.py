@@ -10,24 +10,24 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from struct import Struct
+from typing import NamedTuple
 
 from rocksdict import WriteBatch
 
-from tailrace.log.counters import SavedCounters, pack_counters, partition_key
-from tailrace.log.place import (
+from tailrace.log.batch_location import (
     BASE_BYTES,
-    Place,
-    base_of,
-    bytes_before,
+    BatchLocation,
+    base_offset_of,
+    bytes_before_of,
     cursor_of,
-    holding,
-    last_of,
-    running_of,
-    unpack_place,
-    unpack_places,
+    index_holding,
+    last_location,
+    running_timestamp_of,
+    unpack_location,
+    unpack_locations,
 )
-from tailrace.log.state import CHUNK, StateDb, after_prefix
-from tailrace.model.ids import Partition, Position
+from tailrace.log.state import CHUNK, COUNTERS, OLD_COUNTER, OLD_TIME, StateDb, after_prefix
+from tailrace.model.ids import Partition, Position, TopicId
 
 _U64 = Struct(">Q")
 _LAST_OFFSET = _U64.pack((1 << 64) - 1)
@@ -125,14 +125,14 @@ class SavedIndex:
         prefix = CHUNK + topic_id.to_bytes(4, "big")
         batch.delete_range(prefix, after_prefix(prefix))
 
-    def chunks(self, partition: Partition, offset: int) -> Iterator[list[Place]]:
+    def chunks(self, partition: Partition, offset: int) -> Iterator[list[BatchLocation]]:
         """Saved places in order, chunk by chunk, beginning with the chunk that holds `offset`."""
-        return (list(unpack_places(packed)) for packed in self._packed_chunks(partition, offset))
+        return (list(unpack_locations(packed)) for packed in self._packed_chunks(partition, offset))
 
-    def places(self, partition: Partition, offset: int) -> Iterator[Place]:
+    def places(self, partition: Partition, offset: int) -> Iterator[BatchLocation]:
         """Saved places in order, beginning with the batch that holds `offset`, each unpacked when it is asked for."""
         for packed in self._packed_chunks(partition, offset):
-            yield from unpack_places(packed, offset)
+            yield from unpack_locations(packed, offset)
 
     def _packed_chunks(self, partition: Partition, offset: int) -> Iterator[bytes]:
         prefix = CHUNK + partition_key(partition)
@@ -146,30 +146,30 @@ class SavedIndex:
         oldest = next(self._state.items(prefix), None)
         if oldest is None:
             return None
-        last = last_of(oldest[1])
+        last = last_location(oldest[1])
         if last.running_timestamp >= timestamp:
-            return base_of(oldest[1])
+            return base_offset_of(oldest[1])
         newest = self._state.at_or_before(prefix, prefix + _LAST_OFFSET)
-        if newest is None or last_of(newest[1]).running_timestamp < timestamp:
+        if newest is None or last_location(newest[1]).running_timestamp < timestamp:
             return None
         # Chunks that begin below `low` end before the timestamp, the one at `found` does not.
-        low, found = last.base_offset + last.records, base_of(newest[1])
+        low, found = last.base_offset + last.records, base_offset_of(newest[1])
         while low < found:
             middle = (low + found) // 2
             held = self._state.at_or_before(prefix, prefix + _U64.pack(middle))
             if held is None:  # pruned meanwhile
                 low = middle + 1
                 continue
-            last = last_of(held[1])
+            last = last_location(held[1])
             if last.running_timestamp < timestamp:
                 low = max(middle + 1, last.base_offset + last.records)
             else:
-                found = base_of(held[1])
+                found = base_offset_of(held[1])
         return found
 
     def faults(self, partition: Partition) -> Iterator[str]:
         """What contradicts itself in the saved index: sums that do not add up, which lookups by time and size rely on."""
-        before: Place | None = None
+        before: BatchLocation | None = None
         for places in self.chunks(partition, 0):
             for place in places:
                 if before is not None:
@@ -200,20 +200,20 @@ class IndexReader:
     def __init__(self, saved: SavedIndex) -> None:
         self._saved = saved
 
-    def walk(self, index: PartitionIndex, offset: int) -> Iterator[Place]:
+    def walk(self, index: PartitionIndex, offset: int) -> Iterator[BatchLocation]:
         """Places in order, beginning with the batch that holds `offset`."""
         if offset >= index.end:
             return
         recent = index.places
-        stop = base_of(recent[0]) if recent else index.end
+        stop = base_offset_of(recent[0]) if recent else index.end
         if offset < stop:
             for place in self._saved.places(index.partition, offset):
                 if place.base_offset >= stop:
                     break
                 yield place
-        yield from map(unpack_place, recent[holding(recent, offset) :])
+        yield from map(unpack_location, recent[index_holding(recent, offset) :])
 
-    def for_time(self, index: PartitionIndex, timestamp: int) -> Place | None:
+    def for_time(self, index: PartitionIndex, timestamp: int) -> BatchLocation | None:
         """The first batch at or above the start that holds a record with this timestamp or a later one."""
         recent = index.places
         offset = index.start
@@ -221,10 +221,10 @@ class IndexReader:
         if chunk is not None:
             offset = max(offset, chunk)
         elif recent:
-            at = bisect_left(recent, timestamp, key=running_of)
+            at = bisect_left(recent, timestamp, key=running_timestamp_of)
             if at == len(recent):
                 return None
-            offset = max(offset, base_of(recent[at]))
+            offset = max(offset, base_offset_of(recent[at]))
         else:
             return None
         # One chunk at most, unless the batch that first reached the timestamp is gone: then the search goes on.
@@ -242,9 +242,70 @@ class IndexReader:
             return index.end
         most = max(index.end_bytes - keep_bytes, index.start_bytes)
         recent = index.places
-        if recent and bytes_before(recent[0]) <= most:
-            return base_of(recent[bisect_right(recent, most, key=bytes_before) - 1])
+        if recent and bytes_before_of(recent[0]) <= most:
+            return base_offset_of(recent[bisect_right(recent, most, key=bytes_before_of) - 1])
         last = index.end
         for place in takewhile(lambda place: place.bytes_before <= most, self.walk(index, index.start)):
             last = place.base_offset
         return last
+
+
+_PARTITION = Struct(">II")
+_COUNTERS = Struct(">8sQQQQq")
+_OLD_COUNTERS = Struct(">QQQQq")
+_KEY = Struct(">QI")
+_AT_ONCE = 4096
+"""Partitions that share a value, at most: 200 KB."""
+
+
+class Counters(NamedTuple):
+    """Of one partition."""
+
+    start: int
+    end: int
+    start_bytes: int
+    end_bytes: int
+    running_timestamp: int
+
+
+pack_counters = _COUNTERS.pack
+"""Takes the key of a partition and the fields of its `Counters`."""
+
+
+def partition_key(partition: Partition) -> bytes:
+    """A partition as it stands in keys and values of the state."""
+    return _PARTITION.pack(*partition)
+
+
+def partition_of(key: bytes) -> Partition:
+    topic_id, number = _PARTITION.unpack(key)
+    return Partition(TopicId(topic_id), number)
+
+
+class SavedCounters:
+    def __init__(self, state: StateDb) -> None:
+        self._state = state
+        self._has_old = False
+
+    def load(self) -> dict[Partition, Counters]:
+        found = dict(self._old())
+        self._has_old = bool(found)
+        for _, packed in self._state.items(COUNTERS):
+            for key, *counters in _COUNTERS.iter_unpack(packed):
+                found[partition_of(key)] = Counters._make(counters)
+        return found
+
+    def save(self, batch: WriteBatch, position: Position, counters: Sequence[bytes], *, are_all: bool) -> None:
+        """These are how they were at the position. `are_all`: partitions that are not among them are no more."""
+        if are_all:
+            batch.delete_range(COUNTERS, after_prefix(COUNTERS))
+            if self._has_old:
+                for kind in (OLD_COUNTER, OLD_TIME):
+                    batch.delete_range(kind, after_prefix(kind))
+        for first in range(0, len(counters), _AT_ONCE):
+            batch.put(COUNTERS + _KEY.pack(position, first), b"".join(counters[first : first + _AT_ONCE]))
+
+    def _old(self) -> Iterator[tuple[Partition, Counters]]:
+        """Format 1 has a key for each partition. They are replaced when all counters are saved for the first time."""
+        for key, packed in self._state.items(OLD_COUNTER):
+            yield partition_of(key[len(OLD_COUNTER) :]), Counters._make(_OLD_COUNTERS.unpack(packed))

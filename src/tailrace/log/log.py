@@ -9,12 +9,12 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from tailrace.log.data_folder import FolderLock
 from tailrace.log.encoding import Committed
 from tailrace.log.group_writer import GroupWriter
 from tailrace.log.high_mark import HighMark
-from tailrace.log.lock import FolderLock
+from tailrace.log.maintenance import Maintenance
 from tailrace.log.state import StateDb
-from tailrace.log.upkeep import Upkeep
 from tailrace.model.errors import StorageFullError
 
 _ABANDON_SECONDS = 5.0
@@ -26,7 +26,7 @@ class Log:
         folder_lock: FolderLock,
         state: StateDb,
         groups: GroupWriter,
-        upkeep: Upkeep,
+        upkeep: Maintenance,
         high_mark: HighMark,
         relaxed_sync_seconds: float,
         on_failure: Callable[[BaseException], None],

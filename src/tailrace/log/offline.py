@@ -7,21 +7,22 @@ frames once, in those segments that hold some of the partitions; where each is t
 from array import array
 from bisect import bisect_right
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import msgspec
+
 from tailrace.log.checkpoint import Checkpoints
-from tailrace.log.folder import LOG_FOLDER, STATE_FOLDER, require_data_folder
+from tailrace.log.data_folder import LOG_FOLDER, STATE_FOLDER, FolderLock, require_data_folder
 from tailrace.log.frame import BadFrameError, Frame, read_effects, read_frame
 from tailrace.log.index import SavedIndex
-from tailrace.log.inventory import take_inventory
-from tailrace.log.lock import FolderLock
-from tailrace.log.recovery import SegmentFile, mapped
-from tailrace.log.segment import HEADER_BYTES, SegmentFolder, salt_of
-from tailrace.log.state import STATE, StateDb
-from tailrace.model.changes import Bounds
-from tailrace.model.ids import Offset, Partition
+from tailrace.log.recovery import SegmentFile, frames_after, map_file, take_inventory
+from tailrace.log.segment import SEGMENT_HEADER_BYTES, SegmentFolder, read_segment_header, salt_of
+from tailrace.log.state import STATE, StateDb, saved_topics
+from tailrace.model.changes import Bounds, Changes
+from tailrace.model.errors import CorruptionError, TailraceError
+from tailrace.model.ids import Offset, Partition, TopicId
 from tailrace.wire.batch import LENGTH_FROM, read_header
 
 
@@ -80,7 +81,7 @@ class OfflineLog:
         for file, usage in self._files:
             if usage is not None and usage.size and not any(partition in usage.spans for partition in partitions):
                 continue
-            for frame in self._frames(file, HEADER_BYTES):
+            for frame in self._frames(file, SEGMENT_HEADER_BYTES):
                 for entry in frame.entries:
                     places = self._places.get(entry.partition)
                     if places is not None and entry.base_offset + entry.records > places.end:
@@ -113,7 +114,7 @@ class OfflineLog:
         for file, usage in self._files:
             if usage is not None and usage.size:
                 continue
-            for frame in self._frames(file, max(HEADER_BYTES, self._stamp - file.base)):
+            for frame in self._frames(file, max(SEGMENT_HEADER_BYTES, self._stamp - file.base)):
                 if not frame.effect_count:
                     continue
                 changes = read_effects(frame.effects, frame.effect_count)
@@ -125,8 +126,8 @@ class OfflineLog:
 
     def _frames(self, file: SegmentFile, at: int) -> Iterator[Frame]:
         """Up to the first that is not whole: what follows was never acknowledged, or `fsck` names it."""
-        with mapped(file.path) as data:
-            salt = salt_of(bytes(data[:HEADER_BYTES]))
+        with map_file(file.path) as data:
+            salt = salt_of(bytes(data[:SEGMENT_HEADER_BYTES]))
             while at < len(data):
                 try:
                     frame = read_frame(data, at, file.base + at, salt, check_batches=False)
@@ -141,3 +142,87 @@ class OfflineLog:
             opened.seek(position - file.base)
             head = opened.read(LENGTH_FROM)
             return head + opened.read(int.from_bytes(head[8:LENGTH_FROM]))
+
+
+class DumpedBatch(msgspec.Struct, frozen=True):
+    topic_id: TopicId
+    partition: int
+    base_offset: int
+    cursor: int
+    records: int
+    max_timestamp: int
+    bytes: bytes
+
+
+class DumpedFrame(msgspec.Struct, frozen=True):
+    """One frame, or a place where one should be: then `fault` says why there is none."""
+
+    segment: str
+    position: int
+    size: int = 0
+    synced: int = 0
+    cursor: int = 0
+    hlc: int = 0
+    batches: list[DumpedBatch] = []
+    changes: Changes = Changes()
+    fault: str = ""
+
+
+def dump_frames(folder: Path, from_cursor: int = 0) -> Iterator[DumpedFrame]:
+    """Every frame in order, beginning with the one that holds `from_cursor`."""
+    require_data_folder(folder)
+    has_begun = not from_cursor
+    for path, base, generation in SegmentFolder(folder / LOG_FOLDER, 1).list_files():
+        with map_file(path) as data:
+            try:
+                header = bytes(data[:SEGMENT_HEADER_BYTES])
+                read_segment_header(path, header, base, generation)
+            except CorruptionError as error:
+                yield DumpedFrame(path.name, base, fault=str(error))
+                continue
+            salt = salt_of(header)
+            at = SEGMENT_HEADER_BYTES
+            while at < len(data):
+                try:
+                    frame = read_frame(data, at, base + at, salt)
+                except BadFrameError as error:
+                    yield DumpedFrame(path.name, base + at, fault=str(error))
+                    later = next(frames_after(data, at, base, salt), None)
+                    at = later.position - base if later else len(data)
+                    continue
+                has_begun = has_begun or frame.end_cursor > from_cursor
+                if has_begun:
+                    yield _dumped(path.name, frame, data, base)
+                at += frame.size
+
+
+def saved_topics_in(folder: Path) -> Iterator[tuple[bytes, bytes]]:
+    """The topics as the last checkpoint has them: the frames that made them may be gone.
+
+    Beside a running server they may be out of reach for a moment. Then there are none.
+    """
+    if not (folder / STATE_FOLDER / "CURRENT").exists():
+        return
+    with suppress(TailraceError):
+        state = StateDb(folder / STATE_FOLDER, read_only=True)
+        try:
+            yield from list(saved_topics(state))
+        finally:
+            state.close()
+
+
+def _dumped(segment: str, frame: Frame, data: memoryview, base: int) -> DumpedFrame:
+    batches = [
+        DumpedBatch(
+            entry.partition.topic_id,
+            entry.partition.number,
+            entry.base_offset,
+            entry.cursor,
+            entry.records,
+            entry.max_timestamp,
+            bytes(data[entry.position - base : entry.position - base + entry.length]),
+        )
+        for entry in frame.entries
+    ]
+    changes = read_effects(frame.effects, frame.effect_count)
+    return DumpedFrame(segment, frame.position, frame.size, frame.synced, frame.cursor, frame.hlc, batches, changes)

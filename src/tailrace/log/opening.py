@@ -13,32 +13,29 @@ from typing import NamedTuple
 from tailrace.log.catalog import Catalog, LogEnd
 from tailrace.log.checkpoint import Checkpoints
 from tailrace.log.cleaner import Cleaner
-from tailrace.log.folder import (
+from tailrace.log.data_folder import (
     LOG_FOLDER,
+    PAYLOADS_FOLDER,
     STATE_FOLDER,
     TABLES_FILE,
-    in_words,
+    FolderLock,
+    describe_lost_log,
     make_folder,
     make_private,
-    set_aside,
-    traces_of_a_log,
+    move_aside,
+    remains_without_log,
 )
 from tailrace.log.frame import BadFrameError, Frame, read_effects
 from tailrace.log.group_writer import GroupWriter
 from tailrace.log.high_mark import HighMark, read_high_mark
 from tailrace.log.index import IndexReader, SavedIndex
-from tailrace.log.inventory import take_inventory
-from tailrace.log.lock import FolderLock
 from tailrace.log.log import Log
+from tailrace.log.maintenance import Maintenance
 from tailrace.log.options import LogOptions
-from tailrace.log.payload_files import PAYLOADS_FOLDER
 from tailrace.log.reader import LogReader
-from tailrace.log.recovery import Recovery, SegmentFile, Witness, judge
-from tailrace.log.segment import Segment, SegmentFolder, sync_file, sync_folder
-from tailrace.log.settled import SettledState
-from tailrace.log.state import StateDb
-from tailrace.log.upkeep import Upkeep
-from tailrace.log.usage import SegmentUsage
+from tailrace.log.recovery import Recovery, SegmentFile, SyncEvidence, diagnose_end, take_inventory
+from tailrace.log.segment import Segment, SegmentFolder, SegmentUsage, sync_file, sync_folder
+from tailrace.log.state import SettledState, StateDb
 from tailrace.log.writer import LogWriter
 from tailrace.model.changes import Changes
 from tailrace.model.clock import Clock, Hlc
@@ -50,7 +47,7 @@ from tailrace.model.limits import Limits
 from tailrace.model.stats import StoreStats
 from tailrace.model.topic import TopicNames
 
-START = LogEnd(Position(0), Cursor(0), Hlc(0))
+LOG_START = LogEnd(Position(0), Cursor(0), Hlc(0))
 _EFFECTS_AT_ONCE = 1000
 
 _logger = logging.getLogger(__name__)
@@ -117,8 +114,8 @@ def _open(
     mark = read_high_mark(folder)
     if mark.fault:
         _logger.warning("the high mark of the log in %s is damaged: %s", folder, mark.fault)
-    if accepted is None and (traces := traces_of_a_log(folder)):
-        raise LostEndError(f"{folder} {in_words(traces)}", 0).acceptable()
+    if accepted is None and (traces := remains_without_log(folder)):
+        raise LostEndError(f"{folder} {describe_lost_log(traces)}", 0).acceptable()
     for name in (LOG_FOLDER, STATE_FOLDER):
         make_folder(folder / name)
     state = StateDb(folder / STATE_FOLDER)
@@ -129,16 +126,16 @@ def _open(
         index = IndexReader(saved)
         checkpoints = Checkpoints(state, saved)
         settled = SettledState(state)
-        stamp = checkpoints.stamp() or START
+        stamp = checkpoints.stamp() or LOG_START
         catalog = Catalog(saved.load(), stamp, index, stats, limits.tail_cache_bytes, options.cursor_stride_bytes)
         segments = SegmentFolder(folder / LOG_FOLDER, limits.open_segments)
         usages = {usage.base: usage for usage in checkpoints.usages()}
         files = _files_to_replay(segments, usages, stamp)
         _sync_files(files)
         applied = settled.applied()
-        witnesses = witnesses_of(mark.position, stamp, applied)
+        witnesses = sync_evidence(mark.position, stamp, applied)
         if accepted is not None:
-            witnesses = [Witness("whoever accepted the loss of the rest", Position(accepted))]
+            witnesses = [SyncEvidence("whoever accepted the loss of the rest", Position(accepted))]
         recovery = Recovery(files, stamp.position, witnesses)
         try:
             _replay(recovery, usages, catalog, settled, applied, stats)
@@ -157,7 +154,7 @@ def _open(
         lock = threading.Lock()
         groups = GroupWriter(writer, catalog, settled, lock, durability, options.piece_bytes, clock, stats)
         cleaner = Cleaner(catalog, saved, checkpoints, state, segments, lock, options, stats)
-        upkeep = Upkeep(groups, catalog, checkpoints, cleaner, lock, options, clock, stats, stamp.position, on_failure)
+        upkeep = Maintenance(groups, catalog, checkpoints, cleaner, lock, options, clock, stats, stamp.position, on_failure)
         log = Log(folder_lock, state, groups, upkeep, high_mark, options.relaxed_sync_seconds, on_failure)
     except BaseException:
         if high_mark is not None:
@@ -168,16 +165,16 @@ def _open(
     return OpenLog(log, catalog, settled, reader, index, segments)
 
 
-def witnesses_of(mark: Position, stamp: LogEnd, applied: Position) -> list[Witness]:
+def sync_evidence(mark: Position, stamp: LogEnd, applied: Position) -> list[SyncEvidence]:
     """Who knows how far the log was synced, besides the log."""
     return [
-        Witness("the high mark", mark),
-        Witness("the last checkpoint", stamp.position),
-        Witness("the state", applied),
+        SyncEvidence("the high mark", mark),
+        SyncEvidence("the last checkpoint", stamp.position),
+        SyncEvidence("the state", applied),
     ]
 
 
-def _below_the_state(segments: SegmentFolder, lost: LostEndError, witnesses: Sequence[Witness]) -> CorruptionError:
+def _below_the_state(segments: SegmentFolder, lost: LostEndError, witnesses: Sequence[SyncEvidence]) -> CorruptionError:
     """Find out up to where the log can be read, which a start from a checkpoint does not see, and if that can be accepted."""
     if not _has_all_history(segments):
         return lost
@@ -185,7 +182,7 @@ def _below_the_state(segments: SegmentFolder, lost: LostEndError, witnesses: Seq
     recovery = Recovery(files, 0, ())
     for _ in recovery.good_frames():
         pass
-    verdict = judge(files, len(files), recovery.tail.end, "", witnesses)
+    verdict = diagnose_end(files, len(files), recovery.tail.end, "", witnesses)
     return verdict.acceptable() if isinstance(verdict, LostEndError) else lost
 
 
@@ -194,11 +191,11 @@ def _accept(folder: Path, lost: LostEndError) -> None:
     segments = SegmentFolder(folder / LOG_FOLDER, 1)
     _logger.warning("the loss of all after position %d of the log in %s was accepted", lost.end, folder)
     if _has_all_history(segments):
-        set_aside(folder / STATE_FOLDER)
+        move_aside(folder / STATE_FOLDER)
     if not segments.list_files():
         # They belong to a log of which nothing is left; the new one has other ids.
-        set_aside(folder / TABLES_FILE)
-        set_aside(folder / PAYLOADS_FOLDER)
+        move_aside(folder / TABLES_FILE)
+        move_aside(folder / PAYLOADS_FOLDER)
 
 
 def _has_all_history(segments: SegmentFolder) -> bool:

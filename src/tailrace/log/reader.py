@@ -4,13 +4,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from tailrace.log.batch_location import BatchLocation, base_offset_of, cursor_of, index_above, index_holding, unpack_cursor
 from tailrace.log.catalog import Catalog
 from tailrace.log.checkpoint import Checkpoints
-from tailrace.log.frame import BadFrameError, Entry, Frame, batch_fault, frame_size, read_frame
+from tailrace.log.frame import BadFrameError, BatchEntry, Frame, batch_fault, frame_size, read_frame
 from tailrace.log.index import IndexReader, PartitionIndex
 from tailrace.log.options import LogOptions
-from tailrace.log.place import Place, base_of, cursor_of, first_above, holding, unpack_cursor
-from tailrace.log.segment import HEADER_BYTES, SegmentFolder, SegmentHandle
+from tailrace.log.segment import SEGMENT_HEADER_BYTES, SegmentFolder, SegmentHandle
 from tailrace.model.changes import Bounds, Buffer, Fetched, LogBatch, Scanned
 from tailrace.model.errors import CorruptionError, OffsetOutOfRangeError
 from tailrace.model.ids import Cursor, Offset, Partition
@@ -50,8 +50,8 @@ class LogReader:
         places = index.places
         return offset >= index.end or (
             bool(places)
-            and offset >= base_of(places[0])
-            and (cursor := cursor_of(places[holding(places, offset)])) in self._catalog.cache.run_with(cursor)
+            and offset >= base_offset_of(places[0])
+            and (cursor := cursor_of(places[index_holding(places, offset)])) in self._catalog.cache.run_with(cursor)
         )
 
     def bounds(self, index: PartitionIndex) -> Bounds:
@@ -105,10 +105,10 @@ class LogReader:
         run: Mapping[int, Buffer] = {}
         found: list[Buffer] = []
         cursors: list[Cursor] = []
-        if not places or offset < base_of(places[0]):
+        if not places or offset < base_offset_of(places[0]):
             return found, cursors
         size = 0
-        for at in range(holding(places, offset), first_above(places, end - 1)):
+        for at in range(index_holding(places, offset), index_above(places, end - 1)):
             (cursor,) = unpack_cursor(places[at])
             batch = run.get(cursor)
             if batch is None:
@@ -123,7 +123,7 @@ class LogReader:
             cursors.append(cursor)
         return found, cursors
 
-    def _pieces(self, places: Sequence[Place]) -> Iterator[Sequence[Place]]:
+    def _pieces(self, places: Sequence[BatchLocation]) -> Iterator[Sequence[BatchLocation]]:
         """Runs of places that are read at once: near each other, in one segment, not too large."""
         first = 0
         for at in range(1, len(places) + 1):
@@ -141,7 +141,7 @@ class LogReader:
         if not bounds.start <= offset <= bounds.end:
             raise OffsetOutOfRangeError.of(self._topic_names.of(index.partition), offset, *bounds)
 
-    def _read_piece(self, partition: Partition, piece: Sequence[Place]) -> Iterator[Buffer]:
+    def _read_piece(self, partition: Partition, piece: Sequence[BatchLocation]) -> Iterator[Buffer]:
         start = piece[0].position
         handle = self._segments.handle(start)
         length = piece[-1].position + piece[-1].length - start
@@ -186,7 +186,7 @@ class LogReader:
                 return Scanned(found, Cursor(next_cursor))
         return Scanned(found, Cursor(max(next_cursor, end.cursor)))
 
-    def _is_alive(self, entry: Entry) -> bool:
+    def _is_alive(self, entry: BatchEntry) -> bool:
         index = self._catalog.partitions.get(entry.partition)
         return index is not None and entry.base_offset + entry.records > index.start
 
@@ -197,7 +197,7 @@ class LogReader:
         while position < end:
             handle = self._segments.handle(position, or_after=True)
             base = handle.segment.base
-            position = max(position, base + HEADER_BYTES)
+            position = max(position, base + SEGMENT_HEADER_BYTES)
             stop = min(end, base + handle.size())
             while position < stop:
                 data = memoryview(self._read(handle, position, min(span, stop - position)))
@@ -223,9 +223,9 @@ class LogReader:
             position = following
 
 
-def _up_to(places: Iterator[Place], end: int, max_bytes: int) -> list[Place]:
+def _up_to(places: Iterator[BatchLocation], end: int, max_bytes: int) -> list[BatchLocation]:
     """Places below `end`, up to `max_bytes` but at least one."""
-    taken: list[Place] = []
+    taken: list[BatchLocation] = []
     size = 0
     for place in places:
         size += place.length

@@ -9,13 +9,22 @@ outside the log, which are the checkpoint, the state and the high mark.
 
 import mmap
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from tailrace.log.frame import MAGIC, BadFrameError, Frame, read_frame
-from tailrace.log.segment import HEADER_BYTES, Segment, read_at, read_header, salt_of, sync_folder
+from tailrace.log.segment import (
+    SEGMENT_HEADER_BYTES,
+    Segment,
+    SegmentFolder,
+    SegmentUsage,
+    read_at,
+    read_segment_header,
+    salt_of,
+    sync_folder,
+)
 from tailrace.model.errors import CorruptionError, LostEndError
 from tailrace.model.ids import Position
 from tailrace.model.limits import MIB
@@ -31,14 +40,14 @@ class SegmentFile(NamedTuple):
     generation: int
 
 
-class Witness(NamedTuple):
+class SyncEvidence(NamedTuple):
     """Something beside the log that knows up to where the log was synced."""
 
     name: str
     synced: Position
 
 
-class Tail(NamedTuple):
+class LogTail(NamedTuple):
     """Where the log really ends."""
 
     segments: Sequence[Segment]
@@ -47,8 +56,8 @@ class Tail(NamedTuple):
     torn_bytes: int
 
 
-def judge(
-    files: Sequence[SegmentFile], number: int, end: int, fault: str, witnesses: Sequence[Witness]
+def diagnose_end(
+    files: Sequence[SegmentFile], number: int, end: int, fault: str, witnesses: Sequence[SyncEvidence]
 ) -> CorruptionError | None:
     """The log can be read up to `end`, where file `number` is at fault, or the last one ends: say what was lost there.
 
@@ -58,11 +67,11 @@ def judge(
     sound = {salt for file in files if (salt := _sound_salt(file)) is not None}
     for file in files[number:]:
         own = _sound_salt(file)
-        with mapped(file.path) as data:
+        with map_file(file.path) as data:
             # Behind a damaged header the frames are still those of this log.
-            salts = {salt_of(bytes(data[:HEADER_BYTES])), 0, *sound} if own is None else {own}
+            salts = {salt_of(bytes(data[:SEGMENT_HEADER_BYTES])), 0, *sound} if own is None else {own}
             for salt in salts:
-                for later in frames_behind(data, max(0, end - file.base), file.base, salt):
+                for later in frames_after(data, max(0, end - file.base), file.base, salt):
                     if later.synced > end:
                         return CorruptionError(
                             f"{fault}The frame at {later.position} shows that the log was whole up to {later.synced},"
@@ -81,11 +90,11 @@ def judge(
 class Recovery:
     """Reads frames from `start` on; afterwards `tail` says where the log ends."""
 
-    def __init__(self, files: Sequence[SegmentFile], start: int, witnesses: Sequence[Witness]) -> None:
+    def __init__(self, files: Sequence[SegmentFile], start: int, witnesses: Sequence[SyncEvidence]) -> None:
         self._files = files
         self._start = start
         self._witnesses = witnesses
-        self.tail = Tail([], Position(start), 0)
+        self.tail = LogTail([], Position(start), 0)
         self.segments: list[Segment] = []
         """The segments that have been reached."""
         self._stopped_at = 0
@@ -96,7 +105,7 @@ class Recovery:
         """Every good frame in order. The torn tail, if there is one, is cut off when the last has been taken."""
         yield from self.good_frames()
         end = self.tail.end
-        verdict = judge(self._files, self._stopped_at, end, self._fault, self._witnesses)
+        verdict = diagnose_end(self._files, self._stopped_at, end, self._fault, self._witnesses)
         if verdict is not None:
             raise verdict
         if self._fault:
@@ -108,15 +117,15 @@ class Recovery:
         end = self._start
         for number, file in enumerate(self._files):
             fault = f"{file.path.name} does not follow on position {end}" if number and file.base != end else ""
-            with mapped(file.path, max(0, self._start - file.base)) as data:
-                header = bytes(data[:HEADER_BYTES])
+            with map_file(file.path, max(0, self._start - file.base)) as data:
+                header = bytes(data[:SEGMENT_HEADER_BYTES])
                 if not fault:
                     try:
-                        segments.append(read_header(file.path, header, file.base, file.generation))
+                        segments.append(read_segment_header(file.path, header, file.base, file.generation))
                     except CorruptionError as error:
                         fault = str(error)
                         end = min(end, file.base)
-                at = max(self._start, file.base + HEADER_BYTES) - file.base
+                at = max(self._start, file.base + SEGMENT_HEADER_BYTES) - file.base
                 if not fault:
                     end = file.base + min(at, len(data))
                 salt = salt_of(header)
@@ -129,13 +138,13 @@ class Recovery:
                     at += frame.size
                     end = file.base + at
                     yield frame
-            self.tail = Tail(segments, Position(end), 0)
+            self.tail = LogTail(segments, Position(end), 0)
             if fault:
                 self._stopped_at, self._fault = number, fault
                 return
         self._stopped_at = len(self._files)
 
-    def _cut(self, number: int, end: int) -> Tail:
+    def _cut(self, number: int, end: int) -> LogTail:
         """What stands behind `end`, in file `number`, was never safe."""
         segments = self.segments
         torn = 0
@@ -144,14 +153,14 @@ class Recovery:
             keep = end - file.base if segments and segments[-1].base == file.base else 0
             torn += max(0, size - keep)
             if keep > 0:
-                os.truncate(file.path, max(keep, HEADER_BYTES))
+                os.truncate(file.path, max(keep, SEGMENT_HEADER_BYTES))
             else:
                 file.path.unlink()
                 sync_folder(file.path.parent)
-        return Tail(segments, Position(end), torn)
+        return LogTail(segments, Position(end), torn)
 
 
-def frames_behind(data: memoryview, at: int, base: int, salt: int) -> Iterator[Frame]:
+def frames_after(data: memoryview, at: int, base: int, salt: int) -> Iterator[Frame]:
     """Good frame heads after the one at `at`, good or bad.
 
     From a frame whose head is whole it is known where the next one begins. Where a head is damaged, the next one is found by
@@ -177,7 +186,7 @@ def frames_behind(data: memoryview, at: int, base: int, salt: int) -> Iterator[F
 
 
 @contextmanager
-def mapped(path: Path, start: int = 0) -> Iterator[memoryview]:
+def map_file(path: Path, start: int = 0) -> Iterator[memoryview]:
     """The bytes of a whole file, without keeping them in memory. The mapping ends with the last view of it.
 
     Those from `start` on are read once before: what the disk can't read is an error there, and in the mapping the end of the
@@ -195,8 +204,38 @@ def mapped(path: Path, start: int = 0) -> Iterator[memoryview]:
 
 def _sound_salt(file: SegmentFile) -> int | None:
     with file.path.open("rb") as opened:
-        header = opened.read(HEADER_BYTES)
+        header = opened.read(SEGMENT_HEADER_BYTES)
     with suppress(CorruptionError):
-        read_header(file.path, header, file.base, file.generation)
+        read_segment_header(file.path, header, file.base, file.generation)
         return salt_of(header)
     return None
+
+
+class SegmentInventory(NamedTuple):
+    files: list[tuple[SegmentFile, SegmentUsage | None]]
+    """Those of the log, in order, each with what the checkpoint knows of it."""
+    leftovers: list[Path]
+    """Files that the cleaner has replaced, or was about to put in another's place, when the server stopped."""
+    faults: list[tuple[str, str]]
+    """The name of a file, and what is wrong with it."""
+
+
+def take_inventory(segments: SegmentFolder, usages: Mapping[Position, SegmentUsage]) -> SegmentInventory:
+    found = SegmentInventory([], [], [])
+    active = max((base for base, usage in usages.items() if not usage.size), default=Position(0))
+    for path, base, generation in segments.list_files():
+        usage = usages.get(Position(base))
+        if (usage is not None and usage.generation != generation) or (usage is None and base < active):
+            found.leftovers.append(path)
+            continue
+        # Without a checkpoint the cleaner does nothing: no later generations, and no log that does not begin at 0.
+        if usage is None and (generation or (not usages and base and not found.files)):
+            found.faults.append((path.name, "the state that belongs to it is missing"))
+        if usage is not None and usage.size and path.stat().st_size != usage.size:
+            found.faults.append((path.name, f"it has {path.stat().st_size} bytes and had {usage.size} when it was closed"))
+        found.files.append((SegmentFile(path, base, generation), usage))
+    there = {file.base for file, _ in found.files}
+    for base, usage in usages.items():
+        if base not in there:
+            found.faults.append((segments.path(base, usage.generation).name, "it is missing"))
+    return found

@@ -11,7 +11,7 @@ import os
 import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from struct import Struct
@@ -19,11 +19,12 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from tailrace.log.index import PartitionIndex, partition_key, partition_of
 from tailrace.model.errors import CorruptionError, FormatError, OverloadedError, StorageReadError
-from tailrace.model.ids import Cursor, Position
+from tailrace.model.ids import Cursor, Partition, Position
 
 FORMAT_VERSION = 2
-HEADER_BYTES = 64
+SEGMENT_HEADER_BYTES = 64
 
 _MAGIC = b"TAILRACE"
 _HEADER = Struct(">8sHHIQQ")
@@ -52,7 +53,7 @@ class SegmentHandle:
     def __init__(self, segment: Segment) -> None:
         self.segment = segment
         self._fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
-        self.salt = salt_of(read_at(self._fd, segment.path, 0, HEADER_BYTES))
+        self.salt = salt_of(read_at(self._fd, segment.path, 0, SEGMENT_HEADER_BYTES))
 
     def read(self, position: int, length: int) -> bytes:
         return read_at(self._fd, self.segment.path, position - self.segment.base, length)
@@ -195,11 +196,11 @@ def new_salt() -> int:
     return int.from_bytes(os.urandom(4)) or 1
 
 
-def header_bytes(base: int, generation: int, first_cursor: int, salt: int) -> bytes:
+def encode_segment_header(base: int, generation: int, first_cursor: int, salt: int) -> bytes:
     """The first checksum is that of format 1, so that versions that know no other can say what they need. The salt is there
     twice: without it, nothing that the frames say can be believed."""
     packed = _HEADER.pack(_MAGIC, FORMAT_VERSION, 0, generation, base, first_cursor)
-    return (packed + _CRC.pack(crc32c(packed)) + 2 * _salt_bytes(salt)).ljust(HEADER_BYTES, b"\0")
+    return (packed + _CRC.pack(crc32c(packed)) + 2 * _salt_bytes(salt)).ljust(SEGMENT_HEADER_BYTES, b"\0")
 
 
 def salt_of(header: bytes) -> int:
@@ -215,9 +216,9 @@ def _salt_bytes(salt: int) -> bytes:
     return _SALT.pack(salt, crc32c(_CRC.pack(salt), _SALTED))
 
 
-def read_header(path: Path, data: bytes, base: int, generation: int) -> Segment:
+def read_segment_header(path: Path, data: bytes, base: int, generation: int) -> Segment:
     """Check a segment's header against its name."""
-    if len(data) < HEADER_BYTES:
+    if len(data) < SEGMENT_HEADER_BYTES:
         raise CorruptionError(f"{path.name} has no whole header")
     magic, version, _, own_generation, own_base, first_cursor = _HEADER.unpack_from(data)
     if magic != _MAGIC or _CRC.unpack_from(data, _HEADER.size)[0] != crc32c(data[: _HEADER.size]):
@@ -247,3 +248,69 @@ def _sync(path: Path, flags: int) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+_HEAD = Struct(">IQQ")
+_SPAN = Struct(">8sQQ")
+
+
+class SegmentUsage:
+    __slots__ = ("_growing", "base", "first_cursor", "generation", "size", "spans")
+
+    def __init__(self, base: Position, generation: int, first_cursor: Cursor) -> None:
+        self.base = base
+        self.generation = generation
+        self.first_cursor = first_cursor
+        self.size = 0
+        """Bytes of the file once it is closed, else 0."""
+        self.spans: dict[Partition, tuple[int, int]] = {}
+        """First and end byte of each partition that has got nothing since, in that partition's own count."""
+        self._growing: list[PartitionIndex] = []
+
+    def enter(self, index: PartitionIndex) -> None:
+        """The partition gets its next batch in this segment."""
+        first, _ = self.spans.pop(index.partition, (index.end_bytes, 0))
+        index.segment, index.span_begin = self.base, first
+        self._growing.append(index)
+
+    def close(self, size: int) -> None:
+        """The next batches go to another segment."""
+        self.size = size
+        self.spans = dict(self._all_spans())
+        self._growing = []
+
+    def live_bytes(self, partitions: Mapping[Partition, PartitionIndex]) -> int:
+        live = 0
+        for partition, (first, end) in self._all_spans():
+            index = partitions.get(partition)
+            if index is not None:
+                live += max(0, end - max(first, index.start_bytes))
+        return live
+
+    def holds_deleted(self, partitions: Mapping[Partition, PartitionIndex]) -> bool:
+        return any(partition not in partitions for partition, _ in self._all_spans())
+
+    def _all_spans(self) -> Iterator[tuple[Partition, tuple[int, int]]]:
+        yield from self.spans.items()
+        for index in self._growing:
+            yield index.partition, (index.span_begin, index.end_bytes)
+
+    def pack(self) -> bytes:
+        pack = _SPAN.pack
+        spans = [pack(partition_key(partition), first, end) for partition, (first, end) in self.spans.items()]
+        spans += [pack(index.key, index.span_begin, index.end_bytes) for index in self._growing]
+        return _HEAD.pack(self.generation, self.first_cursor, self.size) + b"".join(spans)
+
+    @staticmethod
+    def was_closed(packed: bytes) -> bool:
+        """Whether the segment had its final size when it was packed."""
+        return bool(_HEAD.unpack_from(packed)[2])
+
+    @classmethod
+    def unpack(cls, base: int, packed: bytes) -> "SegmentUsage":
+        generation, first_cursor, size = _HEAD.unpack_from(packed)
+        usage = cls(Position(base), generation, Cursor(first_cursor))
+        usage.size = size
+        for key, first, end in _SPAN.iter_unpack(packed[_HEAD.size :]):
+            usage.spans[partition_of(key)] = (first, end)
+        return usage

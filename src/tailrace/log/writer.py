@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from tailrace.log.encoding import Piece
-from tailrace.log.foresight import Foresight
-from tailrace.log.segment import HEADER_BYTES, Segment, SegmentFolder, header_bytes, new_salt, salt_of
+from tailrace.log.kernel_hints import KernelHints
+from tailrace.log.segment import SEGMENT_HEADER_BYTES, Segment, SegmentFolder, encode_segment_header, new_salt, salt_of
 from tailrace.model.changes import Buffer
 from tailrace.model.errors import StorageFailedError, StorageFullError
 from tailrace.model.ids import Cursor, Position
@@ -40,7 +40,7 @@ class LogWriter:
         self.segments = segments
         self._segment_bytes = segment_bytes
         self._on_synced = on_synced
-        self._foresight = Foresight()
+        self._foresight = KernelHints()
         self._reserved = Position(0)
         self._lock = threading.Lock()
         self._fd = -1
@@ -59,7 +59,7 @@ class LogWriter:
         """Go on at the end of an existing segment. All of it counts as durable only after the next sync."""
         self._fd = os.open(segment.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         with segment.path.open("rb") as file:
-            self.salt = salt_of(file.read(HEADER_BYTES))
+            self.salt = salt_of(file.read(SEGMENT_HEADER_BYTES))
         self.base = segment.base
         self.position = end
 
@@ -68,7 +68,7 @@ class LogWriter:
         self._check_sound()
         path = self.segments.path(base, 0)
         salt = new_salt()
-        header = header_bytes(base, 0, cursor, salt)
+        header = encode_segment_header(base, 0, cursor, salt)
         try:
             fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE)
         except OSError as error:
@@ -89,7 +89,7 @@ class LogWriter:
             self._reserved = Position(0)
             self.base = base
             self.salt = salt
-            self.position = Position(base + HEADER_BYTES)
+            self.position = Position(base + SEGMENT_HEADER_BYTES)
         self.segments.add(Segment(path, base, 0, cursor))
 
     @property
@@ -99,7 +99,7 @@ class LogWriter:
     @property
     def is_empty(self) -> bool:
         """Whether the active segment holds no frame yet."""
-        return self.position - self.base == HEADER_BYTES
+        return self.position - self.base == SEGMENT_HEADER_BYTES
 
     def roll(self, cursor: Cursor) -> None:
         killpoint("roll.before")

@@ -19,7 +19,7 @@ from tailrace.model.stats import StoreStats
 from tailrace.model.topic import TopicNames
 
 
-class Commit(Protocol):
+class StoreCommit(Protocol):
     """A commit on its way. Once `done` was called, either `receipt` or `error` is set."""
 
     changes: Changes
@@ -30,7 +30,7 @@ class Commit(Protocol):
         """Tentative until done: the place in the log that the commit has if it succeeds."""
 
 
-Done = Callable[[Commit], None]
+OnDone = Callable[[StoreCommit], None]
 """Called once for each commit, in commit order, from a thread of the store or from `submit` itself. Must be quick and must not
 raise."""
 
@@ -84,7 +84,7 @@ class Store(Protocol):
     topic_names: TopicNames
     """What to call topics in errors. Whoever knows the names tells them here."""
 
-    def submit(self, changes: Changes, done: Done) -> Commit:
+    def submit(self, changes: Changes, done: OnDone) -> StoreCommit:
         """Give the commit its place in the log and start to make it durable.
 
         Raises, with nothing changed, when the changes can't be: `UnknownPartitionError`, `SequencingError`,

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from tailrace.log.data_folder import PAYLOADS_FOLDER, FreeSpace
 from tailrace.log.index import PartitionIndex
 from tailrace.log.opening import open_log
 from tailrace.log.options import DEFAULT_OPTIONS, LogOptions
-from tailrace.log.payload_files import PAYLOADS_FOLDER
 from tailrace.log.writer import is_no_room
 from tailrace.model.changes import Bounds, Changes, Fetched, Receipt, Scanned
 from tailrace.model.clock import Clock, HybridClock, SystemClock
@@ -19,7 +19,6 @@ from tailrace.model.topic import TopicNames
 from tailrace.store.contract import PayloadStore, Staging
 from tailrace.store.group_commit import GroupCommit
 from tailrace.store.payloads import PayloadFolder
-from tailrace.store.room import Room
 from tailrace.store.sequencer import Done, PendingCommit, Sequencer
 from tailrace.store.staging import StagingFolder
 
@@ -77,7 +76,7 @@ class EmbeddedStore:
         group_bytes = limits.group_commit_bytes if durability == "fsync" else min(limits.group_commit_bytes, MIB)
         self._commits = GroupCommit(self, sequencer, limits, clock, self._stats, on_failure, group_bytes)
         self.staging: Staging = StagingFolder(folder / "staging", limits)
-        self._room = Room(folder, limits.min_free_bytes, self._stats)
+        self._room = FreeSpace(folder, limits.min_free_bytes, self._stats)
         self.payloads: PayloadStore = PayloadFolder(folder / PAYLOADS_FOLDER, self._room.check, self._fail)
         self._log.start()
         self._commits.start()

@@ -18,7 +18,7 @@ from tailrace.store.staging import StagingMemory
 from tailrace.wire.batch import placed
 
 
-class _Stream:
+class _MemoryPartition:
     """The batches of one partition, with the newest timestamp of each."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class MemoryStore:
     def __init__(self, clock: Clock | None = None, limits: Limits = DEFAULT_LIMITS) -> None:
         self._lock = threading.RLock()
         self._sequencer = Sequencer(HybridClock(clock or SystemClock()), limits, {}, Cursor(0))
-        self._streams: dict[Partition, _Stream] = {}
+        self._streams: dict[Partition, _MemoryPartition] = {}
         self._log: list[LogBatch] = []
         self._state: dict[bytes, bytes] = {}
         self._cursor = Cursor(0)
@@ -159,7 +159,7 @@ class MemoryStore:
         with self._lock:
             self._closed = True
 
-    def _stream(self, partition: Partition) -> _Stream:
+    def _stream(self, partition: Partition) -> _MemoryPartition:
         stream = self._streams.get(partition)
         if stream is None:
             raise UnknownPartitionError.of(partition)
@@ -169,7 +169,7 @@ class MemoryStore:
         changes = commit.changes
         for topic_id, count in changes.creates:
             for index in range(count):
-                self._streams.setdefault(Partition(topic_id, index), _Stream())
+                self._streams.setdefault(Partition(topic_id, index), _MemoryPartition())
         for topic_id in changes.drops:
             self._streams = {partition: held for partition, held in self._streams.items() if partition.topic_id != topic_id}
         for partition, start in changes.trims:

@@ -14,8 +14,7 @@ from io import FileIO
 from itertools import islice
 from pathlib import Path
 
-from tailrace.log.folder import private_opener
-from tailrace.log.payload_files import UNFINISHED, payload_digests, payload_path
+from tailrace.log.data_folder import UNFINISHED, payload_digests, payload_path, private_opener
 from tailrace.log.segment import sync_folder
 from tailrace.log.writer import TOO_MANY_FILES, is_no_room
 from tailrace.model.errors import LostPayloadError, OverloadedError, StorageFailedError, StorageFullError, TailraceError

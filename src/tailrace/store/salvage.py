@@ -13,20 +13,24 @@ from pathlib import Path
 
 import msgspec
 
-from tailrace.log.batch_check import record_fault, scan_for
-from tailrace.log.catalog import Cut, LogEnd
+from tailrace.log.catalog import CheckpointData, LogEnd
 from tailrace.log.checkpoint import Checkpoints
-from tailrace.log.folder import LOG_FOLDER, STATE_FOLDER, make_folder, require_data_folder
-from tailrace.log.frame import BadFrameError, Entry, Frame, batch_fault, read_effects, read_frame
+from tailrace.log.content_checks import record_fault, scan_for
+from tailrace.log.data_folder import LOG_FOLDER, PAYLOADS_FOLDER, STATE_FOLDER, FolderLock, make_folder, require_data_folder
+from tailrace.log.frame import BadFrameError, BatchEntry, Frame, batch_fault, read_effects, read_frame
 from tailrace.log.index import PartitionIndex, SavedIndex
-from tailrace.log.inventory import take_inventory
-from tailrace.log.lock import FolderLock
 from tailrace.log.options import DEFAULT_OPTIONS
-from tailrace.log.payload_files import PAYLOADS_FOLDER
-from tailrace.log.recovery import SegmentFile, frames_behind, mapped
-from tailrace.log.segment import HEADER_BYTES, SegmentFolder, header_bytes, new_salt, read_header, salt_of
+from tailrace.log.recovery import SegmentFile, frames_after, map_file, take_inventory
+from tailrace.log.segment import (
+    SEGMENT_HEADER_BYTES,
+    SegmentFolder,
+    SegmentUsage,
+    encode_segment_header,
+    new_salt,
+    read_segment_header,
+    salt_of,
+)
 from tailrace.log.state import CHUNK, COUNTERS, CURSOR, OLD_COUNTER, OLD_TIME, SEGMENT, StateDb, after_prefix, saved_topics
-from tailrace.log.usage import SegmentUsage
 from tailrace.model.changes import Append, Changes
 from tailrace.model.clock import Hlc
 from tailrace.model.errors import CorruptionError, TailraceError
@@ -45,7 +49,7 @@ _FILLER_RECORDS = 50_000
 _UNKNOWN_END = LogEnd(Position(0), Cursor(0), Hlc(0))
 
 
-class LeftOut(msgspec.Struct, frozen=True):
+class Omission(msgspec.Struct, frozen=True):
     """Something that is not in the new folder."""
 
     where: str
@@ -57,7 +61,7 @@ class LeftOut(msgspec.Struct, frozen=True):
     why: str
 
 
-class Salvaged(msgspec.Struct):
+class SalvageResult(msgspec.Struct):
     """What became of a salvage."""
 
     batches: int = 0
@@ -70,12 +74,12 @@ class Salvaged(msgspec.Struct):
     """Of the new folder."""
 
 
-OnLeftOut = Callable[[LeftOut], None]
+OnOmission = Callable[[Omission], None]
 OnProgress = Callable[[int, int], None]
 """Called with the bytes of the log that are done, and all of them."""
 
 
-def salvage(source: Path, target: Path, on_left_out: OnLeftOut, on_progress: OnProgress) -> Salvaged:
+def salvage(source: Path, target: Path, on_left_out: OnOmission, on_progress: OnProgress) -> SalvageResult:
     """Make the folder `target` of what is good in `source`. Raises `TailraceError` if that can't be done at all."""
     require_data_folder(source)
     _check_target(source, target)
@@ -95,12 +99,12 @@ def salvage(source: Path, target: Path, on_left_out: OnLeftOut, on_progress: OnP
 
 
 class _Salvage:
-    def __init__(self, source: Path, target: Path, on_left_out: OnLeftOut, on_progress: OnProgress) -> None:
+    def __init__(self, source: Path, target: Path, on_left_out: OnOmission, on_progress: OnProgress) -> None:
         self._source = source
         self._target = target
         self._on_left_out = on_left_out
         self._on_progress = on_progress
-        self._done = Salvaged()
+        self._done = SalvageResult()
         self._names = TopicNames()
         self._starts: dict[Partition, Offset] = {}
         """Where partitions begin for readers, as of the checkpoint."""
@@ -111,7 +115,7 @@ class _Salvage:
         self._waiting: list[Append] = []
         self._waiting_bytes = 0
 
-    def run(self) -> Salvaged:
+    def run(self) -> SalvageResult:
         state = self._copied_state()
         try:
             files, stamp = self._prepare(state)
@@ -186,28 +190,30 @@ class _Salvage:
             batch.delete_range(kind, after_prefix(kind))
         state.write(batch)
         segment = SegmentFolder(self._target / LOG_FOLDER, 1).path(end.position, 0)
-        segment.write_bytes(header_bytes(end.position, 0, end.cursor, new_salt()))
+        segment.write_bytes(encode_segment_header(end.position, 0, end.cursor, new_salt()))
         segment.chmod(0o600)
-        begin = LogEnd(Position(end.position + HEADER_BYTES), end.cursor, end.hlc)
+        begin = LogEnd(Position(end.position + SEGMENT_HEADER_BYTES), end.cursor, end.hlc)
         counters = [index.pack_counters() for index in indexes]
-        checkpoints.save(Cut(begin, [(index, ()) for index in indexes], counters, True, (), [(usage, usage.pack())], ()))
+        checkpoints.save(
+            CheckpointData(begin, [(index, ()) for index in indexes], counters, True, (), [(usage, usage.pack())], ())
+        )
         return files, stamp
 
     def _frames(self, file: SegmentFile) -> Iterator[tuple[Frame, memoryview]]:
         """Frames whose head is good, in order. What lies between them is left out."""
         name = file.path.name
-        with mapped(file.path) as data:
+        with map_file(file.path) as data:
             try:
-                read_header(file.path, bytes(data[:HEADER_BYTES]), file.base, file.generation)
+                read_segment_header(file.path, bytes(data[:SEGMENT_HEADER_BYTES]), file.base, file.generation)
             except CorruptionError as error:
                 self._leave_out(name, "the head of the segment", None, str(error))
-            salt = salt_of(bytes(data[:HEADER_BYTES]))
-            at = HEADER_BYTES
+            salt = salt_of(bytes(data[:SEGMENT_HEADER_BYTES]))
+            at = SEGMENT_HEADER_BYTES
             while at < len(data):
                 try:
                     frame = read_frame(data, at, file.base + at, salt, check_batches=False)
                 except BadFrameError as error:
-                    later = next(frames_behind(data, at, file.base, salt), None)
+                    later = next(frames_after(data, at, file.base, salt), None)
                     end = len(data) if later is None else later.position - file.base
                     what = (
                         "bytes at the end that hold no frame"
@@ -262,7 +268,7 @@ class _Salvage:
                 trims.append((partition, min(start, self._ends[partition])))
         self._store.commit(changes._replace(creates=creates, drops=drops, trims=trims))
 
-    def _keep(self, entry: Entry, batch: bytes) -> None:
+    def _keep(self, entry: BatchEntry, batch: bytes) -> None:
         self._append(Append(entry.partition, batch, entry.records, entry.max_timestamp, entry.base_offset))
         self._done.batches += 1
         self._done.records += entry.records
@@ -293,7 +299,7 @@ class _Salvage:
 
     def _leave_out(self, where: str, what: str, size: int | None, why: str) -> None:
         self._done.left_out += 1
-        self._on_left_out(LeftOut(where, what, size, why))
+        self._on_left_out(Omission(where, what, size, why))
 
 
 def _check_target(source: Path, target: Path) -> None:
@@ -315,9 +321,9 @@ def _end_of(files: Sequence[SegmentFile], stamp: LogEnd) -> LogEnd:
         size = file.path.stat().st_size
         if file.base + size <= stamp.position:
             continue
-        with mapped(file.path) as data:
-            salt = salt_of(bytes(data[:HEADER_BYTES]))
-            for frame in frames_behind(data, max(HEADER_BYTES, stamp.position - file.base) - 1, file.base, salt):
+        with map_file(file.path) as data:
+            salt = salt_of(bytes(data[:SEGMENT_HEADER_BYTES]))
+            for frame in frames_after(data, max(SEGMENT_HEADER_BYTES, stamp.position - file.base) - 1, file.base, salt):
                 cursor, hlc = max(cursor, frame.end_cursor), max(hlc, frame.hlc)
         position = max(position, Position(file.base + size))
     return LogEnd(Position(position + 1), Cursor(cursor), Hlc(hlc))

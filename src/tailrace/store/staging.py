@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-from tailrace.log.folder import private_opener
+from tailrace.log.data_folder import private_opener
 from tailrace.log.segment import sync_file, sync_folder
 from tailrace.model.errors import InvalidRequestError, LimitExceededError, StorageFullError
 from tailrace.model.limits import Limits

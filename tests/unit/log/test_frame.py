@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from tailrace.log.frame import (
     BadFrameError,
-    effect_bytes,
-    entry_bytes,
-    head_bytes,
-    one_batch_head_bytes,
+    encode_effects,
+    encode_entry,
+    encode_head,
+    fast_encode_head,
     read_effects,
     read_frame,
 )
@@ -21,12 +21,12 @@ from tests.support.batches import encode_batch
 PARTITION = Partition(TopicId(7), 3)
 BATCH = bytes(placed(encode_batch([(5, b"value")]), 40))
 SALT = 4711
-HEAD = one_batch_head_bytes(1000, 900, 77, 12345, PARTITION, 40, 1, BATCH, 5, SALT)
+HEAD = fast_encode_head(1000, 900, 77, 12345, PARTITION, 40, 1, BATCH, 5, SALT)
 
 
 def test_the_short_way_writes_what_the_long_way_writes() -> None:
-    entry = entry_bytes(PARTITION, 40, 77, 1, BATCH, 5)
-    assert head_bytes(1000, 900, 77, 12345, [entry], b"", 0, len(BATCH), SALT) == HEAD
+    entry = encode_entry(PARTITION, 40, 77, 1, BATCH, 5)
+    assert encode_head(1000, 900, 77, 12345, [entry], b"", 0, len(BATCH), SALT) == HEAD
 
 
 def test_a_frame_is_read_as_it_was_written() -> None:
@@ -73,4 +73,4 @@ def test_effects_come_back_as_they_went_in(
         drop_prefixes=prefixes,
         puts=puts,
     )
-    assert read_effects(*effect_bytes(changes)) == changes
+    assert read_effects(*encode_effects(changes)) == changes

@@ -8,9 +8,9 @@ from struct import Struct
 import pytest
 from crc32c import crc32c
 
-from tailrace.log.frame import effect_bytes, entry_bytes, head_bytes
-from tailrace.log.fsck import check
-from tailrace.log.segment import HEADER_BYTES, header_bytes
+from tailrace.log.frame import encode_effects, encode_entry, encode_head
+from tailrace.log.fsck import run_fsck
+from tailrace.log.segment import SEGMENT_HEADER_BYTES, encode_segment_header
 from tailrace.model.changes import Changes
 from tailrace.model.errors import CorruptionError
 from tailrace.model.ids import Partition, TopicId
@@ -30,10 +30,10 @@ class HandMadeLog:
     def __init__(self, folder: Path, salt: int = SALT) -> None:
         self.folder = folder
         self._salt = salt
-        header = header_bytes(0, 0, 0, salt)
+        header = encode_segment_header(0, 0, 0, salt)
         if not salt:
             packed = LONG_AGO.pack(b"TAILRACE", 1, 0, 0, 0, 0)
-            header = (packed + crc32c(packed).to_bytes(4, "big")).ljust(HEADER_BYTES, b"\0")
+            header = (packed + crc32c(packed).to_bytes(4, "big")).ljust(SEGMENT_HEADER_BYTES, b"\0")
         self.data = bytearray(header)
         self._records = 0
         self.positions: list[int] = []
@@ -47,17 +47,17 @@ class HandMadeLog:
             self.frame(commit, synced)
 
     def frame(self, changes: Changes, synced: int) -> None:
-        effects, count = effect_bytes(changes)
+        effects, count = encode_effects(changes)
         entries, bodies = [], []
         cursor = self._records
         for appended in changes.appends:
             batch = self._records.to_bytes(8, "big") + bytes(appended.batch)[8:12] + bytes(4) + bytes(appended.batch)[16:]
-            entries.append(entry_bytes(PARTITION, self._records, self._records, appended.records, batch, 0))
+            entries.append(encode_entry(PARTITION, self._records, self._records, appended.records, batch, 0))
             bodies.append(batch)
             self._records += appended.records
         self.positions.append(len(self.data))
         size = sum(map(len, bodies))
-        head = head_bytes(len(self.data), synced, cursor, 1, entries, effects, count, size, self._salt)
+        head = encode_head(len(self.data), synced, cursor, 1, entries, effects, count, size, self._salt)
         self.data += head + b"".join(bodies)
 
     def save(self, data: bytes | None = None) -> Path:
@@ -101,7 +101,7 @@ def refuses(folder: Path) -> bool:
 
 def test_a_log_made_by_hand_can_be_read(tmp_path: Path) -> None:
     folder = three_groups(tmp_path).save()
-    assert check(folder).findings == []
+    assert run_fsck(folder).findings == []
     assert values(folder) == [b"a", b"b", b"c", b"d", b"e"]
 
 
@@ -111,7 +111,7 @@ def test_fsck_and_the_start_agree_on_every_damaged_frame(tmp_path: Path, number:
     """The frames of the first group stand below what those of the second know as durable; nobody knows the second."""
     log = three_groups(tmp_path, salt)
     folder = log.save(log.without_frame(number))
-    findings = check(folder).findings
+    findings = run_fsck(folder).findings
     assert bool(findings) == (number < 4), findings
     assert refuses(folder) == (number < 4)
 
@@ -123,13 +123,13 @@ def test_fsck_and_the_start_agree_on_a_damaged_header(tmp_path: Path) -> None:
         folder = log.save()
         if log.data[8:10] != b"\0\2":
             continue  # another format; it is said by name
-        assert check(folder).findings, f"byte {at}"
+        assert run_fsck(folder).findings, f"byte {at}"
         assert refuses(folder), f"byte {at}"
 
 
 def forged(position: int, salt: int) -> bytes:
     """A frame that says that everything was durable, made to stand at this position."""
-    return head_bytes(position, 1 << 40, 0, 1, (), b"", 0, 0, salt)
+    return encode_head(position, 1 << 40, 0, 1, (), b"", 0, 0, salt)
 
 
 def log_with_forged_value(folder: Path, salt: int) -> tuple[HandMadeLog, int]:
@@ -150,7 +150,7 @@ def test_a_forged_frame_in_a_value_does_not_make_a_torn_write_corruption(tmp_pat
     assert bytes(log.data).find(forged(at, 0)) == at
     for size in range(at, log.positions[-1]):
         folder = log.save(bytes(log.data[:size]))
-        assert check(folder).findings == [], f"cut at {size}"
+        assert run_fsck(folder).findings == [], f"cut at {size}"
     assert values(folder) == [b"a", b"b", b"c", b"d", b"e"]
 
 
@@ -158,14 +158,14 @@ def test_a_forged_frame_in_a_torn_batch_of_format_1_is_passed_over_with_its_batc
     log, at = log_with_forged_value(tmp_path, 0)
     log.data[at - 1] ^= 1
     folder = log.save()
-    assert check(folder).findings == []
+    assert run_fsck(folder).findings == []
     assert values(folder) == [b"a", b"b", b"c", b"d", b"e"]
 
 
 def test_a_forged_frame_is_no_frame_even_where_the_head_of_its_record_is_gone(tmp_path: Path) -> None:
     log, _ = log_with_forged_value(tmp_path, SALT)
     folder = log.save(log.without_frame(-2))
-    assert check(folder).findings == []
+    assert run_fsck(folder).findings == []
     assert values(folder) == [b"a", b"b", b"c", b"d", b"e"]
 
 
@@ -174,10 +174,10 @@ def test_a_forged_frame_does_not_hide_the_frames_behind_it(tmp_path: Path) -> No
     log, at = log_with_forged_value(tmp_path, 0)
     log.group(record(b"after"))
     damaged = bytearray(log.without_frame(-3))
-    swallowing = head_bytes(at, 0, 0, 1, (), b"", 0, len(damaged) - at - 56, 0)
+    swallowing = encode_head(at, 0, 0, 1, (), b"", 0, len(damaged) - at - 56, 0)
     damaged[at : at + len(swallowing)] = swallowing
     folder = log.save(bytes(damaged))
-    assert check(folder).findings
+    assert run_fsck(folder).findings
     assert refuses(folder)
 
 
@@ -197,7 +197,7 @@ def test_a_folder_of_format_1_goes_on(tmp_path: Path) -> None:
     store.commit(record(b"f"))
     store.close()
     assert values(folder) == [b"a", b"b", b"c", b"d", b"e", b"f"]
-    assert check(folder).findings == []
+    assert run_fsck(folder).findings == []
     assert [segment.read_bytes()[8:10] for segment in segment_files(folder)] == [b"\0\1", b"\0\2"]
 
 
@@ -208,5 +208,5 @@ def test_fsck_names_a_segment_that_the_disk_can_not_read(tmp_path: Path, monkeyp
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(os, "pread", broken)
-    (finding,) = check(folder).findings
+    (finding,) = run_fsck(folder).findings
     assert f"{segment_files(folder)[0]} can't be read at byte 0 (Input/output error)" in finding.what

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tailrace.log.encoding import Piece
-from tailrace.log.segment import HEADER_BYTES, SegmentFolder
+from tailrace.log.segment import SEGMENT_HEADER_BYTES, SegmentFolder
 from tailrace.log.writer import LogWriter
 from tailrace.model.errors import StorageFailedError, StorageFullError
 from tailrace.model.ids import Cursor, Position
@@ -31,8 +31,8 @@ def active_file(writer: LogWriter) -> Path:
 
 def test_pieces_are_written_one_behind_the_other(writer: LogWriter) -> None:
     writer.append([Piece([b"one", b"two"], 6, False), Piece([b"three"], 5, True)])
-    assert active_file(writer).read_bytes()[HEADER_BYTES:] == b"onetwothree"
-    assert writer.position == HEADER_BYTES + 11
+    assert active_file(writer).read_bytes()[SEGMENT_HEADER_BYTES:] == b"onetwothree"
+    assert writer.position == SEGMENT_HEADER_BYTES + 11
 
 
 def test_a_piece_without_room_takes_the_pieces_before_it_along(writer: LogWriter) -> None:
@@ -44,9 +44,9 @@ def test_a_piece_without_room_takes_the_pieces_before_it_along(writer: LogWriter
 
     with pytest.raises(StorageFullError):
         writer.append(pieces())
-    assert active_file(writer).read_bytes()[HEADER_BYTES:] == b"before"
+    assert active_file(writer).read_bytes()[SEGMENT_HEADER_BYTES:] == b"before"
     writer.append([Piece([b"after"], 5, True)])
-    assert active_file(writer).read_bytes()[HEADER_BYTES:] == b"beforeafter"
+    assert active_file(writer).read_bytes()[SEGMENT_HEADER_BYTES:] == b"beforeafter"
 
 
 def test_room_is_reserved_behind_the_end_and_given_back(writer: LogWriter) -> None:
@@ -54,12 +54,12 @@ def test_room_is_reserved_behind_the_end_and_given_back(writer: LogWriter) -> No
         pytest.skip("the disk has too little room to reserve any")
     writer.append([Piece([b"frame"], 5, True)])
     reserved = active_file(writer).stat()
-    assert reserved.st_size == HEADER_BYTES + 5
+    assert reserved.st_size == SEGMENT_HEADER_BYTES + 5
     if reserved.st_blocks * BLOCK_BYTES < MIB:
         pytest.skip("this file system reserves nothing")
     writer.give_back()
     given_back = active_file(writer).stat()
-    assert given_back.st_size == HEADER_BYTES + 5
+    assert given_back.st_size == SEGMENT_HEADER_BYTES + 5
     assert given_back.st_blocks * BLOCK_BYTES < MIB
 
 
@@ -80,4 +80,4 @@ def test_after_a_sync_that_failed_nothing_is_written_and_nothing_counts_as_synce
             attempt()
     assert writer.synced == 0
     assert len(writer.segments.segments) == 1
-    assert active_file(writer).read_bytes()[HEADER_BYTES:] == b"lost?"
+    assert active_file(writer).read_bytes()[SEGMENT_HEADER_BYTES:] == b"lost?"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tailrace.broker.broker import Broker
-from tailrace.log.fsck import check
+from tailrace.log.fsck import run_fsck
 from tailrace.log.options import DEFAULT_OPTIONS, LogOptions
 from tailrace.model.errors import CorruptionError, TailraceError
 from tailrace.model.ids import Cursor, Offset
@@ -19,7 +19,7 @@ from tailrace.model.limits import KIB
 from tailrace.model.offset import OffsetCommit
 from tailrace.model.record import Message, RawBatch
 from tailrace.store.embedded import EmbeddedStore
-from tailrace.store.salvage import LeftOut, Salvaged, salvage
+from tailrace.store.salvage import Omission, SalvageResult, salvage
 from tests.support.broken_batches import BROKEN, CODECS, good_batch
 from tests.support.brokers import append_unchecked, options, running_broker
 from tests.support.folders import frames_of, segment_files
@@ -86,16 +86,16 @@ async def fill(broker: Broker) -> None:
     await broker.topics.delete("gone")
 
 
-def rescue(source: Path, target: Path) -> tuple[Salvaged, list[LeftOut]]:
-    left_out: list[LeftOut] = []
+def rescue(source: Path, target: Path) -> tuple[SalvageResult, list[Omission]]:
+    left_out: list[Omission] = []
     before = contents(source)
     done = salvage(source, target, left_out.append, lambda *_: None)
     assert contents(source) == before, "the source is only read"
-    assert check(target).findings == []
+    assert run_fsck(target).findings == []
     return done, left_out
 
 
-def named_offsets(left_out: list[LeftOut]) -> dict[str, set[int]]:
+def named_offsets(left_out: list[Omission]) -> dict[str, set[int]]:
     """The offsets that the report says are lost, by partition."""
     found: dict[str, set[int]] = {}
     for lost in left_out:
@@ -146,7 +146,7 @@ def test_batches_whose_records_are_bad_are_named_by_fsck_and_left_out(tmp_path: 
 
     before = opened(source, work=work, without="orders[1]")
     (segment,) = segment_files(source)
-    findings = check(source).findings
+    findings = run_fsck(source).findings
     assert len(findings) == len(broken.codecs)
     for finding in findings:
         assert finding.where.startswith(f"{segment.name}, position ")

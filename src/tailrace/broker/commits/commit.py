@@ -17,7 +17,7 @@ from tailrace.model.changes import Changes, Receipt
 from tailrace.model.errors import OverloadedError, SequencingError, StoreClosedError
 from tailrace.model.invariant import InvariantError
 from tailrace.model.limits import Limits
-from tailrace.store.contract import Commit, Store
+from tailrace.store.contract import Store, StoreCommit
 
 T = TypeVar("T")
 Watcher = Callable[[Changes, Receipt], None]
@@ -272,7 +272,7 @@ def _answer(proposal: Proposal[Any], receipt: Receipt | None) -> None:
         proposal.future.set_result(answer)
 
 
-def _tell(watcher: Watcher, commit: Commit) -> None:
+def _tell(watcher: Watcher, commit: StoreCommit) -> None:
     try:
         watcher(commit.changes, commit.receipt)
     except Exception:  # noqa: BLE001  those who wait for their answers must get them; the watcher finds the gap by the next one

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tailrace.model.changes import Changes, Receipt
-from tailrace.store.contract import Commit
+from tailrace.store.contract import StoreCommit
 
 if TYPE_CHECKING:
     from tailrace.broker.commits.commit import Committer
@@ -26,7 +26,7 @@ class Proposal(Generic[T]):
     __slots__ = ("commit", "committer", "deadline", "followers", "future")
 
     committer: "Committer"
-    commit: Commit
+    commit: StoreCommit
     deadline: float
     future: asyncio.Future[T]
     followers: "list[Proposal[Any]] | None"
@@ -48,7 +48,7 @@ class Proposal(Generic[T]):
     def failed(self, error: Exception) -> None:
         """The changes came to nothing; take back what was done ahead of them."""
 
-    def done(self, commit: Commit) -> None:
+    def done(self, commit: StoreCommit) -> None:
         """Called by the store's thread."""
         self.commit = commit
         self.committer.wake(self)

@@ -4,16 +4,19 @@ Everything in it is for its owner alone. Files that libraries make (RocksDB, SQL
 what an older version has left open to others is closed when the folder is opened.
 """
 
+import fcntl
 import logging
 import os
 import stat
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tailrace.log.payload_files import PAYLOADS_FOLDER
 from tailrace.log.segment import SegmentFolder, sync_folder
-from tailrace.model.errors import TailraceError
+from tailrace.model.errors import FolderInUseError, StorageFullError, TailraceError
+from tailrace.model.payload import DIGEST_BYTES
+from tailrace.model.stats import StoreStats
 
 LOG_FOLDER = "log"
 STATE_FOLDER = "state"
@@ -32,7 +35,7 @@ def make_folder(folder: Path) -> None:
         sync_folder(folder.parent)
 
 
-def traces_of_a_log(folder: Path) -> list[str]:
+def remains_without_log(folder: Path) -> list[str]:
     """Name what can't be in a folder without a log. Nothing if there is a log, or if the folder is new."""
     has_log = (folder / LOG_FOLDER).is_dir()
     if has_log and SegmentFolder(folder / LOG_FOLDER, 1).list_files():
@@ -46,11 +49,11 @@ def traces_of_a_log(folder: Path) -> list[str]:
     return [name for name, is_there in found.items() if is_there]
 
 
-def in_words(traces: Sequence[str]) -> str:
+def describe_lost_log(traces: Sequence[str]) -> str:
     return f"has {' and '.join(traces)} in it, and no log: the log is lost. Restore the folder from a copy"
 
 
-def set_aside(path: Path) -> None:
+def move_aside(path: Path) -> None:
     """Give a file or folder another name, beside its own. What SQLite keeps next to a database goes along."""
     if not path.exists():
         return
@@ -101,10 +104,100 @@ def require_data_folder(folder: Path) -> None:
     if not folder.exists():
         raise TailraceError(f"there is no folder {folder}")
     _refuse_file(folder)
-    if not (folder / LOG_FOLDER).is_dir() and not traces_of_a_log(folder):
+    if not (folder / LOG_FOLDER).is_dir() and not remains_without_log(folder):
         raise TailraceError(f"{folder} is not a data folder: it has no {LOG_FOLDER!r} in it")
 
 
 def _refuse_file(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise TailraceError(f"{folder} is a file; the data is in a folder of its own")
+
+
+_NAME = "LOCK"
+
+
+class FolderLock:
+    """Held from construction to `release`, or until the process ends, however it ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self._fd = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.pread(self._fd, 32, 0).decode(errors="replace").strip()
+            os.close(self._fd)
+            raise FolderInUseError(
+                f"{folder} is in use by process {owner or 'unknown'}; stop it first, or choose another folder"
+            ) from None
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, str(os.getpid()).encode(), 0)
+
+    def release(self) -> None:
+        os.close(self._fd)
+
+
+_LOOK_SECONDS = 0.1
+
+
+class FreeSpace:
+    """May be called from any thread."""
+
+    def __init__(self, folder: Path, min_free_bytes: int, stats: StoreStats) -> None:
+        self._folder = folder
+        self._min_free_bytes = min_free_bytes
+        self._stats = stats
+        self._looked_at = float("-inf")
+        self.is_left = True
+        """As of the last look."""
+        self.look()
+
+    def look(self) -> bool:
+        """Whether there is some, by a look that is a tenth of a second old at most."""
+        now = time.monotonic()
+        if now - self._looked_at >= _LOOK_SECONDS:
+            self._looked_at = now
+            with suppress(OSError):  # a disk that can't be asked is no full one; the next write tells what is wrong
+                disk = os.statvfs(self._folder)
+                is_left = disk.f_bavail * disk.f_frsize >= self._min_free_bytes
+                if is_left != self.is_left:
+                    self.is_left = is_left
+                    self._say()
+        return self.is_left
+
+    def check(self) -> None:
+        """Refuse a commit if there is none."""
+        if not self.look():
+            self._stats.failed_commits += 1
+            raise StorageFullError(f"{self._in_words()}; nothing was written. Free some space and send again")
+
+    def _say(self) -> None:
+        if self.is_left:
+            _logger.info("There is room on the disk of %s again: records are taken", self._folder)
+        else:
+            _logger.warning("%s: records are refused until there is room", self._in_words())
+
+    def _in_words(self) -> str:
+        return f"less than {self._min_free_bytes} bytes are free on the disk of {self._folder} (min_free_bytes)"
+
+
+PAYLOADS_FOLDER = "payloads"
+UNFINISHED = ".unfinished"
+"""At the end of the name of a file that is not whole yet."""
+
+
+def payload_path(folder: Path, digest: bytes) -> Path:
+    return folder / digest.hex()
+
+
+def payload_digests(folder: Path) -> Iterator[bytes]:
+    """What the files of a folder are named by; other files are passed over."""
+    if not folder.is_dir():
+        return
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            try:
+                digest = bytes.fromhex(entry.name)
+            except ValueError:
+                continue
+            if len(digest) == DIGEST_BYTES:
+                yield digest

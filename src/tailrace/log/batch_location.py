@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import NamedTuple
 
-_PLACE = Struct(">QIIQqQqQ")
+_LOCATION = Struct(">QIIQqQqQ")
 _BASE = Struct(">Q")
 _RUNNING = Struct(">q")
 _CURSOR = Struct(f">{Struct('>QIIQq').size}xQ")
@@ -20,7 +20,7 @@ BASE_BYTES = _BASE.size
 """The first bytes of a packed place are its base offset."""
 
 
-class Place(NamedTuple):
+class BatchLocation(NamedTuple):
     """One batch: which offsets, and where in the log."""
 
     base_offset: int
@@ -35,27 +35,27 @@ class Place(NamedTuple):
     """Bytes of all batches that the partition ever held before this one."""
 
 
-pack_place = _PLACE.pack
-"""Takes the fields of a `Place`."""
+pack_location = _LOCATION.pack
+"""Takes the fields of a `BatchLocation`."""
 
 
-def unpack_place(packed: bytes) -> Place:
-    return Place._make(_PLACE.unpack(packed))
+def unpack_location(packed: bytes) -> BatchLocation:
+    return BatchLocation._make(_LOCATION.unpack(packed))
 
 
-def unpack_places(packed: bytes, offset: int = 0) -> Iterator[Place]:
+def unpack_locations(packed: bytes, offset: int = 0) -> Iterator[BatchLocation]:
     """Of many packed places, joined, those from the one that holds the offset on; all if they are above it."""
-    size = _PLACE.size
+    size = _LOCATION.size
     above = bisect_right(range(0, len(packed), size), offset, key=lambda at: _BASE.unpack_from(packed, at)[0])
-    return map(Place._make, _PLACE.iter_unpack(memoryview(packed)[max(0, above - 1) * size :]))
+    return map(BatchLocation._make, _LOCATION.iter_unpack(memoryview(packed)[max(0, above - 1) * size :]))
 
 
-def last_of(packed: bytes) -> Place:
+def last_location(packed: bytes) -> BatchLocation:
     """Of many packed places, joined, the last one."""
-    return Place._make(_PLACE.unpack_from(packed, len(packed) - _PLACE.size))
+    return BatchLocation._make(_LOCATION.unpack_from(packed, len(packed) - _LOCATION.size))
 
 
-def base_of(packed: bytes) -> int:
+def base_offset_of(packed: bytes) -> int:
     base: int = _BASE.unpack_from(packed)[0]
     return base
 
@@ -69,21 +69,21 @@ def cursor_of(packed: bytes) -> int:
     return cursor
 
 
-def running_of(packed: bytes) -> int:
+def running_timestamp_of(packed: bytes) -> int:
     running: int = _RUNNING.unpack_from(packed, _RUNNING_AT)[0]
     return running
 
 
-def bytes_before(packed: bytes) -> int:
+def bytes_before_of(packed: bytes) -> int:
     before: int = _BASE.unpack_from(packed, _BYTES_AT)[0]
     return before
 
 
-def first_above(places: Sequence[bytes], offset: int) -> int:
+def index_above(places: Sequence[bytes], offset: int) -> int:
     """Index of the first packed place whose base offset is above `offset`; their number if there is none."""
     return bisect_right(places, _BASE.pack(offset + 1))
 
 
-def holding(places: Sequence[bytes], offset: int) -> int:
+def index_holding(places: Sequence[bytes], offset: int) -> int:
     """Index of the packed place that holds the offset; the first one if all are above it."""
-    return max(0, first_above(places, offset) - 1)
+    return max(0, index_above(places, offset) - 1)

@@ -1,23 +1,66 @@
-"""Checking payloads against the log: every record that refers to one must find it, whole.
+"""Whether the records inside stored batches can be read: what every producer's batch is asked before it is stored.
 
-What nobody refers to is no fault: a crash leaves it behind, and a running server removes it.
+A batch that an older version stored without a look may be right by its checksum and still stop every reader.
 """
 
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tailrace.log.frame import Frame
-from tailrace.log.payload_files import UNFINISHED, payload_digests, payload_path
-from tailrace.model.errors import InvalidRequestError
+from tailrace.log.data_folder import UNFINISHED, payload_digests, payload_path
+from tailrace.log.frame import BatchEntry, Frame
+from tailrace.model.errors import InvalidRequestError, TailraceError
 from tailrace.model.ids import Offset, Partition
-from tailrace.model.limits import DEFAULT_LIMITS
+from tailrace.model.limits import DEFAULT_LIMITS, MIB
 from tailrace.model.payload import PayloadReference, reference_to
 from tailrace.model.topic import TopicNames
+from tailrace.wire.batch import read_header
+from tailrace.wire.machine_code import Scan, compile_scan, load_scan, plain_scan
+from tailrace.wire.record_check import check_records
 from tailrace.wire.references import is_referring, read_reference
 
+_MOST_BYTES = DEFAULT_LIMITS.frame_bytes
+"""Of one batch without its compression. A server may be told to take larger ones than by default, but none so large."""
+_WORTH_COMPILING_BYTES = 64 * MIB
+
+
+def scan_for(size: int) -> Scan:
+    """Return the quickest walk over records for a log of so many bytes."""
+    found = load_scan()
+    if found is None and size >= _WORTH_COMPILING_BYTES:
+        try:
+            found = compile_scan()
+        except (OSError, subprocess.SubprocessError):
+            found = None
+    return found or plain_scan
+
+
+def bad_batches(frame: Frame, data: memoryview, base: int, scan: Scan) -> Iterator[tuple[BatchEntry, str]]:
+    """The batches of a good frame whose records can't be read, each with the reason. `base` is where `data` begins."""
+    for entry in frame.entries:
+        at = entry.position - base
+        fault = record_fault(entry, data[at : at + entry.length], scan)
+        if fault:
+            yield entry, fault
+
+
+def record_fault(entry: BatchEntry, batch: memoryview, scan: Scan) -> str:
+    """What is wrong inside a stored batch, or nothing."""
+    header = read_header(batch)
+    if header.records != entry.records or header.last_offset_delta != entry.records - 1:
+        return (
+            f"the batch counts {header.records} records and {header.last_offset_delta + 1} offsets, its frame {entry.records}"
+        )
+    try:
+        check_records(batch, header, _MOST_BYTES, scan)
+    except TailraceError as error:
+        return str(error)
+    return ""
+
+
 IsAlive = Callable[[Partition, Offset], bool]
-Say = Callable[[str, str], None]
+ReportFinding = Callable[[str, str], None]
 """Where something is wrong, and what."""
 
 _NAMED_ORPHANS = 100
@@ -48,7 +91,7 @@ class PayloadCheck:
                     reference = None
                 self._uses.append(_Use(entry.partition, entry.base_offset, reference))
 
-    def run(self, names: TopicNames, is_alive: IsAlive, find: Say, note: Callable[[str], None]) -> None:
+    def run(self, names: TopicNames, is_alive: IsAlive, find: ReportFinding, note: Callable[[str], None]) -> None:
         """Look at all payloads, now that all records are known."""
         used: dict[PayloadReference, list[_Use]] = {}
         for use in self._uses:

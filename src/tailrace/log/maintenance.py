@@ -13,7 +13,7 @@ from tailrace.log.catalog import Catalog
 from tailrace.log.checkpoint import Checkpoints
 from tailrace.log.cleaner import Cleaner
 from tailrace.log.group_writer import GroupWriter
-from tailrace.log.heap import give_back_memory
+from tailrace.log.kernel_hints import give_back_memory
 from tailrace.log.options import LogOptions
 from tailrace.log.writer import is_no_room
 from tailrace.model.clock import Clock
@@ -31,7 +31,7 @@ _WORTH_TRIMMING_BYTES = 4 * MIB
 _logger = logging.getLogger(__name__)
 
 
-class Upkeep:
+class Maintenance:
     def __init__(
         self,
         groups: GroupWriter,

@@ -7,11 +7,13 @@ of an error: `sync_file_range` without one of its flags that wait leaves what we
 import ctypes
 from collections.abc import Callable
 
+from tailrace.model.limits import MIB
+
 _SYNC_FILE_RANGE_WRITE = 2
 _FALLOC_FL_KEEP_SIZE = 1
 
 
-class Foresight:
+class KernelHints:
     """Both calls take a file, a place in it and a number of bytes."""
 
     def __init__(self) -> None:
@@ -35,3 +37,26 @@ def _call(libc: ctypes.CDLL, name: str, *types: type) -> Callable[..., int]:
         return lambda *arguments: -1
     call.argtypes = types
     return call  # type: ignore[no-any-return]
+
+
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+_M_ARENA_MAX = -8
+_KEPT_BYTES = 9 * MIB
+"""The most that glibc takes for the two thresholds."""
+_ARENAS = 2
+
+
+def keep_freed_memory() -> None:
+    """For a whole process, at its start."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+        mallopt(_M_ARENA_MAX, _ARENAS)
+
+
+def give_back_memory() -> None:
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

@@ -4,7 +4,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from tailrace.log.fsck import check
+from tailrace.log.fsck import run_fsck
 from tailrace.log.options import LogOptions
 from tailrace.model.changes import Changes
 from tailrace.model.ids import Cursor, Offset, Partition, TopicId
@@ -42,7 +42,7 @@ def test_a_deleted_topic_is_gone_from_the_disk(tmp_path: Path) -> None:
     assert _files_with(tmp_path, SECRET) == []
     assert values_of(store.fetch(KEPT, Offset(0), MIB).batches) == [b"kept %d" % number for number in range(200)]
     store.close()
-    assert check(tmp_path).findings == []
+    assert run_fsck(tmp_path).findings == []
 
 
 def test_segments_that_retention_has_passed_are_deleted(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_segments_that_retention_has_passed_are_deleted(tmp_path: Path) -> None:
     assert stats.log_bytes < before / 4
     assert values_of(store.fetch(KEPT, Offset(190), MIB).batches) == [b"%d" % number * 100 for number in range(190, 200)]
     store.close()
-    assert check(tmp_path).findings == []
+    assert run_fsck(tmp_path).findings == []
 
 
 def test_a_segment_is_rewritten_again_and_again_as_more_of_it_dies(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_segment_is_rewritten_again_and_again_as_more_of_it_dies(tmp_path: Pat
         assert store.batch_for_time(dead, 0) is None
     assert store.stats().segments_rewritten > 0
     store.close()
-    assert check(tmp_path).findings == []
+    assert run_fsck(tmp_path).findings == []
     store = _open(tmp_path)
     assert values_of(store.fetch(partitions[-1], Offset(0), MIB).batches) == [b"%d" % number for number in range(50)]
     store.close()

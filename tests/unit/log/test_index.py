@@ -6,12 +6,11 @@ from struct import Struct
 
 import pytest
 
-from tailrace.log.counters import SavedCounters, partition_key
-from tailrace.log.folder import STATE_FOLDER
-from tailrace.log.fsck import check
-from tailrace.log.index import SavedIndex
+from tailrace.log.batch_location import last_location
+from tailrace.log.data_folder import STATE_FOLDER
+from tailrace.log.fsck import run_fsck
+from tailrace.log.index import SavedCounters, SavedIndex, partition_key
 from tailrace.log.options import LogOptions
-from tailrace.log.place import last_of
 from tailrace.log.state import CHUNK, COUNTERS, META, OLD_COUNTER, OLD_TIME, StateDb
 from tailrace.model.changes import Bounds, Changes
 from tailrace.model.errors import FormatError, StorageFullError
@@ -63,7 +62,7 @@ def _to_format_1(folder: Path) -> None:
     for key, _ in state.items(COUNTERS):
         batch.delete(key)
     for key, packed in state.items(CHUNK):
-        newest = last_of(packed).running_timestamp + 2**63
+        newest = last_location(packed).running_timestamp + 2**63
         batch.put(OLD_TIME + key[1:9] + newest.to_bytes(8, "big") + key[9:], b"")
     stamp = state.get(STAMP)
     assert stamp is not None
@@ -85,19 +84,19 @@ def test_a_folder_of_format_1_is_served_and_has_format_2_after_the_next_change(t
     _filled(tmp_path).close()
     _to_format_1(tmp_path)
     assert len(_values(tmp_path, OLD_COUNTER)) == 4
-    assert check(tmp_path).findings == []
+    assert run_fsck(tmp_path).findings == []
 
     unchanged = _open(tmp_path)
     _assert_whole(unchanged)
     unchanged.close()
-    assert check(tmp_path).findings == []
+    assert run_fsck(tmp_path).findings == []
 
     store = _open(tmp_path)
     _assert_whole(store)
     store.commit(Changes(appends=[append(PARTITIONS[0], b"new")]))
     store.close()
     assert _values(tmp_path, OLD_COUNTER) == _values(tmp_path, OLD_TIME) == []
-    assert check(tmp_path).findings == []
+    assert run_fsck(tmp_path).findings == []
     store = _open(tmp_path)
     assert [store.bounds(partition) for partition in PARTITIONS] == [(0, 1), (0, 10), (0, 20), (5, 30)]
     store.close()
@@ -143,7 +142,7 @@ def test_the_last_counters_count_and_old_ones_do_not_pile_up(tmp_path: Path) -> 
     store = _open(tmp_path)
     assert [store.bounds(partition) for partition in PARTITIONS] == [(0, 50), (0, 10), (0, 20), (5, 30)]
     store.close()
-    assert check(tmp_path).findings == []
+    assert run_fsck(tmp_path).findings == []
 
 
 def test_counters_of_more_partitions_than_share_a_value_are_all_found(tmp_path: Path) -> None:
@@ -180,19 +179,19 @@ def test_a_checkpoint_that_finds_no_room_is_made_up_for_by_the_next(
     ends = SavedIndex(store._log._state, 1).load()
     assert {partition: index.end for partition, index in ends.items()} == dict(zip(PARTITIONS, (1, 10, 20, 30), strict=True))
     store.close()
-    assert check(tmp_path).findings == []
+    assert run_fsck(tmp_path).findings == []
 
 
 def test_fsck_sees_a_newest_time_that_falls(tmp_path: Path) -> None:
     _filled(tmp_path).close()
     state = StateDb(tmp_path / STATE_FOLDER)
     (key, first), (_, second) = next(pairwise(state.items(CHUNK + partition_key(PARTITIONS[2]))))
-    assert last_of(first).running_timestamp < last_of(second).running_timestamp
+    assert last_location(first).running_timestamp < last_location(second).running_timestamp
     batch = state.batch()
     at = len(first) - 16
     batch.put(key, first[:at] + (99).to_bytes(8, "big") + first[at + 8 :])
     state.write(batch)
     state.flush()
     state.close()
-    found = [finding.what for finding in check(tmp_path).findings]
+    found = [finding.what for finding in run_fsck(tmp_path).findings]
     assert any("the newest timestamp" in what for what in found), found

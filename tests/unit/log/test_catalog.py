@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.log.tail_cache import TailCache
+from tailrace.log.catalog import TailCache
 from tailrace.model.changes import Buffer
 from tailrace.model.stats import StoreStats
 

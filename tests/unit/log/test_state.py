@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.log.settled import SettledState
-from tailrace.log.state import STATE, StateDb
+from tailrace.log.state import STATE, SettledState, StateDb
 from tailrace.model.changes import Changes
 from tailrace.model.ids import Position
 
