@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 CLIENT = Path(__file__).resolve().parent.parent / "src" / "tailrace" / "client"
-BY_HAND = frozenset(("__init__.py", "concurrency.py", "line.py", "sockets.py"))
+BY_HAND = frozenset(("__init__.py", "concurrency.py", "connection.py"))
 
 _NOTICE = "# Generated from _async/{name} by tools/generate_sync.py; change that file, then run it.\n\n"
 _REPLACED = [

@@ -11,7 +11,7 @@ from chaos.api import Refused
 from chaos.history import Answer, Commit, Committed, Outcome, Owned, Place, Poll
 from chaos.workers.http_topics import HttpWorker, messages_of
 from chaos.workers.worker import Site, TopicShape
-from tailrace.client.assignor import RANGE, assign_ranges
+from tailrace.client.partition import RANGE, assign_ranges
 from tailrace.wire.consumer_protocol import decode_assignment, decode_subscription, encode_assignment, encode_subscription
 
 SESSION_MS = 4_000

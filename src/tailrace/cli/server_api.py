@@ -199,7 +199,7 @@ def _is_loopback(host: str) -> bool:
 def _unreachable(url: str, error: httpx.TransportError) -> UnreachableError:
     if url.startswith("https"):
         # The SDK takes a while to load, and other addresses don't need it.
-        from tailrace.client.trust import tls_error
+        from tailrace.client.http11 import tls_error
 
         untrusted = tls_error(url, error)
         if untrusted is not None:

@@ -24,8 +24,14 @@ from tailrace.client._sync.consumer import TopicConsumer
 from tailrace.client._sync.publisher import Delivery, Publisher
 from tailrace.client._sync.queue import QueueSubscription
 from tailrace.client._sync.subscriber import EventStream, Subscriber
-from tailrace.client.config import ConnectionConfig, ConsumerConfig, PublisherConfig, QueueConfig
-from tailrace.client.properties import AutoOffsetReset, CorruptBatches
+from tailrace.client.config import (
+    AutoOffsetReset,
+    ConnectionConfig,
+    ConsumerConfig,
+    CorruptBatches,
+    PublisherConfig,
+    QueueConfig,
+)
 from tailrace.client.values import (
     CommitResult,
     ConsumerRecord,

@@ -1,31 +1,153 @@
-"""The settings of consumers, publishers and queues, under their own names and Kafka's."""
+"""Settings from names and values: typed, under their own names or Kafka's, each wrong one refused with what is allowed."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any, Self
+from enum import StrEnum
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
-from tailrace.client.properties import (
-    AutoOffsetReset,
-    CorruptBatches,
-    Setting,
-    duration,
-    edge,
-    file_name,
-    offset_reset,
-    one_of,
-    optional,
-    read_properties,
-    read_setting,
-    text,
-    truth,
-    whole_number,
-)
 from tailrace.model.errors import ConfigurationError
 from tailrace.model.limits import DEFAULT_LIMITS, MIB
 from tailrace.model.pattern import parse_pattern
 from tailrace.model.queue import DEFAULT_VISIBILITY_MS
+
+_TRUE = frozenset(("true", "1", "yes", "on"))
+_FALSE = frozenset(("false", "0", "no", "off"))
+
+
+class AutoOffsetReset(StrEnum):
+    """Where a group begins in a partition in which it has committed nothing. An offset is another way."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    NONE = "none"
+    """Nowhere by itself: that there is no committed offset is an error."""
+
+
+class CorruptBatches(StrEnum):
+    """What becomes of stored batches that can't be decoded."""
+
+    REPORT = "report"
+    """An error, once everything that comes before them was handed out."""
+    SKIP = "skip"
+    """They are left out, with a warning in the log."""
+
+
+class Setting(NamedTuple):
+    """One field: the name that Kafka has for it, how its value is read, and what is allowed, in words."""
+
+    alias: str
+    read: Callable[[Any], Any]
+    """Raises `ValueError` or `TypeError` for what is not allowed."""
+    allowed: str
+
+
+def read_properties(given: Mapping[str, Any], settings: Mapping[str, Setting]) -> dict[str, Any]:
+    """The fields by their own names. Where a setting is given under both names, its own counts, not Kafka's."""
+    names = {setting.alias: name for name, setting in settings.items()}
+    found: dict[str, Any] = {}
+    for key, value in given.items():
+        name = key if key in settings else names.get(key)
+        if name is None:
+            raise ConfigurationError(f"there is no setting {key!r}; the settings are {', '.join(sorted(settings))}")
+        if key == name or name not in given:
+            found[name] = read_setting(key, value, settings[name])
+    return found
+
+
+def read_setting(name: str, value: Any, setting: Setting) -> Any:
+    try:
+        return setting.read(value)
+    except (ValueError, TypeError, OverflowError):
+        raise ConfigurationError(f"{name} is {value!r}; allowed is {setting.allowed}") from None
+
+
+def text(longest: int = 255) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or not 0 < len(value) <= longest:
+            raise ValueError
+        return value
+
+    return read
+
+
+def file_name(value: Any) -> str:
+    """Text, or a path."""
+    name = os.fspath(value)
+    if not isinstance(name, str) or not name:
+        raise ValueError
+    return name
+
+
+def optional(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else read(value)
+
+
+def whole_number(least: int, most: int) -> Callable[[Any], int]:
+    def read(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise TypeError
+        number = int(value)
+        if not least <= number <= most:
+            raise ValueError
+        return number
+
+    return read
+
+
+def boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    word = str(value).lower()
+    if word in _TRUE:
+        return True
+    if word in _FALSE:
+        return False
+    raise ValueError
+
+
+def duration(least_ms: int, most_ms: int) -> Callable[[Any], timedelta]:
+    """A timedelta, or a whole number of milliseconds."""
+    count = whole_number(least_ms, most_ms)
+
+    def read(value: Any) -> timedelta:
+        if not isinstance(value, timedelta):
+            return timedelta(milliseconds=count(value))
+        if not timedelta(milliseconds=least_ms) <= value <= timedelta(milliseconds=most_ms):
+            raise ValueError
+        return value
+
+    return read
+
+
+def offset_reset(value: Any) -> AutoOffsetReset | int:
+    if isinstance(value, str) and value in tuple(AutoOffsetReset):
+        return AutoOffsetReset(value)
+    return whole_number(0, 2**63 - 1)(value)
+
+
+def log_edge(value: Any) -> AutoOffsetReset:
+    """One end or the other."""
+    if value == AutoOffsetReset.NONE:
+        raise ValueError
+    return AutoOffsetReset(value)
+
+
+def one_of(values: type[StrEnum]) -> Callable[[Any], StrEnum]:
+    return lambda value: values(value)
+
+
+def to_seconds(given: float | timedelta | None, otherwise: timedelta, name: str = "timeout") -> float:
+    """What a caller gave as seconds or as a timedelta."""
+    if given is None:
+        return otherwise.total_seconds()
+    seconds = given.total_seconds() if isinstance(given, timedelta) else given
+    if not seconds >= 0:
+        raise ConfigurationError(f"{name} is {given!r}; allowed is a timedelta or seconds, from 0 on")
+    return seconds
+
 
 _DAY_MS = 24 * 3600 * 1000
 _HOUR_MS = 3600 * 1000
@@ -58,7 +180,7 @@ CONSUMER_SETTINGS: Mapping[str, Setting] = {
     "group_id": Setting("group.id", text(DEFAULT_LIMITS.group_name_length), "a name of 1 to 255 characters"),
     "client_id": Setting("client.id", text(), "a name of 1 to 255 characters"),
     "auto_offset_reset": Setting("auto.offset.reset", offset_reset, "'earliest', 'latest', 'none' or an offset from 0 on"),
-    "enable_auto_commit": Setting("enable.auto.commit", truth, "true or false"),
+    "enable_auto_commit": Setting("enable.auto.commit", boolean, "true or false"),
     "auto_commit_interval": _duration("auto.commit.interval.ms", 1, _DAY_MS),
     "max_poll_records": _number("max.poll.records", 1, 1_000_000),
     "poll_timeout": _duration("fetch.max.wait.ms", 0, _DAY_MS),
@@ -85,7 +207,7 @@ QUEUE_SETTINGS: Mapping[str, Setting] = {
     "pattern": Setting("pattern", text(DEFAULT_LIMITS.topic_name_length), "a topic, or a pattern such as 'orders.*'"),
     "group_id": Setting("group.id", text(DEFAULT_LIMITS.group_name_length), "a name of 1 to 255 characters"),
     "client_id": Setting("client.id", text(), "a name of 1 to 255 characters"),
-    "auto_offset_reset": Setting("share.auto.offset.reset", edge, "'earliest' or 'latest'"),
+    "auto_offset_reset": Setting("share.auto.offset.reset", log_edge, "'earliest' or 'latest'"),
     "visibility_timeout": _duration("share.record.lock.duration.ms", 1, DEFAULT_LIMITS.queue_hold_ms),
     "max_deliveries": Setting(
         "share.delivery.count.limit",
@@ -93,8 +215,8 @@ QUEUE_SETTINGS: Mapping[str, Setting] = {
         f"a whole number, 1 to {DEFAULT_LIMITS.queue_deliveries}, or None",
     ),
     "corrupt_batches": CORRUPT_BATCHES,
-    "order_by_key": Setting("order.by.key", truth, "true or false"),
-    "auto_extend": Setting("auto.extend", truth, "true or false"),
+    "order_by_key": Setting("order.by.key", boolean, "true or false"),
+    "auto_extend": Setting("auto.extend", boolean, "true or false"),
     "max_poll_records": _number("max.poll.records", 1, DEFAULT_LIMITS.queue_batch),
     "poll_timeout": _duration("fetch.max.wait.ms", 0, _DAY_MS),
     "max_poll_interval": _duration("max.poll.interval.ms", 1_000, _HOUR_MS),

@@ -10,8 +10,7 @@ from http import HTTPStatus
 import httpx
 import msgspec
 
-from tailrace.client.exchange import NotConnectedError
-from tailrace.client.trust import tls_error
+from tailrace.client.http11 import NotConnectedError, tls_error
 from tailrace.model import errors
 from tailrace.model.errors import ConnectionLostError, Outcome, ServerUnreachableError, TailraceError, TimeoutError
 
@@ -25,7 +24,7 @@ _RETRIABLE = "retriable"
 _OUTCOME = "outcome"
 
 
-def error_of_answer(status: int, body: bytes) -> TailraceError:
+def error_from_response(status: int, body: bytes) -> TailraceError:
     """The error that an answer of the server stands for. What an error carries comes along as attributes."""
     try:
         problem = msgspec.json.decode(body, type=dict[str, object])
@@ -44,7 +43,7 @@ def error_of_answer(status: int, body: bytes) -> TailraceError:
     return error
 
 
-def error_of_connection(url: str, error: Exception) -> TailraceError:
+def error_from_exception(url: str, error: Exception) -> TailraceError:
     """The error that a failure of the connection stands for."""
     told = str(error) or type(error).__name__
     if isinstance(error, _NOT_SENT):

@@ -1,9 +1,9 @@
 """One partition as a consumer has it: records that were fetched and not handed out yet, and its progress."""
 
 import logging
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 
-from tailrace.client.progress import Progress
 from tailrace.client.values import ConsumerRecord
 from tailrace.model.errors import InvalidRequestError, OffsetOutOfRangeError, UnreadableBatchError
 from tailrace.model.fetch import CorruptBatch
@@ -16,7 +16,7 @@ from tailrace.wire.records import decode_batch
 _log = logging.getLogger("tailrace.client")
 
 
-class OwnedPartition:
+class AssignedPartition:
     def __init__(
         self, topic: str, number: int, begin: int, topic_uuid: str | None = None, *, skips_corrupt: bool = False
     ) -> None:
@@ -27,7 +27,7 @@ class OwnedPartition:
         self._topic = topic
         self._topic_uuid = topic_uuid
         self.number = number
-        self.progress = Progress(begin)
+        self.progress = PartitionProgress(begin)
         self.is_paused = False
         self.position = begin
         """The offset of the next record to be handed out."""
@@ -108,3 +108,76 @@ class OwnedPartition:
         if offset > self.position:
             self.progress.mark_range(self.position, offset)
             self.position = offset
+
+
+class PartitionProgress:
+    """All methods are called by one thread; `safe_offset` and `committed_offset` may be read by another."""
+
+    __slots__ = ("_ends", "_starts", "committed_offset", "safe_offset")
+
+    def __init__(self, begin: int) -> None:
+        self.safe_offset = begin
+        """Everything below it is done."""
+        self.committed_offset = begin
+        """What the group has committed, as far as this consumer knows."""
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        """Ranges beyond `safe_offset` that are done, apart from each other and in order."""
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether there is something to commit."""
+        return self.safe_offset > self.committed_offset
+
+    @property
+    def held_ranges(self) -> int:
+        return len(self._starts)
+
+    def mark(self, offset: int) -> None:
+        """The record at this offset is done."""
+        if offset == self.safe_offset and not self._starts:
+            self.safe_offset = offset + 1
+        else:
+            self.mark_range(offset, offset + 1)
+
+    def mark_range(self, start: int, end: int) -> None:
+        """Everything from `start` to before `end` is done."""
+        start = max(start, self.safe_offset)
+        if start >= end:
+            return
+        starts, ends = self._starts, self._ends
+        # The first range that touches the new one, and the first one behind it that does not.
+        first = bisect_right(ends, start - 1)
+        behind = bisect_right(starts, end)
+        if first < behind:
+            start, end = min(start, starts[first]), max(end, ends[behind - 1])
+        starts[first:behind] = [start]
+        ends[first:behind] = [end]
+        if starts[0] <= self.safe_offset:
+            # The assignment comes last: another thread reads it at any moment.
+            reached = ends[0]
+            del starts[0], ends[0]
+            self.safe_offset = reached
+
+    def committed(self, offset: int) -> None:
+        self.committed_offset = max(self.committed_offset, offset)
+
+
+RANGE = "range"
+
+
+def assign_ranges(subscriptions: Mapping[str, Sequence[str]], partitions: Mapping[str, int]) -> dict[str, dict[str, list[int]]]:
+    """By member: its partitions of each topic. `subscriptions` are the topics of each member."""
+    shares: dict[str, dict[str, list[int]]] = {member: {} for member in subscriptions}
+    for topic, count in sorted(partitions.items()):
+        members = sorted(member for member, topics in subscriptions.items() if topic in topics)
+        if not members:
+            continue
+        each, extra = divmod(count, len(members))
+        first = 0
+        for place, member in enumerate(members):
+            size = each + (place < extra)
+            if size:
+                shares[member][topic] = list(range(first, first + size))
+            first += size
+    return shares

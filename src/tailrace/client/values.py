@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import UNSET, Raw, UnsetType
 
 from tailrace.model.record import MESSAGE_ID_HEADER, Headers
 
@@ -150,3 +151,59 @@ class PublishResult(msgspec.Struct, frozen=True):
     message_id: str
     duplicate: bool
     """The message was there already: sent again after its answer was lost, or found by the topic's own search."""
+
+
+_NULL = b"null"
+
+
+class _Header(msgspec.Struct):
+    name: str
+    value: str | None = None
+    value_base64: bytes | None = None
+
+
+class EventMessage(msgspec.Struct):
+    topic_name: str
+    partition_id: int
+    offset: int
+    cursor: int
+    timestamp_ms: int
+    key: str | None = None
+    key_base64: bytes | None = None
+    value: Raw | UnsetType = UNSET
+    value_base64: bytes | None = None
+    headers: Sequence[_Header] = ()
+    message_id: str | None = None
+
+
+class SubscriptionFrame(msgspec.Struct):
+    type: str
+    events: list[EventMessage] = []
+    cursor: int | None = None
+    """In a sign of life: everything up to here was looked at."""
+    corrupt: list[dict[str, object]] = []
+    """Batches that can't be decoded and are left out."""
+    error: Raw = Raw(b"")
+    """Why there is no more, as a problem."""
+
+
+_FRAME_DECODER = msgspec.json.Decoder(SubscriptionFrame)
+
+
+def decode_frame(message: bytes) -> SubscriptionFrame:
+    return _FRAME_DECODER.decode(message)
+
+
+def to_event(sent: EventMessage) -> Event:
+    key = sent.key.encode() if sent.key is not None else sent.key_base64
+    if isinstance(sent.value, Raw):
+        value = bytes(sent.value)
+        payload = None if value == _NULL else value
+    else:
+        payload = sent.value_base64
+    headers: list[tuple[str, bytes | None]] = [
+        (header.name, header.value_base64 if header.value is None else header.value.encode()) for header in sent.headers
+    ]
+    if sent.message_id is not None:
+        headers.append((MESSAGE_ID_HEADER, sent.message_id.encode()))
+    return Event(sent.topic_name, sent.partition_id, sent.offset, sent.cursor, sent.timestamp_ms, key, payload, headers)

@@ -33,11 +33,11 @@ class ServerAddress(NamedTuple):
         if parts.scheme == "http":
             return http.client.HTTPConnection(host, parts.port or _HTTP_PORT, timeout=seconds)
         # Only where it is needed, because it takes its time and every task would wait for it.
-        from tailrace.client.trust import trusting
+        from tailrace.client.http11 import tls_context
         from tailrace.model.errors import ConfigurationError
 
         try:
-            trust = trusting(self.url, self.ca_file)
+            trust = tls_context(self.url, self.ca_file)
         except ConfigurationError as error:
             raise OptionError(str(error)) from error
         return http.client.HTTPSConnection(host, parts.port, timeout=seconds, context=trust)
@@ -46,7 +46,7 @@ class ServerAddress(NamedTuple):
         """What kept a connection from being made, if it was TLS: to try again would change nothing."""
         if self._parts.scheme == "http":
             return None
-        from tailrace.client.trust import tls_error
+        from tailrace.client.http11 import tls_error
 
         told = tls_error(self.url, error)
         return None if told is None else UntrustedServerError(str(told))

@@ -6,8 +6,8 @@ import httpx
 import pytest
 
 import tailrace.client as client
-from tailrace.client.errors import error_of_answer, error_of_connection
-from tailrace.client.exchange import BrokenAnswerError, NotConnectedError
+from tailrace.client.errors import error_from_exception, error_from_response
+from tailrace.client.http11 import InvalidResponseError, NotConnectedError
 from tailrace.model.errors import MemberIdRequiredError, OffsetOutOfRangeError, StorageFailedError, TailraceError
 
 
@@ -16,16 +16,16 @@ def problem(kind: str, **members: object) -> bytes:
 
 
 def test_a_problem_becomes_the_error_that_the_server_raised_with_all_that_it_carries() -> None:
-    error = error_of_answer(416, problem("offset-out-of-range", start=3, end=9, retriable=False, outcome="failed"))
+    error = error_from_response(416, problem("offset-out-of-range", start=3, end=9, retriable=False, outcome="failed"))
     assert isinstance(error, OffsetOutOfRangeError)
     assert (str(error), error.start, error.end, error.outcome) == ("so it is", 3, 9, "failed")
-    required = error_of_answer(409, problem("member-id-required", member_id="m1"))
+    required = error_from_response(409, problem("member-id-required", member_id="m1"))
     assert isinstance(required, MemberIdRequiredError)
     assert required.member_id == "m1"
 
 
 def test_an_unknown_outcome_stays_unknown() -> None:
-    error = error_of_answer(503, problem("storage-failed", retriable=True, outcome="unknown"))
+    error = error_from_response(503, problem("storage-failed", retriable=True, outcome="unknown"))
     assert isinstance(error, StorageFailedError)
     assert (error.retriable, error.outcome) == (True, "unknown")
 
@@ -34,13 +34,13 @@ def test_an_unknown_outcome_stays_unknown() -> None:
     ("status", "retriable", "outcome"), [(404, False, "failed"), (500, False, "unknown"), (502, True, "unknown")]
 )
 def test_an_answer_that_is_no_problem_says_what_its_status_says(status: int, retriable: bool, outcome: str) -> None:
-    error = error_of_answer(status, b"<html>gateway</html>")
+    error = error_from_response(status, b"<html>gateway</html>")
     assert (error.retriable, error.outcome) == (retriable, outcome)
     assert "<html>gateway</html>" in str(error)
 
 
 def test_an_error_that_this_version_does_not_know_is_still_of_the_tree() -> None:
-    error = error_of_answer(409, problem("from-the-future", retriable=True, outcome="failed"))
+    error = error_from_response(409, problem("from-the-future", retriable=True, outcome="failed"))
     assert type(error) is TailraceError
     assert (str(error), error.retriable) == ("so it is", True)
 
@@ -49,7 +49,7 @@ def test_an_error_that_this_version_does_not_know_is_still_of_the_tree() -> None
     ("cause", "expected", "outcome"),
     [
         (NotConnectedError("refused"), client.ServerUnreachableError, "failed"),
-        (BrokenAnswerError("cut"), client.ConnectionLostError, "unknown"),
+        (InvalidResponseError("cut"), client.ConnectionLostError, "unknown"),
         (TimeoutError("slow"), client.TimeoutError, "unknown"),
         (httpx.ConnectError("refused"), client.ServerUnreachableError, "failed"),
         (httpx.ConnectTimeout("slow"), client.ServerUnreachableError, "failed"),
@@ -62,7 +62,7 @@ def test_an_error_that_this_version_does_not_know_is_still_of_the_tree() -> None
 def test_what_was_not_sent_is_told_apart_from_what_may_have_worked(
     cause: Exception, expected: type[TailraceError], outcome: str
 ) -> None:
-    error = error_of_connection("http://server", cause)
+    error = error_from_exception("http://server", cause)
     assert type(error) is expected
     assert (error.outcome, error.retriable) == (outcome, True)
 

@@ -12,7 +12,7 @@ from tailrace.client._async.publisher import AsyncPublisher
 from tailrace.client._async.queue import AsyncQueueSubscription
 from tailrace.client._async.subscriber import AsyncSubscriber
 from tailrace.client.config import ConnectionConfig, ConsumerConfig, PublisherConfig
-from tailrace.client.exchange import checked_url
+from tailrace.client.http11 import checked_url
 from tailrace.client.values import PositionReset
 from tailrace.model.errors import TailraceError
 

@@ -1,108 +1,165 @@
-"""Requests to the server and their answers: JSON, or bytes, or an error of the tree. Transient errors are tried again.
+"""A connection to the server for asyncio, which carries one request at a time. `_sync/line.py` has the same for threads.
 
-Every request that goes through `ask` may be sent twice without harm: reads, commits of an offset, joins under a given id, and
-publishes with a number. So a lost answer is no reason to give up. Where the second time must be told from the first, `send`
-takes another question for it.
+A request leaves in one piece and its answer is parsed as it comes, so an exchange costs about a tenth of what a library that
+can do more takes for it.
 """
 
-from functools import partial
-from itertools import count
-from typing import Any, TypeVar
+import asyncio
+import os
+import ssl
+import time
+from contextlib import suppress
+from types import TracebackType
+from typing import Self, cast
 
-import httpx
-import msgspec
+from websockets.asyncio.client import ClientConnection, connect
 
-from tailrace.client._async.concurrency import pause
-from tailrace.client._async.far_lines import AsyncFarLines
-from tailrace.client._async.lines import AsyncLines
-from tailrace.client.attempts import Attempts
-from tailrace.client.config import ConnectionConfig
-from tailrace.client.errors import BUSY, error_of_answer, error_of_connection
-from tailrace.client.exchange import Answer, Request, checked_url, direct_address
-from tailrace.client.trust import trusting
-from tailrace.model.errors import ConnectionLostError, TailraceError
-
-T = TypeVar("T")
-
-_GOOD = range(200, 300)
+from tailrace.client.http11 import (
+    CLOSE_SECONDS,
+    MAX_WEBSOCKET_MESSAGE_BYTES,
+    READ_BYTES,
+    HttpResponse,
+    InvalidResponseError,
+    NotConnectedError,
+    ResponseReader,
+    is_readable,
+)
 
 
-class AsyncConnection:
-    """What can be asked of one server, by however many at a time."""
+class AsyncHttpConnection(asyncio.Protocol):
+    def __init__(self) -> None:
+        self._reader = ResponseReader()
+        self._transport: asyncio.Transport | None = None
+        self._waiting: asyncio.Future[HttpResponse] | None = None
+        self._early: HttpResponse | None = None
+        """Of a server that refuses the connection: it came before anything was asked."""
+        self._is_fresh = True
+        self._is_usable = False
+        self.idle_since = 0.0
 
-    def __init__(self, url: str, config: ConnectionConfig) -> None:
-        self.url = checked_url(url)
-        self.config = config
-        self._names = count(1)
-        self._answers_have_names = False
-        address = direct_address(self.url)
-        self._lines = AsyncFarLines(self.url, trusting(self.url, config.ca_file)) if address is None else AsyncLines(address)
-
-    async def close(self) -> None:
-        await self._lines.close()
-
-    async def ask(
-        self, path: str, question: Any, shape: type[T], *, wait_seconds: float = 0.0, patience: float | None = None
-    ) -> T:
-        """A question and its answer. Transient errors are tried again for `patience` seconds, or `api_timeout`."""
-        answer = await self.send("POST", path, question, wait_seconds=wait_seconds, patience=patience)
-        return msgspec.json.decode(answer or b"null", type=shape)
-
-    async def look(self, path: str, shape: type[T]) -> T:
-        """What is there."""
-        return msgspec.json.decode(await self.send("GET", path), type=shape)
-
-    async def send(
-        self,
-        method: str,
-        path: str,
-        question: Any = None,
-        *,
-        repeated: Any = None,
-        wait_seconds: float = 0.0,
-        patience: float | None = None,
-    ) -> bytes:
-        """The body of the answer. `wait_seconds` is what the server was asked to wait by the question itself.
-
-        `repeated` is what to ask instead after an attempt that may have taken effect.
-        """
-        body = None if question is None else msgspec.json.encode(question)
-        attempts = Attempts(self.config, patience)
-        while True:
-            try:
-                return await self.send_once(method, path, body, wait_seconds=wait_seconds)
-            except TailraceError as error:
-                seconds = attempts.pause_after(error)
-                if seconds is None:
-                    raise
-                if repeated is not None and attempts.unknown:
-                    body = msgspec.json.encode(repeated)
-            await pause(seconds)
-
-    async def send_once(
-        self, method: str, path: str, body: bytes | None, *, wait_seconds: float = 0.0, most_seconds: float | None = None
-    ) -> bytes:
-        """The same without trying again, and within `most_seconds`, if they are given."""
-        timeout = self.config.request_timeout.total_seconds() + wait_seconds
-        timeout = timeout if most_seconds is None else min(timeout, most_seconds)
-        request = Request(method, path, str(next(self._names)), body)
+    @classmethod
+    async def open(cls, host: str, port: int, seconds: float) -> Self:
+        """`NotConnectedError` if there is no connection within this time."""
         try:
-            answer = await self._lines.exchange(request, timeout, partial(self._check_name, request.name))
-        except (OSError, httpx.HTTPError) as error:
-            raise error_of_connection(self.url, error) from error
-        if answer.status not in _GOOD:
-            raise error_of_answer(answer.status, answer.body)
-        return answer.body
+            async with asyncio.timeout(seconds):
+                _, line = await asyncio.get_running_loop().create_connection(cls, host, port)
+        except TimeoutError as error:
+            raise NotConnectedError(f"no connection within {seconds} s") from error
+        except (OSError, UnicodeError) as error:
+            raise NotConnectedError(str(error)) from error
+        return line
 
-    def _check_name(self, name: str, answer: Answer) -> None:
-        """Servers name the request that they answer; what stands between may not.
+    async def exchange(self, request: bytes, seconds: float) -> HttpResponse:
+        """The whole answer, within this time. After anything else than that the line can't be used again."""
+        self._is_fresh = False
+        if self._early is not None:
+            self._is_usable = False
+            return self._early
+        if self._transport is None or self._transport.is_closing():
+            raise NotConnectedError("the connection is closed")
+        loop = asyncio.get_running_loop()
+        self._is_usable = False
+        waiting: asyncio.Future[HttpResponse] = loop.create_future()
+        self._waiting = waiting
+        timer = loop.call_later(seconds, self._give_up, seconds)
+        try:
+            self._transport.write(request)
+            answer = await waiting
+        finally:
+            timer.cancel()
+            self._waiting = None
+        is_sent = not self._transport.get_write_buffer_size()
+        self._is_usable = is_sent and not (answer.is_last or self._reader.has_surplus or self._transport.is_closing())
+        self.idle_since = time.monotonic()
+        return answer
 
-        Nor does a server that can't take the connection. To come again is all that such an answer can mean, whosever it is.
-        """
-        if answer.name == name:
-            self._answers_have_names = True
-        elif answer.name is None and answer.status in BUSY:
+    @property
+    def is_usable(self) -> bool:
+        """Whether it can carry the next request: the last was answered, and nothing has come since, nor an end."""
+        return (
+            self._is_usable
+            and self._transport is not None
+            and not self._transport.is_closing()
+            and not is_readable(self._transport.get_extra_info("socket").fileno())
+        )
+
+    def close(self) -> None:
+        self._is_usable = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._is_usable = True
+        self.idle_since = time.monotonic()
+
+    def data_received(self, data: bytes) -> None:
+        if self._waiting is None and not self._is_fresh:
+            self._is_usable = False  # nothing was asked
             return
-        elif answer.name is not None or self._answers_have_names:
-            # Whatever stands between has doubled something, and all further answers of this connection are others' too.
-            raise ConnectionLostError(f"{self.url} answered another request than this one, which may have taken effect")
+        try:
+            answer = self._reader.feed(data)
+        except InvalidResponseError as error:
+            self._fail(error)
+        else:
+            if self._waiting is None:
+                self._early = self._early or answer
+            elif answer is not None and not self._waiting.done():
+                self._waiting.set_result(answer)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._is_usable = False
+        if error is not None:
+            self._read_rest()
+            self._fail(error)
+        elif self._waiting is not None and not self._waiting.done():
+            try:
+                self._waiting.set_result(self._reader.feed_end())
+            except InvalidResponseError as cut:
+                self._fail(cut)
+
+    def _read_rest(self) -> None:
+        """What came before a send failed: one that refuses a request may close before it has read all of it, and its answer
+        says why. The connection is gone, so there is no more than the system holds, and nothing to wait for."""
+        if self._transport is not None:
+            descriptor = self._transport.get_extra_info("socket").fileno()
+            with suppress(OSError):
+                while data := os.read(descriptor, READ_BYTES):
+                    self.data_received(data)
+
+    def _give_up(self, seconds: float) -> None:
+        self._fail(TimeoutError(f"there was no answer within {seconds} s"))
+
+    def _fail(self, error: Exception) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_exception(error)
+
+
+class AsyncWebSocket:
+    def __init__(self, url: str, trust: ssl.SSLContext | None, open_seconds: float) -> None:
+        self._url = url
+        self._trust = trust
+        self._open_seconds = open_seconds
+        self._connection: ClientConnection | None = None
+
+    async def __aenter__(self) -> Self:
+        self._connection = await connect(
+            self._url,
+            ssl=self._trust,
+            open_timeout=self._open_seconds,
+            close_timeout=CLOSE_SECONDS,
+            max_size=MAX_WEBSOCKET_MESSAGE_BYTES,
+        )
+        return self
+
+    async def __aexit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        if self._connection is not None:
+            await self._connection.close()
+
+    async def receive(self, seconds: float) -> bytes:
+        """The next message. `TimeoutError` if none comes within this time."""
+        if self._connection is None:
+            raise RuntimeError("the socket is not open")
+        async with asyncio.timeout(seconds):
+            message = await self._connection.recv(decode=False)
+        return bytes(message)

@@ -9,13 +9,11 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from tailrace.client._async.attendant import AsyncAttendant
-from tailrace.client._async.closing import AsyncClosing
-from tailrace.client._async.connection import AsyncConnection
+from tailrace.client._async.background import AsyncAutoCommit
 from tailrace.client._async.offsets import AsyncGroupOffsets
-from tailrace.client.config import ConsumerConfig
-from tailrace.client.partition import OwnedPartition
-from tailrace.client.properties import seconds_of
+from tailrace.client._async.transport import AsyncCloseable, AsyncTransport
+from tailrace.client.config import ConsumerConfig, to_seconds
+from tailrace.client.partition import AssignedPartition
 from tailrace.client.values import CommitResult, ConsumerRecord, PositionReset
 from tailrace.model.errors import ClientClosedError, InvalidRequestError, TailraceError, UnknownTopicIdError
 from tailrace.wire.fetched import decode_fetched
@@ -24,7 +22,7 @@ _LONGEST_WAIT = 1.0
 """Seconds of one fetch; after it a consumer looks whether its group shares out anew."""
 
 
-class AsyncTopicConsumer(AsyncClosing):
+class AsyncTopicConsumer(AsyncCloseable):
     """Reads a topic for a group.
 
     Example:
@@ -48,9 +46,9 @@ class AsyncTopicConsumer(AsyncClosing):
         reads the new one from where `auto_offset_reset` says. It is logged as a warning in any case.
         """
         self.config = config if isinstance(config, ConsumerConfig) else ConsumerConfig.from_properties(config)
-        self._connection = AsyncConnection(url, self.config)
+        self._connection = AsyncTransport(url, self.config)
         self._offsets = AsyncGroupOffsets(self._connection, self.config, on_reset)
-        self._attendant = AsyncAttendant(self._offsets, self.config)
+        self._attendant = AsyncAutoCommit(self._offsets, self.config)
         self._turn = 0
         self._is_closed = False
 
@@ -73,7 +71,7 @@ class AsyncTopicConsumer(AsyncClosing):
         """
         self._check_open()
         self._attendant.polled()
-        deadline = time.monotonic() + seconds_of(timeout, self.config.poll_timeout)
+        deadline = time.monotonic() + to_seconds(timeout, self.config.poll_timeout)
         while True:
             self._attendant.raise_failure()
             await self._settle()
@@ -186,7 +184,7 @@ class AsyncTopicConsumer(AsyncClosing):
         """A batch that can't be decoded, where everything before it was handed out."""
         return next((owned.failure for owned in self._wanted() if owned.failure is not None), None)
 
-    def _wanted(self) -> list[OwnedPartition]:
+    def _wanted(self) -> list[AssignedPartition]:
         return [owned for owned in self._offsets.owned.values() if not owned.is_paused and owned.is_empty]
 
     async def _fetch(self, wait_seconds: float) -> None:
@@ -215,7 +213,7 @@ class AsyncTopicConsumer(AsyncClosing):
             if owned_now is not None:
                 owned_now.take_in(part, asked[number])
 
-    def _find(self, partition_id: int | None) -> OwnedPartition:
+    def _find(self, partition_id: int | None) -> AssignedPartition:
         owned = self._offsets.owned
         if partition_id is None and len(owned) == 1:
             return next(iter(owned.values()))
@@ -225,7 +223,7 @@ class AsyncTopicConsumer(AsyncClosing):
             )
         return owned[partition_id]
 
-    def _chosen(self, partition_ids: tuple[int, ...]) -> Iterable[OwnedPartition]:
+    def _chosen(self, partition_ids: tuple[int, ...]) -> Iterable[AssignedPartition]:
         return [self._find(number) for number in partition_ids] if partition_ids else self._offsets.owned.values()
 
     def _check_open(self) -> None:

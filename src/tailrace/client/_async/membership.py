@@ -12,10 +12,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from tailrace.client._async.connection import AsyncConnection
-from tailrace.client.assignor import RANGE, assign_ranges
-from tailrace.client.attempts import is_transient
+from tailrace.client._async.transport import AsyncTransport
 from tailrace.client.config import ConsumerConfig
+from tailrace.client.partition import RANGE, assign_ranges
+from tailrace.client.retry import is_transient
 from tailrace.model.errors import (
     IllegalGenerationError,
     MemberIdRequiredError,
@@ -53,7 +53,7 @@ class _Topic(msgspec.Struct):
 
 
 class AsyncMembership:
-    def __init__(self, connection: AsyncConnection, config: ConsumerConfig) -> None:
+    def __init__(self, connection: AsyncTransport, config: ConsumerConfig) -> None:
         self._connection = connection
         self._config = config
         self._path = f"/api/groups/{quote(config.group_id, safe='')}"

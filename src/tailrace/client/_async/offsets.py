@@ -8,11 +8,10 @@ from urllib.parse import quote
 import msgspec
 
 from tailrace.client._async.concurrency import AsyncLock
-from tailrace.client._async.connection import AsyncConnection
 from tailrace.client._async.membership import AsyncMembership
-from tailrace.client.config import ConsumerConfig
-from tailrace.client.partition import OwnedPartition
-from tailrace.client.properties import AutoOffsetReset, CorruptBatches
+from tailrace.client._async.transport import AsyncTransport
+from tailrace.client.config import AutoOffsetReset, ConsumerConfig, CorruptBatches
+from tailrace.client.partition import AssignedPartition
 from tailrace.client.values import CommitResult, PositionReset
 from tailrace.model.errors import TailraceError, UnknownTopicIdError
 
@@ -32,7 +31,7 @@ class _Begun(msgspec.Struct):
 
 class AsyncGroupOffsets:
     def __init__(
-        self, connection: AsyncConnection, config: ConsumerConfig, on_reset: Callable[[PositionReset], None] | None = None
+        self, connection: AsyncTransport, config: ConsumerConfig, on_reset: Callable[[PositionReset], None] | None = None
     ) -> None:
         self._on_reset = on_reset
         self._connection = connection
@@ -45,7 +44,7 @@ class AsyncGroupOffsets:
         self._committing = AsyncLock()
         self.topic = config.topic
         self.topic_uuid: str | None = None
-        self.owned: dict[int, OwnedPartition] = {}
+        self.owned: dict[int, AssignedPartition] = {}
 
     @property
     def needs_join(self) -> bool:
@@ -58,7 +57,7 @@ class AsyncGroupOffsets:
         old = self.owned
         if self._was_recreated:
             self.owned = {}
-        kept: dict[int, OwnedPartition] = {}
+        kept: dict[int, AssignedPartition] = {}
         if self._membership is None:
             numbers = [self._config.partition_id or 0]
         else:
@@ -140,7 +139,7 @@ class AsyncGroupOffsets:
     def _generation(self) -> int:
         return -1 if self._membership is None else self._membership.generation
 
-    async def _begin(self, numbers: list[int]) -> dict[int, OwnedPartition]:
+    async def _begin(self, numbers: list[int]) -> dict[int, AssignedPartition]:
         question = {**self._identity, "topic": self._config.topic, "partitions": numbers}
         policy = self._config.auto_offset_reset
         question["start"] = None if policy == AutoOffsetReset.NONE else policy
@@ -148,13 +147,13 @@ class AsyncGroupOffsets:
         self.topic, self.topic_uuid = begun.topic_name, begun.topic_uuid
         skips_corrupt = self._config.corrupt_batches is CorruptBatches.SKIP
         return {
-            position.partition_id: OwnedPartition(
+            position.partition_id: AssignedPartition(
                 self.topic, position.partition_id, position.offset, self.topic_uuid, skips_corrupt=skips_corrupt
             )
             for position in begun.positions
         }
 
-    def _tell_reset(self, old: dict[int, OwnedPartition]) -> None:
+    def _tell_reset(self, old: dict[int, AssignedPartition]) -> None:
         for number, owned in self.owned.items():
             before = old[number].position if number in old else None
             _log.warning(

@@ -11,13 +11,12 @@ from uuid import uuid4
 
 import msgspec
 
-from tailrace.client._async.closing import AsyncClosing
+from tailrace.client._async.batch_sender import AsyncBatchSender
 from tailrace.client._async.concurrency import AsyncOutcome, pause
-from tailrace.client._async.connection import AsyncConnection
-from tailrace.client._async.courier import AsyncCourier
-from tailrace.client.attempts import Attempts, is_transient
+from tailrace.client._async.transport import AsyncCloseable, AsyncTransport
 from tailrace.client.config import PublisherConfig
-from tailrace.client.outbox import Outbox, Parcel, encode_message, encode_publish, outgoing
+from tailrace.client.publish_buffer import PendingMessages, PublishBuffer, encode_message, encode_publish, to_outgoing_message
+from tailrace.client.retry import Attempts, is_transient
 from tailrace.client.values import GivenHeaders, OutgoingMessage, PublishResult
 from tailrace.model.errors import OverloadedError, TailraceError
 
@@ -58,7 +57,7 @@ class AsyncDelivery:
         self._outcome.set_error(error)
 
 
-class AsyncPublisher(AsyncClosing):
+class AsyncPublisher(AsyncCloseable):
     """Publishes messages to any topics.
 
     Example:
@@ -74,11 +73,13 @@ class AsyncPublisher(AsyncClosing):
     def __init__(self, url: str, config: PublisherConfig | None = None) -> None:
         self.config = config or PublisherConfig()
         self._patience = self.config.api_timeout.total_seconds()
-        self._connection = AsyncConnection(url, self.config)
+        self._connection = AsyncTransport(url, self.config)
         self._name = uuid4().hex
         self._number = 0
-        self._outbox: Outbox[AsyncDelivery] = Outbox(self.config)
-        self._courier: AsyncCourier[Parcel[AsyncDelivery]] = AsyncCourier(self._outbox, self._deliver, "publisher")
+        self._outbox: PublishBuffer[AsyncDelivery] = PublishBuffer(self.config)
+        self._courier: AsyncBatchSender[PendingMessages[AsyncDelivery]] = AsyncBatchSender(
+            self._outbox, self._deliver, "publisher"
+        )
         self._failed: deque[AsyncDelivery] = deque(maxlen=_REMEMBERED_FAILURES)
         self._is_closed = False
 
@@ -107,7 +108,7 @@ class AsyncPublisher(AsyncClosing):
 
         A message is an `OutgoingMessage` or just its topic and value.
         """
-        encoded = [encode_message(outgoing(message)) for message in messages]
+        encoded = [encode_message(to_outgoing_message(message)) for message in messages]
         if not encoded:
             return []
         delivery = await self._send(encoded, is_awaited=True)
@@ -152,7 +153,7 @@ class AsyncPublisher(AsyncClosing):
 
     async def _send(self, messages: list[bytes], *, is_awaited: bool = False) -> AsyncDelivery:
         delivery = AsyncDelivery()
-        parcel = Parcel(messages, sum(map(len, messages)), delivery)
+        parcel = PendingMessages(messages, sum(map(len, messages)), delivery)
         if not await self._courier.put(parcel, self._patience, is_awaited=is_awaited):
             raise OverloadedError(
                 f"{self._outbox.records} messages wait to be sent, as many as buffer_records and buffer_bytes allow, and"
@@ -160,7 +161,7 @@ class AsyncPublisher(AsyncClosing):
             )
         return delivery
 
-    async def _deliver(self, parcels: list[Parcel[AsyncDelivery]]) -> None:
+    async def _deliver(self, parcels: list[PendingMessages[AsyncDelivery]]) -> None:
         try:
             results = await self._request(parcels)
         except TailraceError as error:
@@ -178,12 +179,12 @@ class AsyncPublisher(AsyncClosing):
                 parcel.outcome.succeed(results[first : first + len(parcel.messages)])
                 first += len(parcel.messages)
 
-    def _fail(self, parcels: list[Parcel[AsyncDelivery]], error: Exception) -> None:
+    def _fail(self, parcels: list[PendingMessages[AsyncDelivery]], error: Exception) -> None:
         for parcel in parcels:
             parcel.outcome.fail(error)
             self._failed.append(parcel.outcome)
 
-    async def _request(self, parcels: list[Parcel[AsyncDelivery]]) -> list[PublishResult]:
+    async def _request(self, parcels: list[PendingMessages[AsyncDelivery]]) -> list[PublishResult]:
         """One request, sent again under the same number until its outcome is known or `api_timeout` has passed."""
         self._number += 1
         body = encode_publish(self._name, self._number, parcels)

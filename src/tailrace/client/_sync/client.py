@@ -14,7 +14,7 @@ from tailrace.client._sync.publisher import Publisher
 from tailrace.client._sync.queue import QueueSubscription
 from tailrace.client._sync.subscriber import Subscriber
 from tailrace.client.config import ConnectionConfig, ConsumerConfig, PublisherConfig
-from tailrace.client.exchange import checked_url
+from tailrace.client.http11 import checked_url
 from tailrace.client.values import PositionReset
 from tailrace.model.errors import TailraceError
 

@@ -11,13 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
-from tailrace.client._sync.attendant import Attendant
-from tailrace.client._sync.closing import Closing
-from tailrace.client._sync.connection import Connection
+from tailrace.client._sync.background import AutoCommit
 from tailrace.client._sync.offsets import GroupOffsets
-from tailrace.client.config import ConsumerConfig
-from tailrace.client.partition import OwnedPartition
-from tailrace.client.properties import seconds_of
+from tailrace.client._sync.transport import Closeable, Transport
+from tailrace.client.config import ConsumerConfig, to_seconds
+from tailrace.client.partition import AssignedPartition
 from tailrace.client.values import CommitResult, ConsumerRecord, PositionReset
 from tailrace.model.errors import ClientClosedError, InvalidRequestError, TailraceError, UnknownTopicIdError
 from tailrace.wire.fetched import decode_fetched
@@ -26,7 +24,7 @@ _LONGEST_WAIT = 1.0
 """Seconds of one fetch; after it a consumer looks whether its group shares out anew."""
 
 
-class TopicConsumer(Closing):
+class TopicConsumer(Closeable):
     """Reads a topic for a group.
 
     Example:
@@ -50,9 +48,9 @@ class TopicConsumer(Closing):
         reads the new one from where `auto_offset_reset` says. It is logged as a warning in any case.
         """
         self.config = config if isinstance(config, ConsumerConfig) else ConsumerConfig.from_properties(config)
-        self._connection = Connection(url, self.config)
+        self._connection = Transport(url, self.config)
         self._offsets = GroupOffsets(self._connection, self.config, on_reset)
-        self._attendant = Attendant(self._offsets, self.config)
+        self._attendant = AutoCommit(self._offsets, self.config)
         self._turn = 0
         self._is_closed = False
 
@@ -75,7 +73,7 @@ class TopicConsumer(Closing):
         """
         self._check_open()
         self._attendant.polled()
-        deadline = time.monotonic() + seconds_of(timeout, self.config.poll_timeout)
+        deadline = time.monotonic() + to_seconds(timeout, self.config.poll_timeout)
         while True:
             self._attendant.raise_failure()
             self._settle()
@@ -188,7 +186,7 @@ class TopicConsumer(Closing):
         """A batch that can't be decoded, where everything before it was handed out."""
         return next((owned.failure for owned in self._wanted() if owned.failure is not None), None)
 
-    def _wanted(self) -> list[OwnedPartition]:
+    def _wanted(self) -> list[AssignedPartition]:
         return [owned for owned in self._offsets.owned.values() if not owned.is_paused and owned.is_empty]
 
     def _fetch(self, wait_seconds: float) -> None:
@@ -217,7 +215,7 @@ class TopicConsumer(Closing):
             if owned_now is not None:
                 owned_now.take_in(part, asked[number])
 
-    def _find(self, partition_id: int | None) -> OwnedPartition:
+    def _find(self, partition_id: int | None) -> AssignedPartition:
         owned = self._offsets.owned
         if partition_id is None and len(owned) == 1:
             return next(iter(owned.values()))
@@ -227,7 +225,7 @@ class TopicConsumer(Closing):
             )
         return owned[partition_id]
 
-    def _chosen(self, partition_ids: tuple[int, ...]) -> Iterable[OwnedPartition]:
+    def _chosen(self, partition_ids: tuple[int, ...]) -> Iterable[AssignedPartition]:
         return [self._find(number) for number in partition_ids] if partition_ids else self._offsets.owned.values()
 
     def _check_open(self) -> None:

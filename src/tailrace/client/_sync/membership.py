@@ -14,10 +14,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from tailrace.client._sync.connection import Connection
-from tailrace.client.assignor import RANGE, assign_ranges
-from tailrace.client.attempts import is_transient
+from tailrace.client._sync.transport import Transport
 from tailrace.client.config import ConsumerConfig
+from tailrace.client.partition import RANGE, assign_ranges
+from tailrace.client.retry import is_transient
 from tailrace.model.errors import (
     IllegalGenerationError,
     MemberIdRequiredError,
@@ -55,7 +55,7 @@ class _Topic(msgspec.Struct):
 
 
 class Membership:
-    def __init__(self, connection: Connection, config: ConsumerConfig) -> None:
+    def __init__(self, connection: Transport, config: ConsumerConfig) -> None:
         self._connection = connection
         self._config = config
         self._path = f"/api/groups/{quote(config.group_id, safe='')}"

@@ -10,11 +10,10 @@ from urllib.parse import quote
 import msgspec
 
 from tailrace.client._sync.concurrency import Lock
-from tailrace.client._sync.connection import Connection
 from tailrace.client._sync.membership import Membership
-from tailrace.client.config import ConsumerConfig
-from tailrace.client.partition import OwnedPartition
-from tailrace.client.properties import AutoOffsetReset, CorruptBatches
+from tailrace.client._sync.transport import Transport
+from tailrace.client.config import AutoOffsetReset, ConsumerConfig, CorruptBatches
+from tailrace.client.partition import AssignedPartition
 from tailrace.client.values import CommitResult, PositionReset
 from tailrace.model.errors import TailraceError, UnknownTopicIdError
 
@@ -34,7 +33,7 @@ class _Begun(msgspec.Struct):
 
 class GroupOffsets:
     def __init__(
-        self, connection: Connection, config: ConsumerConfig, on_reset: Callable[[PositionReset], None] | None = None
+        self, connection: Transport, config: ConsumerConfig, on_reset: Callable[[PositionReset], None] | None = None
     ) -> None:
         self._on_reset = on_reset
         self._connection = connection
@@ -47,7 +46,7 @@ class GroupOffsets:
         self._committing = Lock()
         self.topic = config.topic
         self.topic_uuid: str | None = None
-        self.owned: dict[int, OwnedPartition] = {}
+        self.owned: dict[int, AssignedPartition] = {}
 
     @property
     def needs_join(self) -> bool:
@@ -60,7 +59,7 @@ class GroupOffsets:
         old = self.owned
         if self._was_recreated:
             self.owned = {}
-        kept: dict[int, OwnedPartition] = {}
+        kept: dict[int, AssignedPartition] = {}
         if self._membership is None:
             numbers = [self._config.partition_id or 0]
         else:
@@ -142,7 +141,7 @@ class GroupOffsets:
     def _generation(self) -> int:
         return -1 if self._membership is None else self._membership.generation
 
-    def _begin(self, numbers: list[int]) -> dict[int, OwnedPartition]:
+    def _begin(self, numbers: list[int]) -> dict[int, AssignedPartition]:
         question = {**self._identity, "topic": self._config.topic, "partitions": numbers}
         policy = self._config.auto_offset_reset
         question["start"] = None if policy == AutoOffsetReset.NONE else policy
@@ -150,13 +149,13 @@ class GroupOffsets:
         self.topic, self.topic_uuid = begun.topic_name, begun.topic_uuid
         skips_corrupt = self._config.corrupt_batches is CorruptBatches.SKIP
         return {
-            position.partition_id: OwnedPartition(
+            position.partition_id: AssignedPartition(
                 self.topic, position.partition_id, position.offset, self.topic_uuid, skips_corrupt=skips_corrupt
             )
             for position in begun.positions
         }
 
-    def _tell_reset(self, old: dict[int, OwnedPartition]) -> None:
+    def _tell_reset(self, old: dict[int, AssignedPartition]) -> None:
         for number, owned in self.owned.items():
             before = old[number].position if number in old else None
             _log.warning(

@@ -13,13 +13,12 @@ from uuid import uuid4
 
 import msgspec
 
-from tailrace.client._sync.closing import Closing
+from tailrace.client._sync.batch_sender import BatchSender
 from tailrace.client._sync.concurrency import Outcome, pause
-from tailrace.client._sync.connection import Connection
-from tailrace.client._sync.courier import Courier
-from tailrace.client.attempts import Attempts, is_transient
+from tailrace.client._sync.transport import Closeable, Transport
 from tailrace.client.config import PublisherConfig
-from tailrace.client.outbox import Outbox, Parcel, encode_message, encode_publish, outgoing
+from tailrace.client.publish_buffer import PendingMessages, PublishBuffer, encode_message, encode_publish, to_outgoing_message
+from tailrace.client.retry import Attempts, is_transient
 from tailrace.client.values import GivenHeaders, OutgoingMessage, PublishResult
 from tailrace.model.errors import OverloadedError, TailraceError
 
@@ -60,7 +59,7 @@ class Delivery:
         self._outcome.set_error(error)
 
 
-class Publisher(Closing):
+class Publisher(Closeable):
     """Publishes messages to any topics.
 
     Example:
@@ -76,11 +75,11 @@ class Publisher(Closing):
     def __init__(self, url: str, config: PublisherConfig | None = None) -> None:
         self.config = config or PublisherConfig()
         self._patience = self.config.api_timeout.total_seconds()
-        self._connection = Connection(url, self.config)
+        self._connection = Transport(url, self.config)
         self._name = uuid4().hex
         self._number = 0
-        self._outbox: Outbox[Delivery] = Outbox(self.config)
-        self._courier: Courier[Parcel[Delivery]] = Courier(self._outbox, self._deliver, "publisher")
+        self._outbox: PublishBuffer[Delivery] = PublishBuffer(self.config)
+        self._courier: BatchSender[PendingMessages[Delivery]] = BatchSender(self._outbox, self._deliver, "publisher")
         self._failed: deque[Delivery] = deque(maxlen=_REMEMBERED_FAILURES)
         self._is_closed = False
 
@@ -109,7 +108,7 @@ class Publisher(Closing):
 
         A message is an `OutgoingMessage` or just its topic and value.
         """
-        encoded = [encode_message(outgoing(message)) for message in messages]
+        encoded = [encode_message(to_outgoing_message(message)) for message in messages]
         if not encoded:
             return []
         delivery = self._send(encoded, is_awaited=True)
@@ -154,7 +153,7 @@ class Publisher(Closing):
 
     def _send(self, messages: list[bytes], *, is_awaited: bool = False) -> Delivery:
         delivery = Delivery()
-        parcel = Parcel(messages, sum(map(len, messages)), delivery)
+        parcel = PendingMessages(messages, sum(map(len, messages)), delivery)
         if not self._courier.put(parcel, self._patience, is_awaited=is_awaited):
             raise OverloadedError(
                 f"{self._outbox.records} messages wait to be sent, as many as buffer_records and buffer_bytes allow, and"
@@ -162,7 +161,7 @@ class Publisher(Closing):
             )
         return delivery
 
-    def _deliver(self, parcels: list[Parcel[Delivery]]) -> None:
+    def _deliver(self, parcels: list[PendingMessages[Delivery]]) -> None:
         try:
             results = self._request(parcels)
         except TailraceError as error:
@@ -180,12 +179,12 @@ class Publisher(Closing):
                 parcel.outcome.succeed(results[first : first + len(parcel.messages)])
                 first += len(parcel.messages)
 
-    def _fail(self, parcels: list[Parcel[Delivery]], error: Exception) -> None:
+    def _fail(self, parcels: list[PendingMessages[Delivery]], error: Exception) -> None:
         for parcel in parcels:
             parcel.outcome.fail(error)
             self._failed.append(parcel.outcome)
 
-    def _request(self, parcels: list[Parcel[Delivery]]) -> list[PublishResult]:
+    def _request(self, parcels: list[PendingMessages[Delivery]]) -> list[PublishResult]:
         """One request, sent again under the same number until its outcome is known or `api_timeout` has passed."""
         self._number += 1
         body = encode_publish(self._name, self._number, parcels)

@@ -14,14 +14,21 @@ from itertools import count
 from urllib.parse import quote
 from uuid import uuid4
 
-from tailrace.client._sync.closing import Closing
-from tailrace.client._sync.connection import Connection
-from tailrace.client._sync.keeper import Keeper
-from tailrace.client._sync.settler import Settler
-from tailrace.client.config import QueueConfig
-from tailrace.client.properties import seconds_of
-from tailrace.client.queue_messages import ACK, UNSEEN, Word, extend, milliseconds, nack, read_received, receive_question
-from tailrace.client.receipts import MOST_AT_ONCE
+from tailrace.client._sync.ack_sender import AckSender
+from tailrace.client._sync.concurrency import Signal, Worker
+from tailrace.client._sync.transport import Closeable, Transport
+from tailrace.client.ack_buffer import (
+    ACK,
+    MAX_RECEIPTS,
+    RETURN_UNSEEN,
+    ReceiptCommand,
+    decode_received,
+    extend_command,
+    milliseconds,
+    nack_command,
+    receive_request,
+)
+from tailrace.client.config import QueueConfig, to_seconds
 from tailrace.client.values import QueueEvent
 from tailrace.model.errors import ClientClosedError, InvalidRequestError, TailraceError
 
@@ -31,7 +38,7 @@ _LONGEST_WAIT = 5.0
 """Seconds of one receive."""
 
 
-class QueueSubscription(Closing):
+class QueueSubscription(Closeable):
     """Takes events of all topics that match a pattern, shared with the other consumers of the group.
 
     Example:
@@ -48,9 +55,9 @@ class QueueSubscription(Closing):
         self._path = f"/api/queues/{quote(config.group_id, safe='')}/receive"
         self._name = uuid4().hex
         self._attempts = count(1)
-        self._connection = Connection(url, config)
-        self._settler = Settler(self._connection, config)
-        self._keeper = Keeper(self._settler, config) if config.auto_extend else None
+        self._connection = Transport(url, config)
+        self._settler = AckSender(self._connection, config)
+        self._keeper = LeaseExtender(self._settler, config) if config.auto_extend else None
         self._ahead: deque[QueueEvent] = deque()
         """Events for iteration that nobody has seen yet."""
         self._ahead_until = 0.0
@@ -80,14 +87,14 @@ class QueueSubscription(Closing):
         """
         self._check_open()
         most = self.config.max_poll_records if max_records is None else max_records
-        deadline = time.monotonic() + seconds_of(timeout, self.config.poll_timeout)
+        deadline = time.monotonic() + to_seconds(timeout, self.config.poll_timeout)
         while True:
             self._settler.raise_failure()
             wait = max(0.0, min(deadline - time.monotonic(), _LONGEST_WAIT))
-            question = receive_question(self.config, f"{self._name}-{next(self._attempts)}", most, milliseconds(wait))
+            question = receive_request(self.config, f"{self._name}-{next(self._attempts)}", most, milliseconds(wait))
             repeated = {**question, "is_repeated": True}
             answer = self._connection.send("POST", self._path, question, repeated=repeated, wait_seconds=wait)
-            events = read_received(answer)
+            events = decode_received(answer)
             if self._keeper is not None:
                 self._keeper.keep(*(event.receipt for event in events))
             if events or time.monotonic() >= deadline:
@@ -107,21 +114,21 @@ class QueueSubscription(Closing):
         An error is raised by the next poll, flush or close.
         """
         self._let_go(events)
-        for first in range(0, len(events), MOST_AT_ONCE):
-            self._settler.say_soon(ACK, [event.receipt for event in events[first : first + MOST_AT_ONCE]])
+        for first in range(0, len(events), MAX_RECEIPTS):
+            self._settler.say_soon(ACK, [event.receipt for event in events[first : first + MAX_RECEIPTS]])
 
     def nack(self, *events: QueueEvent, delay: float | timedelta = 0.0, reason: str = "") -> None:
         """Hand these events out again, after `delay` seconds.
 
         After `max_deliveries` they go to the dead letters instead, with the reason.
         """
-        self._say(nack(milliseconds(seconds_of(delay, timedelta(0), "delay")), reason), events)
+        self._say(nack_command(milliseconds(to_seconds(delay, timedelta(0), "delay")), reason), events)
 
     def extend(self, *events: QueueEvent, timeout: float | timedelta | None = None) -> None:
         """Keep these events for `timeout` seconds from now on, or for `visibility_timeout`."""
-        word = extend(milliseconds(seconds_of(timeout, self.config.visibility_timeout)))
-        for first in range(0, len(events), MOST_AT_ONCE):
-            self._settler.say(word, [event.receipt for event in events[first : first + MOST_AT_ONCE]])
+        word = extend_command(milliseconds(to_seconds(timeout, self.config.visibility_timeout)))
+        for first in range(0, len(events), MAX_RECEIPTS):
+            self._settler.say(word, [event.receipt for event in events[first : first + MAX_RECEIPTS]])
 
     def flush(self) -> None:
         """Wait until every `ack_async` has its outcome. Raises the first failure that nobody has been told of."""
@@ -143,14 +150,14 @@ class QueueSubscription(Closing):
         finally:
             self._connection.close()
 
-    def _say(self, word: Word, events: tuple[QueueEvent, ...]) -> None:
+    def _say(self, word: ReceiptCommand, events: tuple[QueueEvent, ...]) -> None:
         if not events:
             raise InvalidRequestError("no event was given; give those that a poll returned")
         self._let_go(events)
         failure: TailraceError | None = None
-        for first in range(0, len(events), MOST_AT_ONCE):
+        for first in range(0, len(events), MAX_RECEIPTS):
             try:
-                self._settler.say(word, [event.receipt for event in events[first : first + MOST_AT_ONCE]])
+                self._settler.say(word, [event.receipt for event in events[first : first + MAX_RECEIPTS]])
             except TailraceError as error:
                 failure = failure or error
         if failure is not None:
@@ -160,7 +167,7 @@ class QueueSubscription(Closing):
         receipts = [event.receipt for event in self._ahead]
         self._ahead.clear()
         try:
-            self._settler.say(UNSEEN, receipts)
+            self._settler.say(RETURN_UNSEEN, receipts)
         except TailraceError as error:
             # They come back by themselves.
             _log.info("events of group %s that were not looked at could not be given back: %s", self.config.group_id, error)
@@ -172,3 +179,60 @@ class QueueSubscription(Closing):
     def _check_open(self) -> None:
         if self._is_closed:
             raise ClientClosedError(f"the subscription of group {self.config.group_id!r} is closed")
+
+
+_EXTENSIONS_PER_TIMEOUT = 3
+"""How often more time is asked for before it is up, so that one or two lost requests do no harm."""
+
+
+class LeaseExtender:
+    def __init__(self, settler: AckSender, config: QueueConfig) -> None:
+        self._settler = settler
+        self._config = config
+        self._worker = Worker(self._work, f"tailrace queue {config.group_id} keeper")
+        self._ending = Signal()
+        self._is_ending = False
+        self._kept: dict[str, float] = {}
+        """By receipt: when it was received."""
+
+    def keep(self, *receipts: str) -> None:
+        now = time.monotonic()
+        self._kept.update((receipt, now) for receipt in receipts)
+        self._worker.start()
+
+    def let_go(self, *receipts: str) -> None:
+        for receipt in receipts:
+            self._kept.pop(receipt, None)
+
+    def close(self) -> None:
+        self._is_ending = True
+        self._ending.set()
+        self._worker.join()
+
+    def _work(self) -> None:
+        interval = self._config.visibility_timeout.total_seconds() / _EXTENSIONS_PER_TIMEOUT
+        while not self._is_ending:
+            if not self._ending.wait(interval):
+                self._extend()
+
+    def _extend(self) -> None:
+        longest = self._config.max_poll_interval.total_seconds()
+        now = time.monotonic()
+        kept = list(self._kept.items())
+        stuck = [receipt for receipt, since in kept if now - since > longest]
+        if stuck:
+            _log.warning(
+                "a consumer of group %s has %d records for longer than max_poll_interval (%s); others may have them",
+                self._config.group_id,
+                len(stuck),
+                self._config.max_poll_interval,
+            )
+            self.let_go(*stuck)
+        receipts = [receipt for receipt, since in kept if now - since <= longest]
+        word = extend_command(milliseconds(self._config.visibility_timeout.total_seconds()))
+        for first in range(0, len(receipts), MAX_RECEIPTS):
+            try:
+                self._settler.say(word, receipts[first : first + MAX_RECEIPTS])
+            except TailraceError as error:
+                # What is late is late: its ack will be refused, and that is told then. Other errors may go away.
+                _log.info("some records of group %s could not be kept: %s", self._config.group_id, error)

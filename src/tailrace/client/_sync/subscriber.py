@@ -16,18 +16,15 @@ import msgspec
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from tailrace.client._sync.concurrency import pause
-from tailrace.client._sync.connection import Connection
+from tailrace.client._sync.connection import WebSocket
 from tailrace.client._sync.queue import QueueSubscription
-from tailrace.client._sync.sockets import Socket
-from tailrace.client.attempts import is_transient
-from tailrace.client.backoff import Backoff
-from tailrace.client.config import CONNECTION_SETTINGS, ConnectionConfig, QueueConfig
-from tailrace.client.errors import error_of_answer
-from tailrace.client.event_messages import read_frame, to_event
-from tailrace.client.exchange import checked_url
-from tailrace.client.properties import CorruptBatches
-from tailrace.client.trust import tls_error, trusting
-from tailrace.client.values import Event
+from tailrace.client._sync.transport import Transport
+from tailrace.client.config import CONNECTION_SETTINGS, ConnectionConfig, CorruptBatches, QueueConfig
+from tailrace.client.errors import error_from_response
+from tailrace.client.http11 import checked_url, tls_context, tls_error
+from tailrace.client.retry import is_transient
+from tailrace.client.values import Event, decode_frame, to_event
+from tailrace.model.backoff import Backoff
 from tailrace.model.errors import ConfigurationError, ConnectionLostError, ServerUnreachableError, TailraceError
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.pattern import parse_pattern
@@ -140,17 +137,17 @@ class EventStream:
         self._settle_start()
         config = self._config
         backoff = Backoff(config.retry_backoff.total_seconds(), config.retry_backoff_max.total_seconds())
-        trust = trusting(self._url, config.ca_file)
+        trust = tls_context(self._url, config.ca_file)
         heard_at = time.monotonic()
         while True:
             try:
-                with Socket(self._address(), trust, config.request_timeout.total_seconds()) as socket:
+                with WebSocket(self._address(), trust, config.request_timeout.total_seconds()) as socket:
                     while True:
-                        frame = read_frame(socket.receive(_SILENCE_SECONDS))
+                        frame = decode_frame(socket.receive(_SILENCE_SECONDS))
                         heard_at = time.monotonic()
                         backoff.reset()
                         if frame.type == "error":
-                            raise error_of_answer(500, bytes(frame.error))
+                            raise error_from_response(500, bytes(frame.error))
                         for corrupt in frame.corrupt:
                             _log.warning("a batch that can't be decoded is skipped: %s", corrupt)
                         for sent in frame.events:
@@ -176,7 +173,7 @@ class EventStream:
     def _settle_start(self) -> None:
         """A start at the end of the log is pinned, so that a connection that breaks before the first event loses nothing."""
         if self._start == LogEdge.LATEST and self.cursor is None:
-            connection = Connection(self._url, self._config)
+            connection = Transport(self._url, self._config)
             try:
                 self.cursor = (connection.look("/health", _Health)).end_cursor - 1
             finally:
@@ -185,7 +182,7 @@ class EventStream:
 
 def _failure(url: str, error: Exception) -> TailraceError:
     if isinstance(error, InvalidStatus):
-        return error_of_answer(error.response.status_code, bytes(error.response.body or b""))
+        return error_from_response(error.response.status_code, bytes(error.response.body or b""))
     if isinstance(error, ConnectionClosed | TimeoutError):
         return ConnectionLostError(f"the subscription to {url} broke: {error or 'nothing was heard for too long'}")
     return tls_error(url, error) or ServerUnreachableError(

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tailrace.broker.broker import Broker
-from tailrace.client.partition import OwnedPartition
+from tailrace.client.partition import AssignedPartition
 from tailrace.model.changes import Bounds
 from tailrace.model.consume import ConsumeRequest, PartitionOffset
 from tailrace.model.errors import UnreadableBatchError
@@ -203,7 +203,7 @@ def _part(bad: bytes) -> PartitionPart:
 
 @every_kind
 def test_the_sdk_hands_out_the_good_records_and_keeps_the_error_for_later(bad: bytes) -> None:
-    owned = OwnedPartition("t", 0, 0)
+    owned = AssignedPartition("t", 0, 0)
     owned.take_in(_part(bad), 0)
     assert [record.payload for record in owned.hand_out(10)] == BEFORE
     assert owned.position == owned.fetch_offset == 3
@@ -215,7 +215,7 @@ def test_the_sdk_hands_out_the_good_records_and_keeps_the_error_for_later(bad: b
 
 @every_kind
 def test_the_sdk_skips_bad_batches_by_choice(bad: bytes) -> None:
-    owned = OwnedPartition("t", 0, 0, skips_corrupt=True)
+    owned = AssignedPartition("t", 0, 0, skips_corrupt=True)
     owned.take_in(_part(bad), 0)
     assert [record.payload for record in owned.hand_out(10)] == BEFORE + AFTER
     assert owned.failure is None

@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from tailrace.client import ClientClosedError
-from tailrace.client._sync.courier import Courier
+from tailrace.client._sync.batch_sender import BatchSender
 from tailrace.client.config import PublisherConfig
-from tailrace.client.outbox import Outbox, Parcel
+from tailrace.client.publish_buffer import PendingMessages, PublishBuffer
 from tests.support.patience import PATIENCE_SECONDS
 
 
@@ -19,7 +19,7 @@ class Delivered:
         self.seen: list[tuple[list[str], threading.Thread]] = []
         self._before = before
 
-    def __call__(self, parcels: "list[Parcel[str]]") -> None:
+    def __call__(self, parcels: "list[PendingMessages[str]]") -> None:
         self.seen.append(([parcel.outcome for parcel in parcels], threading.current_thread()))
         before, self._before = self._before, lambda: None
         before()
@@ -29,12 +29,12 @@ class Delivered:
         return [name for names, _ in self.seen for name in names]
 
 
-def parcel(name: str) -> "Parcel[str]":
-    return Parcel([b"{}"], 2, name)
+def parcel(name: str) -> "PendingMessages[str]":
+    return PendingMessages([b"{}"], 2, name)
 
 
-def courier_of(delivered: Delivered, linger_ms: int = 0) -> "Courier[Parcel[str]]":
-    return Courier(Outbox(PublisherConfig.from_properties({"linger": linger_ms})), delivered, "test")
+def courier_of(delivered: Delivered, linger_ms: int = 0) -> "BatchSender[PendingMessages[str]]":
+    return BatchSender(PublishBuffer(PublisherConfig.from_properties({"linger": linger_ms})), delivered, "test")
 
 
 def test_who_waits_for_an_item_delivers_it_itself() -> None:
@@ -86,13 +86,13 @@ def test_a_delivery_that_is_interrupted_holds_up_nothing() -> None:
 def test_many_threads_that_wait_are_served_one_delivery_at_a_time() -> None:
     delivering = threading.Lock()
 
-    def deliver(parcels: "list[Parcel[str]]") -> None:
+    def deliver(parcels: "list[PendingMessages[str]]") -> None:
         assert delivering.acquire(blocking=False), "two deliveries at a time"
         names.extend(parcel.outcome for parcel in parcels)
         delivering.release()
 
     names: list[str] = []
-    courier: Courier[Parcel[str]] = Courier(Outbox(PublisherConfig()), deliver, "test")
+    courier: BatchSender[PendingMessages[str]] = BatchSender(PublishBuffer(PublisherConfig()), deliver, "test")
 
     def put_many(thread: int) -> None:
         for number in range(200):

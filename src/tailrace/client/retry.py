@@ -2,8 +2,8 @@
 
 import time
 
-from tailrace.client.backoff import Backoff
 from tailrace.client.config import ConnectionConfig
+from tailrace.model.backoff import Backoff
 from tailrace.model.errors import TailraceError, UnknownTopicError
 
 

@@ -2,23 +2,23 @@
 
 import pytest
 
-from tailrace.client.exchange import (
-    Address,
-    Answer,
-    AnswerReader,
-    BrokenAnswerError,
-    Request,
+from tailrace.client.http11 import (
+    DirectAddress,
+    HttpRequest,
+    HttpResponse,
+    InvalidResponseError,
+    ResponseReader,
     checked_url,
     direct_address,
     encode_request,
 )
 
-HOME = Address("127.0.0.1", 8080, b"127.0.0.1:8080", b"")
+HOME = DirectAddress("127.0.0.1", 8080, b"127.0.0.1:8080", b"")
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nTailrace-Request: 7\r\n\r\n{}"
 
 
 def test_a_request_is_one_piece_with_its_name_and_its_length() -> None:
-    head, _, body = encode_request(Request("POST", "/api/x", "7", b'{"a":1}'), HOME).partition(b"\r\n\r\n")
+    head, _, body = encode_request(HttpRequest("POST", "/api/x", "7", b'{"a":1}'), HOME).partition(b"\r\n\r\n")
     lines = head.split(b"\r\n")
     assert lines[0] == b"POST /api/x HTTP/1.1"
     assert {b"host: 127.0.0.1:8080", b"tailrace-request: 7", b"content-length: 7"} <= set(lines)
@@ -26,7 +26,7 @@ def test_a_request_is_one_piece_with_its_name_and_its_length() -> None:
 
 
 def test_a_request_without_a_body_names_no_type_of_it() -> None:
-    encoded = encode_request(Request("GET", "/health", "1", None), HOME._replace(prefix=b"/behind"))
+    encoded = encode_request(HttpRequest("GET", "/health", "1", None), HOME._replace(prefix=b"/behind"))
     assert encoded.startswith(b"GET /behind/health HTTP/1.1\r\n")
     assert encoded.endswith(b"\r\n\r\n")
     assert b"content" not in encoded
@@ -34,49 +34,49 @@ def test_a_request_without_a_body_names_no_type_of_it() -> None:
 
 @pytest.mark.parametrize("size", [1, 3, len(ANSWER)])
 def test_an_answer_is_the_same_however_it_is_cut(size: int) -> None:
-    reader = AnswerReader()
+    reader = ResponseReader()
     found = [reader.feed(ANSWER[at : at + size]) for at in range(0, len(ANSWER), size)]
-    assert found[-1] == Answer(200, b"{}", "7", False)
+    assert found[-1] == HttpResponse(200, b"{}", "7", False)
     assert not any(found[:-1])
 
 
 def test_one_connection_gives_one_answer_after_another() -> None:
-    reader = AnswerReader()
+    reader = ResponseReader()
     chunked = b"HTTP/1.1 404 Not Found\r\ntransfer-encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n"
     assert [reader.feed(ANSWER), reader.feed(chunked), reader.feed(ANSWER)] == [
-        Answer(200, b"{}", "7", False),
-        Answer(404, b"no", None, False),
-        Answer(200, b"{}", "7", False),
+        HttpResponse(200, b"{}", "7", False),
+        HttpResponse(404, b"no", None, False),
+        HttpResponse(200, b"{}", "7", False),
     ]
     assert not reader.has_surplus
 
 
 def test_what_only_announces_an_answer_is_none() -> None:
-    assert AnswerReader().feed(b"HTTP/1.1 100 Continue\r\n\r\n" + ANSWER) == Answer(200, b"{}", "7", False)
+    assert ResponseReader().feed(b"HTTP/1.1 100 Continue\r\n\r\n" + ANSWER) == HttpResponse(200, b"{}", "7", False)
 
 
 def test_the_first_of_two_answers_counts_and_the_other_is_noticed() -> None:
-    reader = AnswerReader()
+    reader = ResponseReader()
     answer = reader.feed(ANSWER + ANSWER.replace(b"200", b"500"))
-    assert (answer, reader.has_surplus) == (Answer(200, b"{}", "7", False), True)
+    assert (answer, reader.has_surplus) == (HttpResponse(200, b"{}", "7", False), True)
 
 
 def test_an_answer_that_closes_its_connection_is_its_last() -> None:
-    answer = AnswerReader().feed(b"HTTP/1.1 503 Busy\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
-    assert answer == Answer(503, b"", None, True)
+    answer = ResponseReader().feed(b"HTTP/1.1 503 Busy\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
+    assert answer == HttpResponse(503, b"", None, True)
 
 
 def test_an_answer_without_a_length_ends_with_its_connection() -> None:
-    reader = AnswerReader()
+    reader = ResponseReader()
     assert reader.feed(b"HTTP/1.1 502 Bad Gateway\r\n\r\n<html>") is None
-    assert reader.feed_end() == Answer(502, b"<html>", None, True)
+    assert reader.feed_end() == HttpResponse(502, b"<html>", None, True)
 
 
 @pytest.mark.parametrize("came", [b"", ANSWER[:10], ANSWER[:-1]])
 def test_an_answer_that_was_cut_off_is_none(came: bytes) -> None:
-    reader = AnswerReader()
+    reader = ResponseReader()
     assert reader.feed(came) is None
-    with pytest.raises(BrokenAnswerError, match="before its answer was complete"):
+    with pytest.raises(InvalidResponseError, match="before its answer was complete"):
         reader.feed_end()
 
 
@@ -88,15 +88,15 @@ def test_an_answer_that_was_cut_off_is_none(came: bytes) -> None:
     ],
 )
 def test_what_is_no_answer_is_refused(came: bytes, reason: str) -> None:
-    with pytest.raises(BrokenAnswerError, match=reason):
-        AnswerReader().feed(came)
+    with pytest.raises(InvalidResponseError, match=reason):
+        ResponseReader().feed(came)
 
 
 def test_a_plain_address_is_gone_to_directly(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
     assert direct_address(checked_url("http://127.0.0.1:8080/")) == HOME
-    assert direct_address("http://[::1]/behind") == Address("::1", 80, b"[::1]", b"/behind")
+    assert direct_address("http://[::1]/behind") == DirectAddress("::1", 80, b"[::1]", b"/behind")
 
 
 @pytest.mark.parametrize("url", ["https://127.0.0.1:8080", "http://me:secret@127.0.0.1:8080"])

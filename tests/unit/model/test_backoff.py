@@ -2,7 +2,7 @@
 
 import pytest
 
-from tailrace.client.backoff import Backoff
+from tailrace.model.backoff import Backoff
 
 
 def test_without_luck_pauses_double_up_to_the_longest() -> None:

@@ -23,7 +23,7 @@ class _Header(msgspec.Struct, omit_defaults=True):
     value_base64: bytes | None = None
 
 
-class _Sent(msgspec.Struct, omit_defaults=True):
+class _PublishedMessage(msgspec.Struct, omit_defaults=True):
     topic: str
     value_base64: bytes | None = None
     key: str | None = None
@@ -34,7 +34,7 @@ class _Sent(msgspec.Struct, omit_defaults=True):
     message_id: str | None = None
 
 
-class Parcel(msgspec.Struct, Generic[T]):
+class PendingMessages(msgspec.Struct, Generic[T]):
     """Messages that are published together or not at all, as JSON, and what waits for their outcome."""
 
     messages: list[bytes]
@@ -42,25 +42,25 @@ class Parcel(msgspec.Struct, Generic[T]):
     outcome: T
 
 
-class Outbox(Generic[T]):
+class PublishBuffer(Generic[T]):
     """Parcels in the order in which they came."""
 
     def __init__(self, config: PublisherConfig) -> None:
         self._config = config
-        self._waiting: deque[Parcel[T]] = deque()
+        self._waiting: deque[PendingMessages[T]] = deque()
         self.records = 0
         self.size = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def has_room(self, parcel: Parcel[T]) -> bool:
+    def has_room(self, parcel: PendingMessages[T]) -> bool:
         """One parcel always has, however large it is."""
         config = self._config
         fits = self.records + len(parcel.messages) <= config.buffer_records and self.size + parcel.size <= config.buffer_bytes
         return fits or not self._waiting
 
-    def put(self, parcel: Parcel[T]) -> None:
+    def put(self, parcel: PendingMessages[T]) -> None:
         self._waiting.append(parcel)
         self.records += len(parcel.messages)
         self.size += parcel.size
@@ -71,9 +71,9 @@ class Outbox(Generic[T]):
         fills_a_request = self.records >= self._config.batch_records or self.size >= self._config.batch_bytes
         return 0.0 if fills_a_request else self._config.linger.total_seconds()
 
-    def take(self) -> list[Parcel[T]]:
+    def take(self) -> list[PendingMessages[T]]:
         """What goes into the next request: at least one parcel, whole."""
-        taken: list[Parcel[T]] = []
+        taken: list[PendingMessages[T]] = []
         records = size = 0
         while self._waiting:
             parcel = self._waiting[0]
@@ -87,7 +87,7 @@ class Outbox(Generic[T]):
         return taken
 
 
-def outgoing(message: OutgoingMessage | tuple[str, Any]) -> OutgoingMessage:
+def to_outgoing_message(message: OutgoingMessage | tuple[str, Any]) -> OutgoingMessage:
     if isinstance(message, OutgoingMessage):
         return message
     if not isinstance(message, tuple) or not 2 <= len(message) <= len(OutgoingMessage._fields):
@@ -98,7 +98,7 @@ def outgoing(message: OutgoingMessage | tuple[str, Any]) -> OutgoingMessage:
 def encode_message(message: OutgoingMessage) -> bytes:
     """The message as the server takes it."""
     topic, value, key, headers, message_id, partition_id, timestamp_ms = message
-    sent = _Sent(topic, partition_id=partition_id, timestamp_ms=timestamp_ms, message_id=message_id)
+    sent = _PublishedMessage(topic, partition_id=partition_id, timestamp_ms=timestamp_ms, message_id=message_id)
     if isinstance(key, str):
         sent.key = key
     elif isinstance(key, _BYTES):
@@ -125,13 +125,13 @@ def encode_message(message: OutgoingMessage) -> bytes:
     return _with_value(sent, encoded)
 
 
-def encode_publish(publisher: str, number: int, parcels: Sequence[Parcel[T]]) -> bytes:
+def encode_publish(publisher: str, number: int, parcels: Sequence[PendingMessages[T]]) -> bytes:
     """The body of a request with all these parcels."""
     messages = b",".join([message for parcel in parcels for message in parcel.messages])
     return b'{"publisher":%b,"number":%d,"messages":[%b]}' % (msgspec.json.encode(publisher), number, messages)
 
 
-def _with_value(sent: _Sent, value: bytes) -> bytes:
+def _with_value(sent: _PublishedMessage, value: bytes) -> bytes:
     """The value is not encoded a second time. There is a topic before it always."""
     return b'%b,"value":%b}' % (_ENCODER.encode(sent)[:-1], value)
 

@@ -14,7 +14,7 @@ from tailrace.model.errors import ClientClosedError
 T = TypeVar("T")
 
 
-class Box(Protocol[T]):
+class SendBuffer(Protocol[T]):
     """What waits to be sent."""
 
     def __len__(self) -> int: ...
@@ -33,10 +33,10 @@ class Box(Protocol[T]):
         ...
 
 
-class AsyncCourier(Generic[T]):
+class AsyncBatchSender(Generic[T]):
     """Takes from the box and calls `deliver`, which raises nothing."""
 
-    def __init__(self, box: Box[T], deliver: Callable[[list[T]], Awaitable[None]], name: str) -> None:
+    def __init__(self, box: SendBuffer[T], deliver: Callable[[list[T]], Awaitable[None]], name: str) -> None:
         self._box = box
         self._deliver = deliver
         self._lock = AsyncLock()

@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from tailrace.client.attempts import Attempts
 from tailrace.client.config import ConnectionConfig
+from tailrace.client.retry import Attempts
 from tailrace.model.errors import ConnectionLostError, InvalidRequestError, ServerUnreachableError, UnknownTopicError
 
 LOST = ConnectionLostError("the connection broke")

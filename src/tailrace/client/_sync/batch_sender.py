@@ -1,4 +1,4 @@
-# Generated from _async/courier.py by tools/generate_sync.py; change that file, then run it.
+# Generated from _async/batch_sender.py by tools/generate_sync.py; change that file, then run it.
 
 """Has things delivered in the order in which they were given, gathered to requests, one request at a time.
 
@@ -16,7 +16,7 @@ from tailrace.model.errors import ClientClosedError
 T = TypeVar("T")
 
 
-class Box(Protocol[T]):
+class SendBuffer(Protocol[T]):
     """What waits to be sent."""
 
     def __len__(self) -> int: ...
@@ -35,10 +35,10 @@ class Box(Protocol[T]):
         ...
 
 
-class Courier(Generic[T]):
+class BatchSender(Generic[T]):
     """Takes from the box and calls `deliver`, which raises nothing."""
 
-    def __init__(self, box: Box[T], deliver: Callable[[list[T]], None], name: str) -> None:
+    def __init__(self, box: SendBuffer[T], deliver: Callable[[list[T]], None], name: str) -> None:
         self._box = box
         self._deliver = deliver
         self._lock = Lock()

@@ -11,17 +11,17 @@ import pytest
 import uvloop
 
 from tailrace.client import TailraceError, TimeoutError
-from tailrace.client._async.line import AsyncLine
-from tailrace.client._sync.connection import Connection
-from tailrace.client._sync.line import Line
+from tailrace.client._async.connection import AsyncHttpConnection
+from tailrace.client._sync.connection import HttpConnection
+from tailrace.client._sync.transport import Transport
 from tailrace.client.config import ConnectionConfig
-from tailrace.client.exchange import Answer
+from tailrace.client.http11 import HttpResponse
 from tests.support.patience import PATIENCE_SECONDS
 from tests.support.proxy import FaultyProxy
 
 ADDRESS = "127.0.0.1"
 REFUSAL = b"HTTP/1.1 413 Too Large\r\nconnection: close\r\ncontent-length: 9\r\n\r\ntoo large"
-REFUSED = Answer(413, b"too large", None, True)
+REFUSED = HttpResponse(413, b"too large", None, True)
 LOOPS = (asyncio.new_event_loop, uvloop.new_event_loop)
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 
@@ -66,7 +66,7 @@ def answering(*answers: bytes) -> Iterator[tuple[str, list[int]]]:
 )
 def test_a_connection_is_kept_as_long_as_it_is_of_use(first: bytes, expected: list[int]) -> None:
     with answering(first, OK) as (url, came_by):
-        connection = Connection(url, ConnectionConfig())
+        connection = Transport(url, ConnectionConfig())
         assert [connection.send_once("GET", "/health", None) for _ in range(2)] == [b"{}", b"{}"]
         connection.close()
     assert came_by == expected
@@ -74,7 +74,7 @@ def test_a_connection_is_kept_as_long_as_it_is_of_use(first: bytes, expected: li
 
 def test_the_answer_of_a_server_that_closes_before_it_has_read_all_is_heard() -> None:
     with answering(REFUSAL) as (url, _):
-        connection = Connection(url, ConnectionConfig())
+        connection = Transport(url, ConnectionConfig())
         with pytest.raises(TailraceError, match="HTTP 413: too large"):
             connection.send_once("POST", "/api/topics/publish", bytes(20_000_000))
         connection.close()
@@ -99,7 +99,7 @@ def refusing(*, stays: bool) -> Iterator[tuple[int, Callable[[], None]]]:
 @pytest.mark.parametrize("size", [100, 20_000_000])
 def test_an_answer_that_was_there_before_the_request_is_heard(size: int, stays: bool) -> None:
     with refusing(stays=stays) as (port, refuse):
-        line = Line.open(ADDRESS, port, PATIENCE_SECONDS)
+        line = HttpConnection.open(ADDRESS, port, PATIENCE_SECONDS)
         refuse()
         assert line.exchange(bytes(size), PATIENCE_SECONDS) == REFUSED
         assert not line.is_usable
@@ -114,7 +114,7 @@ def test_an_answer_that_was_there_before_the_request_is_heard_by_coroutines(
     loop: Callable[[], asyncio.AbstractEventLoop], stays: bool, size: int, turns: int
 ) -> None:
     async def ask(port: int, refuse: Callable[[], None]) -> None:
-        line = await AsyncLine.open(ADDRESS, port, PATIENCE_SECONDS)
+        line = await AsyncHttpConnection.open(ADDRESS, port, PATIENCE_SECONDS)
         refuse()
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -133,7 +133,7 @@ def test_who_stands_before_a_server_or_can_take_no_more_is_quoted_though_it_name
     named = OK.replace(b"\r\n\r\n", b"\r\ntailrace-request: 1\r\nconnection: close\r\n\r\n")
     busy = b"HTTP/1.1 %b\r\ncontent-length: 4\r\n\r\nbusy" % status
     with answering(named, busy) as (url, came_by):
-        connection = Connection(url, ConnectionConfig())
+        connection = Transport(url, ConnectionConfig())
         assert connection.send_once("GET", "/health", None) == b"{}"
         with pytest.raises(TailraceError, match=f"HTTP {status[:3].decode()}: busy") as caught:
             connection.send_once("GET", "/health", None)
@@ -144,7 +144,7 @@ def test_who_stands_before_a_server_or_can_take_no_more_is_quoted_though_it_name
 
 def test_a_request_takes_no_longer_than_it_may(proxy: FaultyProxy) -> None:
     proxy.is_silent = True
-    connection = Connection(proxy.url, ConnectionConfig())
+    connection = Transport(proxy.url, ConnectionConfig())
     with pytest.raises(TimeoutError, match="did not answer in time"):
         connection.send_once("GET", "/health", None, most_seconds=0.1)
     connection.close()
@@ -155,7 +155,7 @@ def test_a_proxy_of_the_environment_is_asked_for_the_whole_address(monkeypatch: 
         monkeypatch.setenv("http_proxy", proxy_url)
         monkeypatch.delenv("no_proxy", raising=False)
         monkeypatch.delenv("NO_PROXY", raising=False)
-        connection = Connection("http://server.example:8080", ConnectionConfig())
+        connection = Transport("http://server.example:8080", ConnectionConfig())
         assert connection.send_once("GET", "/health", None) == b"{}"
         connection.close()
     assert came_by == [0]

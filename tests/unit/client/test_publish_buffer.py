@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tailrace.client import InvalidRequestError, OutgoingMessage, PublisherConfig
-from tailrace.client.outbox import Outbox, Parcel, encode_message, encode_publish, outgoing
+from tailrace.client.publish_buffer import PendingMessages, PublishBuffer, encode_message, encode_publish, to_outgoing_message
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_header_is_text_or_bytes() -> None:
 @pytest.mark.parametrize("message", ["ab", ("a",), ["a", 1], {"topic": "a", "value": 1}])
 def test_a_message_of_a_batch_is_a_topic_and_a_value(message: Any) -> None:
     with pytest.raises(InvalidRequestError, match="give an OutgoingMessage, or a topic and a value"):
-        outgoing(message)
+        to_outgoing_message(message)
 
 
 def test_what_is_neither_bytes_nor_json_is_refused() -> None:
@@ -62,12 +62,12 @@ def test_what_is_neither_bytes_nor_json_is_refused() -> None:
         encode_message(OutgoingMessage("t", object()))
 
 
-def parcel(*sizes: int) -> Parcel[str]:
-    return Parcel([b"x" * size for size in sizes], sum(sizes), "outcome")
+def parcel(*sizes: int) -> PendingMessages[str]:
+    return PendingMessages([b"x" * size for size in sizes], sum(sizes), "outcome")
 
 
 def test_parcels_are_gathered_whole_up_to_the_bounds_of_a_request() -> None:
-    outbox: Outbox[str] = Outbox(PublisherConfig(batch_records=3, batch_bytes=100))
+    outbox: PublishBuffer[str] = PublishBuffer(PublisherConfig(batch_records=3, batch_bytes=100))
     given = [parcel(10), parcel(10, 10), parcel(10), parcel(95), parcel(200), parcel(1)]
     for each in given:
         outbox.put(each)
@@ -79,7 +79,7 @@ def test_parcels_are_gathered_whole_up_to_the_bounds_of_a_request() -> None:
 
 
 def test_there_is_room_up_to_the_bounds_and_always_for_one() -> None:
-    outbox: Outbox[str] = Outbox(PublisherConfig(buffer_records=2, buffer_bytes=100))
+    outbox: PublishBuffer[str] = PublishBuffer(PublisherConfig(buffer_records=2, buffer_bytes=100))
     assert outbox.has_room(parcel(1, 1, 1))
     outbox.put(parcel(50))
     assert outbox.has_room(parcel(50))
@@ -88,5 +88,5 @@ def test_there_is_room_up_to_the_bounds_and_always_for_one() -> None:
 
 
 def test_a_request_names_the_publisher_and_its_number() -> None:
-    body = encode_publish('p"1', 7, [Parcel([b'{"topic":"t"}'], 1, ""), Parcel([b'{"topic":"u"}'], 1, "")])
+    body = encode_publish('p"1', 7, [PendingMessages([b'{"topic":"t"}'], 1, ""), PendingMessages([b'{"topic":"u"}'], 1, "")])
     assert json.loads(body) == {"publisher": 'p"1', "number": 7, "messages": [{"topic": "t"}, {"topic": "u"}]}
