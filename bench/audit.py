@@ -4,7 +4,7 @@ from pathlib import Path
 
 from bench.stream import Stream
 from tailrace.log.fsck import run_fsck
-from tailrace.model.changes import Bounds
+from tailrace.model.commit import OffsetBounds
 from tailrace.model.ids import Offset
 from tailrace.store.contract import Store
 from tailrace.wire.batch import check_batch
@@ -31,7 +31,7 @@ def check_streams(store: Store, *streams: Stream) -> None:
         for nth, partition in enumerate(stream.partitions):
             batches = stream.batches_in(nth)
             bounds = store.bounds(partition)
-            if bounds != Bounds(Offset(0), stream.offset_of(batches)):
+            if bounds != OffsetBounds(Offset(0), stream.offset_of(batches)):
                 raise AuditFailure(f"{partition} has {bounds}, and {batches * stream.ring.records} records were acknowledged")
             _check_places(store, stream, nth, 0, min(sample, batches))
             _check_places(store, stream, nth, max(0, batches - sample), batches)

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from tailrace.model.changes import Buffer
-from tailrace.model.invariant import invariant
+from tailrace.model.commit import Buffer
+from tailrace.model.errors import invariant
 from tailrace.model.record import Record
 from tailrace.wire.batch import CHECKED_FROM
 from tailrace.wire.records import encode_batch

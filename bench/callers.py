@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import uvloop
 
 from bench.audit import AuditFailure
-from tailrace.model.changes import Changes
+from tailrace.model.commit import Changes
 from tailrace.store.contract import Store, StoreCommit
 
 T = TypeVar("T")

@@ -17,8 +17,8 @@ from bench.stores import new_store, new_stream
 from bench.stream import Stream
 from tailrace.log.data_folder import LOG_FOLDER
 from tailrace.log.options import LogOptions
-from tailrace.model.changes import Buffer
-from tailrace.model.invariant import invariant
+from tailrace.model.commit import Buffer
+from tailrace.model.errors import invariant
 from tailrace.model.limits import DEFAULT_LIMITS, MIB
 from tailrace.store.embedded import EmbeddedStore
 

@@ -20,9 +20,9 @@ from bench.batches import SHAPES, ring_of_copies
 from bench.pipeline import Pipeline
 from bench.stream import Stream
 from tailrace.broker.broker import Broker
-from tailrace.model.changes import Changes
 from tailrace.model.clock import SystemClock
-from tailrace.model.ids import Partition, TopicId
+from tailrace.model.commit import Changes
+from tailrace.model.ids import PartitionId, TopicId
 from tailrace.server import collect_seldom
 from tailrace.store.embedded import EmbeddedStore
 
@@ -121,7 +121,7 @@ def _append(folder: Path, shape: str, size: int) -> None:
     ring = ring_of_copies(SHAPES[shape], _DISTINCT if SHAPES[shape].records == 1 else _DISTINCT // 64)
     if not store.partitions():
         store.commit(Changes(creates=[(_TOPIC, PARTITIONS)]))
-    stream = Stream([Partition(_TOPIC, number) for number in range(PARTITIONS)], ring, store.end_cursor() // ring.records)
+    stream = Stream([PartitionId(_TOPIC, number) for number in range(PARTITIONS)], ring, store.end_cursor() // ring.records)
     _say(_opened(store, seconds, 0.0, stream.appended))
     check_streams(store, stream)
     pipeline = Pipeline(store)

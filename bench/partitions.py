@@ -14,7 +14,7 @@ from bench.stores import new_store
 from bench.stream import Stream
 from tailrace.broker.broker import Broker
 from tailrace.model.clock import SystemClock
-from tailrace.model.ids import Partition
+from tailrace.model.ids import PartitionId
 from tailrace.store.embedded import EmbeddedStore
 
 BATCHES_EACH = 10
@@ -59,12 +59,12 @@ def _fill(ground: Ground, folder: Path) -> None:
         check_streams(store, stream)
 
 
-async def _create_topics(store: EmbeddedStore, topics: int, partitions: int) -> list[Partition]:
+async def _create_topics(store: EmbeddedStore, topics: int, partitions: int) -> list[PartitionId]:
     broker = Broker(store, SystemClock())
     await broker.start()
     made = [await broker.topics.create(f"topic.{number}", partitions) for number in range(topics)]
     await broker.close()
-    return [Partition(topic.id, number) for topic in made for number in range(partitions)]
+    return [PartitionId(topic.id, number) for topic in made for number in range(partitions)]
 
 
 def _open(folder: Path, count: int) -> Opened:

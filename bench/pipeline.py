@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable
 
 from bench.audit import AuditFailure
-from tailrace.model.changes import Changes
+from tailrace.model.commit import Changes
 from tailrace.model.errors import OverloadedError
 from tailrace.store.contract import Store, StoreCommit
 

@@ -8,9 +8,8 @@ from bench.audit import check_folder
 from bench.batches import Ring
 from bench.stream import Stream
 from tailrace.log.options import DEFAULT_OPTIONS, LogOptions
-from tailrace.model.changes import Changes
-from tailrace.model.durability import Durability
-from tailrace.model.ids import Partition, TopicId
+from tailrace.model.commit import Changes, Durability
+from tailrace.model.ids import PartitionId, TopicId
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.store.embedded import EmbeddedStore
 
@@ -38,4 +37,4 @@ def new_stream(store: EmbeddedStore, topic: int, partitions: int, ring: Ring) ->
     """A topic of its own for a stream."""
     topic_id = TopicId(topic)
     store.commit(Changes(creates=[(topic_id, partitions)]))
-    return Stream([Partition(topic_id, number) for number in range(partitions)], ring)
+    return Stream([PartitionId(topic_id, number) for number in range(partitions)], ring)

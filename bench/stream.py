@@ -3,15 +3,15 @@
 from collections.abc import Iterator, Sequence
 
 from bench.batches import TIMESTAMP, Ring
-from tailrace.model.changes import Append, Changes
-from tailrace.model.ids import Offset, Partition
+from tailrace.model.commit import Append, Changes
+from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.record import RawBatch
 
 
 class Stream:
     """Batches for some partitions in turn. Whoever appends them keeps to the order, so that all can be checked later."""
 
-    def __init__(self, partitions: Sequence[Partition], ring: Ring, appended: int = 0) -> None:
+    def __init__(self, partitions: Sequence[PartitionId], ring: Ring, appended: int = 0) -> None:
         self.partitions = partitions
         self.ring = ring
         self._batches = ring.batches

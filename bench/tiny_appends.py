@@ -13,7 +13,7 @@ from bench.stream import Stream
 from tailrace.broker.broker import Broker
 from tailrace.model.clock import SystemClock
 from tailrace.model.errors import TailraceError
-from tailrace.model.ids import Partition
+from tailrace.model.ids import PartitionId
 from tailrace.model.record import RawBatch
 
 PARTITIONS = 8
@@ -82,7 +82,7 @@ def _through_broker(ground: Ground, ring: Ring, appends: int) -> Took:
             broker = Broker(store, SystemClock())
             await broker.start()
             topic = await broker.topics.create(TOPIC, PARTITIONS)
-            stream = Stream([Partition(topic.id, number) for number in range(PARTITIONS)], ring)
+            stream = Stream([PartitionId(topic.id, number) for number in range(PARTITIONS)], ring)
             settle_disk()
 
             async def append(batch: RawBatch) -> None:

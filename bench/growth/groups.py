@@ -12,8 +12,8 @@ from bench.growth.flatness import FLAT, curve, slope_figure
 from bench.growth.looped_broker import LoopedBroker
 from bench.measure import take_turns
 from tailrace.model.errors import TailraceError
+from tailrace.model.group import OffsetCommit
 from tailrace.model.ids import Offset
-from tailrace.model.offset import OffsetCommit
 from tailrace.model.record import RawBatch
 
 _CALLERS = 64

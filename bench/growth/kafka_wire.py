@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 
 from tailrace.model.address import Address
-from tailrace.model.changes import Buffer
+from tailrace.model.commit import Buffer
 from tailrace.wire.message import Message
 from tailrace.wire.message_codec import Codec
 from tailrace.wire.message_fields import Source

@@ -20,7 +20,7 @@ from bench.measure import Samples, take_turns
 from bench.stream import Stream
 from tailrace.model.errors import TailraceError
 from tailrace.model.fetch import PartitionFetch
-from tailrace.model.ids import Partition
+from tailrace.model.ids import PartitionId
 from tailrace.model.record import RawBatch
 
 _CALLERS = 64
@@ -105,8 +105,8 @@ def _made(ground: Ground, stack: ExitStack, count: int) -> _Crowd:
     return _Crowd(looped, names, Stream(partitions, ring_of_copies(BYTES_200, _DISTINCT)), each, leave)
 
 
-async def _create(looped: LoopedBroker, names: list[str]) -> list[Partition]:
-    return [Partition((await looped.broker.topics.create(name, 1)).id, 0) for name in names]
+async def _create(looped: LoopedBroker, names: list[str]) -> list[PartitionId]:
+    return [PartitionId((await looped.broker.topics.create(name, 1)).id, 0) for name in names]
 
 
 def _turn(crowd: _Crowd, calls: int) -> _Costs:

@@ -15,7 +15,7 @@ from bench.ground import Ground
 from bench.peers.contract import PeerFailure
 from bench.peers.greeting import answers_kafka
 from bench.peers.process import PeerProcess, free_address
-from tailrace.model.durability import Durability
+from tailrace.model.commit import Durability
 
 _ANSWER_SECONDS = 300.0
 _LOOK_SECONDS = 0.05

@@ -15,7 +15,7 @@ from bench.measure import Samples, take_turns
 from bench.peers.contract import MakePeer, Peer
 from bench.peers.void import VoidPeer
 from bench.scale import KafkaScale
-from tailrace.model.durability import Durability
+from tailrace.model.commit import Durability
 
 T = TypeVar("T")
 Made = TypeVar("Made", bound=Answer)

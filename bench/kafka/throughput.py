@@ -12,7 +12,7 @@ from bench.kafka.arena import Contender, Duel, client_alone, duel, said, samples
 from bench.kafka.tasks import Load, Produce, Span
 from bench.measure import take_turns
 from bench.peers.contract import MakePeer
-from tailrace.model.durability import Durability
+from tailrace.model.commit import Durability
 
 _JUDGED_BYTES = (100, 1_000)
 _PRODUCE_BARS: Mapping[Durability, Bar] = {"relaxed": Bar("at least", 1.0), "fsync": Bar("at least", 5.0)}

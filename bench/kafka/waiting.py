@@ -25,7 +25,7 @@ from bench.kafka.tasks import (
 )
 from bench.measure import take_turns
 from bench.peers.contract import MakePeer
-from tailrace.model.durability import Durability
+from tailrace.model.commit import Durability
 
 T = TypeVar("T")
 

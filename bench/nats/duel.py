@@ -32,7 +32,7 @@ from bench.nats.client import SpeakerProcess
 from bench.peers.listener import KafkaListener
 from bench.peers.nats import NatsPeer
 from bench.scale import NatsScale
-from tailrace.model.durability import Durability
+from tailrace.model.commit import Durability
 
 PER_SECOND = 1_000
 _SIZES = {100: "100 B", 1_000: "1 KB"}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tailrace.model.address import Address
-from tailrace.model.durability import Durability
+from tailrace.model.commit import Durability
 
 
 class Peer(Protocol):

@@ -12,7 +12,7 @@ from bench.peers.greeting import answers_kafka
 from bench.peers.kafka_jars import KAFKA
 from bench.peers.process import ServerPeer, free_address
 from tailrace.model.address import Address
-from tailrace.model.durability import Durability
+from tailrace.model.commit import Durability
 
 _HEAP = ("-Xms1G", "-Xmx1G")
 _JVM = (

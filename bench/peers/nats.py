@@ -13,7 +13,7 @@ from pathlib import Path
 from bench.peers.kafka_jars import NotObtainable
 from bench.peers.process import ServerPeer, free_address
 from tailrace.model.address import Address
-from tailrace.model.durability import Durability
+from tailrace.model.commit import Durability
 
 _GREETING = b"INFO "
 _MOST_GREETING_BYTES = 1 << 16

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bench.peers.greeting import answers_kafka
 from bench.peers.process import ServerPeer, free_address
-from tailrace.model.durability import Durability
+from tailrace.model.commit import Durability
 
 
 class VoidPeer(ServerPeer):

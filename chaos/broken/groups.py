@@ -5,8 +5,8 @@ from itertools import count
 from tailrace.broker.groups import offsets
 from tailrace.broker.groups.coordinator import GroupCoordinator
 from tailrace.broker.queues.share import _WriteShare
+from tailrace.model.group import OffsetCommit
 from tailrace.model.ids import Offset
-from tailrace.model.offset import OffsetCommit
 
 _EVERY = 7
 _BACK = 3

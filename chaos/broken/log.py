@@ -10,7 +10,7 @@ from tailrace.broker.reading.fetch import Fetcher
 from tailrace.log.catalog import Catalog, NewBatch
 from tailrace.log.recovery import Recovery, SegmentFile, SyncEvidence
 from tailrace.model.fetch import PartitionBatches
-from tailrace.model.ids import Offset, Partition, TableId
+from tailrace.model.ids import Offset, PartitionId, TableId
 from tailrace.sql.tables.execution import Execution
 from tailrace.store.sequencer import Sequencer
 from tests.support.folders import frames_of
@@ -41,7 +41,7 @@ def reuse_offsets() -> None:
     """After a start, every partition has forgotten its last record, and gives its offset to the next one."""
     create, show = Sequencer.__init__, Catalog.append
 
-    def forgetful(self: Sequencer, clock: Any, limits: Any, ends: Mapping[Partition, Offset], cursor: Any) -> None:
+    def forgetful(self: Sequencer, clock: Any, limits: Any, ends: Mapping[PartitionId, Offset], cursor: Any) -> None:
         create(self, clock, limits, {partition: Offset(max(0, end - 1)) for partition, end in ends.items()}, cursor)
 
     def trusting(self: Catalog, batches: Iterable[NewBatch]) -> None:

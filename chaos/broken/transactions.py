@@ -6,7 +6,7 @@ from typing import Any
 from tailrace.broker.isolation import AbortedTransactions
 from tailrace.broker.transactions.ending import TransactionEnder
 from tailrace.broker.transactions.state import TransactionMetadata
-from tailrace.model.ids import Offset, Partition
+from tailrace.model.ids import Offset, PartitionId
 
 _EVERY = 5
 
@@ -24,7 +24,7 @@ def tear() -> None:
     def careless(
         self: TransactionEnder,
         draft: Any,
-        partition: Partition,
+        partition: PartitionId,
         transaction: TransactionMetadata,
         marker: bytes,
         committed: bool,

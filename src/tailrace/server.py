@@ -27,7 +27,7 @@ from tailrace.kafka.settings import KafkaSettings
 from tailrace.log.kernel_hints import keep_freed_memory
 from tailrace.model.address import Address
 from tailrace.model.clock import Clock
-from tailrace.model.durability import Durability
+from tailrace.model.commit import Durability
 from tailrace.model.errors import ConfigurationError, TailraceError
 from tailrace.model.limits import Limits
 from tailrace.store.embedded import EmbeddedStore

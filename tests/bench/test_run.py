@@ -13,7 +13,7 @@ from bench.peers.kafka_jars import NotObtainable
 from bench.results import Result, ResultFolder
 from bench.subject_process import SubjectProcess, measure
 from bench.subjects import SUBJECTS, Subject
-from tailrace.model.changes import Changes
+from tailrace.model.commit import Changes
 from tailrace.store.embedded import EmbeddedStore
 from tailrace.store.sequencer import Done, PendingCommit
 from tests.bench.scale import TINY

@@ -16,7 +16,7 @@ from tailrace.log.frame import BadFrameError, Frame, frame_size, read_effects, r
 from tailrace.log.recovery import Recovery, SegmentFile, SyncEvidence
 from tailrace.log.state import SettledState, StateDb
 from tailrace.log.writer import LogWriter
-from tailrace.model.changes import Buffer, Changes
+from tailrace.model.commit import Buffer, Changes
 from tailrace.model.ids import Cursor, Offset, Position
 from tailrace.store.contract import OnDone, StoreCommit
 from tailrace.store.group_commit import GroupCommit

@@ -5,15 +5,15 @@ import resource
 import sys
 from pathlib import Path
 
-from tailrace.model.changes import Changes
+from tailrace.model.commit import Changes
 from tailrace.model.errors import TailraceError
-from tailrace.model.ids import Partition, TopicId
+from tailrace.model.ids import PartitionId, TopicId
 from tailrace.model.limits import KIB
 from tailrace.store.embedded import EmbeddedStore
 from tests.support.batches import append
 from tests.support.observed import fetch_all
 
-A0 = Partition(TopicId(1), 0)
+A0 = PartitionId(TopicId(1), 0)
 LIMIT_BYTES = 64 * KIB
 
 

@@ -14,9 +14,9 @@ from random import Random
 from tailrace.broker.broker import Broker
 from tailrace.broker.settings import BrokerSettings
 from tailrace.log.options import LogOptions
-from tailrace.model.changes import Append, Changes
 from tailrace.model.clock import SystemClock
-from tailrace.model.ids import Offset, Partition
+from tailrace.model.commit import Append, Changes
+from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import KIB, Limits
 from tailrace.model.record import Record
 from tailrace.store.embedded import EmbeddedStore
@@ -46,7 +46,7 @@ async def run(args: argparse.Namespace) -> None:
     await broker.start()
     if broker.topics.find(TOPIC) is None:
         await broker.topics.create(TOPIC)
-    partition = Partition(broker.topics.get(TOPIC).topic.id, 0)
+    partition = PartitionId(broker.topics.get(TOPIC).topic.id, 0)
     random = Random(args.run)
     say("open")
     for turn in range(_TURNS):

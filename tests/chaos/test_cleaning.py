@@ -17,9 +17,9 @@ from tailrace.log.frame import BatchEntry
 from tailrace.log.fsck import run_fsck
 from tailrace.log.index import IndexReader, PartitionIndex
 from tailrace.log.options import LogOptions
-from tailrace.model.changes import Changes
+from tailrace.model.commit import Changes
 from tailrace.model.errors import OffsetOutOfRangeError, UnknownPartitionError
-from tailrace.model.ids import Cursor, Offset, Partition, TopicId
+from tailrace.model.ids import Cursor, Offset, PartitionId, TopicId
 from tailrace.model.limits import KIB, Limits
 from tailrace.store.embedded import EmbeddedStore
 from tests.support.batches import append, decode_batch, values_of
@@ -28,7 +28,7 @@ from tests.support.observed import scan_all
 from tests.support.patience import PATIENCE_SECONDS
 
 TOPIC = TopicId(1)
-A, B = Partition(TOPIC, 0), Partition(TOPIC, 1)
+A, B = PartitionId(TOPIC, 0), PartitionId(TOPIC, 1)
 ROUNDS = 40
 
 
@@ -203,14 +203,14 @@ class Traffic:
             self._stop.set()
 
     def _write(self, number: int) -> None:
-        partition = Partition(TOPIC, number)
+        partition = PartitionId(TOPIC, number)
         first = self._store.next_offset(partition)
         self._store.commit(Changes(appends=[append(partition, *[_label(partition, first + step) for step in range(2)])]))
 
     def _make_and_drop(self) -> None:
         self._topics += 1
         topic = TopicId(TOPIC + self._topics)
-        first, second = Partition(topic, 0), Partition(topic, 1)
+        first, second = PartitionId(topic, 0), PartitionId(topic, 1)
         self._store.commit(Changes(creates=[(topic, 2)]))
         for offset in range(0, 10, 2):
             labels = {partition: [_label(partition, offset), _label(partition, offset + 1)] for partition in (first, second)}
@@ -218,7 +218,9 @@ class Traffic:
         self._store.commit(Changes(drops=[topic]))
 
     def _trim(self) -> None:
-        ends = {Partition(TOPIC, number): self._store.bounds(Partition(TOPIC, number)).end for number in range(self.PARTITIONS)}
+        ends = {
+            PartitionId(TOPIC, number): self._store.bounds(PartitionId(TOPIC, number)).end for number in range(self.PARTITIONS)
+        }
         self._store.commit(Changes(trims=[(p, Offset(max(0, end - self.KEPT_RECORDS))) for p, end in ends.items()]))
 
     def _fetch(self, number: int) -> None:
@@ -277,7 +279,7 @@ def test_readers_get_their_own_records_while_all_is_in_motion(tmp_path: Path) ->
     assert run_fsck(tmp_path / "data").findings == []
 
 
-def _label(partition: Partition, offset: int) -> bytes:
+def _label(partition: PartitionId, offset: int) -> bytes:
     return b"%06d/%d/%08d" % (partition.topic_id, partition.number, offset)
 
 

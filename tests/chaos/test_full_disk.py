@@ -13,9 +13,9 @@ import pytest
 
 from tailrace.log.fsck import run_fsck
 from tailrace.log.options import LogOptions
-from tailrace.model.changes import Changes
+from tailrace.model.commit import Changes
 from tailrace.model.errors import StorageFullError
-from tailrace.model.ids import Offset, Partition, TopicId
+from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.model.limits import KIB, MIB, Limits
 from tailrace.store.embedded import EmbeddedStore
 from tests.support.batches import append
@@ -28,7 +28,7 @@ from tests.support.powercut import small_disk, why_no_mounts
 
 needs_mounts = pytest.mark.skipif(why_no_mounts() is not None, reason=str(why_no_mounts()))
 
-A0 = Partition(TopicId(1), 0)
+A0 = PartitionId(TopicId(1), 0)
 OPTIONS = LogOptions(segment_bytes=256 * KIB, piece_bytes=4 * KIB, checkpoint_bytes=512 * KIB)
 
 

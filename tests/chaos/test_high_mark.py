@@ -12,10 +12,9 @@ import pytest
 from tailrace.log.fsck import run_fsck
 from tailrace.log.high_mark import BEHIND_BYTES, BEHIND_SECONDS, HIGH_MARK_FILE, HighMark, read_high_mark
 from tailrace.log.options import DEFAULT_OPTIONS, LogOptions
-from tailrace.model.changes import Changes
-from tailrace.model.durability import Durability
+from tailrace.model.commit import Changes, Durability
 from tailrace.model.errors import CorruptionError, LostEndError, StorageFailedError, TailraceError
-from tailrace.model.ids import Offset, Partition, Position, TopicId
+from tailrace.model.ids import Offset, PartitionId, Position, TopicId
 from tailrace.model.limits import KIB, MIB
 from tailrace.store.embedded import EmbeddedStore
 from tests.support.batches import append
@@ -26,7 +25,7 @@ from tests.support.observed import fetch_all, observe
 from tests.support.patience import PATIENCE_SECONDS
 
 A = TopicId(1)
-A0 = Partition(A, 0)
+A0 = PartitionId(A, 0)
 SMALL = LogOptions(segment_bytes=4 * KIB, checkpoint_bytes=1 << 40)
 SIZES = pytest.mark.parametrize("options", [DEFAULT_OPTIONS, SMALL], ids=["default sizes", "small segments"])
 

@@ -13,8 +13,7 @@ from tailrace.model.errors import StorageFullError
 from tailrace.model.ids import Offset
 from tailrace.model.killpoint import EXIT_CODE, PAYLOAD_KILLPOINTS
 from tailrace.model.limits import MIB
-from tailrace.model.payload import reference_to
-from tailrace.model.record import Message
+from tailrace.model.record import Message, reference_to
 from tailrace.store.embedded import EmbeddedStore
 from tests.chaos.payload_writer import LIMITS, SHARED, TOPIC, content_of
 from tests.support.brokers import bounds_of, running_broker, values_in

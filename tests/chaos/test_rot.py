@@ -12,9 +12,9 @@ import pytest
 from tailrace.log.fsck import run_fsck
 from tailrace.log.options import LogOptions
 from tailrace.log.segment import SEGMENT_HEADER_BYTES
-from tailrace.model.changes import Changes
+from tailrace.model.commit import Changes
 from tailrace.model.errors import CorruptionError, TailraceError
-from tailrace.model.ids import Offset, Partition, TopicId
+from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.model.limits import KIB
 from tailrace.store.embedded import EmbeddedStore
 from tests.support.batches import append
@@ -40,9 +40,9 @@ class SoundFolder:
         store.commit(Changes(creates=[(A, 2), (B, 1)]))
         for number in range(120):
             values = [b"%d/%d" % (number, copy) + bytes([number]) * 150 for copy in range(1 + number % 3)]
-            partition = Partition(A, number % 2) if number % 3 else Partition(B, 0)
+            partition = PartitionId(A, number % 2) if number % 3 else PartitionId(B, 0)
             store.commit(Changes(appends=[append(partition, *values)], puts=[(b"key/%d" % (number % 20), b"%d" % number)]))
-        store.commit(Changes(trims=[(Partition(B, 0), Offset(38)), (Partition(A, 0), Offset(60))]))
+        store.commit(Changes(trims=[(PartitionId(B, 0), Offset(38)), (PartitionId(A, 0), Offset(60))]))
         store.clean()
         assert store.stats().segments_rewritten
         self.truth = observe(store)
@@ -103,7 +103,7 @@ def test_a_flipped_bit_in_a_killed_folder_is_never_taken_for_a_torn_write(tmp_pa
     store = EmbeddedStore.open(tmp_path / "data")
     store.commit(Changes(creates=[(A, 1)]))
     for number in range(40):
-        store.commit(Changes(appends=[append(Partition(A, 0), b"%d" % number * 20)]))
+        store.commit(Changes(appends=[append(PartitionId(A, 0), b"%d" % number * 20)]))
     truth = observe(store)
     seal = wait_until_sealed(tmp_path / "data")
     copy_as_killed(tmp_path / "data", tmp_path / "killed")

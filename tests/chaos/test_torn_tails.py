@@ -11,16 +11,16 @@ import pytest
 from tailrace.log.fsck import run_fsck
 from tailrace.log.options import LogOptions
 from tailrace.log.segment import SEGMENT_HEADER_BYTES
-from tailrace.model.changes import Changes
+from tailrace.model.commit import Changes
 from tailrace.model.errors import CorruptionError
-from tailrace.model.ids import Offset, Partition, TopicId
+from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.store.embedded import EmbeddedStore
 from tests.support.batches import append
 from tests.support.folders import copy_as_killed, forget_the_mark, frames_of, segment_files
 from tests.support.observed import Observed, observe
 
 TOPIC = TopicId(1)
-P0, P1 = Partition(TOPIC, 0), Partition(TOPIC, 1)
+P0, P1 = PartitionId(TOPIC, 0), PartitionId(TOPIC, 1)
 
 
 class TornFolder:

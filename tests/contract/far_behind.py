@@ -10,15 +10,15 @@ import time
 from pathlib import Path
 from statistics import median
 
-from tailrace.model.changes import Changes
-from tailrace.model.ids import Cursor, Offset, Partition, TopicId
+from tailrace.model.commit import Changes
+from tailrace.model.ids import Cursor, Offset, PartitionId, TopicId
 from tailrace.model.limits import KIB, MIB, Limits
 from tailrace.store.contract import Store
 from tailrace.wire.batch import read_header
 from tests.support.batches import append
 from tests.support.stores import BACKENDS
 
-BULK, TAIL = Partition(TopicId(1), 0), Partition(TopicId(1), 1)
+BULK, TAIL = PartitionId(TopicId(1), 0), PartitionId(TopicId(1), 1)
 LOG_BYTES = 300 * MIB
 BATCH_BYTES = 250 * KIB
 TAIL_CACHE_BYTES = 8 * MIB

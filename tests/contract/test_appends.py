@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from tailrace.model.changes import Bounds, Changes
 from tailrace.model.clock import hlc_millis
-from tailrace.model.ids import Cursor, Offset, Partition, TopicId
+from tailrace.model.commit import Changes, OffsetBounds
+from tailrace.model.ids import Cursor, Offset, PartitionId, TopicId
 from tailrace.store.contract import Store
 from tailrace.wire.batch import check_batch
 from tests.support.batches import append, decode_batch, values_of
@@ -13,7 +13,7 @@ from tests.support.observed import fetch_all, observe, scan_all
 from tests.support.stores import Home
 
 A, B = TopicId(1), TopicId(2)
-A0, A1, B0 = Partition(A, 0), Partition(A, 1), Partition(B, 0)
+A0, A1, B0 = PartitionId(A, 0), PartitionId(A, 1), PartitionId(B, 0)
 TWO_TOPICS = Changes(creates=[(A, 2), (B, 1)])
 
 
@@ -85,7 +85,7 @@ def test_bounds_and_next_offset_follow_the_appends(store: Store, revisit: Callab
     store.commit(TWO_TOPICS)
     store.commit(Changes(appends=[append(A0, b"a", b"b"), append(A0, b"c")]))
     store = revisit()
-    assert store.bounds(A0) == Bounds(Offset(0), Offset(3))
+    assert store.bounds(A0) == OffsetBounds(Offset(0), Offset(3))
     assert store.next_offset(A0) == 3
     assert store.next_offset(B0) == 0
 
@@ -120,7 +120,7 @@ def test_an_end_cursor_on_an_empty_store_is_zero(store: Store, revisit: Callable
 
 def test_many_commits_are_read_back_in_full(store: Store, revisit: Callable[[], Store]) -> None:
     store.commit(TWO_TOPICS)
-    sent: dict[Partition, list[bytes]] = {A0: [], A1: [], B0: []}
+    sent: dict[PartitionId, list[bytes]] = {A0: [], A1: [], B0: []}
     for number in range(120):
         targets = [A0, A1, B0][: 1 + number % 3]
         values = [b"%d/%d" % (number, copy) + b"." * (number % 50) for copy in range(1 + number % 4)]

@@ -4,15 +4,15 @@ from collections.abc import Callable
 
 import pytest
 
-from tailrace.model.changes import Bounds, Changes
+from tailrace.model.commit import Changes, OffsetBounds
 from tailrace.model.errors import OffsetOutOfRangeError
-from tailrace.model.ids import Cursor, Offset, Partition, TopicId
+from tailrace.model.ids import Cursor, Offset, PartitionId, TopicId
 from tailrace.store.contract import Store
 from tests.support.batches import append, decode_batch, values_of
 from tests.support.observed import fetch_all
 
 A = TopicId(1)
-A0, A1 = Partition(A, 0), Partition(A, 1)
+A0, A1 = PartitionId(A, 0), PartitionId(A, 1)
 
 
 def _filled(store: Store) -> list[int]:
@@ -65,7 +65,7 @@ def test_fetch_at_the_end_gives_nothing_and_the_bounds(store: Store, revisit: Ca
     store.commit(Changes(trims=[(A0, Offset(3))]))
     fetched = revisit().fetch(A0, Offset(18), 1_000)
     assert list(fetched.batches) == []
-    assert fetched.bounds == Bounds(Offset(3), Offset(18))
+    assert fetched.bounds == OffsetBounds(Offset(3), Offset(18))
 
 
 @pytest.mark.parametrize("offset", [-1, 0, 2, 19, 1 << 40])

@@ -6,8 +6,8 @@ from queue import SimpleQueue
 
 import pytest
 
-from tailrace.model.changes import Changes
 from tailrace.model.clock import HybridClock
+from tailrace.model.commit import Changes
 from tailrace.model.errors import (
     OverloadedError,
     SequencingError,
@@ -16,7 +16,7 @@ from tailrace.model.errors import (
     StoreClosedError,
     TailraceError,
 )
-from tailrace.model.ids import Cursor, Offset, Partition, TopicId
+from tailrace.model.ids import Cursor, Offset, PartitionId, TopicId
 from tailrace.model.limits import Limits
 from tailrace.model.stats import StoreStats
 from tailrace.store.contract import StoreCommit
@@ -26,7 +26,7 @@ from tests.support.batches import append
 from tests.support.clocks import ManualClock
 from tests.support.patience import PATIENCE_SECONDS
 
-A0 = Partition(TopicId(1), 0)
+A0 = PartitionId(TopicId(1), 0)
 ONE = Changes(appends=[append(A0, b"one")])
 
 
@@ -67,7 +67,7 @@ class ObedientBackend:
     def idle(self) -> None:
         pass
 
-    def settled_ends(self) -> tuple[Mapping[Partition, Offset], Cursor]:
+    def settled_ends(self) -> tuple[Mapping[PartitionId, Offset], Cursor]:
         return self._ends, self._cursor
 
 

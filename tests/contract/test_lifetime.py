@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tailrace.model.changes import Changes
+from tailrace.model.commit import Changes
 from tailrace.model.errors import StoreClosedError
-from tailrace.model.ids import Cursor, Offset, Partition, TopicId
+from tailrace.model.ids import Cursor, Offset, PartitionId, TopicId
 from tailrace.store.contract import Store, StoreCommit
 from tests.contract.conftest import Reopen
 from tests.support.batches import append
@@ -15,7 +15,7 @@ from tests.support.clocks import ManualClock
 from tests.support.observed import fetch_all, observe
 
 A = TopicId(1)
-A0 = Partition(A, 0)
+A0 = PartitionId(A, 0)
 
 
 def test_closing_again_does_nothing(store: Store) -> None:

@@ -5,23 +5,23 @@ from uuid import uuid4
 
 import pytest
 
-from tailrace.model.changes import Bounds, Changes
+from tailrace.model.commit import Changes, OffsetBounds
 from tailrace.model.errors import OffsetOutOfRangeError, UnknownPartitionError
-from tailrace.model.ids import Offset, Partition, TopicId
+from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.model.topic import Topic, TopicSettings
 from tailrace.store.contract import Store
 from tests.support.batches import append, values_of
 from tests.support.observed import fetch_all, scan_all
 
 A, B = TopicId(1), TopicId(2)
-A0, A1, B0 = Partition(A, 0), Partition(A, 1), Partition(B, 0)
+A0, A1, B0 = PartitionId(A, 0), PartitionId(A, 1), PartitionId(B, 0)
 
 
 def test_a_topic_has_the_partitions_it_was_created_with(store: Store, revisit: Callable[[], Store]) -> None:
     store.commit(Changes(creates=[(B, 1), (A, 2)]))
     store = revisit()
     assert sorted(store.partitions()) == [A0, A1, B0]
-    assert store.bounds(A1) == Bounds(Offset(0), Offset(0))
+    assert store.bounds(A1) == OffsetBounds(Offset(0), Offset(0))
 
 
 def test_creating_a_topic_again_changes_nothing(store: Store, revisit: Callable[[], Store]) -> None:
@@ -79,7 +79,7 @@ def test_a_trim_moves_the_start_and_reports_it(store: Store, revisit: Callable[[
         store.commit(Changes(appends=[append(A0, value)]))
     store.commit(Changes(trims=[(A0, Offset(2))]))
     store = revisit()
-    assert store.bounds(A0) == Bounds(Offset(2), Offset(4))
+    assert store.bounds(A0) == OffsetBounds(Offset(2), Offset(4))
     assert values_of(store.fetch(A0, Offset(2), 1_000).batches) == [b"c", b"d"]
     with pytest.raises(OffsetOutOfRangeError) as below:
         store.fetch(A0, Offset(1), 1_000)
@@ -90,7 +90,7 @@ def test_a_trim_inside_a_batch_keeps_the_batch_that_holds_the_start(store: Store
     store.commit(Changes(creates=[(A, 1)], appends=[append(A0, b"a", b"b"), append(A0, b"c", b"d", b"e"), append(A0, b"f")]))
     store.commit(Changes(trims=[(A0, Offset(3))]))
     store = revisit()
-    assert store.bounds(A0) == Bounds(Offset(3), Offset(6))
+    assert store.bounds(A0) == OffsetBounds(Offset(3), Offset(6))
     assert [record.offset for record in fetch_all(store, A0)] == [2, 3, 4, 5]
     assert [batch.base_offset for batch in scan_all(store)] == [2, 5]
     with pytest.raises(OffsetOutOfRangeError):
@@ -101,7 +101,7 @@ def test_a_trim_to_the_end_empties_the_partition_and_keeps_its_place(store: Stor
     store.commit(Changes(creates=[(A, 1)], appends=[append(A0, b"a", b"b")]))
     store.commit(Changes(trims=[(A0, Offset(2))]))
     store = revisit()
-    assert store.bounds(A0) == Bounds(Offset(2), Offset(2))
+    assert store.bounds(A0) == OffsetBounds(Offset(2), Offset(2))
     assert list(store.fetch(A0, Offset(2), 100).batches) == []
     assert store.size(A0) == 0
     assert list(store.commit(Changes(appends=[append(A0, b"c")])).offsets) == [2]
@@ -111,14 +111,14 @@ def test_a_trim_below_the_start_changes_nothing(store: Store, revisit: Callable[
     store.commit(Changes(creates=[(A, 1)], appends=[append(A0, b"a"), append(A0, b"b"), append(A0, b"c")]))
     store.commit(Changes(trims=[(A0, Offset(2))]))
     store.commit(Changes(trims=[(A0, Offset(1))]))
-    assert revisit().bounds(A0) == Bounds(Offset(2), Offset(3))
+    assert revisit().bounds(A0) == OffsetBounds(Offset(2), Offset(3))
 
 
 def test_a_trim_and_an_append_in_one_commit_both_count(store: Store, revisit: Callable[[], Store]) -> None:
     store.commit(Changes(creates=[(A, 1)], appends=[append(A0, b"a"), append(A0, b"b")]))
     store.commit(Changes(trims=[(A0, Offset(2))], appends=[append(A0, b"c")]))
     store = revisit()
-    assert store.bounds(A0) == Bounds(Offset(2), Offset(3))
+    assert store.bounds(A0) == OffsetBounds(Offset(2), Offset(3))
     assert values_of(store.fetch(A0, Offset(2), 100).batches) == [b"c"]
 
 
@@ -126,17 +126,17 @@ def test_trims_touch_only_their_own_partition(store: Store, revisit: Callable[[]
     store.commit(Changes(creates=[(A, 2)], appends=[append(A0, b"a", b"b"), append(A1, b"c", b"d")]))
     store.commit(Changes(trims=[(A1, Offset(1))]))
     store = revisit()
-    assert store.bounds(A0) == Bounds(Offset(0), Offset(2))
-    assert store.bounds(A1) == Bounds(Offset(1), Offset(2))
+    assert store.bounds(A0) == OffsetBounds(Offset(0), Offset(2))
+    assert store.bounds(A1) == OffsetBounds(Offset(1), Offset(2))
 
 
 def test_an_unknown_partition_is_named_in_the_error(store: Store) -> None:
     store.commit(Changes(creates=[(A, 1)]))
     for question in (store.bounds, store.next_offset, store.size):
         with pytest.raises(UnknownPartitionError, match="there is no partition 5"):
-            question(Partition(A, 5))
+            question(PartitionId(A, 5))
     with pytest.raises(UnknownPartitionError, match="its topic was deleted, or never had it"):
-        store.fetch(Partition(TopicId(7), 0), Offset(0), 100)
+        store.fetch(PartitionId(TopicId(7), 0), Offset(0), 100)
 
 
 def test_an_offset_out_of_range_is_refused_with_the_name_of_the_topic(store: Store) -> None:
@@ -145,7 +145,7 @@ def test_an_offset_out_of_range_is_refused_with_the_name_of_the_topic(store: Sto
     topic = Topic(id=A, uuid=uuid4(), name="orders", alias=None, partitions=1, settings=settings, created_ms=0)
     store.topic_names.learn(topic)
     with pytest.raises(OffsetOutOfRangeError, match="partition 0 of 'orders' holds offsets 0 to 0, not 9"):
-        store.fetch(Partition(A, 0), Offset(9), 1)
+        store.fetch(PartitionId(A, 0), Offset(9), 1)
     store.topic_names.forget(topic)
     with pytest.raises(OffsetOutOfRangeError, match="partition 0 of a topic that was deleted holds"):
-        store.fetch(Partition(A, 0), Offset(9), 1)
+        store.fetch(PartitionId(A, 0), Offset(9), 1)

@@ -3,7 +3,7 @@
 import pytest
 
 from tailrace.model.errors import LostPayloadError
-from tailrace.model.payload import PayloadReference, reference_to
+from tailrace.model.record import PayloadReference, reference_to
 from tailrace.store.contract import Store
 from tests.contract.conftest import Reopen
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tailrace.model.changes import Changes
+from tailrace.model.commit import Changes
 from tailrace.model.errors import (
     InvalidPartitionsError,
     LimitExceededError,
@@ -13,7 +13,7 @@ from tailrace.model.errors import (
     TailraceError,
     UnknownPartitionError,
 )
-from tailrace.model.ids import Offset, Partition, TopicId
+from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.model.limits import KIB, Limits
 from tailrace.store.contract import Store
 from tests.support.batches import append
@@ -21,17 +21,17 @@ from tests.support.observed import observe
 from tests.support.stores import Home
 
 HAVE, OTHER, MISSING = TopicId(1), TopicId(2), TopicId(9)
-HAVE_0, OTHER_0 = Partition(HAVE, 0), Partition(OTHER, 0)
+HAVE_0, OTHER_0 = PartitionId(HAVE, 0), PartitionId(OTHER, 0)
 FINE = append(OTHER_0, b"would be fine alone")
 ALSO_FINE = ((b"key", b"new"), (b"other", b"new"))
 
 REFUSALS = {
     "append to a partition that is not there": (
-        Changes(appends=[FINE, append(Partition(HAVE, 2), b"x")], puts=ALSO_FINE),
+        Changes(appends=[FINE, append(PartitionId(HAVE, 2), b"x")], puts=ALSO_FINE),
         UnknownPartitionError,
     ),
     "append to a topic that is not there": (
-        Changes(appends=[FINE, append(Partition(MISSING, 0), b"x")], drop_prefixes=[b"k"]),
+        Changes(appends=[FINE, append(PartitionId(MISSING, 0), b"x")], drop_prefixes=[b"k"]),
         UnknownPartitionError,
     ),
     "append to a topic that the same commit drops": (
@@ -39,7 +39,7 @@ REFUSALS = {
         UnknownPartitionError,
     ),
     "append beyond the partitions that the same commit creates": (
-        Changes(creates=[(MISSING, 2)], appends=[FINE, append(Partition(MISSING, 2), b"x")]),
+        Changes(creates=[(MISSING, 2)], appends=[FINE, append(PartitionId(MISSING, 2), b"x")]),
         UnknownPartitionError,
     ),
     "append for an offset that is taken": (
@@ -63,7 +63,7 @@ REFUSALS = {
         OffsetOutOfRangeError,
     ),
     "trim of a partition that is not there": (
-        Changes(trims=[(Partition(HAVE, 2), Offset(0))], appends=[FINE]),
+        Changes(trims=[(PartitionId(HAVE, 2), Offset(0))], appends=[FINE]),
         UnknownPartitionError,
     ),
     "trim of a topic that the same commit drops": (
@@ -115,7 +115,7 @@ def test_a_refused_submit_never_calls_done(store: Store) -> None:
     store.commit(Changes(creates=[(HAVE, 1)]))
     answers: list[object] = []
     with pytest.raises(UnknownPartitionError):
-        store.submit(Changes(appends=[append(Partition(HAVE, 7), b"x")]), answers.append)
+        store.submit(Changes(appends=[append(PartitionId(HAVE, 7), b"x")]), answers.append)
     store.commit(Changes())
     assert answers == []
 

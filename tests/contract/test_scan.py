@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
-from tailrace.model.changes import Changes
-from tailrace.model.ids import Cursor, Offset, Partition, TopicId
+from tailrace.model.commit import Changes
+from tailrace.model.ids import Cursor, Offset, PartitionId, TopicId
 from tailrace.store.contract import Store
 from tests.support.batches import append, values_of
 from tests.support.observed import scan_all
 
 A, B, C = TopicId(1), TopicId(2), TopicId(3)
-A0, B0, B1, C0 = Partition(A, 0), Partition(B, 0), Partition(B, 1), Partition(C, 0)
+A0, B0, B1, C0 = PartitionId(A, 0), PartitionId(B, 0), PartitionId(B, 1), PartitionId(C, 0)
 
 
 def _filled(store: Store) -> None:

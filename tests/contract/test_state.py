@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 
-from tailrace.model.changes import Changes
-from tailrace.model.ids import Partition, TopicId
+from tailrace.model.commit import Changes
+from tailrace.model.ids import PartitionId, TopicId
 from tailrace.store.contract import Store
 from tests.support.batches import append, values_of
 from tests.support.observed import scan_all
 
-A0 = Partition(TopicId(1), 0)
+A0 = PartitionId(TopicId(1), 0)
 
 
 def test_a_key_has_the_value_put_last(store: Store, revisit: Callable[[], Store]) -> None:

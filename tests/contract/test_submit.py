@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-from tailrace.model.changes import Changes
+from tailrace.model.commit import Changes
 from tailrace.model.errors import OverloadedError, SequencingError
-from tailrace.model.ids import Offset, Partition, TopicId
+from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.model.limits import KIB, Limits
 from tailrace.store.contract import Store, StoreCommit
 from tests.support.batches import append
@@ -18,7 +18,7 @@ from tests.support.patience import PATIENCE_SECONDS
 from tests.support.stores import Home
 
 A, B = TopicId(1), TopicId(2)
-A0, A1, B0 = Partition(A, 0), Partition(A, 1), Partition(B, 0)
+A0, A1, B0 = PartitionId(A, 0), PartitionId(A, 1), PartitionId(B, 0)
 
 
 class Answers:
@@ -112,7 +112,7 @@ def test_commits_of_many_threads_are_all_there_once_and_whole(store: Store, revi
     def write(thread: int) -> None:
         for number in range(commits_each):
             tag = b"%d/%d" % (thread, number)
-            appends = [append(A0, tag), append(Partition(A, 1), tag, tag), append(B0, tag)]
+            appends = [append(A0, tag), append(PartitionId(A, 1), tag, tag), append(B0, tag)]
             receipt = store.commit(Changes(appends=appends, puts=[(b"last/%d" % thread, b"%d" % number)]))
             receipts[thread][number] = (receipt.cursor, receipt.offsets[0])
 
@@ -210,7 +210,7 @@ def test_commits_and_reads_go_on_while_others_trim_and_drop(store: Store, revisi
     def make_and_drop() -> None:
         for number in range(40):
             topic = TopicId(100 + number)
-            store.commit(Changes(creates=[(topic, 2)], appends=[append(Partition(topic, 1), b"y")]))
+            store.commit(Changes(creates=[(topic, 2)], appends=[append(PartitionId(topic, 1), b"y")]))
             store.commit(Changes(drops=[topic]))
 
     def write() -> None:

@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
-from tailrace.model.changes import Changes
+from tailrace.model.commit import Changes
 from tailrace.model.errors import UnknownPartitionError
-from tailrace.model.ids import Offset, Partition, TopicId
+from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.store.contract import Store
 from tests.support.batches import append, append_timed
 
 A = TopicId(1)
-A0, A1 = Partition(A, 0), Partition(A, 1)
+A0, A1 = PartitionId(A, 0), PartitionId(A, 1)
 
 
 def _write(store: Store, *newest: int) -> None:
@@ -71,7 +71,7 @@ def test_no_time_is_found_in_an_empty_partition(store: Store, revisit: Callable[
     store = revisit()
     assert store.batch_for_time(A0, 0) is None
     with pytest.raises(UnknownPartitionError):
-        store.batch_for_time(Partition(A, 9), 0)
+        store.batch_for_time(PartitionId(A, 9), 0)
 
 
 def _write_sizes(store: Store, *values: int) -> list[int]:
@@ -108,7 +108,7 @@ def test_size_can_be_counted_from_any_offset(store: Store, revisit: Callable[[],
     store.commit(Changes(trims=[(A0, Offset(5))]))
     assert [store.size(A0, Offset(offset)) for offset in (0, 4, 5, 6)] == [sum(sizes[2:])] * 3 + [sum(sizes[3:])]
     with pytest.raises(UnknownPartitionError):
-        store.size(Partition(A, 9), Offset(0))
+        store.size(PartitionId(A, 9), Offset(0))
 
 
 def test_the_batches_that_make_up_a_size_are_found_from_the_end(store: Store, revisit: Callable[[], Store]) -> None:

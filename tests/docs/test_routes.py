@@ -7,8 +7,8 @@ import pytest
 from sqlglot import exp
 
 from tailrace.model.ids import Cursor, RouteId
-from tailrace.model.route import Operation, Payload
-from tailrace.model.table import ColumnType, Kind
+from tailrace.model.route import Operation, PayloadMode
+from tailrace.model.table import ColumnKind, ColumnType
 from tailrace.sql.dialect import parse_expression, tokenize
 from tailrace.sql.parse import parse
 from tailrace.sql.routes.functions import HANDLERS
@@ -51,7 +51,9 @@ def test_no_function_is_left_out() -> None:
 
 
 def test_every_cast_is_documented() -> None:
-    types = [ColumnType(kind, precision=10, scale=2) if kind == "decimal" else ColumnType(kind) for kind in get_args(Kind)]
+    types = [
+        ColumnType(kind, precision=10, scale=2) if kind == "decimal" else ColumnType(kind) for kind in get_args(ColumnKind)
+    ]
     possible = {
         source.kind: {
             target.kind
@@ -66,8 +68,8 @@ def test_every_cast_is_documented() -> None:
 
 def test_every_payload_is_shown_as_it_is() -> None:
     assert f"`{(CHANGE.old or b'').decode()}` to `{(CHANGE.new or b'').decode()}`" in PAGE
-    shown = {name: cells[0].strip("`") for name, cells in rows_under("Payload | Value of the message").items()}
-    assert shown == {payload: payload_of(CHANGE, payload).decode() for payload in get_args(Payload)}
+    shown = {name: cells[0].strip("`") for name, cells in rows_under("PayloadMode | Value of the message").items()}
+    assert shown == {payload: payload_of(CHANGE, payload).decode() for payload in get_args(PayloadMode)}
 
 
 def test_every_header_is_documented() -> None:

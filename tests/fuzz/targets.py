@@ -15,8 +15,7 @@ from crc32c import crc32c
 
 from tailrace.kafka.listener import KafkaListener
 from tailrace.kafka.pending import Pending
-from tailrace.model.errors import TailraceError
-from tailrace.model.invariant import invariant
+from tailrace.model.errors import TailraceError, invariant
 from tailrace.model.limits import Limits
 from tailrace.wire.batch import CHECKED_FROM, HEADER_BYTES, check_batch
 from tailrace.wire.codecs import Codec as Compression

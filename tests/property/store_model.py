@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from tailrace.model.changes import Bounds, Changes
-from tailrace.model.ids import Offset, Partition
+from tailrace.model.commit import Changes, OffsetBounds
+from tailrace.model.ids import Offset, PartitionId
 from tests.support.batches import StoredRecord, decode_batch
 
 
 class ModelBatch:
-    def __init__(self, cursor: int, partition: Partition, records: Sequence[StoredRecord], size: int) -> None:
+    def __init__(self, cursor: int, partition: PartitionId, records: Sequence[StoredRecord], size: int) -> None:
         self.cursor = cursor
         self.partition = partition
         self.records = records
@@ -27,8 +27,8 @@ class StoreModel:
     """Takes the same changes as a store, and knows what should be there."""
 
     def __init__(self) -> None:
-        self.starts: dict[Partition, int] = {}
-        self.ends: dict[Partition, int] = {}
+        self.starts: dict[PartitionId, int] = {}
+        self.ends: dict[PartitionId, int] = {}
         self.log: list[ModelBatch] = []
         self.state: dict[bytes, bytes] = {}
         self.cursor = 0
@@ -38,8 +38,8 @@ class StoreModel:
         first, offsets = self.cursor, []
         for topic_id, count in changes.creates:
             for number in range(count):
-                self.starts.setdefault(Partition(topic_id, number), 0)
-                self.ends.setdefault(Partition(topic_id, number), 0)
+                self.starts.setdefault(PartitionId(topic_id, number), 0)
+                self.ends.setdefault(PartitionId(topic_id, number), 0)
         for topic_id in changes.drops:
             for partition in [partition for partition in self.ends if partition.topic_id == topic_id]:
                 del self.starts[partition], self.ends[partition]
@@ -61,19 +61,19 @@ class StoreModel:
         self.log = [batch for batch in self.log if batch.end > self.starts.get(batch.partition, 1 << 62)]
         return first, offsets
 
-    def bounds(self) -> dict[Partition, Bounds]:
-        return {partition: Bounds(Offset(self.starts[partition]), Offset(end)) for partition, end in self.ends.items()}
+    def bounds(self) -> dict[PartitionId, OffsetBounds]:
+        return {partition: OffsetBounds(Offset(self.starts[partition]), Offset(end)) for partition, end in self.ends.items()}
 
-    def batches(self, partition: Partition) -> list[ModelBatch]:
+    def batches(self, partition: PartitionId) -> list[ModelBatch]:
         return [batch for batch in self.log if batch.partition == partition]
 
-    def records(self, partition: Partition) -> list[StoredRecord]:
+    def records(self, partition: PartitionId) -> list[StoredRecord]:
         return [record for batch in self.batches(partition) for record in batch.records]
 
-    def first_at_or_after(self, partition: Partition, timestamp: int) -> int | None:
+    def first_at_or_after(self, partition: PartitionId, timestamp: int) -> int | None:
         return next((batch.records[0].offset for batch in self.batches(partition) if batch.newest >= timestamp), None)
 
-    def last_that_leaves(self, partition: Partition, keep_bytes: int) -> int:
+    def last_that_leaves(self, partition: PartitionId, keep_bytes: int) -> int:
         first, total = self.ends[partition], 0
         for batch in reversed(self.batches(partition)):
             if total >= keep_bytes:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tailrace.broker import keys
 from tailrace.model.limits import Limits
 from tailrace.model.record import MESSAGE_ID_HEADER, Message, RawBatch, Record
-from tailrace.model.topic import Dedup
+from tailrace.model.topic import DedupMode
 from tailrace.store.memory import MemoryStore
 from tailrace.wire.records import encode_batch
 from tests.support.brokers import append, options, running_broker, values_in
@@ -28,7 +28,7 @@ steps = st.lists(st.one_of(publish, publish, batch, batch, wait, clean, restart)
 
 @settings(max_examples=150, deadline=None)
 @given(steps, st.sampled_from(["id", "content"]))
-def test_windows_equal_the_model(script: list[tuple[str, list[int]]], by: Dedup) -> None:
+def test_windows_equal_the_model(script: list[tuple[str, list[int]]], by: DedupMode) -> None:
     asyncio.run(play(script, by, Limits()))
 
 
@@ -38,7 +38,7 @@ def test_a_bounded_window_forgets_but_never_invents(script: list[tuple[str, list
     asyncio.run(play(script, "id", Limits(dedup_entries=3)))
 
 
-async def play(script: list[tuple[str, list[int]]], by: Dedup, limits: Limits) -> None:
+async def play(script: list[tuple[str, list[int]]], by: DedupMode, limits: Limits) -> None:
     store = MemoryStore()
     clock = ManualClock()
     exact = limits.dedup_entries > len(range(8))

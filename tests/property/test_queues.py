@@ -15,7 +15,7 @@ from tailrace.broker.broker import Broker
 from tailrace.model.errors import LateReceiptError
 from tailrace.model.ids import Offset
 from tailrace.model.limits import DEFAULT_LIMITS
-from tailrace.model.queue import Delivery, Settled
+from tailrace.model.queue import Delivery, SettleResult
 from tailrace.model.record import Message
 from tailrace.store.memory import MemoryStore
 from tests.support.brokers import NEVER
@@ -185,7 +185,7 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.issued)
     @rule(data=st.data())
     def give_back_unseen(self, data: st.DataObject) -> None:
-        def give_back(delivery: Delivery) -> Coroutine[Any, Any, Settled]:
+        def give_back(delivery: Delivery) -> Coroutine[Any, Any, SettleResult]:
             return self.broker.queues.release(self.consumer.group, [delivery.receipt], unseen=True)
 
         record = self.speak(data, give_back, "nack")

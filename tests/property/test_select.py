@@ -8,8 +8,8 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.model.changes import Append, Changes
-from tailrace.model.ids import Partition
+from tailrace.model.commit import Append, Changes
+from tailrace.model.ids import PartitionId
 from tailrace.model.record import Record
 from tailrace.store.memory import MemoryStore
 from tailrace.wire.records import encode_batch
@@ -92,7 +92,7 @@ def test_conditions_find_just_the_rows_that_they_describe(
             for partition, times in sent:
                 batch = encode_batch([Record(None, b"v", (), START_MS + time) for time in times])
                 newest = START_MS + max(times)
-                store.commit(Changes(appends=(Append(Partition(topic.id, partition), batch, len(times), newest),)))
+                store.commit(Changes(appends=(Append(PartitionId(topic.id, partition), batch, len(times), newest),)))
                 for time in times:
                     rows.append(Row(partition, ends[partition], len(rows), START_MS + time))
                     ends[partition] += 1

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tailrace.log.fsck import run_fsck
-from tailrace.model.changes import Append, Changes
-from tailrace.model.durability import Durability
+from tailrace.model.commit import Append, Changes, Durability
 from tailrace.model.errors import OffsetOutOfRangeError, SequencingError, TailraceError, UnknownPartitionError
-from tailrace.model.ids import Cursor, Offset, Partition, TopicId
+from tailrace.model.ids import Cursor, Offset, PartitionId, TopicId
 from tailrace.model.limits import Limits
 from tailrace.store.contract import Store, StoreCommit
 from tailrace.store.embedded import EmbeddedStore
@@ -48,7 +47,7 @@ class StoreMachine(RuleBasedStateMachine):
         receipt = self.store.commit(changes)
         assert (receipt.cursor, list(receipt.offsets)) == self.model.apply(changes)
 
-    def pick(self, data: st.DataObject) -> Partition:
+    def pick(self, data: st.DataObject) -> PartitionId:
         return data.draw(st.sampled_from(sorted(self.model.ends)), label="partition")
 
     def appends(self, data: st.DataObject, most: int) -> list[Append]:
@@ -71,7 +70,7 @@ class StoreMachine(RuleBasedStateMachine):
     def grow(self, data: st.DataObject, more: int) -> None:
         topic = data.draw(st.sampled_from(sorted(self.topics)))
         self.topics[topic] += more
-        new = Partition(topic, self.topics[topic] - 1)
+        new = PartitionId(topic, self.topics[topic] - 1)
         self.commit(Changes(creates=[(topic, self.topics[topic])], appends=[append(new, b"grown")]))
 
     @precondition(lambda self: self.topics)
@@ -121,7 +120,7 @@ class StoreMachine(RuleBasedStateMachine):
         end = self.model.ends[partition]
         good = self.appends(data, 2)
         wrong: list[tuple[Changes, type[TailraceError]]] = [
-            (Changes(appends=[*good, append(Partition(TopicId(999), 0), b"x")]), UnknownPartitionError),
+            (Changes(appends=[*good, append(PartitionId(TopicId(999), 0), b"x")]), UnknownPartitionError),
             (Changes(appends=[append(partition, b"x", base_offset=end + 1), *good]), SequencingError),
             (Changes(trims=[(partition, Offset(end + 1))], appends=good), OffsetOutOfRangeError),
             (Changes(drops=[TopicId(999)], puts=[(b"a/", b"never")]), UnknownPartitionError),

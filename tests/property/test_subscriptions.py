@@ -10,7 +10,7 @@ from tailrace.broker.broker import Broker
 from tailrace.broker.subscriptions.subscriptions import Subscription
 from tailrace.model.ids import Cursor
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
-from tailrace.model.pattern import parse_pattern
+from tailrace.model.names import parse_pattern
 from tailrace.model.record import Appended, RawBatch, Record
 from tailrace.store.memory import MemoryStore
 from tailrace.wire.codecs import Codec

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tailrace.broker.reading.answers import AnswerMemory
 from tailrace.broker.reading.scan import TopicView
 from tailrace.broker.times.oldest_times import OldestTimes
-from tailrace.model.changes import Append, Changes
-from tailrace.model.ids import Offset, Partition
+from tailrace.model.commit import Append, Changes
+from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.record import NO_TIMESTAMP, Record
 from tailrace.sql.select.bounds import Bounds, Span
@@ -80,7 +80,7 @@ def test_queries_by_time_find_just_the_records_of_that_time(first: list[Sent], q
                 codec=batch.codec,
                 append_time=newest if batch.is_append_time else None,
             )
-            store.commit(Changes(appends=(Append(Partition(topic.id, 0), data, len(batch.times), newest),)))
+            store.commit(Changes(appends=(Append(PartitionId(topic.id, 0), data, len(batch.times), newest),)))
             kept.extend([newest] * len(batch.times) if batch.is_append_time else batch.times)
 
         for batch in first:

@@ -11,8 +11,8 @@ import cramjam
 from crc32c import crc32c
 
 from tailrace.broker import keys
-from tailrace.model.changes import Append, Changes
-from tailrace.model.ids import Partition
+from tailrace.model.commit import Append, Changes
+from tailrace.model.ids import PartitionId
 from tailrace.store.contract import Store
 from tailrace.store.embedded import EmbeddedStore
 from tailrace.wire.batch import CHECKED_FROM, LENGTH_FROM, MAGIC, read_header
@@ -81,7 +81,7 @@ BAD_BATCHES: Mapping[str, bytes] = {
 }
 
 
-def store_batches(store: Store, partition: Partition, batches: Sequence[bytes]) -> None:
+def store_batches(store: Store, partition: PartitionId, batches: Sequence[bytes]) -> None:
     """Append them as they are, each in a commit of its own, as a version did that checked nothing."""
     for batch in batches:
         header = read_header(batch)

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from tailrace.model.changes import ASSIGN, Append, Buffer
-from tailrace.model.ids import Offset, Partition
+from tailrace.model.commit import ASSIGN, Append, Buffer
+from tailrace.model.ids import Offset, PartitionId
 from tailrace.wire.batch import CHECKED_FROM, HEADER_BYTES, LENGTH_FROM, MAGIC, check_batch
 
 _UNCHECKED_HEAD = Struct(">qiibI")
@@ -23,12 +23,12 @@ class StoredRecord(NamedTuple):
     value: bytes
 
 
-def append(partition: Partition, *values: bytes, timestamp: int = TIMESTAMP, base_offset: int = ASSIGN) -> Append:
+def append(partition: PartitionId, *values: bytes, timestamp: int = TIMESTAMP, base_offset: int = ASSIGN) -> Append:
     """One batch of these values, all of the same time."""
     return append_timed(partition, [(timestamp, value) for value in values], base_offset)
 
 
-def append_timed(partition: Partition, records: Sequence[tuple[int, bytes]], base_offset: int = ASSIGN) -> Append:
+def append_timed(partition: PartitionId, records: Sequence[tuple[int, bytes]], base_offset: int = ASSIGN) -> Append:
     """One batch of (timestamp, value)."""
     newest = max(timestamp for timestamp, _ in records)
     return Append(partition, encode_batch(records), len(records), newest, Offset(base_offset))

@@ -7,10 +7,10 @@ from typing import Any
 from tailrace.broker.broker import Broker
 from tailrace.broker.commits.proposal import Change
 from tailrace.broker.settings import BrokerSettings
-from tailrace.model.changes import Append, Bounds, Changes, Fetched, Receipt
 from tailrace.model.clock import Clock, HybridClock
+from tailrace.model.commit import Append, Changes, CommitReceipt, FetchedBatches, OffsetBounds
 from tailrace.model.errors import OverloadedError, StorageFullError
-from tailrace.model.ids import Cursor, Offset, Partition
+from tailrace.model.ids import Cursor, Offset, PartitionId
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.record import Appended, RawBatch, Record
 from tailrace.model.topic import TopicOptions
@@ -72,17 +72,17 @@ class GatedStore(MemoryStore):
             self.settle()
         return commit
 
-    def commit(self, changes: Changes) -> Receipt:
+    def commit(self, changes: Changes) -> CommitReceipt:
         return self.submit(changes, lambda _: None).receipt
 
     def latest(self, key: bytes) -> bytes | None:
         known, value = self._gated.latest(key)
         return value if known else self.get(key)
 
-    def next_offset(self, partition: Partition) -> Offset:
+    def next_offset(self, partition: PartitionId) -> Offset:
         return self._gated.next_offset(partition)
 
-    def is_hot(self, partition: Partition, offset: Offset) -> bool:
+    def is_hot(self, partition: PartitionId, offset: Offset) -> bool:
         return not self.cold
 
     def close_gate(self) -> None:
@@ -119,7 +119,7 @@ class CountingStore(MemoryStore):
         super().__init__(clock)
         self.fetches = 0
 
-    def fetch(self, partition: Partition, offset: Offset, max_bytes: int) -> Fetched:
+    def fetch(self, partition: PartitionId, offset: Offset, max_bytes: int) -> FetchedBatches:
         self.fetches += 1
         return super().fetch(partition, offset, max_bytes)
 
@@ -168,7 +168,7 @@ async def values_in(broker: Broker, topic: str, partition: int = 0) -> list[byte
     return found
 
 
-def bounds_of(broker: Broker, topic: str, partition: int = 0) -> Bounds:
+def bounds_of(broker: Broker, topic: str, partition: int = 0) -> OffsetBounds:
     return broker._store.bounds(broker.topics.get(topic).partition(partition))
 
 

@@ -10,8 +10,8 @@ from zlib import crc32
 
 import msgspec
 
-from tailrace.model.changes import Append, Changes
-from tailrace.model.ids import Offset, Partition, TopicId
+from tailrace.model.commit import Append, Changes
+from tailrace.model.ids import Offset, PartitionId, TopicId
 from tests.support.batches import append
 
 
@@ -126,7 +126,7 @@ def to_changes(attempt: Attempt) -> Changes:
     return Changes(
         creates=[(TopicId(topic), count) for topic, count in attempt.creates],
         drops=[TopicId(topic) for topic in attempt.drops],
-        trims=[(Partition(TopicId(topic), number), Offset(start)) for topic, number, start in attempt.trims],
+        trims=[(PartitionId(TopicId(topic), number), Offset(start)) for topic, number, start in attempt.trims],
         appends=[_append(topic, number, tokens) for topic, number, tokens in attempt.appends],
         drop_prefixes=[prefix.encode() for prefix in attempt.drop_prefixes],
         puts=[(key.encode(), None if value is None else value.encode()) for key, value in attempt.puts],
@@ -142,4 +142,4 @@ def decode_event(line: bytes) -> Event:
 
 
 def _append(topic: int, number: int, tokens: Sequence[str]) -> Append:
-    return append(Partition(TopicId(topic), number), *map(payload, tokens))
+    return append(PartitionId(TopicId(topic), number), *map(payload, tokens))

@@ -4,8 +4,7 @@ from pathlib import Path
 
 from tailrace.log.data_folder import LOG_FOLDER
 from tailrace.log.fsck import run_fsck
-from tailrace.model.errors import TailraceError
-from tailrace.model.invariant import InvariantError
+from tailrace.model.errors import InvariantError, TailraceError
 from tailrace.model.limits import Limits
 from tailrace.store.embedded import EmbeddedStore
 from tests.support.history import History

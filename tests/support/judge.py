@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from tailrace.model.ids import Partition, TopicId
+from tailrace.model.ids import PartitionId, TopicId
 from tests.support.history import Attempt, CommitId, History, Place, last_key, payload, token_of
 from tests.support.observed import Observed, SeenBatch
 
@@ -58,13 +58,13 @@ def judge(history: History, seen: Observed, *, may_lose_tail: bool = False) -> V
 
 def judge_acks(history: History) -> list[Violation]:
     """What is wrong with the answers alone, whatever the store holds: no place may be given out twice."""
-    given: dict[tuple[Partition | None, int], CommitId] = {}
+    given: dict[tuple[PartitionId | None, int], CommitId] = {}
     found = []
     for id, place in history.places.items():
         attempt = history.attempts[id]
         starts = zip(attempt.appends, place.offsets, _cursors(attempt, place.cursor), strict=True)
         for (topic, number, tokens), offset, cursor in starts:
-            partition = Partition(TopicId(topic), number)
+            partition = PartitionId(TopicId(topic), number)
             for step in range(len(tokens)):
                 for rule, key in ((OFFSET_REUSED, (partition, offset + step)), (CURSOR_REUSED, (None, cursor + step))):
                     if given.setdefault(key, id) != id:
@@ -122,7 +122,7 @@ class _Judge:
             place = self._history.places.get(attempt.id)
             seen_at: list[SeenBatch | None] = []
             for index, (topic, number, tokens) in enumerate(attempt.appends):
-                partition = Partition(TopicId(topic), number)
+                partition = PartitionId(TopicId(topic), number)
                 batch = found.get((attempt.id, index))
                 seen_at.append(batch)
                 known_end = place.offsets[index] + len(tokens) if place else None
@@ -162,7 +162,7 @@ class _Judge:
         return found
 
     @staticmethod
-    def _is_whole(batch: SeenBatch, partition: Partition, tokens: Sequence[str]) -> bool:
+    def _is_whole(batch: SeenBatch, partition: PartitionId, tokens: Sequence[str]) -> bool:
         return batch.partition == partition and [token_of(record.value) for record in batch.records] == list(tokens)
 
     def _place(self, attempt: Attempt, place: Place | None, seen_at: Sequence[SeenBatch | None]) -> None:
@@ -188,10 +188,10 @@ class _Judge:
         placed = [attempt for attempt in self._survivors if attempt.id in self._places]
         cursors = [(self._places[attempt.id].cursor, attempt.records, attempt.id) for attempt in placed if attempt.records]
         self._check_tiles("the log", cursors, self._seen.end_cursor, CURSOR_GAP, CURSOR_REUSED)
-        offsets: dict[Partition, list[tuple[int, int, CommitId]]] = defaultdict(list)
+        offsets: dict[PartitionId, list[tuple[int, int, CommitId]]] = defaultdict(list)
         for attempt in placed:
             for (topic, number, tokens), base in zip(attempt.appends, self._places[attempt.id].offsets, strict=True):
-                offsets[Partition(TopicId(topic), number)].append((base, len(tokens), attempt.id))
+                offsets[PartitionId(TopicId(topic), number)].append((base, len(tokens), attempt.id))
         for partition, bounds in self._seen.partitions.items():
             self._check_tiles(str(partition), offsets[partition], bounds.end, OFFSET_GAP, OFFSET_REUSED)
         newest = 0
@@ -221,7 +221,7 @@ class _Judge:
         for attempt in self._survivors:
             for topic in attempt.drops:
                 counts.pop(topic, None)
-        expected = {Partition(TopicId(topic), number) for topic, count in counts.items() for number in range(count)}
+        expected = {PartitionId(TopicId(topic), number) for topic, count in counts.items() for number in range(count)}
         if expected != set(seen.partitions):
             self._blame(WRONG_TOPICS, f"partitions differ from the commits: {sorted(expected ^ set(seen.partitions))}")
         starts = self._starts()
@@ -242,11 +242,11 @@ class _Judge:
             if expected.get(key) != self._seen.state.get(key):
                 self._blame(WRONG_STATE, f"{key!r} is {self._seen.state.get(key)!r}, not {expected.get(key)!r}")
 
-    def _starts(self) -> Mapping[Partition, int]:
-        starts: dict[Partition, int] = {}
+    def _starts(self) -> Mapping[PartitionId, int]:
+        starts: dict[PartitionId, int] = {}
         for attempt in self._survivors:
             for topic, number, start in attempt.trims:
-                partition = Partition(TopicId(topic), number)
+                partition = PartitionId(TopicId(topic), number)
                 starts[partition] = max(start, starts.get(partition, 0))
         return starts
 

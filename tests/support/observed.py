@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tailrace.model.changes import Bounds, LogBatch
-from tailrace.model.ids import Cursor, Offset, Partition
+from tailrace.model.commit import LogBatch, OffsetBounds
+from tailrace.model.ids import Cursor, Offset, PartitionId
 from tailrace.store.contract import Store
 from tests.support.batches import StoredRecord, decode_batch
 
@@ -19,7 +19,7 @@ class SeenBatch(NamedTuple):
     """One batch, as it stands in the global order."""
 
     cursor: int
-    partition: Partition
+    partition: PartitionId
     records: Sequence[StoredRecord]
     hlc: int
 
@@ -29,13 +29,13 @@ class SeenBatch(NamedTuple):
 
 
 class Observed(NamedTuple):
-    partitions: Mapping[Partition, Bounds]
-    fetched: Mapping[Partition, Sequence[StoredRecord]]
+    partitions: Mapping[PartitionId, OffsetBounds]
+    fetched: Mapping[PartitionId, Sequence[StoredRecord]]
     """Records of whole batches, so the first may lie below the partition's start."""
     scanned: Sequence[SeenBatch]
     end_cursor: int
-    next_offsets: Mapping[Partition, int]
-    sizes: Mapping[Partition, int]
+    next_offsets: Mapping[PartitionId, int]
+    sizes: Mapping[PartitionId, int]
     state: Mapping[bytes, bytes]
 
 
@@ -53,7 +53,9 @@ def observe(store: Store, read_bytes: int = READ_BYTES) -> Observed:
     )
 
 
-def fetch_all(store: Store, partition: Partition, start: int | None = None, read_bytes: int = READ_BYTES) -> list[StoredRecord]:
+def fetch_all(
+    store: Store, partition: PartitionId, start: int | None = None, read_bytes: int = READ_BYTES
+) -> list[StoredRecord]:
     """Read a partition to its end as a consumer does, fetch after fetch."""
     found: list[StoredRecord] = []
     offset = store.bounds(partition).start if start is None else Offset(start)

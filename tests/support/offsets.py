@@ -1,7 +1,7 @@
 """Offsets of groups, in plain numbers."""
 
+from tailrace.model.group import NO_LEADER_EPOCH, OffsetCommit
 from tailrace.model.ids import Offset
-from tailrace.model.offset import NO_LEADER_EPOCH, OffsetCommit
 
 
 def up_to(topic: str, partition: int, offset: int, leader_epoch: int = NO_LEADER_EPOCH, metadata: str = "") -> OffsetCommit:

@@ -7,9 +7,9 @@ from functools import cache
 from pathlib import Path
 
 from tailrace.broker.broker import Broker
-from tailrace.model.changes import Fetched
+from tailrace.model.commit import FetchedBatches
 from tailrace.model.errors import UnsupportedSqlError
-from tailrace.model.ids import Offset, Partition
+from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters
 from tailrace.sql.parse import parse
@@ -87,7 +87,7 @@ class ReadCounter(MemoryStore):
         super().__init__()
         self.read_bytes = 0
 
-    def fetch(self, partition: Partition, offset: Offset, max_bytes: int) -> Fetched:
+    def fetch(self, partition: PartitionId, offset: Offset, max_bytes: int) -> FetchedBatches:
         fetched = super().fetch(partition, offset, max_bytes)
         self.read_bytes += sum(map(len, fetched.batches))
         return fetched

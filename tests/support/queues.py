@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tailrace.broker.broker import Broker
-from tailrace.model.queue import Delivery, ReceiveRequest, Settled
+from tailrace.model.queue import Delivery, ReceiveRequest, SettleResult
 from tailrace.model.record import Message
 
 
@@ -19,14 +19,14 @@ class QueueConsumer:
         request = {"group": self.group, "pattern": self.pattern, "max_records": most, **self.asked, **asked}
         return await self.broker.queues.receive(ReceiveRequest(**request))
 
-    async def ack(self, *deliveries: Delivery) -> Settled:
+    async def ack(self, *deliveries: Delivery) -> SettleResult:
         return await self.broker.queues.acknowledge(self.group, [delivery.receipt for delivery in deliveries])
 
-    async def nack(self, *deliveries: Delivery, delay_ms: int = 0, reason: str = "") -> Settled:
+    async def nack(self, *deliveries: Delivery, delay_ms: int = 0, reason: str = "") -> SettleResult:
         receipts = [delivery.receipt for delivery in deliveries]
         return await self.broker.queues.release(self.group, receipts, delay_ms, reason)
 
-    async def extend(self, *deliveries: Delivery, visibility_ms: int = 30_000) -> Settled:
+    async def extend(self, *deliveries: Delivery, visibility_ms: int = 30_000) -> SettleResult:
         return await self.broker.queues.extend(self.group, [delivery.receipt for delivery in deliveries], visibility_ms)
 
 

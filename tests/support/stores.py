@@ -12,7 +12,7 @@ import msgspec
 
 from tailrace.log.options import DEFAULT_OPTIONS, LogOptions
 from tailrace.model.clock import Clock
-from tailrace.model.durability import Durability
+from tailrace.model.commit import Durability
 from tailrace.model.limits import DEFAULT_LIMITS, KIB, Limits
 from tailrace.store.contract import Store
 from tailrace.store.embedded import EmbeddedStore

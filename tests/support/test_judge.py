@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from tailrace.model.changes import Bounds
-from tailrace.model.ids import Offset, Partition, TopicId
+from tailrace.model.commit import OffsetBounds
+from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.store.memory import MemoryStore
 from tests.support import judge as rules
 from tests.support.batches import StoredRecord
@@ -12,7 +12,7 @@ from tests.support.judge import judge, judge_acks
 from tests.support.observed import Observed, SeenBatch, observe
 
 A, B, SCRATCH = 1, 2, 9
-A0, B0 = Partition(TopicId(A), 0), Partition(TopicId(B), 0)
+A0, B0 = PartitionId(TopicId(A), 0), PartitionId(TopicId(B), 0)
 
 
 class Story:
@@ -99,7 +99,7 @@ def test_an_unanswered_commit_may_be_absent() -> None:
 def test_an_acknowledged_commit_that_is_gone_is_a_lost_commit() -> None:
     story = Story()
     seen = _with_state(_without(story.seen(), 8, 9), last_key(1, 2), b"2")
-    bounds = {A0: Bounds(Offset(2), Offset(5)), B0: Bounds(Offset(0), Offset(2))}
+    bounds = {A0: OffsetBounds(Offset(2), Offset(5)), B0: OffsetBounds(Offset(0), Offset(2))}
     gone = seen._replace(end_cursor=8, partitions=bounds, next_offsets={A0: 5, B0: 2})
     assert story.rules_broken_by(gone) == {rules.LOST_COMMIT}
     assert story.rules_broken_by(gone, may_lose_tail=True) == set()
@@ -164,7 +164,7 @@ def test_a_dropped_topic_that_is_served_again_is_named() -> None:
     before_drop = Story()
     seen = before_drop.seen()
     dead = seen.scanned[0]._replace(
-        cursor=4, partition=Partition(TopicId(SCRATCH), 0), records=_records_of("2.1.b"), hlc=seen.scanned[1].hlc
+        cursor=4, partition=PartitionId(TopicId(SCRATCH), 0), records=_records_of("2.1.b"), hlc=seen.scanned[1].hlc
     )
     log = sorted([*seen.scanned, dead])
     assert rules.DEAD_RECORD in story.rules_broken_by(seen._replace(scanned=log))
@@ -224,7 +224,7 @@ def test_an_end_beyond_the_records_is_a_gap() -> None:
     story = Story()
     seen = story.seen()
     assert story.rules_broken_by(seen._replace(end_cursor=12)) == {rules.CURSOR_GAP}
-    ahead = seen._replace(partitions={**seen.partitions, A0: Bounds(Offset(2), Offset(7))}, next_offsets={A0: 7, B0: 4})
+    ahead = seen._replace(partitions={**seen.partitions, A0: OffsetBounds(Offset(2), Offset(7))}, next_offsets={A0: 7, B0: 4})
     assert story.rules_broken_by(ahead) == {rules.OFFSET_GAP}
 
 
@@ -255,12 +255,12 @@ def test_state_that_differs_is_named_by_its_key() -> None:
 def test_a_missing_topic_and_a_wrong_start_are_named() -> None:
     story = Story()
     seen = story.seen()
-    extra = {**seen.partitions, Partition(TopicId(SCRATCH), 0): Bounds(Offset(0), Offset(0))}
-    fetched = {**seen.fetched, Partition(TopicId(SCRATCH), 0): []}
-    nexts = {**seen.next_offsets, Partition(TopicId(SCRATCH), 0): 0}
+    extra = {**seen.partitions, PartitionId(TopicId(SCRATCH), 0): OffsetBounds(Offset(0), Offset(0))}
+    fetched = {**seen.fetched, PartitionId(TopicId(SCRATCH), 0): []}
+    nexts = {**seen.next_offsets, PartitionId(TopicId(SCRATCH), 0): 0}
     broken = story.rules_broken_by(seen._replace(partitions=extra, fetched=fetched, next_offsets=nexts))
     assert rules.WRONG_TOPICS in broken
-    wrong = seen._replace(partitions={**seen.partitions, A0: Bounds(Offset(1), Offset(6))})
+    wrong = seen._replace(partitions={**seen.partitions, A0: OffsetBounds(Offset(1), Offset(6))})
     assert story.rules_broken_by(wrong) == {rules.WRONG_START}
 
 

@@ -4,10 +4,10 @@ import pytest
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.isolation import committed_batches
-from tailrace.model.changes import Bounds
+from tailrace.model.commit import OffsetBounds
 from tailrace.model.fetch import Isolation, PartitionBatches, PartitionFetch
+from tailrace.model.group import OffsetCommit
 from tailrace.model.ids import Offset
-from tailrace.model.offset import OffsetCommit
 from tailrace.model.record import Appended, RawBatch, Record
 from tailrace.model.transaction import ProducerIdentity
 from tailrace.wire.records import encode_batch
@@ -111,5 +111,5 @@ async def stable_offset(broker: Broker, partition: int = 0) -> int:
     return answer.last_stable_offset
 
 
-def bounds(broker: Broker, partition: int = 0) -> Bounds:
+def bounds(broker: Broker, partition: int = 0) -> OffsetBounds:
     return broker.positions.bounds(TOPIC, partition)

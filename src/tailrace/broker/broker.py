@@ -62,7 +62,7 @@ from tailrace.broker.transactions.transactions import Transactions
 from tailrace.model.clock import Clock
 from tailrace.model.consume import PartitionOffset
 from tailrace.model.fetch import CommittedBatches, Isolation, PartitionBatches, PartitionFetch, PartitionRecords
-from tailrace.model.ids import Cursor, Offset, Partition, TopicId
+from tailrace.model.ids import Cursor, Offset, PartitionId, TopicId
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.pipeline import ROUTER, PipelineStatus
 from tailrace.model.record import Message, NumberedPublish, Published, RawBatch
@@ -335,23 +335,23 @@ class Broker:
             for status in self.pipelines
         ]
 
-    def _floor(self, partition: Partition) -> Offset | None:
+    def _floor(self, partition: PartitionId) -> Offset | None:
         floors = (self.routes.floor(partition), self.changes.floor(partition), self.routing.floor(partition))
         return min((floor for floor in floors if floor is not None), default=None)
 
     def _check_droppable(self, topic_id: TopicId) -> None:
         self.routes.check_droppable(topic_id)
 
-    def _arrived(self, partition: Partition, size: int) -> None:
+    def _arrived(self, partition: PartitionId, size: int) -> None:
         self._waiting_fetches.arrived(partition, size)
         self.queues.arrived(partition)
 
-    def _stabilized(self, partition: Partition, size: int) -> None:
+    def _stabilized(self, partition: PartitionId, size: int) -> None:
         self._waiting_fetches.stabilized(partition, size)
         self.queues.arrived(partition)
         self.subscriptions.stabilized()
 
-    def _partition_gone(self, partition: Partition) -> None:
+    def _partition_gone(self, partition: PartitionId) -> None:
         self._waiting_fetches.disturbed(partition)
         self.producers.forget_partition(partition)
         self._transactions.forget_partition(partition)

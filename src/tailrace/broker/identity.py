@@ -7,7 +7,7 @@ from uuid import UUID
 from tailrace.broker import keys
 from tailrace.broker.commits.commit import Committer
 from tailrace.broker.commits.proposal import Change
-from tailrace.model.changes import Changes, Receipt
+from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.store.contract import Store
 
 
@@ -20,7 +20,7 @@ async def identity_of(store: Store, committer: Committer, new_uuid: Callable[[],
         made = urlsafe_b64encode(new_uuid().bytes).rstrip(b"=")
         return Changes(puts=((keys.IDENTITY, made),))
 
-    def settled(_: Receipt | None) -> str:
+    def settled(_: CommitReceipt | None) -> str:
         return (store.get(keys.IDENTITY) or b"").decode()
 
     return await committer.submit(Change(decide, settled))

@@ -11,8 +11,8 @@ from struct import Struct
 
 from tailrace.broker import keys
 from tailrace.broker.commits.draft import Draft
-from tailrace.model.changes import Bounds, Buffer
-from tailrace.model.ids import Offset, Partition, ProducerId
+from tailrace.model.commit import Buffer, OffsetBounds
+from tailrace.model.ids import Offset, PartitionId, ProducerId
 from tailrace.model.transaction import AbortedTransaction
 from tailrace.store.contract import Store
 from tailrace.wire.batch import read_header
@@ -21,27 +21,27 @@ from tailrace.wire.control import Marker, decode_marker
 
 class StableOffsets:
     def __init__(self) -> None:
-        self._held: dict[Partition, list[Offset]] = {}
+        self._held: dict[PartitionId, list[Offset]] = {}
         """The same offset may be held twice: by an append that failed a moment ago and by the one that took its place."""
 
-    def hold(self, partition: Partition, first_offset: Offset) -> None:
+    def hold(self, partition: PartitionId, first_offset: Offset) -> None:
         self._held.setdefault(partition, []).append(first_offset)
 
-    def release(self, partition: Partition, first_offset: Offset) -> None:
+    def release(self, partition: PartitionId, first_offset: Offset) -> None:
         held = self._held.get(partition)
         if held is not None and first_offset in held:
             held.remove(first_offset)
             if not held:
                 del self._held[partition]
 
-    def forget(self, partition: Partition) -> None:
+    def forget(self, partition: PartitionId) -> None:
         """The partition is gone."""
         self._held.pop(partition, None)
 
-    def is_held(self, partition: Partition) -> bool:
+    def is_held(self, partition: PartitionId) -> bool:
         return partition in self._held
 
-    def of(self, partition: Partition, bounds: Bounds) -> Offset:
+    def of(self, partition: PartitionId, bounds: OffsetBounds) -> Offset:
         """For a partition with these settled bounds."""
         held = self._held.get(partition)
         if held is None:
@@ -61,7 +61,7 @@ class AbortedTransactions:
     def add(
         self,
         draft: Draft,
-        partition: Partition,
+        partition: PartitionId,
         aborted: AbortedTransaction,
         last_offset: Offset,
         last_stable_offset: Offset,
@@ -69,7 +69,7 @@ class AbortedTransactions:
         """A transaction whose marker is at `last_offset`, aborted when the last stable offset was at least so high."""
         draft.put(keys.aborted_key(partition, last_offset), _ENTRY.pack(*aborted, last_stable_offset))
 
-    def between(self, partition: Partition, start: Offset, end: Offset) -> list[AbortedTransaction]:
+    def between(self, partition: PartitionId, start: Offset, end: Offset) -> list[AbortedTransaction]:
         """Those that have records from `start` up to but without `end`."""
         found: list[AbortedTransaction] = []
         prefix = keys.aborted_of_partition(partition)
@@ -86,7 +86,7 @@ class AbortedTransactions:
                 return found
             bound = entries[-1][0][len(prefix) :] + b"\0"
 
-    def below(self, partition: Partition, start: Offset) -> list[bytes]:
+    def below(self, partition: PartitionId, start: Offset) -> list[bytes]:
         """Keys of those that ended below the offset, which nobody can read any more."""
         oldest = self._store.range(keys.aborted_of_partition(partition), limit=_FORGOTTEN_AT_ONCE)
         return [key for key, _ in oldest if keys.last_offset_of_aborted(key) < start]

@@ -6,7 +6,7 @@ a topic carries the topic's id first, so that it goes with the topic by its pref
 
 from struct import Struct
 
-from tailrace.model.ids import Offset, Partition, ProducerId, RouteId, TableId, TopicId
+from tailrace.model.ids import Offset, PartitionId, ProducerId, RouteId, TableId, TopicId
 from tailrace.model.topic import TOPIC_KEYS
 
 TOPICS = TOPIC_KEYS
@@ -94,32 +94,32 @@ def offsets_of_group(topic_id: TopicId, group: str) -> bytes:
     return OFFSETS + _ID_LENGTH.pack(topic_id, len(name)) + name
 
 
-def offset_key(partition: Partition, group: str) -> bytes:
+def offset_key(partition: PartitionId, group: str) -> bytes:
     return offsets_of_group(partition.topic_id, group) + _ID.pack(partition.number)
 
 
-def read_offset_key(key: bytes) -> tuple[Partition, str]:
+def read_offset_key(key: bytes) -> tuple[PartitionId, str]:
     topic_id, length = _ID_LENGTH.unpack_from(key, len(OFFSETS))
     name_at = len(OFFSETS) + _ID_LENGTH.size
     (number,) = _ID.unpack_from(key, name_at + length)
-    return Partition(TopicId(topic_id), number), key[name_at : name_at + length].decode()
+    return PartitionId(TopicId(topic_id), number), key[name_at : name_at + length].decode()
 
 
 def producers_of_topic(topic_id: TopicId) -> bytes:
     return PRODUCERS + _ID.pack(topic_id)
 
 
-def producers_of_partition(partition: Partition) -> bytes:
+def producers_of_partition(partition: PartitionId) -> bytes:
     return PRODUCERS + _ID.pack(partition.topic_id) + _ID.pack(partition.number)
 
 
-def producer_key(partition: Partition, producer_id: int) -> bytes:
+def producer_key(partition: PartitionId, producer_id: int) -> bytes:
     return PRODUCERS + _PRODUCER.pack(partition.topic_id, partition.number, producer_id)
 
 
-def read_producer_key(key: bytes) -> tuple[Partition, ProducerId]:
+def read_producer_key(key: bytes) -> tuple[PartitionId, ProducerId]:
     topic_id, number, producer_id = _PRODUCER.unpack_from(key, len(PRODUCERS))
-    return Partition(TopicId(topic_id), number), ProducerId(producer_id)
+    return PartitionId(TopicId(topic_id), number), ProducerId(producer_id)
 
 
 def transaction_key(transactional_id: str) -> bytes:
@@ -191,22 +191,22 @@ def shares_of_queue(topic_id: TopicId, group: str) -> bytes:
     return SHARES + _ID_LENGTH.pack(topic_id, len(name)) + name
 
 
-def share_key(partition: Partition, group: str) -> bytes:
+def share_key(partition: PartitionId, group: str) -> bytes:
     return shares_of_queue(partition.topic_id, group) + _ID.pack(partition.number)
 
 
-def read_share_key(key: bytes) -> tuple[Partition, str]:
+def read_share_key(key: bytes) -> tuple[PartitionId, str]:
     topic_id, length = _ID_LENGTH.unpack_from(key, len(SHARES))
     name_at = len(SHARES) + _ID_LENGTH.size
     (number,) = _ID.unpack_from(key, name_at + length)
-    return Partition(TopicId(topic_id), number), key[name_at : name_at + length].decode()
+    return PartitionId(TopicId(topic_id), number), key[name_at : name_at + length].decode()
 
 
 def redriven_of_topic(topic_id: TopicId) -> bytes:
     return _REDRIVEN + _ID.pack(topic_id)
 
 
-def redriven_key(partition: Partition) -> bytes:
+def redriven_key(partition: PartitionId) -> bytes:
     return _REDRIVEN + _PARTITION.pack(*partition)
 
 
@@ -214,28 +214,28 @@ def open_transactions_of_topic(topic_id: TopicId) -> bytes:
     return OPEN_TRANSACTIONS + _ID.pack(topic_id)
 
 
-def open_transactions_of_partition(partition: Partition) -> bytes:
+def open_transactions_of_partition(partition: PartitionId) -> bytes:
     return OPEN_TRANSACTIONS + _PARTITION.pack(*partition)
 
 
-def open_transaction_key(partition: Partition, producer_id: int) -> bytes:
+def open_transaction_key(partition: PartitionId, producer_id: int) -> bytes:
     return OPEN_TRANSACTIONS + _PRODUCER.pack(partition.topic_id, partition.number, producer_id)
 
 
-def read_open_transaction_key(key: bytes) -> tuple[Partition, ProducerId]:
+def read_open_transaction_key(key: bytes) -> tuple[PartitionId, ProducerId]:
     topic_id, number, producer_id = _PRODUCER.unpack_from(key, len(OPEN_TRANSACTIONS))
-    return Partition(TopicId(topic_id), number), ProducerId(producer_id)
+    return PartitionId(TopicId(topic_id), number), ProducerId(producer_id)
 
 
 def aborted_of_topic(topic_id: TopicId) -> bytes:
     return _ABORTED + _ID.pack(topic_id)
 
 
-def aborted_of_partition(partition: Partition) -> bytes:
+def aborted_of_partition(partition: PartitionId) -> bytes:
     return _ABORTED + _PARTITION.pack(*partition)
 
 
-def aborted_key(partition: Partition, last_offset: Offset) -> bytes:
+def aborted_key(partition: PartitionId, last_offset: Offset) -> bytes:
     return aborted_of_partition(partition) + _OFFSET.pack(last_offset)
 
 
@@ -249,23 +249,23 @@ def last_offset_of_aborted(key: bytes) -> Offset:
     return Offset(last_offset)
 
 
-def payload_key(partition: Partition, offset: Offset) -> bytes:
+def payload_key(partition: PartitionId, offset: Offset) -> bytes:
     """By record: the payload that it refers to."""
     return PAYLOADS + _PLACE.pack(*partition, offset)
 
 
-def payloads_of_partition(partition: Partition) -> bytes:
+def payloads_of_partition(partition: PartitionId) -> bytes:
     return PAYLOADS + _PARTITION.pack(*partition)
 
 
-def after_partition(partition: Partition) -> bytes:
+def after_partition(partition: PartitionId) -> bytes:
     """Within all payloads: those of later partitions are not below it."""
     return _PLACE.pack(*partition, (1 << 63) - 1)
 
 
-def read_payload_key(key: bytes) -> tuple[Partition, Offset]:
+def read_payload_key(key: bytes) -> tuple[PartitionId, Offset]:
     topic_id, number, offset = _PLACE.unpack_from(key, len(PAYLOADS))
-    return Partition(TopicId(topic_id), number), Offset(offset)
+    return PartitionId(TopicId(topic_id), number), Offset(offset)
 
 
 def payload_uses(digest: bytes) -> bytes:
@@ -273,7 +273,7 @@ def payload_uses(digest: bytes) -> bytes:
     return _PAYLOAD_USES + digest
 
 
-def payload_use_key(digest: bytes, partition: Partition, offset: Offset) -> bytes:
+def payload_use_key(digest: bytes, partition: PartitionId, offset: Offset) -> bytes:
     return payload_uses(digest) + _PLACE.pack(*partition, offset)
 
 
@@ -281,11 +281,11 @@ def times_of_topic(topic_id: TopicId) -> bytes:
     return _TIMES + _ID.pack(topic_id)
 
 
-def times_of_partition(partition: Partition) -> bytes:
+def times_of_partition(partition: PartitionId) -> bytes:
     return _TIMES + _PARTITION.pack(*partition)
 
 
-def times_key(partition: Partition, first: Offset) -> bytes:
+def times_key(partition: PartitionId, first: Offset) -> bytes:
     """By the first offset that they tell of."""
     return times_of_partition(partition) + _OFFSET.pack(first)
 

@@ -6,8 +6,7 @@ from itertools import accumulate
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tailrace.model.sql_stats import SqlStats
-from tailrace.model.stats import Histogram
+from tailrace.model.stats import Histogram, SqlStats
 
 _PREFIX = "tailrace_"
 

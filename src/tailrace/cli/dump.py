@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tailrace.model.clock import hlc_counter, hlc_millis
-from tailrace.model.counting import counted
+from tailrace.model.text import counted
 
 if TYPE_CHECKING:
     from tailrace.log.offline import DumpedBatch, DumpedFrame

@@ -9,7 +9,7 @@ from tailrace.cli.command_line import CommandLine
 from tailrace.cli.display import Heading, confirm, print_json, print_properties, print_table
 from tailrace.cli.options import DEFAULT_SERVER, JsonOption, PartitionOption, ServerOption, YesOption
 from tailrace.cli.starts import parse_start
-from tailrace.model.counting import counted
+from tailrace.model.text import counted
 
 _PLACE = ("topic_name", "partition_id", "committed_offset", "end_offset")
 

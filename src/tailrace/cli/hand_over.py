@@ -10,7 +10,7 @@ import os
 import sys
 from typing import NamedTuple, NoReturn
 
-from tailrace.model.durability import Durability
+from tailrace.model.commit import Durability
 
 _FLAGS = "TAILRACE_HANDED_OVER"
 

@@ -13,8 +13,8 @@ import typer
 from tailrace.cli.exits import Exit
 from tailrace.cli.options import DEFAULT_SERVER, ServerOption
 from tailrace.cli.status_lines import complain, say
-from tailrace.model.counting import counted
 from tailrace.model.parent_process import end_with_parent_if_asked
+from tailrace.model.text import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,7 +16,7 @@ import typer
 from tailrace.cli.exits import Exit
 from tailrace.cli.failures import CommandError, UsageError
 from tailrace.cli.options import DEFAULT_SERVER, JsonOption, ServerOption
-from tailrace.model.counting import counted
+from tailrace.model.text import counted
 
 if TYPE_CHECKING:
     from tailrace.cli.lines import Portion

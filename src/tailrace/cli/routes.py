@@ -13,7 +13,7 @@ from tailrace.cli.display import Heading, confirm, note, print_json, print_table
 from tailrace.cli.failures import UsageError
 from tailrace.cli.options import DEFAULT_SERVER, JsonOption, ServerOption, YesOption
 from tailrace.cli.quoting import quoted_where_needed
-from tailrace.model.counting import counted
+from tailrace.model.text import counted
 
 if TYPE_CHECKING:
     from tailrace.cli.sql.script import Request

@@ -7,7 +7,7 @@ import typer
 
 from tailrace.cli.exits import Exit
 from tailrace.cli.progress import Reached, progress
-from tailrace.model.counting import counted
+from tailrace.model.text import counted
 
 if TYPE_CHECKING:
     from tailrace.store.salvage import Omission

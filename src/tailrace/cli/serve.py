@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from tailrace.cli.hand_over import Flags, hand_over
-from tailrace.model.durability import Durability
+from tailrace.model.commit import Durability
 
 ACCEPT_LOSS_HELP = "Start on a log that has lost its end, without what is lost: the position that the refusal names."
 

@@ -16,7 +16,7 @@ from tailrace.broker.publishing.snowflake import MAX_NODE
 from tailrace.broker.settings import BrokerSettings
 from tailrace.kafka.settings import KafkaSettings
 from tailrace.model.address import Address, parse_address
-from tailrace.model.durability import Durability
+from tailrace.model.commit import Durability
 from tailrace.model.errors import ConfigurationError
 from tailrace.model.limits import Limits
 

@@ -10,7 +10,7 @@ from tailrace.cli.display import Heading, confirm, print_json, print_properties,
 from tailrace.cli.failures import UsageError
 from tailrace.cli.options import DEFAULT_SERVER, JsonOption, ServerOption, YesOption
 from tailrace.cli.quoting import quoted
-from tailrace.model.counting import counted
+from tailrace.model.text import counted
 
 if TYPE_CHECKING:
     from tailrace.cli.server_api import ServerApi

@@ -10,7 +10,7 @@ import msgspec
 
 from tailrace.model.errors import ConfigurationError
 from tailrace.model.limits import DEFAULT_LIMITS, MIB
-from tailrace.model.pattern import parse_pattern
+from tailrace.model.names import parse_pattern
 from tailrace.model.queue import DEFAULT_VISIBILITY_MS
 
 _TRUE = frozenset(("true", "1", "yes", "on"))
@@ -251,7 +251,7 @@ class ConsumerConfig(ConnectionConfig, frozen=True, kw_only=True):
     500
     >>> ConsumerConfig(topic="orders", group_id="billing", max_poll_records=0)
     Traceback (most recent call last):
-    tailrace.model.errors.base.ConfigurationError: max_poll_records is 0; allowed is a whole number, 1 to 1000000
+    tailrace.model.errors.ConfigurationError: max_poll_records is 0; allowed is a whole number, 1 to 1000000
     """
 
     topic: str

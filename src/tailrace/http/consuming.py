@@ -10,10 +10,9 @@ from msgspec import Meta
 from tailrace.http.messages import ReadMessage, to_read
 from tailrace.model.consume import Acked, AckRequest, Consumed, ConsumeRequest, PartitionOffset
 from tailrace.model.errors import InvalidRequestError
-from tailrace.model.fetch import CorruptBatch
+from tailrace.model.fetch import AtOffset, AtTime, CorruptBatch, StartAt, StartEdge
 from tailrace.model.group import NO_GENERATION, NO_MEMBER, MemberIdentity
 from tailrace.model.ids import Offset
-from tailrace.model.start import AtOffset, AtTime, Edge, Start
 
 NonNegative = Annotated[int, Meta(ge=0)]
 CorruptBatches = Literal["report", "skip"]
@@ -23,7 +22,7 @@ class StartTime(msgspec.Struct, forbid_unknown_fields=True):
     timestamp_ms: NonNegative
 
 
-StartPlace = Edge | NonNegative | StartTime
+StartPlace = StartEdge | NonNegative | StartTime
 
 
 class StartPosition(msgspec.Struct, forbid_unknown_fields=True):
@@ -105,8 +104,8 @@ class AckAnswer(msgspec.Struct):
     """Where the group goes on: one after the acknowledged offset."""
 
 
-def to_start(asked: StartPlace) -> Start:
-    if isinstance(asked, Edge):
+def to_start(asked: StartPlace) -> StartAt:
+    if isinstance(asked, StartEdge):
         return asked
     return AtTime(asked.timestamp_ms) if isinstance(asked, StartTime) else AtOffset(asked)
 

@@ -11,10 +11,10 @@ import msgspec
 from tailrace.http.consuming import CorruptRange
 from tailrace.http.messages import to_read
 from tailrace.http.problems import error_body
+from tailrace.model.consume import EventBatch
 from tailrace.model.errors import TailraceError
 from tailrace.model.fetch import CorruptBatch
 from tailrace.model.ids import Cursor
-from tailrace.model.subscription import EventBatch
 
 SSE_TYPE = "text/event-stream"
 

@@ -10,8 +10,7 @@ from tailrace.http.consuming import NonNegative, StartPlace, to_start
 from tailrace.http.description import described
 from tailrace.http.messages import read_body
 from tailrace.http.paging import DEFAULT_PAGE, PageSize, page
-from tailrace.model.group import GroupState
-from tailrace.model.offset import Lag
+from tailrace.model.group import GroupState, Lag
 
 
 class GroupEntry(msgspec.Struct):

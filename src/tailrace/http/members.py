@@ -18,10 +18,18 @@ from tailrace.broker.broker import Broker
 from tailrace.http.consuming import NonNegative, StartPlace, to_start
 from tailrace.http.description import described
 from tailrace.http.messages import read_body
-from tailrace.model.group import CONSUMER, NO_GENERATION, NO_MEMBER, JoinRequest, MemberIdentity, MemberProtocol, SyncRequest
+from tailrace.model.fetch import StartEdge
+from tailrace.model.group import (
+    CONSUMER,
+    NO_GENERATION,
+    NO_MEMBER,
+    JoinRequest,
+    MemberIdentity,
+    MemberProtocol,
+    OffsetCommit,
+    SyncRequest,
+)
 from tailrace.model.ids import Offset
-from tailrace.model.offset import OffsetCommit
-from tailrace.model.start import Edge
 
 Milliseconds = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
@@ -89,7 +97,7 @@ class Leave(msgspec.Struct, forbid_unknown_fields=True):
 class Begin(msgspec.Struct, forbid_unknown_fields=True):
     topic: str
     partitions: list[NonNegative]
-    start: StartPlace | None = Edge.EARLIEST
+    start: StartPlace | None = StartEdge.EARLIEST
     """Where to begin where the group has committed nothing; `null` makes that an error."""
     member_id: str = NO_MEMBER
     generation: int = NO_GENERATION

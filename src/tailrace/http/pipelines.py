@@ -13,12 +13,11 @@ from tailrace.broker.pipelines.staged_chunks import Stage
 from tailrace.http.description import described
 from tailrace.http.messages import read_body
 from tailrace.model.errors import UnknownTopicError
-from tailrace.model.fetch import Isolation
+from tailrace.model.fetch import AtTime, Isolation, StartEdge
 from tailrace.model.limits import Limits
-from tailrace.model.pattern import parse_pattern
+from tailrace.model.names import parse_pattern
 from tailrace.model.pipeline import Lease, MarkMove, PipelineReport, PipelineStatus
 from tailrace.model.route import Route
-from tailrace.model.start import AtTime, Edge
 
 _BYTES = "application/octet-stream"
 _WAIT_SECONDS = 20.0
@@ -98,7 +97,7 @@ class AskOffsets(msgspec.Struct, forbid_unknown_fields=True):
     topics: list[str] = []
     pattern: str | None = None
     """All topics that match it, besides those that are named."""
-    at: Edge | int = Edge.LATEST
+    at: StartEdge | int = StartEdge.LATEST
     """An edge, or milliseconds since 1970: the first record at that time or later."""
     beyond: dict[str, list[int]] = {}
     """Wait until a partition of one of these topics has grown beyond these offsets."""

@@ -17,10 +17,9 @@ from tailrace.http.messages import ReadMessage, read_body, to_read
 from tailrace.http.paging import DEFAULT_PAGE, PageSize, page
 from tailrace.http.patience import while_connected
 from tailrace.http.sending import HeldAnswer, encode
-from tailrace.model.fetch import CorruptBatch
+from tailrace.model.fetch import CorruptBatch, StartEdge
 from tailrace.model.limits import Limits
-from tailrace.model.queue import DEFAULT_VISIBILITY_MS, Delivery, QueueStatus, ReceiveRequest, Refusal, Settled
-from tailrace.model.start import Edge
+from tailrace.model.queue import DEFAULT_VISIBILITY_MS, Delivery, QueueStatus, ReceiveRequest, RejectedReceipt, SettleResult
 
 JSON = "application/json"
 
@@ -44,7 +43,7 @@ class Receive(msgspec.Struct, forbid_unknown_fields=True):
     """The answer to an attempt of this name was lost: what that took goes back first, as if it had not been taken."""
     max_deliveries: AtLeastOne | None = None
     """For the whole group, from now on."""
-    start: Edge = Edge.EARLIEST
+    start: StartEdge = StartEdge.EARLIEST
     """Where a new group begins in topics that are there already."""
     corrupt_batches: CorruptBatches = "report"
     """Whether batches that can't be decoded are an error, once what comes before them is handed out, or are left out."""
@@ -84,7 +83,7 @@ class ExtendReceipts(msgspec.Struct, forbid_unknown_fields=True):
 
 class SettledAnswer(msgspec.Struct):
     accepted: int
-    refused: list[Refusal]
+    refused: list[RejectedReceipt]
     """Receipts that did not count, each with the reason. If none counts, the answer is an error."""
 
 
@@ -194,7 +193,7 @@ def _delivered(delivery: Delivery) -> DeliveredMessage:
     return DeliveredMessage(delivery.receipt, delivery.deliveries, message)
 
 
-def _settled(settled: Settled) -> SettledAnswer:
+def _settled(settled: SettleResult) -> SettledAnswer:
     return SettledAnswer(settled.accepted, list(settled.refused))
 
 

@@ -19,8 +19,7 @@ from tailrace.http.paging import DEFAULT_PAGE, PageSize, page
 from tailrace.model.errors import InvalidRequestError
 from tailrace.model.limits import Limits
 from tailrace.model.names import check_topic_name
-from tailrace.model.route import Operation, Payload, Route
-from tailrace.model.snapshot import SnapshotState
+from tailrace.model.route import Operation, PayloadMode, Route, SnapshotState
 
 
 class AddRoute(msgspec.Struct, forbid_unknown_fields=True):
@@ -31,7 +30,7 @@ class AddRoute(msgspec.Struct, forbid_unknown_fields=True):
     """A condition in SQL on the columns of the table, and on `OLD.x` and `NEW.x`."""
     partition_by: list[str] = []
     """Expressions in SQL whose values choose the partition."""
-    payload_mode: Payload = "key"
+    payload_mode: PayloadMode = "key"
     snapshot: bool = False
     """Whether the rows that are there come first."""
 
@@ -43,7 +42,7 @@ class RouteView(msgspec.Struct):
     operations: list[Operation]
     where: str | None
     partition_by: list[str]
-    payload_mode: Payload
+    payload_mode: PayloadMode
     since: int
     """In force for changes behind this cursor."""
     snapshot: SnapshotState

@@ -13,8 +13,8 @@ import msgspec
 
 from tailrace.http.guards import JSON
 from tailrace.model.errors import SqlError
-from tailrace.model.row_formats import csv_field, distinct_names
 from tailrace.model.table import ColumnType
+from tailrace.model.text import csv_field, distinct_names
 from tailrace.sql.answer_stream import RowEncoder, Rows
 from tailrace.sql.result import ResultColumn
 

@@ -29,12 +29,12 @@ from tailrace.http.patience import until_gone
 from tailrace.http.problems import MEDIA_TYPE, RequestRefusedError, error_body, problem_body
 from tailrace.http.query import refuse_unknown
 from tailrace.http.sending import INLINE_BYTES, Sent, abort, is_taken, send_pieces
+from tailrace.model.consume import EventBatch, LogEdge, StartCursor
 from tailrace.model.errors import InvalidRequestError, SlowSubscriberError, TailraceError
 from tailrace.model.fetch import CorruptBatch
 from tailrace.model.ids import Cursor
 from tailrace.model.limits import Limits
-from tailrace.model.pattern import parse_pattern
-from tailrace.model.subscription import EventBatch, LogEdge, StartCursor
+from tailrace.model.names import parse_pattern
 
 T = TypeVar("T", bytes, str)
 

@@ -19,9 +19,8 @@ from tailrace.http.paging import DEFAULT_PAGE, PageSize, page
 from tailrace.http.patience import while_connected
 from tailrace.http.publishing import published
 from tailrace.http.sending import HeldAnswer, encode
-from tailrace.model.fetch import Isolation
+from tailrace.model.fetch import Isolation, StartEdge
 from tailrace.model.limits import Limits
-from tailrace.model.start import Edge
 from tailrace.model.topic import NO_OPTIONS, Topic, TopicOptions
 
 Count = Annotated[int, Meta(ge=1)]
@@ -113,7 +112,7 @@ class TopicEndpoints(Controller):
         views = []
         for number in chosen:
             positions = broker.positions
-            stable = await positions.resolve(name, number, Edge.LATEST, isolation=Isolation.READ_COMMITTED)
+            stable = await positions.resolve(name, number, StartEdge.LATEST, isolation=Isolation.READ_COMMITTED)
             views.append(PartitionView(number, *positions.bounds(name, number), stable, positions.size(name, number)))
         return PartitionPage(views, last)
 

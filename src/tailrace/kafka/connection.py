@@ -19,7 +19,7 @@ from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.kafka.dispatch import Client, Dispatcher
 from tailrace.kafka.pending import Pending
 from tailrace.kafka.traffic import Traffic
-from tailrace.model.changes import Buffer
+from tailrace.model.commit import Buffer
 from tailrace.model.errors import TailraceError
 from tailrace.model.limits import KIB, MIB, Limits
 

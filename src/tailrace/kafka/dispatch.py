@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.kafka.pending import Pending, Reply
 from tailrace.kafka.traffic import Traffic
-from tailrace.model.changes import Buffer
+from tailrace.model.commit import Buffer
 from tailrace.model.errors import MalformedMessageError, TailraceError, UnanswerableRequestError
 from tailrace.model.limits import Limits
 from tailrace.wire.message import Api, Message, versions_with

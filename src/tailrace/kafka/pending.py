@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tailrace.broker.reading.answers import ReadAnswer
-from tailrace.model.changes import Buffer
+from tailrace.model.commit import Buffer
 
 Reply = Sequence[Buffer] | None
 """The parts of an answer with its size before it, or nothing where the client expects no answer."""

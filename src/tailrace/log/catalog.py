@@ -11,10 +11,10 @@ from typing import NamedTuple
 from tailrace.log.batch_location import pack_location
 from tailrace.log.index import IndexReader, PartitionIndex
 from tailrace.log.segment import SegmentUsage
-from tailrace.model.changes import Buffer, Changes
 from tailrace.model.clock import Hlc
-from tailrace.model.ids import Cursor, Partition, Position, TopicId
-from tailrace.model.invariant import InvariantError, invariant
+from tailrace.model.commit import Buffer, Changes
+from tailrace.model.errors import InvariantError, invariant
+from tailrace.model.ids import Cursor, PartitionId, Position, TopicId
 from tailrace.model.stats import StoreStats
 
 _COUNTERS_AT_MOST = 2
@@ -44,14 +44,14 @@ class CheckpointData(NamedTuple):
     marks: Sequence[tuple[int, int]]
 
 
-NewBatch = tuple[Partition, int, int, int, int, int, int, Buffer | None]
+NewBatch = tuple[PartitionId, int, int, int, int, int, int, Buffer | None]
 """Partition, base offset, records, length, position, newest timestamp, cursor, and the bytes if they shall be cached."""
 
 
 class Catalog:
     def __init__(
         self,
-        partitions: dict[Partition, PartitionIndex],
+        partitions: dict[PartitionId, PartitionIndex],
         end: LogEnd,
         reader: IndexReader,
         stats: StoreStats,
@@ -96,7 +96,7 @@ class Catalog:
     def change(self, changes: Changes) -> None:
         for topic_id, count in changes.creates:
             for number in range(count):
-                partition = Partition(topic_id, number)
+                partition = PartitionId(topic_id, number)
                 if partition not in self.partitions:
                     self.partitions[partition] = index = PartitionIndex(partition)
                     self._will_save(index)

@@ -35,9 +35,9 @@ from tailrace.log.segment import (
 )
 from tailrace.log.state import CURSOR, SEGMENT, StateDb
 from tailrace.log.writer import write_all
-from tailrace.model.changes import Buffer
+from tailrace.model.commit import Buffer
 from tailrace.model.errors import StorageReadError
-from tailrace.model.ids import Partition
+from tailrace.model.ids import PartitionId
 from tailrace.model.killpoint import killpoint
 from tailrace.model.limits import MIB
 from tailrace.model.stats import StoreStats
@@ -132,7 +132,7 @@ class Cleaner:
         killpoint("clean.before")
         old = self._segments.at(usage.base)
         new = Segment(self._segments.path(old.base, old.generation + 1), old.base, old.generation + 1, old.first_cursor)
-        moves: dict[Partition, _Moves] = {}
+        moves: dict[PartitionId, _Moves] = {}
         marks: list[tuple[int, int]] = []
         size = self._write_live(old, new, moves, marks)
         killpoint("clean.written")
@@ -158,7 +158,7 @@ class Cleaner:
         self._stats.cleaned_bytes += usage.size - size
         _logger.info("segment %s rewritten: %d of %d bytes kept", old.path.name, size, usage.size)
 
-    def _write_live(self, old: Segment, new: Segment, moves: dict[Partition, _Moves], marks: list[tuple[int, int]]) -> int:
+    def _write_live(self, old: Segment, new: Segment, moves: dict[PartitionId, _Moves], marks: list[tuple[int, int]]) -> int:
         """Write the live batches of `old` to `new`, durably; says how many bytes that made."""
         fd = os.open(new.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
@@ -216,7 +216,7 @@ class Cleaner:
             if live:
                 yield live[0].cursor, frame.hlc, frame.synced, live
 
-    def _move(self, batch: WriteBatch, partition: Partition, moved: _Moves, old: range) -> None:
+    def _move(self, batch: WriteBatch, partition: PartitionId, moved: _Moves, old: range) -> None:
         """Point the saved index and the newest places in memory to the new positions."""
 
         def at_new_position(place: BatchLocation) -> bytes:

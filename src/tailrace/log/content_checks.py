@@ -11,9 +11,9 @@ from typing import NamedTuple
 from tailrace.log.data_folder import UNFINISHED, payload_digests, payload_path
 from tailrace.log.frame import BatchEntry, Frame
 from tailrace.model.errors import InvalidRequestError, TailraceError
-from tailrace.model.ids import Offset, Partition
+from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import DEFAULT_LIMITS, MIB
-from tailrace.model.payload import PayloadReference, reference_to
+from tailrace.model.record import PayloadReference, reference_to
 from tailrace.model.topic import TopicNames
 from tailrace.wire.batch import read_header
 from tailrace.wire.machine_code import Scan, compile_scan, load_scan, plain_scan
@@ -59,7 +59,7 @@ def record_fault(entry: BatchEntry, batch: memoryview, scan: Scan) -> str:
     return ""
 
 
-IsAlive = Callable[[Partition, Offset], bool]
+IsAlive = Callable[[PartitionId, Offset], bool]
 ReportFinding = Callable[[str, str], None]
 """Where something is wrong, and what."""
 
@@ -67,7 +67,7 @@ _NAMED_ORPHANS = 100
 
 
 class _Use(NamedTuple):
-    partition: Partition
+    partition: PartitionId
     offset: Offset
     reference: PayloadReference | None
     """`None` if it can't be read."""

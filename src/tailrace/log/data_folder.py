@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tailrace.log.segment import SegmentFolder, sync_folder
 from tailrace.model.errors import FolderInUseError, StorageFullError, TailraceError
-from tailrace.model.payload import DIGEST_BYTES
+from tailrace.model.record import DIGEST_BYTES
 from tailrace.model.stats import StoreStats
 
 LOG_FOLDER = "log"

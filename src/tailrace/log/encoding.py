@@ -9,8 +9,8 @@ from typing import NamedTuple, Protocol
 
 from tailrace.log.catalog import NewBatch
 from tailrace.log.frame import ONE_BATCH_HEAD_BYTES, encode_effects, encode_entry, encode_head, fast_encode_head, head_size
-from tailrace.model.changes import Append, Buffer, Changes
 from tailrace.model.clock import Hlc
+from tailrace.model.commit import Append, Buffer, Changes
 from tailrace.model.ids import Cursor, Offset
 from tailrace.wire.batch import placed
 

@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from tailrace.model.changes import Buffer, Changes
 from tailrace.model.clock import Hlc
-from tailrace.model.ids import Cursor, Offset, Partition, Position, TopicId
-from tailrace.model.invariant import invariant
+from tailrace.model.commit import Buffer, Changes
+from tailrace.model.errors import invariant
+from tailrace.model.ids import Cursor, Offset, PartitionId, Position, TopicId
 from tailrace.wire.batch import CHECKED_FROM, HEADER_BYTES, LEADER_EPOCH, LENGTH_FROM
 from tailrace.wire.batch import MAGIC as BATCH_MAGIC
 
@@ -59,7 +59,7 @@ class EffectKind(IntEnum):
 class BatchEntry(NamedTuple):
     """What a frame says about one of its batches."""
 
-    partition: Partition
+    partition: PartitionId
     base_offset: Offset
     cursor: Cursor
     records: int
@@ -96,7 +96,7 @@ class BadFrameError(Exception):
     """The bytes here are not a good frame. Whether that is a torn write or corruption, the caller must find out."""
 
 
-def encode_entry(partition: Partition, base: int, cursor: int, records: int, batch: Buffer, max_timestamp: int) -> bytes:
+def encode_entry(partition: PartitionId, base: int, cursor: int, records: int, batch: Buffer, max_timestamp: int) -> bytes:
     (crc,) = _CRC.unpack_from(batch, _CHECKSUM_AT)
     return _ENTRY.pack(partition[0], partition[1], base, cursor, records, len(batch), crc, max_timestamp)
 
@@ -106,7 +106,7 @@ def fast_encode_head(
     synced: int,
     cursor: int,
     hlc: int,
-    partition: Partition,
+    partition: PartitionId,
     base: int,
     records: int,
     batch: Buffer,
@@ -181,7 +181,7 @@ def read_effects(effects: bytes, count: int) -> Changes:
     """Turn the effects of a checked frame back into changes."""
     creates: list[tuple[TopicId, int]] = []
     drops: list[TopicId] = []
-    trims: list[tuple[Partition, Offset]] = []
+    trims: list[tuple[PartitionId, Offset]] = []
     drop_prefixes: list[bytes] = []
     puts: list[tuple[bytes, bytes | None]] = []
     at = 0
@@ -199,7 +199,7 @@ def read_effects(effects: bytes, count: int) -> Changes:
                 drops.append(TopicId(_U32.unpack(key)[0]))
             case EffectKind.TRIM:
                 topic_id, number = _PARTITION.unpack(key)
-                trims.append((Partition(topic_id, number), Offset(_U64.unpack(value)[0])))
+                trims.append((PartitionId(topic_id, number), Offset(_U64.unpack(value)[0])))
             case EffectKind.DROP_PREFIX:
                 drop_prefixes.append(key)
             case EffectKind.PUT:
@@ -241,7 +241,7 @@ def read_frame(data: memoryview, at: int, position: int, salt: int, *, check_bat
                 raise BadFrameError(reason)
         place = Position(position + body - at)
         entries.append(
-            BatchEntry(Partition(topic, partition), Offset(base), Cursor(first), records, length, checksum, newest, place)
+            BatchEntry(PartitionId(topic, partition), Offset(base), Cursor(first), records, length, checksum, newest, place)
         )
         body += length
     if body != at + size:

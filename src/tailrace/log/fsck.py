@@ -30,7 +30,7 @@ from tailrace.log.recovery import SegmentFile, diagnose_end, frames_after, map_f
 from tailrace.log.segment import SEGMENT_HEADER_BYTES, SegmentFolder, SegmentUsage, read_segment_header, salt_of
 from tailrace.log.state import SettledState, StateDb, saved_topics
 from tailrace.model.errors import CorruptionError, StorageReadError
-from tailrace.model.ids import Offset, Partition
+from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.topic import TopicNames
 from tailrace.wire.machine_code import Scan, plain_scan
 
@@ -137,12 +137,12 @@ class _Check:
         """The segments that a start reads."""
         self._is_cut = False
         """The log ends with a torn write; a start cuts off what is behind."""
-        self._indexes: dict[Partition, _SavedPlaces] = {}
-        self._ends: dict[Partition, int] = {}
+        self._indexes: dict[PartitionId, _SavedPlaces] = {}
+        self._ends: dict[PartitionId, int] = {}
         self._deleted: set[int] = set()
         self._created: set[int] = set()
         """Topics made or grown after the checkpoint."""
-        self._trims: dict[Partition, Offset] = {}
+        self._trims: dict[PartitionId, Offset] = {}
         """After the checkpoint."""
         self._cursor = 0
         self._log_end = 0
@@ -175,7 +175,7 @@ class _Check:
         self._payloads.run(self._names, self._is_alive, self._report.find, self._report.notes.append)
         self._report.payloads = self._payloads.checked
 
-    def _is_alive(self, partition: Partition, offset: Offset) -> bool:
+    def _is_alive(self, partition: PartitionId, offset: Offset) -> bool:
         """Whether readers can see the record."""
         saved = self._indexes.get(partition)
         if saved is not None:
@@ -341,7 +341,7 @@ class _Check:
                 label = self._names.of(entry.partition)
                 self._report.find(where, f"{label}, offsets {entry.base_offset} to {last}: {fault}")
 
-    def _index_end(self, partition: Partition, saved: _SavedPlaces) -> None:
+    def _index_end(self, partition: PartitionId, saved: _SavedPlaces) -> None:
         where = f"index of {self._names.of(partition)}"
         place = saved.next()
         if place is not None:

@@ -16,7 +16,7 @@ from tailrace.log.segment import SegmentUsage
 from tailrace.log.state import SettledState
 from tailrace.log.writer import LogWriter
 from tailrace.model.clock import Clock
-from tailrace.model.durability import Durability
+from tailrace.model.commit import Durability
 from tailrace.model.errors import StorageFullError
 from tailrace.model.ids import Cursor, Position
 from tailrace.model.killpoint import killpoint

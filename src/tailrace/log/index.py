@@ -27,7 +27,7 @@ from tailrace.log.batch_location import (
     unpack_locations,
 )
 from tailrace.log.state import CHUNK, COUNTERS, OLD_COUNTER, OLD_TIME, StateDb, after_prefix
-from tailrace.model.ids import Partition, Position, TopicId
+from tailrace.model.ids import PartitionId, Position, TopicId
 
 _U64 = Struct(">Q")
 _LAST_OFFSET = _U64.pack((1 << 64) - 1)
@@ -57,7 +57,7 @@ class PartitionIndex:
         "start_bytes",
     )
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: PartitionId) -> None:
         self.partition = partition
         self.key = partition_key(partition)
         self.start = 0
@@ -104,7 +104,7 @@ class SavedIndex:
         self._chunk_batches = chunk_batches
         self.counters = SavedCounters(state)
 
-    def load(self) -> dict[Partition, PartitionIndex]:
+    def load(self) -> dict[PartitionId, PartitionIndex]:
         found = {}
         for partition, counters in self.counters.load().items():
             index = PartitionIndex(partition)
@@ -125,22 +125,22 @@ class SavedIndex:
         prefix = CHUNK + topic_id.to_bytes(4, "big")
         batch.delete_range(prefix, after_prefix(prefix))
 
-    def chunks(self, partition: Partition, offset: int) -> Iterator[list[BatchLocation]]:
+    def chunks(self, partition: PartitionId, offset: int) -> Iterator[list[BatchLocation]]:
         """Saved places in order, chunk by chunk, beginning with the chunk that holds `offset`."""
         return (list(unpack_locations(packed)) for packed in self._packed_chunks(partition, offset))
 
-    def places(self, partition: Partition, offset: int) -> Iterator[BatchLocation]:
+    def places(self, partition: PartitionId, offset: int) -> Iterator[BatchLocation]:
         """Saved places in order, beginning with the batch that holds `offset`, each unpacked when it is asked for."""
         for packed in self._packed_chunks(partition, offset):
             yield from unpack_locations(packed, offset)
 
-    def _packed_chunks(self, partition: Partition, offset: int) -> Iterator[bytes]:
+    def _packed_chunks(self, partition: PartitionId, offset: int) -> Iterator[bytes]:
         prefix = CHUNK + partition_key(partition)
         held = self._state.at_or_before(prefix, prefix + _U64.pack(offset))
         start = held[0][len(prefix) :] if held else b""
         return (packed for _, packed in self._state.items(prefix, start))
 
-    def chunk_for_time(self, partition: Partition, timestamp: int) -> int | None:
+    def chunk_for_time(self, partition: PartitionId, timestamp: int) -> int | None:
         """First offset of the first chunk that ends with this running timestamp or a later one."""
         prefix = CHUNK + partition_key(partition)
         oldest = next(self._state.items(prefix), None)
@@ -167,7 +167,7 @@ class SavedIndex:
                 found = base_offset_of(held[1])
         return found
 
-    def faults(self, partition: Partition) -> Iterator[str]:
+    def faults(self, partition: PartitionId) -> Iterator[str]:
         """What contradicts itself in the saved index: sums that do not add up, which lookups by time and size rely on."""
         before: BatchLocation | None = None
         for places in self.chunks(partition, 0):
@@ -181,7 +181,7 @@ class SavedIndex:
                         yield f"the newest timestamp up to offset {place.base_offset} is wrong"
                 before = place
 
-    def prune(self, batch: WriteBatch, partition: Partition, start: int) -> int:
+    def prune(self, batch: WriteBatch, partition: PartitionId, start: int) -> int:
         """Forget the chunks that lie wholly below `start`; says how many."""
         prefix = CHUNK + partition_key(partition)
         pruned = 0
@@ -272,14 +272,14 @@ pack_counters = _COUNTERS.pack
 """Takes the key of a partition and the fields of its `Counters`."""
 
 
-def partition_key(partition: Partition) -> bytes:
+def partition_key(partition: PartitionId) -> bytes:
     """A partition as it stands in keys and values of the state."""
     return _PARTITION.pack(*partition)
 
 
-def partition_of(key: bytes) -> Partition:
+def partition_of(key: bytes) -> PartitionId:
     topic_id, number = _PARTITION.unpack(key)
-    return Partition(TopicId(topic_id), number)
+    return PartitionId(TopicId(topic_id), number)
 
 
 class SavedCounters:
@@ -287,7 +287,7 @@ class SavedCounters:
         self._state = state
         self._has_old = False
 
-    def load(self) -> dict[Partition, Counters]:
+    def load(self) -> dict[PartitionId, Counters]:
         found = dict(self._old())
         self._has_old = bool(found)
         for _, packed in self._state.items(COUNTERS):
@@ -305,7 +305,7 @@ class SavedCounters:
         for first in range(0, len(counters), _AT_ONCE):
             batch.put(COUNTERS + _KEY.pack(position, first), b"".join(counters[first : first + _AT_ONCE]))
 
-    def _old(self) -> Iterator[tuple[Partition, Counters]]:
+    def _old(self) -> Iterator[tuple[PartitionId, Counters]]:
         """Format 1 has a key for each partition. They are replaced when all counters are saved for the first time."""
         for key, packed in self._state.items(OLD_COUNTER):
             yield partition_of(key[len(OLD_COUNTER) :]), Counters._make(_OLD_COUNTERS.unpack(packed))

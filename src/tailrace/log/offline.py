@@ -20,9 +20,9 @@ from tailrace.log.index import SavedIndex
 from tailrace.log.recovery import SegmentFile, frames_after, map_file, take_inventory
 from tailrace.log.segment import SEGMENT_HEADER_BYTES, SegmentFolder, read_segment_header, salt_of
 from tailrace.log.state import STATE, StateDb, saved_topics
-from tailrace.model.changes import Bounds, Changes
+from tailrace.model.commit import Changes, OffsetBounds
 from tailrace.model.errors import CorruptionError, TailraceError
-from tailrace.model.ids import Offset, Partition, TopicId
+from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.wire.batch import LENGTH_FROM, read_header
 
 
@@ -63,7 +63,7 @@ class OfflineLog:
         self._bases = [file.base for file, _ in self._files]
         self._starts = {partition: index.start for partition, index in saved.load().items()}
         self._newer: dict[bytes, bytes | None] = {}
-        self._places: dict[Partition, _Places] = {}
+        self._places: dict[PartitionId, _Places] = {}
         self._replay()
 
     def get(self, key: bytes) -> bytes | None:
@@ -75,7 +75,7 @@ class OfflineLog:
         found.update((key, value) for key, value in self._newer.items() if key.startswith(prefix))
         return [(key, value) for key, value in sorted(found.items()) if value is not None]
 
-    def find(self, partitions: Collection[Partition]) -> None:
+    def find(self, partitions: Collection[PartitionId]) -> None:
         """Find the batches of these partitions, so that they can be read."""
         self._places = {partition: _Places() for partition in partitions}
         for file, usage in self._files:
@@ -89,12 +89,12 @@ class OfflineLog:
                         places.positions.append(entry.position)
                         places.end = entry.base_offset + entry.records
 
-    def bounds(self, partition: Partition) -> Bounds:
+    def bounds(self, partition: PartitionId) -> OffsetBounds:
         """The offsets that readers would see of a partition that was looked for."""
         start = self._starts.get(partition, 0)
-        return Bounds(Offset(start), Offset(max(start, self._places[partition].end)))
+        return OffsetBounds(Offset(start), Offset(max(start, self._places[partition].end)))
 
-    def read(self, partition: Partition, offset: Offset, max_bytes: int) -> list[bytes]:
+    def read(self, partition: PartitionId, offset: Offset, max_bytes: int) -> list[bytes]:
         """Whole batches from the one that holds the offset on, up to so many bytes, but at least one; none at the end."""
         places = self._places[partition]
         batches: list[bytes] = []

@@ -37,12 +37,10 @@ from tailrace.log.recovery import Recovery, SegmentFile, SyncEvidence, diagnose_
 from tailrace.log.segment import Segment, SegmentFolder, SegmentUsage, sync_file, sync_folder
 from tailrace.log.state import SettledState, StateDb
 from tailrace.log.writer import LogWriter
-from tailrace.model.changes import Changes
 from tailrace.model.clock import Clock, Hlc
-from tailrace.model.durability import Durability
-from tailrace.model.errors import CorruptionError, LostEndError
+from tailrace.model.commit import Changes, Durability
+from tailrace.model.errors import CorruptionError, InvariantError, LostEndError, invariant
 from tailrace.model.ids import Cursor, Position
-from tailrace.model.invariant import InvariantError, invariant
 from tailrace.model.limits import Limits
 from tailrace.model.stats import StoreStats
 from tailrace.model.topic import TopicNames

@@ -11,9 +11,9 @@ from tailrace.log.frame import BadFrameError, BatchEntry, Frame, batch_fault, fr
 from tailrace.log.index import IndexReader, PartitionIndex
 from tailrace.log.options import LogOptions
 from tailrace.log.segment import SEGMENT_HEADER_BYTES, SegmentFolder, SegmentHandle
-from tailrace.model.changes import Bounds, Buffer, Fetched, LogBatch, Scanned
+from tailrace.model.commit import Buffer, FetchedBatches, LogBatch, OffsetBounds, ScannedBatches
 from tailrace.model.errors import CorruptionError, OffsetOutOfRangeError
-from tailrace.model.ids import Cursor, Offset, Partition
+from tailrace.model.ids import Cursor, Offset, PartitionId
 from tailrace.model.stats import StoreStats
 from tailrace.model.topic import TopicNames
 
@@ -54,26 +54,26 @@ class LogReader:
             and (cursor := cursor_of(places[index_holding(places, offset)])) in self._catalog.cache.run_with(cursor)
         )
 
-    def bounds(self, index: PartitionIndex) -> Bounds:
+    def bounds(self, index: PartitionIndex) -> OffsetBounds:
         """Where the partition starts and ends. A commit to many partitions moves the ends of all of them at once."""
         with self._lock:
-            return Bounds(Offset(index.start), Offset(index.end))
+            return OffsetBounds(Offset(index.start), Offset(index.end))
 
-    def fetch(self, index: PartitionIndex, offset: int, max_bytes: int) -> Fetched:
+    def fetch(self, index: PartitionIndex, offset: int, max_bytes: int) -> FetchedBatches:
         """Whole batches from the one that holds `offset` on."""
         bounds = self.bounds(index)
         self._check_range(index, offset, bounds)
         if offset == bounds.end:
-            return Fetched((), bounds, ())
+            return FetchedBatches((), bounds, ())
         found, cursors = self._from_memory(index, offset, bounds.end, max_bytes)
         if found:
             self._stats.fetches_from_memory += 1
         else:
             self._stats.fetches_from_disk += 1
             found, cursors = self._steadily(lambda: self._from_disk(index, offset, bounds.end, max_bytes))
-        return Fetched(found, bounds, cursors)
+        return FetchedBatches(found, bounds, cursors)
 
-    def scan(self, cursor: int, max_bytes: int) -> Scanned:
+    def scan(self, cursor: int, max_bytes: int) -> ScannedBatches:
         return self._steadily(lambda: self._scan(cursor, max_bytes))
 
     def _steadily(self, read: Callable[[], _Read]) -> _Read:
@@ -94,7 +94,7 @@ class LogReader:
     def _from_disk(self, index: PartitionIndex, offset: int, end: int, max_bytes: int) -> _Found:
         places = _up_to(self._index.walk(index, offset), end, max_bytes)
         # Retention may have passed the offset since the range was checked.
-        self._check_range(index, offset, Bounds(Offset(index.start), Offset(index.end)))
+        self._check_range(index, offset, OffsetBounds(Offset(index.start), Offset(index.end)))
         if not places or places[0].base_offset > offset:
             raise CorruptionError(f"the index of {index.partition} has no batch for offset {offset}; see `tailrace fsck`")
         batches = [batch for piece in self._pieces(places) for batch in self._read_piece(index.partition, piece)]
@@ -137,11 +137,11 @@ class LogReader:
             yield places[first:at]
             first = at
 
-    def _check_range(self, index: PartitionIndex, offset: int, bounds: Bounds) -> None:
+    def _check_range(self, index: PartitionIndex, offset: int, bounds: OffsetBounds) -> None:
         if not bounds.start <= offset <= bounds.end:
             raise OffsetOutOfRangeError.of(self._topic_names.of(index.partition), offset, *bounds)
 
-    def _read_piece(self, partition: Partition, piece: Sequence[BatchLocation]) -> Iterator[Buffer]:
+    def _read_piece(self, partition: PartitionId, piece: Sequence[BatchLocation]) -> Iterator[Buffer]:
         start = piece[0].position
         handle = self._segments.handle(start)
         length = piece[-1].position + piece[-1].length - start
@@ -163,7 +163,7 @@ class LogReader:
         self._stats.disk_read_bytes += length
         return handle.read(position, length)
 
-    def _scan(self, cursor: int, max_bytes: int) -> Scanned:
+    def _scan(self, cursor: int, max_bytes: int) -> ScannedBatches:
         end = self._catalog.end
         found: list[LogBatch] = []
         size = 0
@@ -177,14 +177,14 @@ class LogReader:
                     continue
                 size += entry.length
                 if found and size > max_bytes:
-                    return Scanned(found, Cursor(entry.cursor))
+                    return ScannedBatches(found, Cursor(entry.cursor))
                 body = entry.position - frame.position + at
                 batch = bytes(data[body : body + entry.length])
                 found.append(LogBatch(entry.cursor, entry.partition, entry.base_offset, entry.records, frame.hlc, batch))
             next_cursor = max(next_cursor, frame.end_cursor)
             if read > _SCAN_LIMIT_BYTES and next_cursor > cursor:
-                return Scanned(found, Cursor(next_cursor))
-        return Scanned(found, Cursor(max(next_cursor, end.cursor)))
+                return ScannedBatches(found, Cursor(next_cursor))
+        return ScannedBatches(found, Cursor(max(next_cursor, end.cursor)))
 
     def _is_alive(self, entry: BatchEntry) -> bool:
         index = self._catalog.partitions.get(entry.partition)

@@ -21,7 +21,7 @@ from crc32c import crc32c
 
 from tailrace.log.index import PartitionIndex, partition_key, partition_of
 from tailrace.model.errors import CorruptionError, FormatError, OverloadedError, StorageReadError
-from tailrace.model.ids import Cursor, Partition, Position
+from tailrace.model.ids import Cursor, PartitionId, Position
 
 FORMAT_VERSION = 2
 SEGMENT_HEADER_BYTES = 64
@@ -263,7 +263,7 @@ class SegmentUsage:
         self.first_cursor = first_cursor
         self.size = 0
         """Bytes of the file once it is closed, else 0."""
-        self.spans: dict[Partition, tuple[int, int]] = {}
+        self.spans: dict[PartitionId, tuple[int, int]] = {}
         """First and end byte of each partition that has got nothing since, in that partition's own count."""
         self._growing: list[PartitionIndex] = []
 
@@ -279,7 +279,7 @@ class SegmentUsage:
         self.spans = dict(self._all_spans())
         self._growing = []
 
-    def live_bytes(self, partitions: Mapping[Partition, PartitionIndex]) -> int:
+    def live_bytes(self, partitions: Mapping[PartitionId, PartitionIndex]) -> int:
         live = 0
         for partition, (first, end) in self._all_spans():
             index = partitions.get(partition)
@@ -287,10 +287,10 @@ class SegmentUsage:
                 live += max(0, end - max(first, index.start_bytes))
         return live
 
-    def holds_deleted(self, partitions: Mapping[Partition, PartitionIndex]) -> bool:
+    def holds_deleted(self, partitions: Mapping[PartitionId, PartitionIndex]) -> bool:
         return any(partition not in partitions for partition, _ in self._all_spans())
 
-    def _all_spans(self) -> Iterator[tuple[Partition, tuple[int, int]]]:
+    def _all_spans(self) -> Iterator[tuple[PartitionId, tuple[int, int]]]:
         yield from self.spans.items()
         for index in self._growing:
             yield index.partition, (index.span_begin, index.end_bytes)

@@ -15,7 +15,7 @@ from struct import Struct
 
 from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict, WriteBatch, WriteOptions
 
-from tailrace.model.changes import Changes
+from tailrace.model.commit import Changes
 from tailrace.model.errors import CorruptionError, FolderInUseError, StorageFailedError, StorageFullError, TailraceError
 from tailrace.model.ids import Position
 from tailrace.model.limits import MIB

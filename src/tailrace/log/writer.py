@@ -14,7 +14,7 @@ from pathlib import Path
 from tailrace.log.encoding import Piece
 from tailrace.log.kernel_hints import KernelHints
 from tailrace.log.segment import SEGMENT_HEADER_BYTES, Segment, SegmentFolder, encode_segment_header, new_salt, salt_of
-from tailrace.model.changes import Buffer
+from tailrace.model.commit import Buffer
 from tailrace.model.errors import StorageFailedError, StorageFullError
 from tailrace.model.ids import Cursor, Position
 from tailrace.model.killpoint import is_armed, killpoint

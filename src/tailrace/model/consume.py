@@ -1,13 +1,14 @@
 """Reading a topic as consumers do, alone or for a group, and saying what is done."""
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
+from tailrace.model.fetch import StartAt
 from tailrace.model.group import MemberIdentity
-from tailrace.model.ids import Offset
+from tailrace.model.ids import Cursor, Offset
 from tailrace.model.record import Record
-from tailrace.model.start import Start
 
 
 class PartitionOffset(NamedTuple):
@@ -21,7 +22,7 @@ class ConsumeRequest(NamedTuple):
     group: str | None = None
     partition: int | None = None
     """`None` reads all partitions of the topic."""
-    start: Start | None = None
+    start: StartAt | None = None
     """Where to begin where the group has committed nothing; an offset counts always. `None` is the earliest record."""
     positions: Sequence[PartitionOffset] = ()
     """Read exactly these partitions from these offsets, instead of `partition` and `start`."""
@@ -33,7 +34,7 @@ class ConsumeRequest(NamedTuple):
     """Read the topic only if it is still this one. `None`: whichever has the name."""
 
 
-class Begun(NamedTuple):
+class GroupStart(NamedTuple):
     """Where a group goes on in a topic."""
 
     topic: str
@@ -89,3 +90,25 @@ class Acked(NamedTuple):
     """The last offset that is done."""
     committed_offset: Offset
     """Where the group goes on: one after it."""
+
+
+class LogEdge(StrEnum):
+    BEGINNING = "beginning"
+    LATEST = "latest"
+
+
+StartCursor = LogEdge | Cursor
+"""Where a subscription begins; a cursor is the first one that is sent."""
+
+
+class EventBatch:
+    """Records of one partition that follow each other. All subscribers who are sent the same records get the same object, so
+    that work done for one of them, such as encoding, can be found again by it. It is never changed.
+    """
+
+    __slots__ = ("__weakref__", "partition", "records", "topic")
+
+    def __init__(self, topic: str, partition: int, records: Sequence[Record]) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.records = records

@@ -1,17 +1,17 @@
 """What a reader asks for, and what it gets."""
 
 from collections.abc import Sequence
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
-from tailrace.model.changes import Bounds, Buffer
+from tailrace.model.commit import Buffer, OffsetBounds
 from tailrace.model.errors import TailraceError, UnreadableBatchError
 from tailrace.model.ids import Cursor, Offset
 from tailrace.model.record import Record
 from tailrace.model.transaction import AbortedTransaction
 
 NO_OFFSET = Offset(-1)
-NO_BOUNDS = Bounds(Offset(-1), Offset(-1))
+NO_BOUNDS = OffsetBounds(Offset(-1), Offset(-1))
 
 
 class Isolation(IntEnum):
@@ -39,7 +39,7 @@ class PartitionBatches(NamedTuple):
     topic: str
     partition: int
     batches: Sequence[Buffer]
-    bounds: Bounds
+    bounds: OffsetBounds
     error: TailraceError | None
     last_stable_offset: Offset = NO_OFFSET
     """Up to here no transaction is open."""
@@ -56,7 +56,7 @@ class CommittedBatches(NamedTuple):
     cursors: Sequence[Cursor]
     """Of each batch, the cursor of its first record."""
     next_offset: Offset
-    bounds: Bounds
+    bounds: OffsetBounds
 
 
 class CorruptBatch(NamedTuple):
@@ -83,6 +83,30 @@ class PartitionRecords(NamedTuple):
 
     records: Sequence[Record]
     next_offset: Offset
-    bounds: Bounds
+    bounds: OffsetBounds
     has_more: bool
     """Whether there is more to read right now."""
+
+
+class StartEdge(StrEnum):
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "StartEdge | None":
+        """In any case, as in SQL."""
+        lower = value.lower() if isinstance(value, str) else None
+        return next((edge for edge in cls if edge.value == lower), None)
+
+
+class AtOffset(NamedTuple):
+    offset: int
+
+
+class AtTime(NamedTuple):
+    """The first record with this timestamp or a later one."""
+
+    timestamp_ms: int
+
+
+StartAt = StartEdge | AtOffset | AtTime

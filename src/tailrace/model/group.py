@@ -1,8 +1,11 @@
 """Consumer groups as values: what members ask, what they are answered, and how a group looks from outside."""
 
 from typing import Literal, NamedTuple
+from uuid import UUID
 
 import msgspec
+
+from tailrace.model.ids import Offset
 
 GroupState = Literal["Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"]
 """As Kafka names them, because clients and tools read these words."""
@@ -129,3 +132,38 @@ class GroupListing(NamedTuple):
     name: str
     state: GroupState
     protocol_type: str
+
+
+NO_LEADER_EPOCH = -1
+
+
+class OffsetCommit(NamedTuple):
+    """A group has dealt with everything below `offset`."""
+
+    topic: str
+    """Name or alias."""
+    partition: int
+    offset: Offset
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str = ""
+    topic_uuid: UUID | None = None
+    """Commit only if the topic is still this one. `None`: whichever has the name."""
+
+
+class CommittedOffset(NamedTuple):
+    topic: str
+    partition: int
+    offset: Offset
+    leader_epoch: int
+    metadata: str
+    committed_ms: int
+
+
+class Lag(NamedTuple):
+    """Records of a partition that a group has not dealt with yet."""
+
+    topic: str
+    partition: int
+    offset: Offset
+    end: Offset
+    lag: int

@@ -15,7 +15,7 @@ RouteId = NewType("RouteId", int)
 ProducerId = NewType("ProducerId", int)
 
 
-class Partition(NamedTuple):
+class PartitionId(NamedTuple):
     """One ordered stream of one topic. Topic ids are never used again, so no old partition is taken for a new one."""
 
     topic_id: TopicId

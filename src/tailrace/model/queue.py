@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from tailrace.model.fetch import StartEdge
 from tailrace.model.ids import Offset
 from tailrace.model.record import Record
-from tailrace.model.start import Edge
 
 DEFAULT_VISIBILITY_MS = 30_000
 DEFAULT_MAX_DELIVERIES = 5
@@ -60,7 +60,7 @@ class ReceiveRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to an earlier attempt of the same name was lost: what it took goes back first, as if it had not been taken."""
     max_deliveries: int | None = None
     """For the whole group from now on; as it is if left out."""
-    start: Edge = Edge.EARLIEST
+    start: StartEdge = StartEdge.EARLIEST
     """Where the group begins in topics that are there when it is made."""
 
 
@@ -75,7 +75,7 @@ class Delivery(NamedTuple):
     """How often it was handed out, this time included."""
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class RejectedReceipt(msgspec.Struct, frozen=True):
     """A receipt that did not count, and why."""
 
     receipt: str
@@ -84,11 +84,11 @@ class Refusal(msgspec.Struct, frozen=True):
     """The record is done, by another receipt; or by this one, before the server was restarted."""
 
 
-class Settled(NamedTuple):
+class SettleResult(NamedTuple):
     """What became of receipts."""
 
     accepted: int
-    refused: Sequence[Refusal]
+    refused: Sequence[RejectedReceipt]
 
 
 class ShareStatus(NamedTuple):

@@ -1,11 +1,12 @@
 """Records as values: what a sender made, and what became of it."""
 
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import NamedTuple
 
 import msgspec
 
-from tailrace.model.changes import ASSIGN, Buffer
+from tailrace.model.commit import ASSIGN, Buffer
 from tailrace.model.ids import Cursor, Offset
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -82,3 +83,18 @@ class RawBatch(msgspec.Struct, frozen=True):
     """Name or alias."""
     partition: int
     batch: Buffer
+
+
+DIGEST_BYTES = 32
+
+
+class PayloadReference(NamedTuple):
+    """Which content, and how large it is."""
+
+    digest: bytes
+    """SHA-256 of the content."""
+    size: int
+
+
+def reference_to(content: bytes) -> PayloadReference:
+    return PayloadReference(sha256(content).digest(), len(content))

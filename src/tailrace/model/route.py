@@ -5,7 +5,7 @@ follows from the log alone. What it does is written down in Spark's SQL when it 
 server that would write it otherwise changes nothing for a route that is there.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -14,7 +14,7 @@ from tailrace.model.ids import Cursor, RouteId, TableId, TopicId
 Operation = Literal["insert", "update", "delete"]
 ChangeKind = Literal["insert", "update", "delete", "read"]
 """What a change event can be: an operation, or a row that a snapshot has read."""
-Payload = Literal["key", "full", "diff"]
+PayloadMode = Literal["key", "full", "diff"]
 RouteAction = Literal["add", "drop"]
 
 ROUTES_TOPIC = "_routes"
@@ -50,7 +50,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A condition in our SQL, checked when the route was made."""
     partition_by: tuple[str, ...] = ()
     """Expressions in our SQL; their values choose the partition."""
-    payload: Payload
+    payload: PayloadMode
     snapshot: bool = False
     """Whether the rows that were there before come first, as events `read`."""
     sql: RouteSql = RouteSql()
@@ -65,3 +65,20 @@ class RouteRecord(msgspec.Struct, frozen=True):
 
     action: RouteAction
     route: Route
+
+
+SnapshotState = Literal["none", "running", "done"]
+
+
+class RouteSnapshot(msgspec.Struct, frozen=True, omit_defaults=True):
+    route: RouteId
+    table: TableId
+    rows: int = 0
+    """Rows that were told so far."""
+    last_key: tuple[Any, ...] | None = None
+    """The primary key of the last of them, as the table keeps it. Rows behind it are still to come; with `None`, all."""
+    is_done: bool = False
+
+    @property
+    def state(self) -> SnapshotState:
+        return "done" if self.is_done else "running"

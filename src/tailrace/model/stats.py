@@ -1,6 +1,7 @@
 """Counters and histograms that cost next to nothing to keep. The metrics page turns them into Prometheus families."""
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
 
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -50,3 +51,32 @@ class StoreStats:
         self.replayed_bytes = 0
         self.replay_seconds = 0.0
         self.torn_bytes = 0
+
+
+class SqlStats:
+    """Each number is changed by one thread only: those of tables by the tables' writer, the others on the event loop."""
+
+    def __init__(self) -> None:
+        self.statements: Counter[str] = Counter()
+        """That ended well, by what they are: `insert`, `select`, `create_topic` ..."""
+        self.failures = 0
+        """Requests of which a statement failed."""
+        self.rows: Counter[str] = Counter()
+        """Changed, by table."""
+        self.transactions = 0
+        """On tables, each that of one client."""
+        self.transactions_per_commit = Histogram(COUNTS)
+        self.write_seconds = Histogram()
+        """From the submission of a transaction to its answer."""
+        self.waiting_writes = 0
+        self.waiting_write_bytes = 0
+        self.behind = ""
+        """Why tables can't be read or written, while they can't."""
+        self.checkpoints = 0
+        """Of tables' rows, put into the log."""
+        self.checkpoint_rows: dict[str, int] = {}
+        """Rows that are in the log of checkpoints that are being taken, by table."""
+        self.rebuilds = 0
+        """Times that the file of the tables was found to be damaged and was made again."""
+        self.replayed_changes = 0
+        """Applied at the start, because the file of the tables lacked them."""

@@ -4,9 +4,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from tailrace.model.ids import Offset, Partition, TableId, TopicId
+from tailrace.model.ids import Offset, PartitionId, TableId, TopicId
 
-Kind = Literal[
+ColumnKind = Literal[
     "boolean",
     "smallint",
     "integer",
@@ -24,7 +24,7 @@ Kind = Literal[
 
 
 class ColumnType(msgspec.Struct, frozen=True, omit_defaults=True):
-    kind: Kind
+    kind: ColumnKind
     precision: int | None = None
     """Digits of a decimal, with those behind the point."""
     scale: int | None = None
@@ -82,15 +82,15 @@ class TableCheckpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """The primary key of the last row that is in the log, as the table keeps it. Rows behind it are still to come."""
 
 
-def changes_partition(table: Table) -> Partition:
+def changes_partition(table: Table) -> PartitionId:
     """Where the changes of a table are."""
-    return Partition(table.changes, 0)
+    return PartitionId(table.changes, 0)
 
 
-def checkpoint_partition(table: Table) -> Partition:
+def checkpoint_partition(table: Table) -> PartitionId:
     """Where the checkpoints of a table's rows are: beside its changes, and in no list of partitions, so nobody reads it as a
     topic. It is made with the first checkpoint and goes with the topic."""
-    return Partition(table.changes, 1)
+    return PartitionId(table.changes, 1)
 
 
 CHANGES_PREFIX = "_changes."

@@ -9,11 +9,11 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from tailrace.model.errors import ConfigurationError
-from tailrace.model.ids import Partition, TopicId
+from tailrace.model.ids import PartitionId, TopicId
 from tailrace.model.limits import Limits
 
-Dedup = Literal["id", "content"]
-Timestamps = Literal["create", "append"]
+DedupMode = Literal["id", "content"]
+TimestampMode = Literal["create", "append"]
 
 MAX_SECONDS = 100 * 366 * 24 * 3600
 
@@ -23,13 +23,13 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Records older than this go. `None` keeps them for ever."""
     retention_max_bytes: int | None = None
     """Bytes kept of each partition, at least: the oldest batches go while so much stays. `None` keeps them all."""
-    dedup: Dedup | None = None
+    dedup: DedupMode | None = None
     """What makes a record a duplicate: its `message_id` header, or its key and value."""
     dedup_window_seconds: int = 1800
     """How long a record is remembered for that."""
     max_message_bytes: int | None = None
     """Bytes of one batch; `None` means the limit `batch_bytes`; no topic takes more than `largest_batch_bytes`."""
-    timestamps: Timestamps = "create"
+    timestamps: TimestampMode = "create"
     """Whether records keep the sender's time or get the time of their append."""
 
 
@@ -38,10 +38,10 @@ class TopicOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     retention_seconds: int | UnsetType | None = UNSET
     retention_max_bytes: int | UnsetType | None = UNSET
-    dedup: Dedup | UnsetType | None = UNSET
+    dedup: DedupMode | UnsetType | None = UNSET
     dedup_window_seconds: int | UnsetType = UNSET
     max_message_bytes: int | UnsetType | None = UNSET
-    timestamps: Timestamps | UnsetType = UNSET
+    timestamps: TimestampMode | UnsetType = UNSET
 
 
 TOPIC_KEYS = b"topic/"
@@ -81,7 +81,7 @@ class TopicNames:
     def name(self, topic_id: TopicId) -> str | None:
         return self._names.get(topic_id)
 
-    def of(self, partition: Partition) -> str:
+    def of(self, partition: PartitionId) -> str:
         """`partition 0 of 'orders.paid'`."""
         name = self.name(partition.topic_id)
         return f"partition {partition.number} of {'a topic that was deleted' if name is None else repr(name)}"

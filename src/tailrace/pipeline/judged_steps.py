@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.model.invariant import invariant
+from tailrace.model.errors import invariant
 from tailrace.model.pipeline import MarkMove
 from tailrace.pipeline.change_rows import read_step
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from tailrace.model.ids import Cursor, TopicId
 from tailrace.model.record import MESSAGE_ID_HEADER
-from tailrace.model.route import Payload
+from tailrace.model.route import PayloadMode
 from tailrace.pipeline.cells import OPERATIONS
 from tailrace.pipeline.plan_columns import FAILED, TAKEN, Verdict
 from tailrace.pipeline.staging import RecordRows
@@ -29,7 +29,7 @@ class RouteTarget(NamedTuple):
     topic_id: TopicId
     topic: str
     table: str
-    payload: Payload
+    payload: PayloadMode
     verdict: Verdict
 
 
@@ -125,7 +125,7 @@ class HitColumns:
             found = pc.if_else(pa.array(of_mode), self._payload(mode), found)
         return found, self._by_route(modes)
 
-    def _payload(self, mode: Payload) -> pa.Array:
+    def _payload(self, mode: PayloadMode) -> pa.Array:
         if mode == "key":
             return self.change("key")
         if mode == "full":

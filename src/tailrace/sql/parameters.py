@@ -7,8 +7,8 @@ all in one transaction.
 
 from collections.abc import Mapping, Sequence
 
-from tailrace.model.counting import counted
 from tailrace.model.errors import SqlError
+from tailrace.model.text import counted
 from tailrace.sql.statements import Statement, Write
 
 Parameters = Mapping[str, object] | Sequence[object]

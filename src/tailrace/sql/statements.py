@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal, Union
 import msgspec
 from sqlglot import exp
 
-from tailrace.model.route import Operation, Payload
-from tailrace.model.start import Start
+from tailrace.model.fetch import StartAt
+from tailrace.model.route import Operation, PayloadMode
 from tailrace.model.table import Column
 from tailrace.model.topic import NO_OPTIONS, TopicOptions
 
@@ -122,7 +122,7 @@ class AddSource(Statement, frozen=True, kw_only=True):
     operations: Sequence[Operation]
     where: exp.Expression | None = None
     partition_by: Sequence[exp.Expression] = ()
-    payload: Payload = "key"
+    payload: PayloadMode = "key"
     snapshot: bool = False
     explain: bool = False
     """EXPLAIN: only show what the route would do."""
@@ -146,7 +146,7 @@ class Consume(Statement, frozen=True, kw_only=True):
     topic: str
     group: str | None = None
     partition: int | None = None
-    start: Start | None = None
+    start: StartAt | None = None
     """`None` when FROM is left out."""
     limit: int = 100
     wait_ms: int = 0

@@ -11,10 +11,10 @@ All methods may be called from any thread. `submit` never blocks on the disk; re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from tailrace.model.changes import Bounds, Changes, Fetched, Receipt, Scanned
+from tailrace.model.commit import Changes, CommitReceipt, FetchedBatches, OffsetBounds, ScannedBatches
 from tailrace.model.errors import TailraceError
-from tailrace.model.ids import Cursor, Offset, Partition
-from tailrace.model.payload import PayloadReference
+from tailrace.model.ids import Cursor, Offset, PartitionId
+from tailrace.model.record import PayloadReference
 from tailrace.model.stats import StoreStats
 from tailrace.model.topic import TopicNames
 
@@ -26,7 +26,7 @@ class StoreCommit(Protocol):
     error: TailraceError | None
 
     @property
-    def receipt(self) -> Receipt:
+    def receipt(self) -> CommitReceipt:
         """Tentative until done: the place in the log that the commit has if it succeeds."""
 
 
@@ -92,43 +92,43 @@ class Store(Protocol):
         `OverloadedError` (too much in flight), `StoreClosedError`, `StorageFailedError`.
         """
 
-    def commit(self, changes: Changes) -> Receipt:
+    def commit(self, changes: Changes) -> CommitReceipt:
         """`submit` and wait. Raises what became of it."""
 
-    def fetch(self, partition: Partition, offset: Offset, max_bytes: int) -> Fetched:
+    def fetch(self, partition: PartitionId, offset: Offset, max_bytes: int) -> FetchedBatches:
         """Whole batches from the one that holds `offset` on: up to `max_bytes`, but at least one; none at the end.
 
         Raises `OffsetOutOfRangeError` below the start and above the end, `CorruptionError` where stored bytes are bad.
         """
 
-    def is_hot(self, partition: Partition, offset: Offset) -> bool:
+    def is_hot(self, partition: PartitionId, offset: Offset) -> bool:
         """Whether a fetch from here is served from memory, without touching the disk."""
 
-    def scan(self, cursor: Cursor, max_bytes: int) -> Scanned:
+    def scan(self, cursor: Cursor, max_bytes: int) -> ScannedBatches:
         """Batches of all partitions in global order from `cursor` on: up to `max_bytes`, but at least one.
 
         What retention or a deleted topic took away is skipped. `next_cursor` always moves on when there is more to read.
         """
 
-    def bounds(self, partition: Partition) -> Bounds:
+    def bounds(self, partition: PartitionId) -> OffsetBounds:
         """Settled start and end. Raises `UnknownPartitionError`."""
 
-    def next_offset(self, partition: Partition) -> Offset:
+    def next_offset(self, partition: PartitionId) -> Offset:
         """Latest end: the offset that the next append to this partition gets."""
 
     def end_cursor(self) -> Cursor:
         """Settled end of the log: the cursor after the last record that readers can see."""
 
-    def partitions(self) -> Sequence[Partition]:
+    def partitions(self) -> Sequence[PartitionId]:
         """All settled partitions."""
 
-    def size(self, partition: Partition, start: Offset | None = None) -> int:
+    def size(self, partition: PartitionId, start: Offset | None = None) -> int:
         """Bytes of the batches between start and end, or of those from the one that holds the given offset on."""
 
-    def batch_for_time(self, partition: Partition, timestamp_ms: int) -> Offset | None:
+    def batch_for_time(self, partition: PartitionId, timestamp_ms: int) -> Offset | None:
         """Base offset of the first batch that holds a record with this timestamp or a later one. Indexed, not a scan."""
 
-    def batch_for_size(self, partition: Partition, keep_bytes: int) -> Offset:
+    def batch_for_size(self, partition: PartitionId, keep_bytes: int) -> Offset:
         """Base offset of the last batch such that it and all after it are at least `keep_bytes`. The start if there is less."""
 
     def get(self, key: bytes) -> bytes | None:

@@ -8,11 +8,10 @@ from tailrace.log.index import PartitionIndex
 from tailrace.log.opening import open_log
 from tailrace.log.options import DEFAULT_OPTIONS, LogOptions
 from tailrace.log.writer import is_no_room
-from tailrace.model.changes import Bounds, Changes, Fetched, Receipt, Scanned
 from tailrace.model.clock import Clock, HybridClock, SystemClock
-from tailrace.model.durability import Durability
+from tailrace.model.commit import Changes, CommitReceipt, Durability, FetchedBatches, OffsetBounds, ScannedBatches
 from tailrace.model.errors import StorageFailedError, StorageFullError, StoreClosedError, TailraceError, UnknownPartitionError
-from tailrace.model.ids import Cursor, Offset, Partition
+from tailrace.model.ids import Cursor, Offset, PartitionId
 from tailrace.model.limits import DEFAULT_LIMITS, KIB, MIB, Limits
 from tailrace.model.stats import StoreStats
 from tailrace.model.topic import TopicNames
@@ -86,42 +85,42 @@ class EmbeddedStore:
             self._room.check()
         return self._commits.submit(changes, done)
 
-    def commit(self, changes: Changes) -> Receipt:
+    def commit(self, changes: Changes) -> CommitReceipt:
         if not self._room.is_left and changes.appends:
             self._room.check()
         return self._commits.commit(changes)
 
-    def fetch(self, partition: Partition, offset: Offset, max_bytes: int) -> Fetched:
+    def fetch(self, partition: PartitionId, offset: Offset, max_bytes: int) -> FetchedBatches:
         return self._reader.fetch(self._partition(partition), offset, max_bytes)
 
-    def is_hot(self, partition: Partition, offset: Offset) -> bool:
+    def is_hot(self, partition: PartitionId, offset: Offset) -> bool:
         return self._reader.is_hot(self._partition(partition), offset)
 
-    def scan(self, cursor: Cursor, max_bytes: int) -> Scanned:
+    def scan(self, cursor: Cursor, max_bytes: int) -> ScannedBatches:
         self._check_open()
         return self._reader.scan(cursor, max_bytes)
 
-    def bounds(self, partition: Partition) -> Bounds:
+    def bounds(self, partition: PartitionId) -> OffsetBounds:
         return self._reader.bounds(self._partition(partition))
 
-    def next_offset(self, partition: Partition) -> Offset:
+    def next_offset(self, partition: PartitionId) -> Offset:
         return self._commits.next_offset(partition)
 
     def end_cursor(self) -> Cursor:
         return self._catalog.end.cursor
 
-    def partitions(self) -> Sequence[Partition]:
+    def partitions(self) -> Sequence[PartitionId]:
         return sorted(self._catalog.partitions.copy())
 
-    def size(self, partition: Partition, start: Offset | None = None) -> int:
+    def size(self, partition: PartitionId, start: Offset | None = None) -> int:
         index = self._partition(partition)
         return index.size() if start is None else self._index.size_from(index, start)
 
-    def batch_for_time(self, partition: Partition, timestamp_ms: int) -> Offset | None:
+    def batch_for_time(self, partition: PartitionId, timestamp_ms: int) -> Offset | None:
         place = self._index.for_time(self._partition(partition), timestamp_ms)
         return Offset(place.base_offset) if place else None
 
-    def batch_for_size(self, partition: Partition, keep_bytes: int) -> Offset:
+    def batch_for_size(self, partition: PartitionId, keep_bytes: int) -> Offset:
         return Offset(self._index.for_size(self._partition(partition), keep_bytes))
 
     def get(self, key: bytes) -> bytes | None:
@@ -174,7 +173,7 @@ class EmbeddedStore:
     def idle(self) -> None:
         self._log.seal()
 
-    def settled_ends(self) -> tuple[Mapping[Partition, Offset], Cursor]:
+    def settled_ends(self) -> tuple[Mapping[PartitionId, Offset], Cursor]:
         ends = {partition: Offset(index.end) for partition, index in self._catalog.partitions.copy().items()}
         return ends, self._catalog.end.cursor
 
@@ -182,7 +181,7 @@ class EmbeddedStore:
         if self._closed:
             raise StoreClosedError("the store is closed; open it again to go on")
 
-    def _partition(self, partition: Partition) -> PartitionIndex:
+    def _partition(self, partition: PartitionId) -> PartitionIndex:
         self._check_open()
         index = self._catalog.partitions.get(partition)
         if index is None:

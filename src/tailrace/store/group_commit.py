@@ -12,8 +12,8 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
-from tailrace.model.changes import Changes, Receipt
 from tailrace.model.clock import Clock
+from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import (
     OverloadedError,
     StorageFailedError,
@@ -21,7 +21,7 @@ from tailrace.model.errors import (
     StoreClosedError,
     TailraceError,
 )
-from tailrace.model.ids import Cursor, Offset, Partition
+from tailrace.model.ids import Cursor, Offset, PartitionId
 from tailrace.model.killpoint import killpoint
 from tailrace.model.limits import Limits
 from tailrace.model.stats import StoreStats
@@ -46,7 +46,7 @@ class Backend(Protocol):
     def idle(self) -> None:
         """Called once after the last group when nothing has come for a moment."""
 
-    def settled_ends(self) -> tuple[Mapping[Partition, Offset], Cursor]:
+    def settled_ends(self) -> tuple[Mapping[PartitionId, Offset], Cursor]:
         """Where partitions and log end in the settled view."""
 
 
@@ -111,7 +111,7 @@ class GroupCommit:
             self._attempt(partial(self._persist, [commit], commit.size), is_my_turn=True)
         return commit
 
-    def commit(self, changes: Changes) -> Receipt:
+    def commit(self, changes: Changes) -> CommitReceipt:
         settled = threading.Event()
         commit = self.submit(changes, lambda _: settled.set())
         settled.wait()
@@ -124,7 +124,7 @@ class GroupCommit:
             known, value = self._sequencer.latest(key)
             return value if known else settled(key)
 
-    def next_offset(self, partition: Partition) -> Offset:
+    def next_offset(self, partition: PartitionId) -> Offset:
         with self._lock:
             return self._sequencer.next_offset(partition)
 

@@ -4,10 +4,10 @@ import threading
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from tailrace.model.changes import Append, Bounds, Changes, Fetched, LogBatch, Receipt, Scanned
 from tailrace.model.clock import Clock, HybridClock, SystemClock
+from tailrace.model.commit import Append, Changes, CommitReceipt, FetchedBatches, LogBatch, OffsetBounds, ScannedBatches
 from tailrace.model.errors import OffsetOutOfRangeError, StoreClosedError, UnknownPartitionError
-from tailrace.model.ids import Cursor, Offset, Partition
+from tailrace.model.ids import Cursor, Offset, PartitionId
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.stats import StoreStats
 from tailrace.model.topic import TopicNames
@@ -42,7 +42,7 @@ class MemoryStore:
     def __init__(self, clock: Clock | None = None, limits: Limits = DEFAULT_LIMITS) -> None:
         self._lock = threading.RLock()
         self._sequencer = Sequencer(HybridClock(clock or SystemClock()), limits, {}, Cursor(0))
-        self._streams: dict[Partition, _MemoryPartition] = {}
+        self._streams: dict[PartitionId, _MemoryPartition] = {}
         self._log: list[LogBatch] = []
         self._state: dict[bytes, bytes] = {}
         self._cursor = Cursor(0)
@@ -64,10 +64,10 @@ class MemoryStore:
             done(commit)
         return commit
 
-    def commit(self, changes: Changes) -> Receipt:
+    def commit(self, changes: Changes) -> CommitReceipt:
         return self.submit(changes, lambda _: None).receipt
 
-    def fetch(self, partition: Partition, offset: Offset, max_bytes: int) -> Fetched:
+    def fetch(self, partition: PartitionId, offset: Offset, max_bytes: int) -> FetchedBatches:
         with self._lock:
             stream = self._stream(partition)
             if not stream.start <= offset <= stream.end:
@@ -80,45 +80,45 @@ class MemoryStore:
                     break
                 found.append(held)
             self._stats.fetches_from_memory += 1
-            bounds = Bounds(stream.start, stream.end)
-            return Fetched([held.batch for held in found], bounds, [held.cursor for held in found])
+            bounds = OffsetBounds(stream.start, stream.end)
+            return FetchedBatches([held.batch for held in found], bounds, [held.cursor for held in found])
 
-    def is_hot(self, partition: Partition, offset: Offset) -> bool:
+    def is_hot(self, partition: PartitionId, offset: Offset) -> bool:
         return True
 
-    def scan(self, cursor: Cursor, max_bytes: int) -> Scanned:
+    def scan(self, cursor: Cursor, max_bytes: int) -> ScannedBatches:
         with self._lock:
             found: list[LogBatch] = []
             size = 0
             for held in self._log[bisect_left(self._log, int(cursor), key=lambda batch: batch.cursor + batch.records - 1) :]:
                 size += len(held.batch)
                 if found and size > max_bytes:
-                    return Scanned(found, held.cursor)
+                    return ScannedBatches(found, held.cursor)
                 found.append(held)
-            return Scanned(found, max(cursor, self._cursor))
+            return ScannedBatches(found, max(cursor, self._cursor))
 
-    def bounds(self, partition: Partition) -> Bounds:
+    def bounds(self, partition: PartitionId) -> OffsetBounds:
         with self._lock:
             stream = self._stream(partition)
-            return Bounds(stream.start, stream.end)
+            return OffsetBounds(stream.start, stream.end)
 
-    def next_offset(self, partition: Partition) -> Offset:
+    def next_offset(self, partition: PartitionId) -> Offset:
         with self._lock:
             return self._sequencer.next_offset(partition)
 
     def end_cursor(self) -> Cursor:
         return self._cursor
 
-    def partitions(self) -> Sequence[Partition]:
+    def partitions(self) -> Sequence[PartitionId]:
         with self._lock:
             return sorted(self._streams)
 
-    def size(self, partition: Partition, start: Offset | None = None) -> int:
+    def size(self, partition: PartitionId, start: Offset | None = None) -> int:
         with self._lock:
             stream = self._stream(partition)
             return sum(len(held.batch) for held in stream.batches[0 if start is None else stream.first_holding(start) :])
 
-    def batch_for_time(self, partition: Partition, timestamp_ms: int) -> Offset | None:
+    def batch_for_time(self, partition: PartitionId, timestamp_ms: int) -> Offset | None:
         with self._lock:
             stream = self._stream(partition)
             for held, newest in zip(stream.batches, stream.timestamps, strict=True):
@@ -126,7 +126,7 @@ class MemoryStore:
                     return held.base_offset
             return None
 
-    def batch_for_size(self, partition: Partition, keep_bytes: int) -> Offset:
+    def batch_for_size(self, partition: PartitionId, keep_bytes: int) -> Offset:
         with self._lock:
             stream = self._stream(partition)
             first = stream.end
@@ -159,7 +159,7 @@ class MemoryStore:
         with self._lock:
             self._closed = True
 
-    def _stream(self, partition: Partition) -> _MemoryPartition:
+    def _stream(self, partition: PartitionId) -> _MemoryPartition:
         stream = self._streams.get(partition)
         if stream is None:
             raise UnknownPartitionError.of(partition)
@@ -169,7 +169,7 @@ class MemoryStore:
         changes = commit.changes
         for topic_id, count in changes.creates:
             for index in range(count):
-                self._streams.setdefault(Partition(topic_id, index), _MemoryPartition())
+                self._streams.setdefault(PartitionId(topic_id, index), _MemoryPartition())
         for topic_id in changes.drops:
             self._streams = {partition: held for partition, held in self._streams.items() if partition.topic_id != topic_id}
         for partition, start in changes.trims:

@@ -19,7 +19,7 @@ from tailrace.log.segment import sync_folder
 from tailrace.log.writer import TOO_MANY_FILES, is_no_room
 from tailrace.model.errors import LostPayloadError, OverloadedError, StorageFailedError, StorageFullError, TailraceError
 from tailrace.model.killpoint import killpoint
-from tailrace.model.payload import PayloadReference, reference_to
+from tailrace.model.record import PayloadReference, reference_to
 
 _FILES_AT_ONCE = 64
 

@@ -31,10 +31,10 @@ from tailrace.log.segment import (
     salt_of,
 )
 from tailrace.log.state import CHUNK, COUNTERS, CURSOR, OLD_COUNTER, OLD_TIME, SEGMENT, StateDb, after_prefix, saved_topics
-from tailrace.model.changes import Append, Changes
 from tailrace.model.clock import Hlc
+from tailrace.model.commit import Append, Changes
 from tailrace.model.errors import CorruptionError, TailraceError
-from tailrace.model.ids import Cursor, Offset, Partition, Position
+from tailrace.model.ids import Cursor, Offset, PartitionId, Position
 from tailrace.model.limits import MIB
 from tailrace.model.topic import TopicNames
 from tailrace.store.embedded import EmbeddedStore
@@ -106,11 +106,11 @@ class _Salvage:
         self._on_progress = on_progress
         self._done = SalvageResult()
         self._names = TopicNames()
-        self._starts: dict[Partition, Offset] = {}
+        self._starts: dict[PartitionId, Offset] = {}
         """Where partitions begin for readers, as of the checkpoint."""
-        self._known_ends: dict[Partition, Offset] = {}
+        self._known_ends: dict[PartitionId, Offset] = {}
         """Where they end at least, by the checkpoint."""
-        self._ends: dict[Partition, Offset] = {}
+        self._ends: dict[PartitionId, Offset] = {}
         """Where they end in the new folder, appends that wait included."""
         self._waiting: list[Append] = []
         self._waiting_bytes = 0
@@ -254,11 +254,13 @@ class _Salvage:
             return
         self._names.learn_from(changes.puts)
         there = {partition.topic_id for partition in self._ends}
-        creates = [(topic_id, count) for topic_id, count in changes.creates if Partition(topic_id, count - 1) not in self._ends]
+        creates = [
+            (topic_id, count) for topic_id, count in changes.creates if PartitionId(topic_id, count - 1) not in self._ends
+        ]
         drops = [topic_id for topic_id in changes.drops if topic_id in there]
         for topic_id, count in creates:
             for number in range(count):
-                self._ends.setdefault(Partition(topic_id, number), Offset(0))
+                self._ends.setdefault(PartitionId(topic_id, number), Offset(0))
         for partition in [partition for partition in self._ends if partition.topic_id in drops]:
             del self._ends[partition]
         trims = []
@@ -274,7 +276,7 @@ class _Salvage:
         self._done.records += entry.records
         self._done.bytes += entry.length
 
-    def _fill(self, partition: Partition, end: Offset, where: str, why: str, size: int | None = None) -> None:
+    def _fill(self, partition: PartitionId, end: Offset, where: str, why: str, size: int | None = None) -> None:
         """Take up the offsets up to `end`, if they are not taken: their records are lost."""
         first = self._ends[partition]
         if end <= first:
@@ -309,7 +311,7 @@ def _check_target(source: Path, target: Path) -> None:
         raise TailraceError(f"{target} lies in {source}, which must not be touched; name another folder")
 
 
-def _first_base(saved: SavedIndex, partition: Partition, start: int, *, default: int) -> int:
+def _first_base(saved: SavedIndex, partition: PartitionId, start: int, *, default: int) -> int:
     """The base offset of the first batch that readers can see, by the saved index."""
     return next((place.base_offset for place in saved.places(partition, start)), default)
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from tailrace.model.changes import ASSIGN, Append, Changes, Receipt
 from tailrace.model.clock import Hlc, HybridClock
+from tailrace.model.commit import ASSIGN, Append, Changes, CommitReceipt
 from tailrace.model.errors import (
     InvalidPartitionsError,
     LimitExceededError,
@@ -19,7 +19,7 @@ from tailrace.model.errors import (
     TailraceError,
     UnknownPartitionError,
 )
-from tailrace.model.ids import Cursor, Offset, Partition, TopicId
+from tailrace.model.ids import Cursor, Offset, PartitionId, TopicId
 from tailrace.model.limits import Limits
 
 Done = Callable[["PendingCommit"], None]
@@ -43,17 +43,17 @@ class PendingCommit(msgspec.Struct, eq=False):
     error: TailraceError | None = None
 
     @property
-    def receipt(self) -> Receipt:
-        return Receipt(self.hlc, self.cursor, self.offsets)
+    def receipt(self) -> CommitReceipt:
+        return CommitReceipt(self.hlc, self.cursor, self.offsets)
 
 
 class Sequencer:
     """The latest view: settled state plus all commits in flight."""
 
-    def __init__(self, clock: HybridClock, limits: Limits, ends: Mapping[Partition, Offset], cursor: Cursor) -> None:
+    def __init__(self, clock: HybridClock, limits: Limits, ends: Mapping[PartitionId, Offset], cursor: Cursor) -> None:
         self._clock = clock
         self._frame_bytes = limits.frame_bytes
-        self._ends: dict[Partition, Offset] = {}
+        self._ends: dict[PartitionId, Offset] = {}
         self._counts: dict[TopicId, int] = {}
         self._cursor = cursor
         self._sequence = 0
@@ -62,7 +62,7 @@ class Sequencer:
         self._dropped_prefixes: list[tuple[int, bytes]] = []
         self.reset(ends, cursor)
 
-    def reset(self, ends: Mapping[Partition, Offset], cursor: Cursor) -> None:
+    def reset(self, ends: Mapping[PartitionId, Offset], cursor: Cursor) -> None:
         """Forget all commits in flight; the settled view is all there is."""
         self._ends = dict(ends)
         self._counts = {}
@@ -117,7 +117,7 @@ class Sequencer:
         if self._dropped_prefixes:
             self._dropped_prefixes = [(at, prefix) for at, prefix in self._dropped_prefixes if at > last]
 
-    def next_offset(self, partition: Partition) -> Offset:
+    def next_offset(self, partition: PartitionId) -> Offset:
         end = self._ends.get(partition)
         if end is None:
             raise UnknownPartitionError.of(partition)
@@ -151,10 +151,10 @@ class Sequencer:
     def _too_large(self, size: int) -> LimitExceededError:
         return LimitExceededError(f"the commit has {size} bytes, more than frame_bytes allows ({self._frame_bytes}); split it")
 
-    def _place(self, changes: Changes) -> tuple[list[Offset], dict[Partition, Offset]]:
+    def _place(self, changes: Changes) -> tuple[list[Offset], dict[PartitionId, Offset]]:
         """The base offset of each append, and where the partitions end after all of them."""
         offsets: list[Offset] = []
-        ends: dict[Partition, Offset] = {}
+        ends: dict[PartitionId, Offset] = {}
         for partition, _, records, _, wanted in changes.appends:
             end = ends.get(partition)
             if end is None:
@@ -178,7 +178,7 @@ class Sequencer:
             counts[topic_id] = count
         for topic_id in changes.drops:
             if topic_id not in self._counts or topic_id in counts or changes.drops.count(topic_id) > 1:
-                raise UnknownPartitionError.of(Partition(topic_id, 0))
+                raise UnknownPartitionError.of(PartitionId(topic_id, 0))
         for partition, start in changes.trims:
             end = self.next_offset(partition)
             if partition.topic_id in changes.drops:
@@ -189,12 +189,12 @@ class Sequencer:
     def _change_partitions(self, changes: Changes) -> None:
         for topic_id, count in changes.creates:
             for index in range(self._counts.get(topic_id, 0), count):
-                self._ends[Partition(topic_id, index)] = Offset(0)
+                self._ends[PartitionId(topic_id, index)] = Offset(0)
             self._counts[topic_id] = count
         for topic_id in changes.drops:
             for index in range(self._counts.pop(topic_id)):
-                del self._ends[Partition(topic_id, index)]
+                del self._ends[PartitionId(topic_id, index)]
 
 
-def _out_of_sequence(partition: Partition, end: int, wanted: int) -> SequencingError:
+def _out_of_sequence(partition: PartitionId, end: int, wanted: int) -> SequencingError:
     return SequencingError(f"partition {partition.number}: the next offset is {end}, the commit was built for {wanted}")

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tailrace.model.changes import Buffer
+from tailrace.model.commit import Buffer
 from tailrace.model.errors import CorruptBatchError, InvalidRequestError, LimitExceededError
 from tailrace.model.limits import MIB, Limits
 from tailrace.wire.batch import HEADER_BYTES, BatchHeader, read_header

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from crc32c import crc32c
 
-from tailrace.model.changes import Buffer
+from tailrace.model.commit import Buffer
 from tailrace.model.limits import MIB
 from tailrace.wire.batch import CHECKED_FROM, HEADER_BYTES, LENGTH_FROM, MAGIC, NO_PRODUCER
 from tailrace.wire.codecs import Codec, compress

@@ -9,7 +9,7 @@ from struct import Struct
 import msgspec
 from crc32c import crc32c
 
-from tailrace.model.changes import Buffer
+from tailrace.model.commit import Buffer
 from tailrace.model.errors import CorruptBatchError, InvalidRecordsError, UnsupportedBatchError
 
 HEADER_BYTES = 61

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import NamedTuple
 
-from tailrace.model.changes import Buffer
+from tailrace.model.commit import Buffer
 from tailrace.model.errors import MalformedMessageError
 from tailrace.model.ids import Cursor
 

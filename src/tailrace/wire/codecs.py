@@ -9,7 +9,7 @@ from struct import Struct
 
 import cramjam
 
-from tailrace.model.changes import Buffer
+from tailrace.model.commit import Buffer
 from tailrace.model.errors import CorruptBatchError, MessageTooLargeError, UnsupportedCodecError
 
 

@@ -8,7 +8,7 @@ from struct import Struct, error
 
 from crc32c import crc32c
 
-from tailrace.model.changes import Buffer
+from tailrace.model.commit import Buffer
 from tailrace.model.errors import CorruptBatchError
 from tailrace.wire.batch import (
     CHECKED_FROM,

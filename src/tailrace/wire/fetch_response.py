@@ -8,7 +8,7 @@ from struct import Struct
 from typing import NamedTuple
 from uuid import UUID
 
-from tailrace.model.changes import Buffer
+from tailrace.model.commit import Buffer
 from tailrace.wire.message import NO_UUID
 from tailrace.wire.message_fields import write_unsigned_varint
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from tailrace.model.changes import Buffer
+from tailrace.model.commit import Buffer
 from tailrace.model.errors import MalformedMessageError
 from tailrace.wire.batch_stream import PlacedBatch, decode_batches, encode_batches
 

@@ -16,7 +16,7 @@ from importlib.util import cache_from_source
 from mmap import MAP_PRIVATE, PROT_EXEC, PROT_READ
 from pathlib import Path
 
-from tailrace.model.changes import Buffer
+from tailrace.model.commit import Buffer
 from tailrace.wire.record_scan import scan_records
 
 _COMPILER = "tailrace.wire.scan_compiler"

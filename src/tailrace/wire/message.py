@@ -13,7 +13,7 @@ from uuid import UUID
 
 import msgspec
 
-from tailrace.model.changes import Buffer
+from tailrace.model.commit import Buffer
 
 NO_UUID = UUID(int=0)
 

@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Any
 from uuid import UUID
 
-from tailrace.model.changes import Buffer
+from tailrace.model.commit import Buffer
 from tailrace.model.errors import MalformedMessageError
 from tailrace.wire.message import Kind, Message
 

@@ -8,7 +8,7 @@ bit of one byte. Only where one lies before the base are the times themselves re
 from collections.abc import Iterator
 from itertools import repeat
 
-from tailrace.model.changes import Buffer
+from tailrace.model.commit import Buffer
 from tailrace.model.errors import CorruptBatchError
 from tailrace.model.limits import Limits
 from tailrace.model.record import NO_TIMESTAMP

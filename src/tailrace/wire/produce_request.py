@@ -10,7 +10,7 @@ from uuid import UUID
 
 import msgspec
 
-from tailrace.model.changes import Buffer
+from tailrace.model.commit import Buffer
 from tailrace.wire.message import NO_UUID
 
 _FLEXIBLE_SINCE = 9

@@ -1,6 +1,6 @@
 """Whether the records inside a batch are what its head says: all of them there, each whole, and nothing else."""
 
-from tailrace.model.changes import Buffer
+from tailrace.model.commit import Buffer
 from tailrace.model.errors import CorruptBatchError, InvalidRecordsError
 from tailrace.wire.batch import CODEC_MASK, HEADER_BYTES, BatchHeader
 from tailrace.wire.codecs import decompress

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from tailrace.model.changes import Buffer
+from tailrace.model.commit import Buffer
 from tailrace.model.errors import CorruptBatchError, LimitExceededError
 from tailrace.model.ids import Cursor, Offset
 from tailrace.model.limits import Limits

@@ -7,11 +7,10 @@ is read, and a payload that can't be read takes no other record with it.
 
 from struct import Struct
 
-from tailrace.model.changes import Buffer
+from tailrace.model.commit import Buffer
 from tailrace.model.errors import CorruptBatchError
 from tailrace.model.limits import Limits
-from tailrace.model.payload import DIGEST_BYTES, PayloadReference
-from tailrace.model.record import Record
+from tailrace.model.record import DIGEST_BYTES, PayloadReference, Record
 from tailrace.wire.batch import CHECKED_FROM, REFERENCE_MASK, read_header
 from tailrace.wire.records import decode_batch, encode_batch, encode_field, encode_headers
 from tailrace.wire.restamped import with_attributes, with_records

@@ -5,7 +5,7 @@ from struct import Struct
 
 from crc32c import crc32c
 
-from tailrace.model.changes import Buffer
+from tailrace.model.commit import Buffer
 from tailrace.wire.batch import CHECKED_FROM, HEADER_BYTES, LENGTH_FROM, TIMESTAMP_TYPE_MASK, read_header
 
 _ATTRIBUTES_AND_DELTA_BYTES = 6

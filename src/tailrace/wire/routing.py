@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from tailrace.model.errors import CorruptionError
+from tailrace.model.errors import CorruptionError, invariant
 from tailrace.model.ids import Cursor, RouteId
-from tailrace.model.invariant import invariant
 from tailrace.model.record import MESSAGE_ID_HEADER, Headers, Record
-from tailrace.model.route import ChangeKind, Payload
+from tailrace.model.route import ChangeKind, PayloadMode
 from tailrace.wire.partitioner import partition_for_key
 
 KeyValue = bool | int | str | Decimal | date | datetime | None
@@ -68,7 +67,7 @@ def routed(
     *,
     route: RouteId,
     table: str,
-    payload: Payload,
+    payload: PayloadMode,
     partitions: int,
     key_values: Sequence[KeyValue] | None = None,
 ) -> Routed:
@@ -79,7 +78,7 @@ def routed(
     )
 
 
-def payload_of(change: ChangeEvent, payload: Payload) -> bytes:
+def payload_of(change: ChangeEvent, payload: PayloadMode) -> bytes:
     """`key`: the primary key. `full`: the row, for a delete the one that went. `diff`: the key, and what is otherwise now."""
     if payload == "key":
         return change.key
@@ -95,7 +94,7 @@ def partition_key(values: Sequence[KeyValue]) -> bytes:
     return b"[" + b",".join(map(_json, values)) + b"]"
 
 
-def headers_of(change: ChangeEvent, route: RouteId, table: str, payload: Payload) -> Headers:
+def headers_of(change: ChangeEvent, route: RouteId, table: str, payload: PayloadMode) -> Headers:
     """The id is made of the change and the route alone, so a change that is routed again has the same one."""
     return (
         ("source_table", table.encode()),

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from tailrace.model.changes import Buffer
+from tailrace.model.commit import Buffer
 from tailrace.model.errors import InvalidRequestError
 from tailrace.model.ids import TopicId
 from tailrace.model.pipeline import MarkMove

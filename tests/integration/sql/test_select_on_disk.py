@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tailrace.model.changes import Append, Changes
-from tailrace.model.ids import Partition
+from tailrace.model.commit import Append, Changes
+from tailrace.model.ids import PartitionId
 from tailrace.model.limits import KIB, MIB, Limits
 from tailrace.store.embedded import EmbeddedStore
 from tailrace.wire.arrow_encoding import RecordColumns
@@ -36,7 +36,7 @@ async def filled(folder: Path, codec: Codec = Codec.NONE) -> AsyncIterator[tuple
             values = pa.array([value(number) for number in range(RECORDS)])
             columns = RecordColumns(pa.array(np.arange(RECORDS) + START_MS), values)
             batches = encode_plain(columns, codec=codec, most_bytes=64 * KIB)
-            appends = [Append(Partition(topic.id, 0), *batch) for batch in batches]
+            appends = [Append(PartitionId(topic.id, 0), *batch) for batch in batches]
             store.commit(Changes(appends=appends))
             yield sql, store
     finally:

@@ -9,9 +9,8 @@ from tailrace.broker.broker import Broker
 from tailrace.broker.commits.draft import Draft
 from tailrace.broker.isolation import AbortedTransactions
 from tailrace.model.errors import OffsetOutOfRangeError
-from tailrace.model.fetch import Isolation
-from tailrace.model.ids import Offset, Partition, ProducerId, TopicId
-from tailrace.model.start import AtTime, Edge
+from tailrace.model.fetch import AtTime, Isolation, StartEdge
+from tailrace.model.ids import Offset, PartitionId, ProducerId, TopicId
 from tailrace.model.transaction import AbortedTransaction
 from tailrace.store.memory import MemoryStore
 from tests.support.aio import on_loop, turns
@@ -21,7 +20,7 @@ from tests.support.clocks import ManualClock
 from tests.support.transactions import bounds, committed_values, fetched, stable_offset, started
 
 COMMITTED = Isolation.READ_COMMITTED
-PARTITION = Partition(TopicId(1), 0)
+PARTITION = PartitionId(TopicId(1), 0)
 
 
 @on_loop
@@ -174,8 +173,8 @@ async def test_the_latest_offset_of_committed_records_is_the_last_stable_one() -
         producer = await started(broker)
         await producer.write(0, b"a")
         positions = broker.positions
-        assert await positions.resolve("t", 0, Edge.LATEST) == 2
-        assert await positions.resolve("t", 0, Edge.LATEST, isolation=COMMITTED) == 1
+        assert await positions.resolve("t", 0, StartEdge.LATEST) == 2
+        assert await positions.resolve("t", 0, StartEdge.LATEST, isolation=COMMITTED) == 1
         assert await positions.resolve("t", 0, AtTime(TIMESTAMP), isolation=COMMITTED) == 1
         assert (await positions.at_time("t", 0, TIMESTAMP)) is not None
         assert (await positions.at_time("t", 0, TIMESTAMP, isolation=COMMITTED)) is None
@@ -218,7 +217,7 @@ async def test_retention_forgets_aborted_transactions_that_nobody_can_read() -> 
         for _ in range(3):
             await producer.write(0, b"x")
             await producer.abort()
-        prefix = keys.aborted_of_partition(Partition(topic.id, 0))
+        prefix = keys.aborted_of_partition(PartitionId(topic.id, 0))
         assert len(store.range(prefix)) == 3
         clock.advance(100_000)
         await append(broker, raw("t", 0, b"y", timestamp=clock.now_ms()))

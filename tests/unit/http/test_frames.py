@@ -7,9 +7,9 @@ from weakref import ref
 import pytest
 
 from tailrace.http.frames import EncodedOnce, Frames, sse_sign_of_life, websocket_sign_of_life
+from tailrace.model.consume import EventBatch
 from tailrace.model.ids import Cursor, Offset
 from tailrace.model.record import Record
-from tailrace.model.subscription import EventBatch
 
 
 def batch(*values: bytes, cursor: int = 10) -> EventBatch:

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from tailrace.model.changes import Buffer
+from tailrace.model.commit import Buffer
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.record import Record
 from tailrace.wire.messages import fetch, init_producer_id, produce

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.log.catalog import TailCache
-from tailrace.model.changes import Buffer
+from tailrace.model.commit import Buffer
 from tailrace.model.stats import StoreStats
 
 BATCH_BYTES = 488

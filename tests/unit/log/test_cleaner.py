@@ -6,13 +6,13 @@ from pathlib import Path
 
 from tailrace.log.fsck import run_fsck
 from tailrace.log.options import LogOptions
-from tailrace.model.changes import Changes
-from tailrace.model.ids import Cursor, Offset, Partition, TopicId
+from tailrace.model.commit import Changes
+from tailrace.model.ids import Cursor, Offset, PartitionId, TopicId
 from tailrace.model.limits import KIB, MIB, Limits
 from tailrace.store.embedded import EmbeddedStore
 from tests.support.batches import append, values_of
 
-KEPT, DELETED = Partition(TopicId(1), 0), Partition(TopicId(2), 0)
+KEPT, DELETED = PartitionId(TopicId(1), 0), PartitionId(TopicId(2), 0)
 OPTIONS = LogOptions(segment_bytes=8 * KIB, checkpoint_bytes=16 * KIB, index_chunk_batches=4, cursor_stride_bytes=KIB)
 LIMITS = Limits(tail_cache_bytes=0)
 SECRET = b"the secret of the deleted topic"
@@ -62,7 +62,7 @@ def test_segments_that_retention_has_passed_are_deleted(tmp_path: Path) -> None:
 
 
 def test_a_segment_is_rewritten_again_and_again_as_more_of_it_dies(tmp_path: Path) -> None:
-    partitions = [Partition(KEPT.topic_id, number) for number in range(8)]
+    partitions = [PartitionId(KEPT.topic_id, number) for number in range(8)]
     store = _open(tmp_path)
     store.commit(Changes(creates=[(KEPT.topic_id, 8)]))
     for number in range(50):

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.model.changes import Changes
+from tailrace.model.commit import Changes
 from tailrace.model.ids import TopicId
 from tailrace.model.limits import Limits
-from tailrace.model.payload import reference_to
+from tailrace.model.record import reference_to
 from tailrace.store.embedded import EmbeddedStore
 
 LIMITS = Limits(min_free_bytes=0)

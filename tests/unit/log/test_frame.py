@@ -13,12 +13,12 @@ from tailrace.log.frame import (
     read_effects,
     read_frame,
 )
-from tailrace.model.changes import Changes
-from tailrace.model.ids import Offset, Partition, TopicId
+from tailrace.model.commit import Changes
+from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.wire.batch import placed
 from tests.support.batches import encode_batch
 
-PARTITION = Partition(TopicId(7), 3)
+PARTITION = PartitionId(TopicId(7), 3)
 BATCH = bytes(placed(encode_batch([(5, b"value")]), 40))
 SALT = 4711
 HEAD = fast_encode_head(1000, 900, 77, 12345, PARTITION, 40, 1, BATCH, 5, SALT)
@@ -68,7 +68,7 @@ def test_effects_come_back_as_they_went_in(
     changes = Changes(
         creates=[(TopicId(topic_id), count) for topic_id, count in creates],
         drops=[TopicId(topic_id) for topic_id in drops],
-        trims=[(Partition(TopicId(topic_id), number), Offset(start)) for topic_id, number, start in trims],
+        trims=[(PartitionId(TopicId(topic_id), number), Offset(start)) for topic_id, number, start in trims],
         appends=(),
         drop_prefixes=prefixes,
         puts=puts,

@@ -12,15 +12,15 @@ from tailrace.log.fsck import run_fsck
 from tailrace.log.index import SavedCounters, SavedIndex, partition_key
 from tailrace.log.options import LogOptions
 from tailrace.log.state import CHUNK, COUNTERS, META, OLD_COUNTER, OLD_TIME, StateDb
-from tailrace.model.changes import Bounds, Changes
+from tailrace.model.commit import Changes, OffsetBounds
 from tailrace.model.errors import FormatError, StorageFullError
-from tailrace.model.ids import Offset, Partition, TopicId
+from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.model.limits import MIB
 from tailrace.store.embedded import EmbeddedStore
 from tests.support.batches import append, values_of
 
 TOPIC, OTHER = TopicId(1), TopicId(2)
-PARTITIONS = [Partition(TOPIC, number) for number in range(4)]
+PARTITIONS = [PartitionId(TOPIC, number) for number in range(4)]
 OPTIONS = LogOptions(index_chunk_batches=3)
 STAMP = META + b"stamp"
 COUNTER_BYTES = 48
@@ -104,7 +104,7 @@ def test_a_folder_of_format_1_is_served_and_has_format_2_after_the_next_change(t
 
 def test_a_topic_of_format_1_that_is_deleted_does_not_come_back(tmp_path: Path) -> None:
     store = _filled(tmp_path)
-    store.commit(Changes(creates=[(OTHER, 1)], appends=[append(Partition(OTHER, 0), b"x")]))
+    store.commit(Changes(creates=[(OTHER, 1)], appends=[append(PartitionId(OTHER, 0), b"x")]))
     store.close()
     _to_format_1(tmp_path)
     store = _open(tmp_path)
@@ -149,11 +149,11 @@ def test_counters_of_more_partitions_than_share_a_value_are_all_found(tmp_path: 
     count = 9_000
     store = _open(tmp_path)
     store.commit(Changes(creates=[(TOPIC, count)]))
-    store.commit(Changes(appends=[append(Partition(TOPIC, number), b"x") for number in range(0, count, 1000)]))
+    store.commit(Changes(appends=[append(PartitionId(TOPIC, number), b"x") for number in range(0, count, 1000)]))
     store.close()
     assert len(_values(tmp_path, COUNTERS)) == 3
     store = _open(tmp_path)
-    ends = [store.bounds(Partition(TOPIC, number)).end for number in range(count)]
+    ends = [store.bounds(PartitionId(TOPIC, number)).end for number in range(count)]
     assert ends == [int(number % 1000 == 0) for number in range(count)]
     store.close()
 
@@ -175,7 +175,7 @@ def test_a_checkpoint_that_finds_no_room_is_made_up_for_by_the_next(
         with pytest.raises(StorageFullError):
             store.checkpoint()
     store.checkpoint()
-    assert store.bounds(PARTITIONS[0]) == Bounds(Offset(0), Offset(1))
+    assert store.bounds(PARTITIONS[0]) == OffsetBounds(Offset(0), Offset(1))
     ends = SavedIndex(store._log._state, 1).load()
     assert {partition: index.end for partition, index in ends.items()} == dict(zip(PARTITIONS, (1, 10, 20, 30), strict=True))
     store.close()

@@ -7,8 +7,8 @@ import pytest
 
 from tailrace.log.options import LogOptions
 from tailrace.log.state import StateDb
-from tailrace.model.changes import Changes
-from tailrace.model.ids import Offset, Partition, TopicId
+from tailrace.model.commit import Changes
+from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.model.limits import KIB, MIB, Limits
 from tailrace.store.embedded import EmbeddedStore
 from tests.support.batches import append, values_of
@@ -26,7 +26,7 @@ def _store(folder: Path, partitions: int, limits: Limits, options: LogOptions | 
 
 def test_the_tail_is_served_without_touching_the_disk(tmp_path: Path) -> None:
     store = _store(tmp_path, 1, Limits())
-    partition = Partition(TOPIC, 0)
+    partition = PartitionId(TOPIC, 0)
     for number in range(100):
         store.commit(Changes(appends=[append(partition, b"%d" % number)]))
     assert store.is_hot(partition, Offset(0))
@@ -37,7 +37,7 @@ def test_the_tail_is_served_without_touching_the_disk(tmp_path: Path) -> None:
 
 def test_what_nobody_has_read_for_a_while_leaves_memory_and_is_read_from_disk(tmp_path: Path) -> None:
     store = _store(tmp_path, 2, Limits(), LogOptions(cache_seconds=0.1))
-    first, second = Partition(TOPIC, 0), Partition(TOPIC, 1)
+    first, second = PartitionId(TOPIC, 0), PartitionId(TOPIC, 1)
     for number in range(3_000):
         store.commit(Changes(appends=[append(first, b"%d" % number), append(second, b"%d" % number)]))
     eventually(lambda: store.stats().cached_bytes == 0, "the cache is empty")
@@ -51,9 +51,9 @@ def test_small_batches_of_many_partitions_are_read_in_large_pieces(tmp_path: Pat
     partitions, rounds = 50, 200
     store = _store(tmp_path, partitions, NO_CACHE)
     for number in range(rounds):
-        store.commit(Changes(appends=[append(Partition(TOPIC, p), b"%d-%d" % (p, number)) for p in range(partitions)]))
-    assert not store.is_hot(Partition(TOPIC, 7), Offset(0))
-    fetched = store.fetch(Partition(TOPIC, 7), Offset(0), MIB)
+        store.commit(Changes(appends=[append(PartitionId(TOPIC, p), b"%d-%d" % (p, number)) for p in range(partitions)]))
+    assert not store.is_hot(PartitionId(TOPIC, 7), Offset(0))
+    fetched = store.fetch(PartitionId(TOPIC, 7), Offset(0), MIB)
     assert values_of(fetched.batches) == [b"7-%d" % number for number in range(rounds)]
     stats = store.stats()
     assert stats.disk_reads == 1, "200 batches, each some kilobytes from the next, come with one read"
@@ -64,7 +64,7 @@ def test_small_batches_of_many_partitions_are_read_in_large_pieces(tmp_path: Pat
 
 def test_batches_far_from_each_other_are_not_read_together(tmp_path: Path) -> None:
     store = _store(tmp_path, 2, NO_CACHE)
-    rare, busy = Partition(TOPIC, 0), Partition(TOPIC, 1)
+    rare, busy = PartitionId(TOPIC, 0), PartitionId(TOPIC, 1)
     for number in range(5):
         store.commit(Changes(appends=[append(rare, b"%d" % number), append(busy, bytes(200 * KIB))]))
     assert values_of(store.fetch(rare, Offset(0), MIB).batches) == [b"%d" % number for number in range(5)]
@@ -75,7 +75,7 @@ def test_batches_far_from_each_other_are_not_read_together(tmp_path: Path) -> No
 def test_a_lookup_by_time_reads_neither_the_log_nor_the_whole_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options = LogOptions(index_chunk_batches=16)
     store = _store(tmp_path, 1, NO_CACHE, options)
-    partition = Partition(TOPIC, 0)
+    partition = PartitionId(TOPIC, 0)
     for first in range(0, 10_000, 100):
         store.commit(Changes(appends=[append(partition, b"x", timestamp=number) for number in range(first, first + 100)]))
     store.checkpoint()
@@ -106,7 +106,7 @@ def test_a_lookup_by_time_reads_neither_the_log_nor_the_whole_index(tmp_path: Pa
 
 def test_places_leave_memory_with_their_batches_though_nothing_more_comes(tmp_path: Path) -> None:
     store = _store(tmp_path, 2, Limits(), LogOptions(cache_seconds=0.1))
-    partition = Partition(TOPIC, 0)
+    partition = PartitionId(TOPIC, 0)
     store.commit(Changes(appends=[append(partition, b"%d" % number) for number in range(100)]))
     store.checkpoint()
     index = store._catalog.partitions[partition]
@@ -117,7 +117,7 @@ def test_places_leave_memory_with_their_batches_though_nothing_more_comes(tmp_pa
 
 def test_the_index_in_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
     store = _store(tmp_path, 1, Limits(tail_cache_bytes=64 * KIB), LogOptions(checkpoint_batches=500))
-    partition = Partition(TOPIC, 0)
+    partition = PartitionId(TOPIC, 0)
     for _ in range(100):
         store.commit(Changes(appends=[append(partition, b"x") for _ in range(100)]))
     store.checkpoint()

@@ -11,15 +11,15 @@ from crc32c import crc32c
 from tailrace.log.frame import encode_effects, encode_entry, encode_head
 from tailrace.log.fsck import run_fsck
 from tailrace.log.segment import SEGMENT_HEADER_BYTES, encode_segment_header
-from tailrace.model.changes import Changes
+from tailrace.model.commit import Changes
 from tailrace.model.errors import CorruptionError
-from tailrace.model.ids import Partition, TopicId
+from tailrace.model.ids import PartitionId, TopicId
 from tailrace.store.embedded import EmbeddedStore
 from tests.support.batches import append
 from tests.support.folders import frames_of, segment_files
 
 TOPIC = TopicId(1)
-PARTITION = Partition(TOPIC, 0)
+PARTITION = PartitionId(TOPIC, 0)
 SALT = 0x5EED5A17
 LONG_AGO = Struct(">8sHHIQQ")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tailrace.log.state import STATE, SettledState, StateDb
-from tailrace.model.changes import Changes
+from tailrace.model.commit import Changes
 from tailrace.model.ids import Position
 
 

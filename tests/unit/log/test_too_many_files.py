@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from tailrace.log.options import LogOptions
-from tailrace.model.changes import Changes
+from tailrace.model.commit import Changes
 from tailrace.model.errors import OverloadedError, StorageFullError, TailraceError
-from tailrace.model.ids import Partition, TopicId
+from tailrace.model.ids import PartitionId, TopicId
 from tailrace.model.limits import KIB, Limits
 from tailrace.store.embedded import EmbeddedStore
 from tests.support.batches import append
 from tests.support.observed import fetch_all
 
-A0 = Partition(TopicId(1), 0)
+A0 = PartitionId(TopicId(1), 0)
 OPTIONS = LogOptions(segment_bytes=2 * KIB, checkpoint_bytes=1 << 30)
 
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.model.changes import Changes
-from tailrace.model.ids import Offset, Partition, TopicId
+from tailrace.model.commit import Changes
+from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.store.embedded import EmbeddedStore
 from tests.support.batches import append, values_of
 from tests.support.folders import segment_files, wait_until_sealed
 from tests.support.patience import PATIENCE_SECONDS
 
-A0 = Partition(TopicId(1), 0)
+A0 = PartitionId(TopicId(1), 0)
 TRIES = 1_000
 
 

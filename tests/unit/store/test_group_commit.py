@@ -7,9 +7,9 @@ from functools import partial
 
 import pytest
 
-from tailrace.model.changes import Changes
 from tailrace.model.clock import HybridClock, SystemClock
-from tailrace.model.ids import Cursor, Offset, Partition
+from tailrace.model.commit import Changes
+from tailrace.model.ids import Cursor, Offset, PartitionId
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.stats import StoreStats
 from tailrace.store.group_commit import GroupCommit
@@ -35,7 +35,7 @@ class Backend:
     def idle(self) -> None:
         pass
 
-    def settled_ends(self) -> tuple[Mapping[Partition, Offset], Cursor]:
+    def settled_ends(self) -> tuple[Mapping[PartitionId, Offset], Cursor]:
         return {}, Cursor(0)
 
 

@@ -9,7 +9,7 @@ from typing import NoReturn
 import pytest
 
 from tailrace.model.errors import LostPayloadError, StorageFailedError, StorageFullError
-from tailrace.model.payload import reference_to
+from tailrace.model.record import reference_to
 from tailrace.store.payloads import PayloadFolder
 
 CONTENT = b"large" * 50_000

@@ -14,9 +14,9 @@ from tailrace.broker.broker import Broker
 from tailrace.log.fsck import run_fsck
 from tailrace.log.options import DEFAULT_OPTIONS, LogOptions
 from tailrace.model.errors import CorruptionError, TailraceError
+from tailrace.model.group import OffsetCommit
 from tailrace.model.ids import Cursor, Offset
 from tailrace.model.limits import KIB
-from tailrace.model.offset import OffsetCommit
 from tailrace.model.record import Message, RawBatch
 from tailrace.store.embedded import EmbeddedStore
 from tailrace.store.salvage import Omission, SalvageResult, salvage

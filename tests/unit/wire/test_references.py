@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from tailrace.model.errors import CorruptBatchError
 from tailrace.model.limits import DEFAULT_LIMITS
-from tailrace.model.payload import reference_to
-from tailrace.model.record import Record
+from tailrace.model.record import Record, reference_to
 from tailrace.wire.batch import REFERENCE_MASK, check_batch, placed, read_header
 from tailrace.wire.records import decode_batch, encode_batch
 from tailrace.wire.references import encode_referring, expand, expanded_size, is_referring, read_reference

@@ -9,7 +9,7 @@ import pytest
 from tailrace.model.errors import CorruptionError
 from tailrace.model.ids import Cursor, Offset, RouteId
 from tailrace.model.record import Record
-from tailrace.model.route import Operation, Payload
+from tailrace.model.route import Operation, PayloadMode
 from tailrace.wire.partitioner import partition_for_key
 from tailrace.wire.routing import ChangeEvent, KeyValue, partition_key, payload_of, read_change, routed
 
@@ -38,7 +38,7 @@ def change(op: Operation = "update", old: bytes | None = OLD, new: bytes | None 
         (change("update", NEW, NEW), "diff", b'{"key":{"id":1},"changed":{}}'),
     ],
 )
-def test_a_payload_is_the_key_the_row_or_what_changed(event: ChangeEvent, payload: Payload, made: bytes) -> None:
+def test_a_payload_is_the_key_the_row_or_what_changed(event: ChangeEvent, payload: PayloadMode, made: bytes) -> None:
     assert payload_of(event, payload) == made
 
 

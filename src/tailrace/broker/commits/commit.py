@@ -13,14 +13,13 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tailrace.broker.commits.proposal import Change, Proposal, StillInFlight
-from tailrace.model.changes import Changes, Receipt
-from tailrace.model.errors import OverloadedError, SequencingError, StoreClosedError
-from tailrace.model.invariant import InvariantError
+from tailrace.model.commit import Changes, CommitReceipt
+from tailrace.model.errors import InvariantError, OverloadedError, SequencingError, StoreClosedError
 from tailrace.model.limits import Limits
 from tailrace.store.contract import Store, StoreCommit
 
 T = TypeVar("T")
-Watcher = Callable[[Changes, Receipt], None]
+Watcher = Callable[[Changes, CommitReceipt], None]
 
 _log = logging.getLogger(__name__)
 
@@ -261,7 +260,7 @@ class Committer:
             proposal.future.set_exception(error)
 
 
-def _answer(proposal: Proposal[Any], receipt: Receipt | None) -> None:
+def _answer(proposal: Proposal[Any], receipt: CommitReceipt | None) -> None:
     try:
         answer = proposal.settled(receipt)
     except Exception as error:  # noqa: BLE001  one proposal's fault must not keep the others from their answers

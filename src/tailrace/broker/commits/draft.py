@@ -5,8 +5,8 @@ built for, so the store refuses the commit if one of those in flight fails in be
 partition is read before any state that belongs to it.
 """
 
-from tailrace.model.changes import Append, Changes
-from tailrace.model.ids import Offset, Partition
+from tailrace.model.commit import Append, Changes
+from tailrace.model.ids import Offset, PartitionId
 from tailrace.store.contract import Store
 
 
@@ -15,7 +15,7 @@ class Draft:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._ends: dict[Partition, Offset] = {}
+        self._ends: dict[PartitionId, Offset] = {}
         self._puts: dict[bytes, bytes | None] = {}
         self._seen: dict[bytes, bytes | None] = {}
         self._appends: list[Append] = []
@@ -24,7 +24,7 @@ class Draft:
     def is_empty(self) -> bool:
         return not self._appends and not self._puts
 
-    def next_offset(self, partition: Partition) -> Offset:
+    def next_offset(self, partition: PartitionId) -> Offset:
         end = self._ends.get(partition)
         if end is None:
             end = self._ends[partition] = self._store.next_offset(partition)

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tailrace.model.changes import Changes, Receipt
+from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.store.contract import StoreCommit
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Proposal(Generic[T]):
         """Look at the latest view and say what to change; `None` is nothing. May be asked again; raises to refuse."""
         raise NotImplementedError
 
-    def settled(self, receipt: Receipt | None) -> T:
+    def settled(self, receipt: CommitReceipt | None) -> T:
         """The changes are durable; do what follows from that and give the answer. No receipt: nothing was to change."""
         raise NotImplementedError
 
@@ -62,7 +62,7 @@ class Change(Proposal[T]):
     def __init__(
         self,
         decide: Callable[[], Changes | None],
-        settled: Callable[[Receipt | None], T],
+        settled: Callable[[CommitReceipt | None], T],
         failed: Callable[[], None] | None = None,
     ) -> None:
         self._decide = decide
@@ -72,7 +72,7 @@ class Change(Proposal[T]):
     def decide(self) -> Changes | None:
         return self._decide()
 
-    def settled(self, receipt: Receipt | None) -> T:
+    def settled(self, receipt: CommitReceipt | None) -> T:
         return self._settled(receipt)
 
     def failed(self, error: Exception) -> None:

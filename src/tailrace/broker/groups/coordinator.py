@@ -21,8 +21,8 @@ from tailrace.broker.groups.members import asked_bytes
 from tailrace.broker.groups.offsets import GroupOffsets
 from tailrace.broker.groups.registry import GroupNames, GroupRegistry
 from tailrace.broker.settings import BrokerSettings
-from tailrace.model.changes import Changes
 from tailrace.model.clock import Clock
+from tailrace.model.commit import Changes
 from tailrace.model.errors import (
     IllegalGenerationError,
     StoreClosedError,
@@ -40,12 +40,12 @@ from tailrace.model.group import (
     JoinRequest,
     MemberDescription,
     MemberIdentity,
+    OffsetCommit,
     Synced,
     SyncRequest,
 )
 from tailrace.model.limits import Limits
 from tailrace.model.names import check_group_name
-from tailrace.model.offset import OffsetCommit
 from tailrace.store.contract import Store
 
 _log = logging.getLogger(__name__)

@@ -16,8 +16,8 @@ from tailrace.broker.groups.pending_offsets import PendingOffsets
 from tailrace.broker.groups.registry import GroupNames
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.broker.topics.topics import Topics
-from tailrace.model.changes import Changes, Receipt
 from tailrace.model.clock import Clock
+from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import (
     OffsetMetadataTooLargeError,
     OffsetOutOfRangeError,
@@ -26,10 +26,10 @@ from tailrace.model.errors import (
     UnknownGroupError,
     UnknownTopicError,
 )
-from tailrace.model.ids import Offset, Partition
+from tailrace.model.group import CommittedOffset, Lag, OffsetCommit
+from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import Limits
 from tailrace.model.names import check_group_name
-from tailrace.model.offset import CommittedOffset, Lag, OffsetCommit
 from tailrace.store.contract import Store
 
 _VALUE = Struct(">qiQ")
@@ -174,7 +174,7 @@ class GroupOffsets:
                 puts=((keys.group_key(group), None), *self._pending.deletions(group)),
             )
 
-        def settled(_: Receipt | None) -> None:
+        def settled(_: CommitReceipt | None) -> None:
             self._names.remove(group)
             self._pending.deleted(group)
 
@@ -197,11 +197,11 @@ class GroupOffsets:
 
         await self._committer.submit(Change(decide, lambda _: self._pending.deleted(group, gone)))
 
-    def check(self, commit: OffsetCommit) -> Partition:
+    def check(self, commit: OffsetCommit) -> PartitionId:
         """Where the commit of a Kafka client goes, whatever its offset. Raises if it can't be made."""
         return self._checked(commit, any_offset=True).partition
 
-    def write(self, draft: Draft, group: str, partition: Partition, commit: OffsetCommit) -> None:
+    def write(self, draft: Draft, group: str, partition: PartitionId, commit: OffsetCommit) -> None:
         """Put an offset into a draft, whatever it was before, and the group if it is not there."""
         now_ms = self._clock.now_ms()
         if draft.latest(keys.group_key(group)) is None:
@@ -240,7 +240,7 @@ class GroupOffsets:
             self._names.commits(group, now_ms)
             return draft.changes()
 
-        def settled(_: Receipt | None) -> None:
+        def settled(_: CommitReceipt | None) -> None:
             self._names.store(group)
             # Once more, for a deletion that settled in between has forgotten it.
             self._names.commits(group, now_ms)
@@ -283,7 +283,7 @@ class GroupOffsets:
 
 class _Target(NamedTuple):
     live: LiveTopic
-    partition: Partition
+    partition: PartitionId
     commit: OffsetCommit
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from tailrace.broker import keys
 from tailrace.broker.commits.draft import Draft
-from tailrace.model.ids import Offset, Partition, TopicId
+from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.store.contract import Store
 
 
@@ -25,14 +25,14 @@ class PendingOffset(msgspec.Struct, frozen=True, array_like=True):
     metadata: str
 
     @property
-    def target(self) -> Partition:
-        return Partition(self.topic_id, self.partition)
+    def target(self) -> PartitionId:
+        return PartitionId(self.topic_id, self.partition)
 
 
 class PendingOffsets:
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: dict[str, dict[str, set[Partition]]] = {}
+        self._waiting: dict[str, dict[str, set[PartitionId]]] = {}
         """By group and transactional id, as of the last durable commit."""
         self._coming: Counter[tuple[str, str]] = Counter()
         """Group and transactional id of those that are not durable yet."""
@@ -57,13 +57,13 @@ class PendingOffsets:
         if not by_id:
             self._waiting.pop(group, None)
 
-    def has(self, group: str, partition: Partition) -> bool:
+    def has(self, group: str, partition: PartitionId) -> bool:
         return any(partition in places for places in self._waiting.get(group, {}).values())
 
     def has_any(self, group: str) -> bool:
         return group in self._waiting or any(coming == group for coming, _ in self._coming)
 
-    def deletions(self, group: str, partitions: Collection[Partition] | None = None) -> list[tuple[bytes, bytes | None]]:
+    def deletions(self, group: str, partitions: Collection[PartitionId] | None = None) -> list[tuple[bytes, bytes | None]]:
         """What to put into the store so that the offsets in these partitions, or in all, come to nothing."""
         puts: list[tuple[bytes, bytes | None]] = []
         for transactional_id in self._transactional_ids(group):
@@ -74,7 +74,7 @@ class PendingOffsets:
                 puts.append((key, encode_offsets(left) if left else None))
         return puts
 
-    def deleted(self, group: str, partitions: Collection[Partition] | None = None) -> None:
+    def deleted(self, group: str, partitions: Collection[PartitionId] | None = None) -> None:
         """These deletions are durable."""
         by_id = self._waiting.get(group, {})
         for transactional_id, places in tuple(by_id.items()):

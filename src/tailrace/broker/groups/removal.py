@@ -9,9 +9,9 @@ from tailrace.broker.groups.offsets import GroupOffsets
 from tailrace.broker.groups.registry import GroupNames, GroupRegistry
 from tailrace.broker.settings import BrokerSettings
 from tailrace.model.clock import Clock
-from tailrace.model.counting import counted
 from tailrace.model.errors import GroupNotEmptyError, GroupSubscribedError, UnknownGroupError
 from tailrace.model.group import CONSUMER
+from tailrace.model.text import counted
 
 _log = logging.getLogger(__name__)
 

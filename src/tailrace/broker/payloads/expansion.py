@@ -8,9 +8,9 @@ told as such.
 from collections.abc import Sequence
 
 from tailrace.broker.payloads.references import PayloadReferences
-from tailrace.model.changes import Buffer, Fetched
+from tailrace.model.commit import Buffer, FetchedBatches
 from tailrace.model.errors import CorruptBatchError, LostPayloadError, OffsetOutOfRangeError
-from tailrace.model.ids import Partition
+from tailrace.model.ids import PartitionId
 from tailrace.model.limits import Limits
 from tailrace.store.contract import Store
 from tailrace.wire.batch import read_header
@@ -27,17 +27,17 @@ class Expansion:
         self.lost = 0
         """Times that a payload could not be had."""
 
-    def may_be_needed(self, partition: Partition) -> bool:
+    def may_be_needed(self, partition: PartitionId) -> bool:
         return self._references.may_be_in(partition)
 
-    def is_needed(self, partition: Partition, batches: Sequence[Buffer]) -> bool:
+    def is_needed(self, partition: PartitionId, batches: Sequence[Buffer]) -> bool:
         """Whether one of the batches is to be expanded. For the event loop, right after they were fetched.
 
         Costs next to nothing where nobody publishes large values.
         """
         return self._references.may_be_in(partition) and any(map(is_referring, batches))
 
-    def fetched(self, partition: Partition, fetched: Fetched, max_bytes: int) -> Fetched:
+    def fetched(self, partition: PartitionId, fetched: FetchedBatches, max_bytes: int) -> FetchedBatches:
         """The same with payloads: up to `max_bytes`, but at least one batch."""
         # Every batch is looked at: that the partition is known to refer to payloads may have been forgotten with its topic.
         if not any(map(is_referring, fetched.batches)):
@@ -54,9 +54,9 @@ class Expansion:
                 if not batches:
                     raise
                 break
-        return Fetched(batches, fetched.bounds, fetched.cursors[: len(batches)])
+        return FetchedBatches(batches, fetched.bounds, fetched.cursors[: len(batches)])
 
-    def batch(self, partition: Partition, batch: Buffer) -> Buffer:
+    def batch(self, partition: PartitionId, batch: Buffer) -> Buffer:
         """The batch as its readers know it."""
         if not is_referring(batch):
             return batch

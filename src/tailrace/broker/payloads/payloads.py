@@ -15,7 +15,7 @@ from typing import NamedTuple, ParamSpec, TypeVar
 from tailrace.broker.payloads.references import PayloadReferences
 from tailrace.model.errors import OverloadedError, StoreClosedError, TailraceError
 from tailrace.model.limits import Limits
-from tailrace.model.payload import PayloadReference, reference_to
+from tailrace.model.record import PayloadReference, reference_to
 from tailrace.store.contract import PayloadStore
 
 P = ParamSpec("P")

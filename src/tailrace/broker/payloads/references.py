@@ -12,8 +12,8 @@ from typing import NamedTuple
 from tailrace.broker import keys
 from tailrace.broker.commits.draft import Draft
 from tailrace.model.errors import UnknownPartitionError
-from tailrace.model.ids import Offset, Partition
-from tailrace.model.payload import DIGEST_BYTES, PayloadReference
+from tailrace.model.ids import Offset, PartitionId
+from tailrace.model.record import DIGEST_BYTES, PayloadReference
 from tailrace.store.contract import Store
 
 _REFERENCE = Struct(f">{DIGEST_BYTES}sQ")
@@ -23,7 +23,7 @@ _READ_AT_ONCE = 1_000
 class PayloadUse(NamedTuple):
     """A record that refers to a payload."""
 
-    partition: Partition
+    partition: PartitionId
     offset: Offset
     reference: PayloadReference
 
@@ -38,16 +38,16 @@ class PayloadReferences:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._partitions: set[Partition] = set()
+        self._partitions: set[PartitionId] = set()
 
     def load(self) -> None:
         self._partitions.update(self._referring_partitions())
 
-    def may_be_in(self, partition: Partition) -> bool:
+    def may_be_in(self, partition: PartitionId) -> bool:
         """Whether the partition may hold references. Where not, its batches need not be looked at."""
         return partition in self._partitions
 
-    def forget_partition(self, partition: Partition) -> None:
+    def forget_partition(self, partition: PartitionId) -> None:
         """The partition is gone. What it referred to is found by the sweep."""
         self._partitions.discard(partition)
 
@@ -71,7 +71,7 @@ class PayloadReferences:
                 break
         return found
 
-    def sizes(self, partition: Partition) -> Iterator[tuple[Offset, int]]:
+    def sizes(self, partition: PartitionId) -> Iterator[tuple[Offset, int]]:
         """Offsets of a partition that refer to payloads, and the payloads' sizes, in order."""
         prefix = keys.payloads_of_partition(partition)
         start = b""
@@ -84,7 +84,7 @@ class PayloadReferences:
                 return
             start = found[-1][0][len(prefix) :] + b"\0"
 
-    def _referring_partitions(self) -> Iterator[Partition]:
+    def _referring_partitions(self) -> Iterator[PartitionId]:
         """Found by one look for each."""
         start = b""
         while first := self._store.range(keys.PAYLOADS, start, 1):
@@ -92,12 +92,12 @@ class PayloadReferences:
             yield partition
             start = keys.after_partition(partition)
 
-    def _below(self, partition: Partition, start: Offset | None, most: int) -> list[PayloadUse]:
+    def _below(self, partition: PartitionId, start: Offset | None, most: int) -> list[PayloadUse]:
         found = self._store.range(keys.payloads_of_partition(partition), limit=most)
         uses = [_use(key, value) for key, value in found]
         return uses if start is None else [use for use in uses if use.offset < start]
 
-    def _start_of(self, partition: Partition) -> Offset | None:
+    def _start_of(self, partition: PartitionId) -> Offset | None:
         """`None` when the partition is gone."""
         try:
             return self._store.bounds(partition).start

@@ -13,7 +13,7 @@ from tailrace.broker.commits.proposal import Change
 from tailrace.broker.payloads.payloads import Payloads
 from tailrace.broker.payloads.references import PayloadReferences, PayloadUse
 from tailrace.broker.reading.reader import Reader
-from tailrace.model.changes import Changes
+from tailrace.model.commit import Changes
 from tailrace.model.killpoint import killpoint
 
 _FORGOTTEN_AT_ONCE = 1_000

@@ -27,8 +27,8 @@ from tailrace.broker.pipelines.staged_writes import StagedWrites
 from tailrace.broker.pipelines.writers import Writers
 from tailrace.broker.publishing.intake import Intake
 from tailrace.broker.reading.reader import Reader
-from tailrace.model.changes import Changes
 from tailrace.model.clock import Clock
+from tailrace.model.commit import Changes
 from tailrace.model.errors import InvalidRequestError, LimitExceededError, PipelineFencedError
 from tailrace.model.limits import Limits
 from tailrace.model.names import check_pipeline_name

@@ -20,7 +20,7 @@ from tailrace.broker.publishing.placing import Placed, place
 from tailrace.broker.publishing.record_checks import RecordChecks
 from tailrace.broker.reading.reader import Reader
 from tailrace.broker.topics.live_topic import LiveTopic
-from tailrace.model.changes import Changes, Receipt
+from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import InvalidRecordsError, InvalidRequestError, UnknownTopicError
 from tailrace.model.pipeline import ROUTER, StagedPublish, changes_of
 from tailrace.store.contract import Staging
@@ -168,7 +168,7 @@ class PublishChunks(Proposal[StagedPublish]):
         sources = (changes_of(move.source) for move in chunk.moves)
         return any(source is not None and self._intake.topics.by_id(source) is None for source in sources)
 
-    def settled(self, receipt: Receipt | None) -> StagedPublish:
+    def settled(self, receipt: CommitReceipt | None) -> StagedPublish:
         records = duplicates = 0
         for placed in self._placed:
             duplicates += placed.duplicates

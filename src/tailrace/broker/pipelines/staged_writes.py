@@ -22,7 +22,7 @@ from tailrace.broker.pipelines.marks import read_mark
 from tailrace.broker.pipelines.staged_chunks import PublishChunks, Stage, checked, frames_of, staged_chunks, submit_in_turn
 from tailrace.broker.publishing.intake import Intake
 from tailrace.broker.reading.reader import Reader
-from tailrace.model.changes import Changes, Receipt
+from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import LimitExceededError, OverloadedError, StoreClosedError, TailraceError
 from tailrace.model.killpoint import killpoint
 from tailrace.model.limits import Limits
@@ -181,7 +181,7 @@ class StagedWrites:
         changes = Changes(puts=((keys.write_key(name), msgspec.msgpack.encode(decided)),))
         names = {stage.name for stage in stages}
 
-        def settled(_: Receipt | None) -> DecidedWrite:
+        def settled(_: CommitReceipt | None) -> DecidedWrite:
             self._decided[name] = decided
             return decided
 

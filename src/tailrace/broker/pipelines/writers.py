@@ -10,8 +10,8 @@ from collections.abc import Callable, Container, Sequence
 from tailrace.broker import keys
 from tailrace.broker.commits.commit import Committer
 from tailrace.broker.commits.proposal import Change
-from tailrace.model.changes import Changes
 from tailrace.model.clock import Clock
+from tailrace.model.commit import Changes
 from tailrace.model.limits import Limits
 from tailrace.store.contract import Store
 

@@ -7,7 +7,7 @@ import msgspec
 from tailrace.broker.publishing.dedup import fingerprint_of_content, fingerprint_of_id
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.broker.topics.registry import TopicRegistry
-from tailrace.model.changes import Buffer
+from tailrace.model.commit import Buffer
 from tailrace.model.errors import (
     InvalidRecordsError,
     InvalidRequestError,
@@ -16,11 +16,11 @@ from tailrace.model.errors import (
     MessageTooLargeError,
     ReservedTopicError,
 )
-from tailrace.model.ids import Partition
+from tailrace.model.ids import PartitionId
 from tailrace.model.limits import Limits
 from tailrace.model.names import is_reserved
 from tailrace.model.record import MESSAGE_ID_HEADER, Headers, Message, Record
-from tailrace.model.topic import Dedup
+from tailrace.model.topic import DedupMode
 from tailrace.wire.batch import (
     CODEC_MASK,
     CONTROL_MASK,
@@ -41,7 +41,7 @@ class CheckedBatch(msgspec.Struct, frozen=True):
     """A batch that is fit to be stored."""
 
     live: LiveTopic
-    partition: Partition
+    partition: PartitionId
     batch: Buffer
     header: BatchHeader
     records: "Sequence[tuple[Record, bytes | None]] | None"
@@ -52,7 +52,7 @@ class ReadBatch(msgspec.Struct, frozen=True):
     """A batch whose head is right. Its records are still to be checked."""
 
     live: LiveTopic
-    partition: Partition
+    partition: PartitionId
     batch: Buffer
     header: BatchHeader
 
@@ -204,7 +204,7 @@ def _batch_limit(live: LiveTopic, limits: Limits) -> str:
     return f"max_message_bytes {own}" if own is not None else f"batch_bytes {limits.batch_bytes}"
 
 
-def _fingerprinted(records: Sequence[Record], by: Dedup) -> list[tuple[Record, bytes | None]]:
+def _fingerprinted(records: Sequence[Record], by: DedupMode) -> list[tuple[Record, bytes | None]]:
     if by == "content":
         return [(record, fingerprint_of_content(record.key, record.value)) for record in records]
     return [(record, _fingerprint_by_header(record)) for record in records]

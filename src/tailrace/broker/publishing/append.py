@@ -14,7 +14,7 @@ from tailrace.broker.publishing.append_batches import AppendBatches, Outcome
 from tailrace.broker.publishing.bundle import Bundle, Waiter, pass_on
 from tailrace.broker.publishing.intake import Intake
 from tailrace.model.errors import StoreClosedError, TailraceError
-from tailrace.model.ids import Partition
+from tailrace.model.ids import PartitionId
 from tailrace.model.record import RawBatch
 from tailrace.wire.batch import TRANSACTIONAL_MASK
 
@@ -31,7 +31,7 @@ class Appender:
         self._committer = committer
         self._bundle: Bundle | None = None
         """What has come in this turn of the event loop."""
-        self._turns: dict[Partition, asyncio.Future[None]] = {}
+        self._turns: dict[PartitionId, asyncio.Future[None]] = {}
         """For partitions with batches that are being checked: done when the last of these is on its way."""
         self._checking: set[asyncio.Task[None]] = set()
         self._is_closed = False

@@ -12,9 +12,9 @@ from tailrace.broker.publishing.admission import CheckedBatch
 from tailrace.broker.publishing.intake import Intake, Windows
 from tailrace.broker.publishing.placing import Placed, place
 from tailrace.broker.transactions.appends import TransactionalAppend
-from tailrace.model.changes import Changes, Receipt
+from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import TailraceError
-from tailrace.model.ids import Cursor, Offset, Partition
+from tailrace.model.ids import Cursor, Offset, PartitionId
 from tailrace.model.record import NO_TIMESTAMP, Appended
 from tailrace.wire.batch import NO_PRODUCER, BatchHeader
 
@@ -54,7 +54,7 @@ class AppendBatches(Proposal[list[Outcome]]):
         windows.close()
         return None if draft.is_empty else draft.changes()
 
-    def settled(self, receipt: Receipt | None) -> list[Outcome]:
+    def settled(self, receipt: CommitReceipt | None) -> list[Outcome]:
         outcomes: list[Outcome] = []
         cursor = receipt.cursor if receipt is not None else Cursor(0)
         for checked, placed in zip(self._batches, self._placed, strict=True):
@@ -118,7 +118,7 @@ class AppendBatches(Proposal[list[Outcome]]):
             intake.producers.remember(draft, partition, header, placed.base_offset)
         return placed
 
-    def _join_transaction(self, draft: Draft, partition: Partition, header: BatchHeader, offset: Offset) -> None:
+    def _join_transaction(self, draft: Draft, partition: PartitionId, header: BatchHeader, offset: Offset) -> None:
         if self._joining is None:
             self._joining = self._intake.joiner.joining(adds_partitions=self._adds_partitions)
         self._joining.join(draft, partition, header, offset)

@@ -16,9 +16,9 @@ from tailrace.broker.publishing.admission import CheckedBatch
 from tailrace.broker.publishing.append_batches import AppendBatches, Outcome
 from tailrace.broker.publishing.intake import Intake
 from tailrace.broker.topics.live_topic import LiveTopic
-from tailrace.model.changes import Append, Changes, Receipt
+from tailrace.model.commit import Append, Changes, CommitReceipt
 from tailrace.model.errors import TailraceError
-from tailrace.model.ids import Cursor, Offset, Partition
+from tailrace.model.ids import Cursor, Offset, PartitionId
 from tailrace.model.limits import MIB
 from tailrace.model.record import NO_TIMESTAMP, Appended
 from tailrace.wire.batch import NO_PRODUCER
@@ -108,9 +108,9 @@ class Bundle(Proposal[None]):
         self._waiting = waiting
         return None if draft.is_empty else draft.changes()
 
-    def settled(self, receipt: Receipt | None) -> None:
+    def settled(self, receipt: CommitReceipt | None) -> None:
         cursor = receipt.cursor if receipt is not None else Cursor(0)
-        arrivals: dict[Partition, _Arrival] = {}
+        arrivals: dict[PartitionId, _Arrival] = {}
         for (checked, waiter), outcome in zip(self._waiting, self._placed, strict=True):
             if isinstance(outcome, Append):
                 partition, batch, records, _, base_offset = outcome

@@ -15,8 +15,8 @@ from tailrace.broker.commits.draft import Draft
 from tailrace.broker.commits.proposal import Change, StillInFlight
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.broker.topics.topics import Topics
-from tailrace.model.changes import Changes
 from tailrace.model.clock import Clock
+from tailrace.model.commit import Changes
 from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
 from tailrace.store.contract import Store

@@ -11,14 +11,14 @@ from tailrace.broker.topics.topics import Topics
 from tailrace.broker.transactions.appends import TransactionalAppends
 from tailrace.model.clock import Clock
 from tailrace.model.errors import TailraceError
-from tailrace.model.ids import Offset, Partition, TopicId
+from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.model.limits import Limits
 from tailrace.store.contract import Store
 
 GONE = Offset(-1)
 """As the start of a partition: there is none any more."""
 
-OnArrival = Callable[[Partition, int], None]
+OnArrival = Callable[[PartitionId, int], None]
 """Called with a partition and the bytes that readers can see there from now on."""
 
 
@@ -45,7 +45,7 @@ class Intake:
         self.checks = checks
         self._on_arrival = on_arrival
 
-    def log_start(self, partition: Partition) -> Offset:
+    def log_start(self, partition: PartitionId) -> Offset:
         """For whoever appended something there."""
         try:
             return self.store.bounds(partition).start
@@ -53,7 +53,7 @@ class Intake:
             # Deleted since. The records were taken, and that is what their sender must hear.
             return GONE
 
-    def arrived(self, live: LiveTopic, partition: Partition, records: int, size: int) -> None:
+    def arrived(self, live: LiveTopic, partition: PartitionId, records: int, size: int) -> None:
         live.messages_in += records
         live.bytes_in += size
         self._on_arrival(partition, size)

@@ -8,7 +8,7 @@ from tailrace.broker.publishing.admission import CheckedBatch
 from tailrace.broker.publishing.dedup import Window
 from tailrace.broker.publishing.intake import Intake, Windows
 from tailrace.broker.topics.live_topic import LiveTopic
-from tailrace.model.changes import Append, Buffer
+from tailrace.model.commit import Append, Buffer
 from tailrace.model.ids import Offset
 from tailrace.model.record import NO_TIMESTAMP, Record
 from tailrace.wire.records import encode_batch

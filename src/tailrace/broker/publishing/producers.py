@@ -10,15 +10,15 @@ from tailrace.broker import keys
 from tailrace.broker.commits.commit import Committer
 from tailrace.broker.commits.draft import Draft
 from tailrace.broker.commits.proposal import Change, StillInFlight
-from tailrace.model.changes import Changes, Receipt
 from tailrace.model.clock import Clock
+from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import (
     InvalidRecordsError,
     OutOfOrderSequenceError,
     ProducerFencedError,
     UnknownProducerError,
 )
-from tailrace.model.ids import Offset, Partition, ProducerId
+from tailrace.model.ids import Offset, PartitionId, ProducerId
 from tailrace.model.limits import Limits
 from tailrace.model.transaction import ProducerDescription, ProducerIdentity
 from tailrace.store.contract import Store
@@ -46,7 +46,7 @@ class Producers:
         self._clock = clock
         self._limits = limits
         self._next_id = ProducerId(0)
-        self._counts: dict[Partition, int] = {}
+        self._counts: dict[PartitionId, int] = {}
         """Producers of the partitions that got a new one lately. An estimate that each run of `expire` makes right again."""
         self.duplicates = 0
         """Records that were sent again and found by their sequence."""
@@ -66,7 +66,7 @@ class Producers:
             given = self.allocate_in(draft)
             return draft.changes()
 
-        def settled(_: Receipt | None) -> ProducerId:
+        def settled(_: CommitReceipt | None) -> ProducerId:
             self.given_out(given)
             return given
 
@@ -81,7 +81,7 @@ class Producers:
     def given_out(self, producer_id: ProducerId) -> None:
         self._next_id = ProducerId(max(self._next_id, producer_id + 1))
 
-    def find_duplicate(self, draft: Draft, partition: Partition, header: BatchHeader) -> Offset | None:
+    def find_duplicate(self, draft: Draft, partition: PartitionId, header: BatchHeader) -> Offset | None:
         """The offset of the batch if it is there already; else None, once it is known to be the next in its sequence.
 
         The partition's next offset must have been read into the draft before.
@@ -110,14 +110,14 @@ class Producers:
             self.duplicates += header.records
         return first
 
-    def has_stored(self, partition: Partition, header: BatchHeader) -> bool:
+    def has_stored(self, partition: PartitionId, header: BatchHeader) -> bool:
         """Whether the batch is there for good, whatever becomes of the commits in flight."""
         if header.producer_id < 0:
             return False
         state = self._store.get(keys.producer_key(partition, header.producer_id))
         return state is not None and _find_batch(header, state) is not None
 
-    def remember(self, draft: Draft, partition: Partition, header: BatchHeader, base_offset: Offset) -> None:
+    def remember(self, draft: Draft, partition: PartitionId, header: BatchHeader, base_offset: Offset) -> None:
         """Put the batch into its producer's state, so that it is found when it comes again."""
         key = keys.producer_key(partition, header.producer_id)
         state = draft.latest(key)
@@ -125,7 +125,7 @@ class Producers:
             self._make_room(draft, partition)
         draft.put(key, advance(header, state, base_offset, self._clock.now_ms()))
 
-    def forget_partition(self, partition: Partition) -> None:
+    def forget_partition(self, partition: PartitionId) -> None:
         self._counts.pop(partition, None)
 
     async def expire(self) -> int:
@@ -158,7 +158,7 @@ class Producers:
 
         return await self._committer.submit(Change(decide, lambda _: len(gone)))
 
-    def _make_room(self, draft: Draft, partition: Partition) -> None:
+    def _make_room(self, draft: Draft, partition: PartitionId) -> None:
         """Count a new producer, and forget others if there are too many."""
         most = self._limits.producers_per_partition
         prefix = keys.producers_of_partition(partition)

@@ -16,11 +16,10 @@ from tailrace.broker.publishing.intake import Intake, Windows
 from tailrace.broker.publishing.publishers import Publishers
 from tailrace.broker.publishing.snowflake import Snowflakes
 from tailrace.broker.topics.live_topic import LiveTopic
-from tailrace.model.changes import Append, Changes, Receipt
+from tailrace.model.commit import Append, Changes, CommitReceipt
 from tailrace.model.errors import TailraceError
-from tailrace.model.ids import Cursor, Offset, Partition
-from tailrace.model.payload import PayloadReference
-from tailrace.model.record import NumberedPublish, Published, Record
+from tailrace.model.ids import Cursor, Offset, PartitionId
+from tailrace.model.record import NumberedPublish, PayloadReference, Published, Record
 from tailrace.wire.batch import HEADER_BYTES, read_header
 from tailrace.wire.records import encode_batch
 from tailrace.wire.references import encode_referring, expanded_size
@@ -37,7 +36,7 @@ class Prepared(NamedTuple):
     """A message that is fit to be stored."""
 
     live: LiveTopic
-    partition: Partition | None
+    partition: PartitionId | None
     record: Record
     message_id: str
     fingerprint: bytes | None
@@ -53,7 +52,7 @@ class Prepared(NamedTuple):
 
 class Routed(NamedTuple):
     message: Prepared
-    partition: Partition
+    partition: PartitionId
 
 
 class _Encoded(NamedTuple):
@@ -99,7 +98,7 @@ class PublishMessages(Proposal[list[Published]]):
         self._kept: list[PayloadReference] = []
         self._places: list[Published] = []
         """Where each message goes or is already, without its cursor."""
-        self._groups: dict[Partition, list[int]] = {}
+        self._groups: dict[PartitionId, list[int]] = {}
         self._appends: list[_Encoded] = []
         self._windows: Windows | None = None
         self._mark_ms: int | None = None
@@ -154,7 +153,7 @@ class PublishMessages(Proposal[list[Published]]):
             self._evicted = once.publishers.remember(draft, once.numbered, self._places)
         return draft.changes()
 
-    def settled(self, receipt: Receipt | None) -> list[Published]:
+    def settled(self, receipt: CommitReceipt | None) -> list[Published]:
         self._let_go_of_payloads(has_happened=receipt is not None)
         if self._before is not None:
             return self._before
@@ -196,11 +195,11 @@ class PublishMessages(Proposal[list[Published]]):
                 cursor = Cursor(cursor + 1)
         return published
 
-    def _find_places(self, draft: Draft, windows: Windows) -> dict[Partition, list[int]]:
+    def _find_places(self, draft: Draft, windows: Windows) -> dict[PartitionId, list[int]]:
         """Say where each message goes or is already, and group those that are new by partition."""
         places: list[Published] = []
-        groups: dict[Partition, list[int]] = {}
-        ends: dict[Partition, int] = {}
+        groups: dict[PartitionId, list[int]] = {}
+        ends: dict[PartitionId, int] = {}
         for index, (message, partition) in enumerate(self._routed):
             offset = ends.get(partition)
             if offset is None:
@@ -223,7 +222,7 @@ class PublishMessages(Proposal[list[Published]]):
         self._places = places
         return groups
 
-    def _encode(self, partition: Partition, indexes: list[int]) -> Iterator[_Encoded]:
+    def _encode(self, partition: PartitionId, indexes: list[int]) -> Iterator[_Encoded]:
         """The messages of one partition in as few batches as the topic's largest batch allows.
 
         One whose value is kept elsewhere has a batch of its own.
@@ -249,13 +248,13 @@ class PublishMessages(Proposal[list[Published]]):
             yield _encoded(live, partition, records, append_time)
 
 
-def _encoded(live: LiveTopic, partition: Partition, records: list[Record], append_time: int | None) -> _Encoded:
+def _encoded(live: LiveTopic, partition: PartitionId, records: list[Record], append_time: int | None) -> _Encoded:
     batch = encode_batch(records, append_time=append_time)
     return _Encoded(live, Append(partition, batch, len(records), read_header(batch).max_timestamp), len(batch))
 
 
 def _referring(
-    live: LiveTopic, partition: Partition, record: Record, reference: PayloadReference, append_time: int | None
+    live: LiveTopic, partition: PartitionId, record: Record, reference: PayloadReference, append_time: int | None
 ) -> _Encoded:
     batch = encode_referring(record, reference, append_time=append_time)
     append = Append(partition, batch, 1, record.timestamp if append_time is None else append_time)

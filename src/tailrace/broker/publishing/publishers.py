@@ -16,8 +16,8 @@ from tailrace.broker import keys
 from tailrace.broker.commits.commit import Committer
 from tailrace.broker.commits.draft import Draft
 from tailrace.broker.commits.proposal import Change, StillInFlight
-from tailrace.model.changes import Changes, Receipt
 from tailrace.model.clock import Clock
+from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import InvalidRequestError, OutOfOrderSequenceError
 from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
@@ -114,7 +114,7 @@ class Publishers:
             silent[:] = [name for name, heard_ms in self._heard_ms.items() if heard_ms < oldest_ms]
             return Changes(puts=tuple((keys.publisher_key(name), None) for name in silent)) if silent else None
 
-        def settled(_: Receipt | None) -> int:
+        def settled(_: CommitReceipt | None) -> int:
             for name in silent:
                 self._heard_ms.pop(name, None)
             return len(silent)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
-from tailrace.model.changes import Buffer
+from tailrace.model.commit import Buffer
 from tailrace.model.errors import MessageTooLargeError
 from tailrace.model.limits import KIB, Limits
 from tailrace.wire.batch import CODEC_MASK, BatchHeader

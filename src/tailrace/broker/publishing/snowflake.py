@@ -5,7 +5,7 @@ millisecond ids may have been given out, and is moved ahead of the ids together 
 """
 
 from tailrace.model.clock import Clock
-from tailrace.model.invariant import invariant
+from tailrace.model.errors import invariant
 
 EPOCH_MS = 1_704_067_200_000
 """The start of 2024; 41 bits last until 2093."""

@@ -15,20 +15,20 @@ from tailrace.broker.queues.registry import Queue, QueueRegistry
 from tailrace.broker.queues.share import Share
 from tailrace.broker.queues.state import OpenRecord
 from tailrace.model.errors import InvalidRequestError, LateReceiptError, LimitExceededError, UnknownGroupError
-from tailrace.model.ids import Offset, Partition, TopicId
+from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.model.limits import Limits
-from tailrace.model.queue import Refusal, Settled
+from tailrace.model.queue import RejectedReceipt, SettleResult
 
 _RECEIPT = Struct(">IIqQ")
 
 
 class DeliveryReceipt(NamedTuple):
-    partition: Partition
+    partition: PartitionId
     offset: Offset
     token: int
 
 
-def write_receipt(partition: Partition, offset: Offset, token: int) -> str:
+def write_receipt(partition: PartitionId, offset: Offset, token: int) -> str:
     return urlsafe_b64encode(_RECEIPT.pack(*partition, offset, token)).decode()
 
 
@@ -37,7 +37,7 @@ def read_receipt(text: str) -> DeliveryReceipt:
         topic_id, number, offset, token = _RECEIPT.unpack(urlsafe_b64decode(text.encode("ascii")))
     except (ValueError, StructError):
         raise InvalidRequestError(f"{text[:64]!r} is no receipt; send those that receive gave you, as they are") from None
-    return DeliveryReceipt(Partition(TopicId(topic_id), number), Offset(offset), token)
+    return DeliveryReceipt(PartitionId(TopicId(topic_id), number), Offset(offset), token)
 
 
 class ReceiptOutcome(IntEnum):
@@ -86,12 +86,12 @@ class Acknowledgements:
         self.refused = 0
         """Receipts that did not count."""
 
-    async def settle(self, group: str, receipts: Sequence[str], fate: ReceiptOutcome, settle: ApplyReceipt) -> Settled:
+    async def settle(self, group: str, receipts: Sequence[str], fate: ReceiptOutcome, settle: ApplyReceipt) -> SettleResult:
         """Answered when all that counts is durable. Raises if nothing does, or if a write fails."""
         check_receipts(receipts, self._limits)
         queue = self._registry.get(group)
         read = [read_receipt(text) for text in receipts]
-        refused: list[Refusal] = []
+        refused: list[RejectedReceipt] = []
         writes: dict[Write, list[str]] = {}
         new: dict[Write, list[int]] = {}
         for text, receipt in zip(receipts, read, strict=True):
@@ -102,7 +102,7 @@ class Acknowledgements:
                 try:
                     share, record = self._held(queue, receipt)
                 except LateReceiptError as error:
-                    refused.append(Refusal(text, str(error), _is_done(queue, receipt)))
+                    refused.append(RejectedReceipt(text, str(error), _is_done(queue, receipt)))
                     continue
                 write = settle(queue, share, record)
                 self._fates[token] = fate
@@ -117,7 +117,7 @@ class Acknowledgements:
         self.refused += len(refused)
         if len(refused) == len(receipts):
             raise LateReceiptError(_summary(refused), refused)
-        return Settled(len(receipts) - len(refused), refused)
+        return SettleResult(len(receipts) - len(refused), refused)
 
     def _held(self, queue: Queue, receipt: DeliveryReceipt) -> tuple[Share, OpenRecord]:
         share = queue.shares.get(receipt.partition)
@@ -125,14 +125,14 @@ class Acknowledgements:
             raise LateReceiptError("the topic of this record was deleted, or the receipt is of another group")
         return share, share.state.held(receipt.offset, receipt.token, self._now_ms())
 
-    async def _durable(self, writes: "dict[Write, list[str]]") -> list[Refusal]:
+    async def _durable(self, writes: "dict[Write, list[str]]") -> list[RejectedReceipt]:
         """Receipts whose topics or queues were deleted meanwhile."""
-        refused: list[Refusal] = []
+        refused: list[RejectedReceipt] = []
         # Shielded, because others wait for the same writes.
         failures = await asyncio.shield(asyncio.gather(*writes, return_exceptions=True)) if writes else []
         for failure, texts in zip(failures, writes.values(), strict=True):
             if isinstance(failure, UnknownGroupError):
-                refused += [Refusal(text, str(failure)) for text in texts]
+                refused += [RejectedReceipt(text, str(failure)) for text in texts]
             elif failure is not None:
                 raise failure
         return refused
@@ -150,7 +150,7 @@ def _is_done(queue: Queue, receipt: DeliveryReceipt) -> bool:
     return share is not None and share.state.is_done(receipt.offset)
 
 
-def _summary(refused: Sequence[Refusal]) -> str:
+def _summary(refused: Sequence[RejectedReceipt]) -> str:
     first = refused[0].detail
     return first if len(refused) == 1 else f"none of the {len(refused)} receipts counts; the first: {first}"
 

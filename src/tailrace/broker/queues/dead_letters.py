@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from tailrace.broker.commits.draft import Draft
 from tailrace.broker.publishing.intake import Intake
 from tailrace.broker.topics.live_topic import LiveTopic
-from tailrace.model.changes import Append
+from tailrace.model.commit import Append
 from tailrace.model.errors import InvalidTopicNameError, UnknownTopicError
-from tailrace.model.ids import Offset, Partition
+from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import Limits
 from tailrace.model.names import check_topic_name, is_reserved
 from tailrace.model.queue import (
@@ -49,14 +49,14 @@ class DeadLetterTopics:
         if self._intake.topics.find(name) is None:
             await self._intake.topics.create(name)
 
-    def has_origin(self, partition: Partition) -> bool:
+    def has_origin(self, partition: PartitionId) -> bool:
         """Whether the topic of this partition is there; nothing is written for one that is being deleted."""
         return self._intake.topics.by_id(partition.topic_id) is not None
 
-    def append(self, draft: Draft, origin: Partition, letters: Sequence[Record]) -> list[Append]:
+    def append(self, draft: Draft, origin: PartitionId, letters: Sequence[Record]) -> list[Append]:
         """Put letters for records of one partition into a draft."""
         live = self._topic_for(origin)
-        by_partition: dict[Partition, list[Record]] = {}
+        by_partition: dict[PartitionId, list[Record]] = {}
         for letter in letters:
             by_partition.setdefault(_partition_for(live, letter), []).append(letter)
         appends = []
@@ -72,7 +72,7 @@ class DeadLetterTopics:
         if live is not None:
             self._intake.arrived(live, append.partition, append.records, len(append.batch))
 
-    def _topic_for(self, origin: Partition) -> LiveTopic:
+    def _topic_for(self, origin: PartitionId) -> LiveTopic:
         live = self._intake.topics.by_id(origin.topic_id)
         if live is None:
             raise UnknownTopicError("the topic was deleted, and its queue with it")
@@ -112,7 +112,7 @@ def dead_letter(record: Record, topic: str, partition: int, group: str, deliveri
     return record._replace(headers=[*kept, *told])
 
 
-def encode_append(live: LiveTopic, partition: Partition, records: Sequence[Record], now_ms: int, draft: Draft) -> Append:
+def encode_append(live: LiveTopic, partition: PartitionId, records: Sequence[Record], now_ms: int, draft: Draft) -> Append:
     """One batch at the end of a partition. The server's own, so limits for senders do not count."""
     append_time = now_ms if live.topic.settings.timestamps == "append" else None
     newest = now_ms if append_time is not None else max(record.timestamp for record in records)
@@ -120,6 +120,6 @@ def encode_append(live: LiveTopic, partition: Partition, records: Sequence[Recor
     return Append(partition, batch, len(records), newest, Offset(draft.next_offset(partition)))
 
 
-def _partition_for(live: LiveTopic, record: Record) -> Partition:
+def _partition_for(live: LiveTopic, record: Record) -> PartitionId:
     number = partition_for_key(record.key, len(live.partitions)) if record.key is not None else 0
     return live.partitions[number]

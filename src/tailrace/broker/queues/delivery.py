@@ -27,9 +27,9 @@ from tailrace.model.errors import (
     UnreadableBatchError,
 )
 from tailrace.model.fetch import PartitionRecords
-from tailrace.model.ids import Offset, Partition, TopicId
+from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.model.limits import MIB, Limits
-from tailrace.model.pattern import parse_pattern
+from tailrace.model.names import parse_pattern
 from tailrace.model.queue import Delivery, ReceiveRequest, RecordState
 from tailrace.model.record import Record
 from tailrace.store.contract import Store
@@ -271,7 +271,7 @@ class Receiver:
             finally:
                 queue.waiters.discard(waiter)
 
-    def arrived(self, partition: Partition) -> None:
+    def arrived(self, partition: PartitionId) -> None:
         """There is more to read in the partition."""
         if not self.waiters:
             return

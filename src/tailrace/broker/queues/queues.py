@@ -26,10 +26,10 @@ from tailrace.broker.reading.committed_reader import CommittedReader
 from tailrace.broker.topics.topics import Topics
 from tailrace.model.clock import Clock
 from tailrace.model.errors import InvalidRequestError, LimitExceededError
-from tailrace.model.ids import Offset, Partition
+from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import Limits
 from tailrace.model.names import check_group_name
-from tailrace.model.queue import Delivery, QueueStatus, ReceiveRequest, RecordState, Settled, ShareStatus
+from tailrace.model.queue import Delivery, QueueStatus, ReceiveRequest, RecordState, SettleResult, ShareStatus
 from tailrace.store.contract import Store
 
 _RETRY_MS = 5_000
@@ -37,7 +37,7 @@ _NACKED = "given back by the consumer"
 _TIMED_OUT = "the visibility time-out has passed"
 _EXHAUSTED = "handed out as often as max_deliveries allows"
 
-Due = tuple[str, Partition, Offset]
+Due = tuple[str, PartitionId, Offset]
 
 
 class Queues:
@@ -113,7 +113,7 @@ class Queues:
         with self.taker.answers.held(answer) as held:
             return await self._reception.receive(asked, held)
 
-    async def acknowledge(self, group: str, receipts: Sequence[str]) -> Settled:
+    async def acknowledge(self, group: str, receipts: Sequence[str]) -> SettleResult:
         """These records are done. Durable when answered."""
 
         def acknowledge(queue: Queue, share: Share, record: OpenRecord) -> "asyncio.Future[None]":
@@ -125,7 +125,7 @@ class Queues:
 
     async def release(
         self, group: str, receipts: Sequence[str], delay_ms: int = 0, reason: str = "", *, unseen: bool = False
-    ) -> Settled:
+    ) -> SettleResult:
         """Hand these records out again, after a while; or put them among the dead letters if that was the last time.
 
         If they are `unseen`, nobody has tried to deal with them, and the delivery does not count.
@@ -145,7 +145,7 @@ class Queues:
 
         return await self.settlements.settle(group, receipts, ReceiptOutcome.RELEASED, release)
 
-    async def extend(self, group: str, receipts: Sequence[str], visibility_ms: int) -> Settled:
+    async def extend(self, group: str, receipts: Sequence[str], visibility_ms: int) -> SettleResult:
         """Keep these records for so long from now on. Not stored: after a restart they are handed out again."""
         check_time("visibility_ms", visibility_ms, 1, self._limits)
 
@@ -159,7 +159,7 @@ class Queues:
         """Forget the queue and how far it has come."""
         await self._registry.delete(group)
 
-    def forget_partition(self, partition: Partition) -> None:
+    def forget_partition(self, partition: PartitionId) -> None:
         """Its topic is deleted, and all state with it."""
         self._registry.forget_partition(partition)
 
@@ -169,7 +169,7 @@ class Queues:
     def describe(self, group: str) -> QueueStatus:
         return queue_status(self._registry.get(group), self._store, self._topics)
 
-    def arrived(self, partition: Partition) -> None:
+    def arrived(self, partition: PartitionId) -> None:
         """There is more to read in the partition."""
         self._reception.arrived(partition)
 
@@ -200,7 +200,7 @@ class Queues:
             for offset in share.state.exhausted(queue.record.max_deliveries, self._now_ms()):
                 self._burials.bury(share, offset, _EXHAUSTED)
 
-    def _enter(self, queue: Queue, partition: Partition, state: ShareState) -> None:
+    def _enter(self, queue: Queue, partition: PartitionId, state: ShareState) -> None:
         share = Share(queue.name, partition, state, self._store, self._committer, self.dead_letters, self._done, self._not_done)
         queue.shares[partition] = share
         state.count_in(queue.tally)

@@ -16,9 +16,9 @@ from tailrace.broker.queues.dead_letters import dead_letter_topic, encode_append
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.committed_reader import CommittedReader
 from tailrace.broker.topics.live_topic import LiveTopic
-from tailrace.model.changes import Append, Changes, Receipt
+from tailrace.model.commit import Append, Changes, CommitReceipt
 from tailrace.model.errors import LimitExceededError, OffsetOutOfRangeError, UnknownTopicError
-from tailrace.model.ids import Offset, Partition
+from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import MIB
 from tailrace.model.queue import (
     CAUSE_HEADER,
@@ -137,7 +137,7 @@ class Redrives:
         target = self._intake.topics.get(topic)
         letters = self.letters_of(topic)
         put_back = left_out = 0
-        chunk: list[tuple[Partition, Record]] = []
+        chunk: list[tuple[PartitionId, Record]] = []
         # What is read takes its room until it is put back.
         with self._committed.answers.answer(max_bytes=_BYTES_AT_ONCE) as read:
             for number, offset in places:
@@ -160,12 +160,12 @@ class Redrives:
                 put_back += await self._put_back(target, chunk)
         return Redriven(put_back, left_out)
 
-    async def _put_back(self, target: LiveTopic, chunk: list[tuple[Partition, Record]]) -> int:
+    async def _put_back(self, target: LiveTopic, chunk: list[tuple[PartitionId, Record]]) -> int:
         put_back = await self._committer.submit(_PutBack(self._intake, target, chunk))
         self.put_back += put_back
         return put_back
 
-    async def _letter(self, letters: LiveTopic, partition: Partition, offset: Offset, answer: ReadAnswer) -> Record | None:
+    async def _letter(self, letters: LiveTopic, partition: PartitionId, offset: Offset, answer: ReadAnswer) -> Record | None:
         """`None` if it was put back, or is not there any more, or if there is no room for it."""
         if offset in self._done(partition):
             return None
@@ -178,14 +178,14 @@ class Redrives:
             return None
         return next((record for record in read.records if record.offset == offset), None)
 
-    def _done(self, partition: Partition) -> OffsetRanges:
+    def _done(self, partition: PartitionId) -> OffsetRanges:
         return decode_ranges(self._intake.store.get(keys.redriven_key(partition)))
 
 
 class _PutBack(Proposal[int]):
     __slots__ = ("_appends", "_chunk", "_intake", "_target")
 
-    def __init__(self, intake: Intake, target: LiveTopic, chunk: Sequence[tuple[Partition, Record]]) -> None:
+    def __init__(self, intake: Intake, target: LiveTopic, chunk: Sequence[tuple[PartitionId, Record]]) -> None:
         self._intake = intake
         self._target = target
         self._chunk = chunk
@@ -202,8 +202,8 @@ class _PutBack(Proposal[int]):
             # Perhaps there is another one of its name; the letters are not for that.
             raise UnknownTopicError(f"the topic {topic.name!r} was deleted while dead letters were put back into it")
         draft = Draft(intake.store)
-        done: dict[Partition, OffsetRanges] = {}
-        records: dict[Partition, list[Record]] = {}
+        done: dict[PartitionId, OffsetRanges] = {}
+        records: dict[PartitionId, list[Record]] = {}
         for source, letter in self._chunk:
             if source not in done:
                 done[source] = decode_ranges(draft.latest(keys.redriven_key(source)))
@@ -223,7 +223,7 @@ class _PutBack(Proposal[int]):
             draft.put(keys.redriven_key(source), ranges.encode())
         return draft.changes()
 
-    def settled(self, receipt: Receipt | None) -> int:
+    def settled(self, receipt: CommitReceipt | None) -> int:
         for append in self._appends:
             self._intake.arrived(self._target, append.partition, append.records, len(append.batch))
         return sum(append.records for append in self._appends)
@@ -245,7 +245,7 @@ def _restored(letter: Record) -> Record:
     return letter._replace(headers=[*kept, (REDRIVEN_HEADER, str(times).encode())])
 
 
-def _partition_for(live: LiveTopic, letter: Record) -> Partition:
+def _partition_for(live: LiveTopic, letter: Record) -> PartitionId:
     """Where it came from; if the topic is not as large any more, where its key belongs."""
     told = _header(letter, ORIGIN_PARTITION_HEADER) or b""
     if told.isdigit() and int(told) < len(live.partitions):

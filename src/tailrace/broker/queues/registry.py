@@ -13,14 +13,14 @@ from tailrace.broker.queues.dead_letters import is_dead_letter_topic
 from tailrace.broker.queues.share import Share
 from tailrace.broker.queues.state import OpenRecordCounter, ShareState, decode_state
 from tailrace.broker.topics.topics import Topics
-from tailrace.model.changes import Changes, Receipt
 from tailrace.model.clock import Clock
+from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import LimitExceededError, UnknownGroupError
-from tailrace.model.ids import Offset, Partition, TopicId
+from tailrace.model.fetch import StartEdge
+from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.model.limits import Limits
-from tailrace.model.pattern import TopicPattern
+from tailrace.model.names import TopicPattern
 from tailrace.model.queue import DEAD_LETTERS, DEFAULT_MAX_DELIVERIES, ReceiveRequest
-from tailrace.model.start import Edge
 from tailrace.model.topic import Topic
 from tailrace.store.contract import Store
 
@@ -29,7 +29,7 @@ class StoredQueue(msgspec.Struct, frozen=True):
     """A queue as it is stored."""
 
     created_ms: int
-    start: Edge = Edge.EARLIEST
+    start: StartEdge = StartEdge.EARLIEST
     max_deliveries: int = DEFAULT_MAX_DELIVERIES
 
 
@@ -50,7 +50,7 @@ class MatchingTopics:
         live = self._topics.by_id(topic_id)
         return live is not None and self._takes(live.topic)
 
-    def partitions(self) -> list[Partition]:
+    def partitions(self) -> list[PartitionId]:
         if self._pattern.is_literal:
             live = self._topics.find(self._pattern.text)
             return [] if live is None else list(live.partitions)
@@ -87,7 +87,7 @@ class Queue:
         self.record = record
         self.tally = tally
         """Of its open records, over all shares."""
-        self.shares: dict[Partition, Share] = {}
+        self.shares: dict[PartitionId, Share] = {}
         self.waiters: set[WaitingConsumer] = set()
         self.turn = 0
         """Where the next receive begins among the partitions, so that none waits for the others for ever."""
@@ -102,11 +102,11 @@ class Queue:
         for waiter in self.waiters:
             waiter.wake()
 
-    def first_offset(self, store: Store, partition: Partition, topic: Topic) -> Offset:
+    def first_offset(self, store: Store, partition: PartitionId, topic: Topic) -> Offset:
         """Where the queue begins in a partition that is new to it."""
         bounds = store.bounds(partition)
         is_newer = topic.created_ms >= self.record.created_ms
-        return bounds.start if is_newer or self.record.start is Edge.EARLIEST else bounds.end
+        return bounds.start if is_newer or self.record.start is StartEdge.EARLIEST else bounds.end
 
 
 _SCAN_KEYS = 1_000
@@ -115,7 +115,7 @@ _SCAN_KEYS = 1_000
 class RegistryListener(NamedTuple):
     """Who is told of changes."""
 
-    entered: Callable[[Queue, Partition, ShareState], None]
+    entered: Callable[[Queue, PartitionId, ShareState], None]
     """A queue takes from one more partition; to be put into service."""
     left: Callable[[Iterable[Share]], None]
     """These are not served any more."""
@@ -191,7 +191,7 @@ class QueueRegistry:
                 record = msgspec.structs.replace(record, max_deliveries=wanted)
             changes = Changes(puts=((keys.queue_key(asked.group), msgspec.msgpack.encode(record)),))
 
-            def settled(_: Receipt | None) -> Queue:
+            def settled(_: CommitReceipt | None) -> Queue:
                 made = self._queues.setdefault(asked.group, self._new(asked.group, record))
                 made.record = record
                 self._changed.rules(made)
@@ -208,13 +208,13 @@ class QueueRegistry:
                 await self._make_shares(queue, [partition for partition in new if partition not in queue.shares])
         return [share for partition in partitions if (share := queue.shares.get(partition)) is not None]
 
-    async def _make_shares(self, queue: Queue, partitions: Sequence[Partition]) -> None:
+    async def _make_shares(self, queue: Queue, partitions: Sequence[PartitionId]) -> None:
         if self.shares + len(partitions) > self._limits.queue_shares:
             raise LimitExceededError(
                 f"queues have {self.shares} partitions; {len(partitions)} more would be over queue_shares"
                 f" ({self._limits.queue_shares})"
             )
-        states: dict[Partition, ShareState] = {}
+        states: dict[PartitionId, ShareState] = {}
 
         def decide() -> Changes | None:
             states.clear()
@@ -228,7 +228,7 @@ class QueueRegistry:
                 puts=tuple((keys.share_key(partition, queue.name), state.encode()) for partition, state in states.items())
             )
 
-        def settled(_: Receipt | None) -> None:
+        def settled(_: CommitReceipt | None) -> None:
             for partition, state in states.items():
                 if partition not in queue.shares and self._topics.by_id(partition.topic_id) is not None:
                     self._changed.entered(queue, partition, state)
@@ -254,7 +254,7 @@ class QueueRegistry:
 
         await self._committer.submit(Change(decide, lambda _: queue.wake_all(), failed))
 
-    def forget_partition(self, partition: Partition) -> None:
+    def forget_partition(self, partition: PartitionId) -> None:
         for queue in self._queues.values():
             share = queue.shares.pop(partition, None)
             if share is not None:

@@ -16,9 +16,9 @@ from tailrace.broker.commits.draft import Draft
 from tailrace.broker.commits.proposal import Proposal
 from tailrace.broker.queues.dead_letters import DeadLetterTopics
 from tailrace.broker.queues.state import OpenRecord, ShareState
-from tailrace.model.changes import Append, Changes, Receipt
+from tailrace.model.commit import Append, Changes, CommitReceipt
 from tailrace.model.errors import UnknownGroupError
-from tailrace.model.ids import Offset, Partition
+from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import KIB
 from tailrace.model.record import Record
 from tailrace.store.contract import Store
@@ -71,7 +71,7 @@ class Share:
     def __init__(
         self,
         group: str,
-        partition: Partition,
+        partition: PartitionId,
         state: ShareState,
         store: Store,
         committer: Committer,
@@ -160,7 +160,7 @@ class _WriteShare(Proposal[None]):
         draft.put(self._key, self._encoded)
         return draft.changes()
 
-    def settled(self, receipt: Receipt | None) -> None:
+    def settled(self, receipt: CommitReceipt | None) -> None:
         for append in self._appends:
             self._dead_letters.arrived(append)
 

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from tailrace.model.errors import LateReceiptError
+from tailrace.model.errors import LateReceiptError, invariant
 from tailrace.model.ids import Offset
-from tailrace.model.invariant import invariant
 from tailrace.model.queue import RecordState
 from tailrace.model.record import Record
 

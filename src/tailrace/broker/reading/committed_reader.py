@@ -18,7 +18,7 @@ from tailrace.broker.reading.fetch import Fetcher
 from tailrace.broker.reading.reader import Reader
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.broker.topics.topics import Topics
-from tailrace.model.changes import Buffer
+from tailrace.model.commit import Buffer
 from tailrace.model.consume import PartitionOffset
 from tailrace.model.errors import InvalidRequestError, LimitExceededError, UnreadableBatchError
 from tailrace.model.fetch import CommittedBatches, CorruptBatch, PartitionBatches, PartitionFetch, PartitionRecords

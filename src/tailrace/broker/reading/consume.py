@@ -22,21 +22,19 @@ from tailrace.broker.topics.topics import Topics
 from tailrace.model.consume import (
     Acked,
     AckRequest,
-    Begun,
     Consumed,
     ConsumedRecord,
     ConsumeRequest,
+    GroupStart,
     PartitionOffset,
     ReadPosition,
 )
 from tailrace.model.errors import InvalidRequestError, NoCommittedOffsetError, OffsetOutOfRangeError
-from tailrace.model.fetch import Isolation, PartitionRecords
-from tailrace.model.group import MemberIdentity
+from tailrace.model.fetch import AtOffset, Isolation, PartitionRecords, StartAt, StartEdge
+from tailrace.model.group import CommittedOffset, MemberIdentity, OffsetCommit
 from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
 from tailrace.model.names import check_group_name
-from tailrace.model.offset import CommittedOffset, OffsetCommit
-from tailrace.model.start import AtOffset, Edge, Start
 
 
 class Consumers:
@@ -105,8 +103,8 @@ class Consumers:
         return Acked(live.topic.name, request.group, request.partition, Offset(request.upto_offset), committed)
 
     async def begin(
-        self, group: str, topic: str, partitions: Sequence[int], start: Start | None, member: MemberIdentity
-    ) -> Begun:
+        self, group: str, topic: str, partitions: Sequence[int], start: StartAt | None, member: MemberIdentity
+    ) -> GroupStart:
         """Where the group goes on, for members that keep their position themselves.
 
         Where the group has committed nothing the start is committed first, an offset as well; without a start that is an
@@ -119,13 +117,13 @@ class Consumers:
             self._check_begun(live, numbers, group)
         await self._begin(live, numbers, ConsumeRequest(topic, group, start=start, member=member), group)
         positions = [PartitionOffset(number, self._known(live, number, group).offset) for number in numbers]
-        return Begun(live.topic.name, live.topic.uuid, positions)
+        return GroupStart(live.topic.name, live.topic.uuid, positions)
 
     async def commit(self, group: str, commits: Sequence[OffsetCommit], member: MemberIdentity) -> None:
         """The group is done with everything below these offsets, in all of the partitions or in none. Never backwards."""
         await self._offsets.commit(group, commits, check=lambda: self._groups.check_commit(group, member))
 
-    async def reset(self, group: str, topic: str, partition: int | None, start: Start) -> Sequence[PartitionOffset]:
+    async def reset(self, group: str, topic: str, partition: int | None, start: StartAt) -> Sequence[PartitionOffset]:
         """Put a group without members somewhere else, forwards or back, in one partition or in all."""
         live = self._topics.get(topic)
         numbers = _numbers(live, partition)
@@ -200,9 +198,9 @@ class Consumers:
             raise InvalidRequestError(f"group {group!r} was deleted while it was about to read {live.topic.name!r}; read again")
         return committed
 
-    async def _resolve(self, live: LiveTopic, number: int, start: Start | None) -> PartitionOffset:
+    async def _resolve(self, live: LiveTopic, number: int, start: StartAt | None) -> PartitionOffset:
         offset = await self._positions.resolve(
-            live.topic.name, number, start or Edge.EARLIEST, isolation=Isolation.READ_COMMITTED
+            live.topic.name, number, start or StartEdge.EARLIEST, isolation=Isolation.READ_COMMITTED
         )
         return PartitionOffset(number, offset)
 
@@ -226,7 +224,7 @@ def _explicit(live: LiveTopic, request: ConsumeRequest) -> list[PartitionOffset]
     return list(request.positions)
 
 
-def _check_one_partition(live: LiveTopic, numbers: Sequence[int], start: Start | None) -> None:
+def _check_one_partition(live: LiveTopic, numbers: Sequence[int], start: StartAt | None) -> None:
     if isinstance(start, AtOffset) and len(numbers) > 1:
         raise InvalidRequestError(
             f"topic {live.topic.name!r} has {len(numbers)} partitions, and offset {start.offset} belongs to one; name it"

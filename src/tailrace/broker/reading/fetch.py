@@ -17,7 +17,7 @@ from tailrace.broker.reading.unchecked import UncheckedBatches
 from tailrace.broker.reading.waiting_fetches import WaitingFetches
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.broker.topics.topics import Topics
-from tailrace.model.changes import Bounds, Buffer, Fetched
+from tailrace.model.commit import Buffer, FetchedBatches, OffsetBounds
 from tailrace.model.errors import (
     InvalidRequestError,
     OverloadedError,
@@ -26,7 +26,7 @@ from tailrace.model.errors import (
     UnknownTopicIdError,
 )
 from tailrace.model.fetch import NO_BOUNDS, Isolation, PartitionBatches, PartitionFetch
-from tailrace.model.ids import Offset, Partition
+from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import Limits
 from tailrace.store.contract import Store
 from tailrace.wire.batch import read_header
@@ -178,7 +178,7 @@ class Fetcher:
 
     async def _read_ahead(
         self, targets: "Sequence[_Target | PartitionBatches]", terms: "_Terms"
-    ) -> Mapping[ReadAt, Fetched | None]:
+    ) -> Mapping[ReadAt, FetchedBatches | None]:
         wanted = []
         for target in targets:
             if isinstance(target, _Target):
@@ -191,7 +191,7 @@ class Fetcher:
             return {}  # told for each partition, if it is still so
 
     async def _read_one(
-        self, target: "_Target", terms: "_Terms", found: int, ahead: Mapping[ReadAt, Fetched | None]
+        self, target: "_Target", terms: "_Terms", found: int, ahead: Mapping[ReadAt, FetchedBatches | None]
     ) -> PartitionBatches:
         topic, number, offset, max_bytes = target.request
         partition, isolation = target.partition, terms.isolation
@@ -227,14 +227,14 @@ class Fetcher:
             return UnknownTopicIdError(f"topic {topic.name!r} ({topic.uuid}) was deleted while it was read")
         return error
 
-    def _has_moved(self, seen: "Mapping[Partition, _Seen]") -> bool:
+    def _has_moved(self, seen: "Mapping[PartitionId, _Seen]") -> bool:
         """Whether something was committed after the reading, which has woken nobody."""
         try:
             return any(self._look(partition) != before for partition, before in seen.items())
         except TailraceError:
             return True
 
-    def _look(self, partition: Partition) -> "_Seen":
+    def _look(self, partition: PartitionId) -> "_Seen":
         bounds = self._store.bounds(partition)
         return _Seen(bounds, self._stable.of(partition, bounds))
 
@@ -244,7 +244,7 @@ class _Target(NamedTuple):
 
     request: PartitionFetch
     live: LiveTopic
-    partition: Partition
+    partition: PartitionId
 
 
 class _Terms(NamedTuple):
@@ -264,7 +264,7 @@ class _Terms(NamedTuple):
 class _Seen(NamedTuple):
     """How a partition was when it was read."""
 
-    bounds: Bounds
+    bounds: OffsetBounds
     last_stable_offset: Offset
 
 

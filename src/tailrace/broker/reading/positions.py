@@ -5,12 +5,11 @@ from typing import NamedTuple
 from tailrace.broker.isolation import StableOffsets
 from tailrace.broker.reading.reader import Reader
 from tailrace.broker.topics.topics import Topics
-from tailrace.model.changes import Bounds
+from tailrace.model.commit import OffsetBounds
 from tailrace.model.errors import InvalidRequestError, OffsetOutOfRangeError
-from tailrace.model.fetch import Isolation
-from tailrace.model.ids import Offset, Partition
+from tailrace.model.fetch import AtOffset, Isolation, StartAt, StartEdge
+from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import Limits
-from tailrace.model.start import AtOffset, Edge, Start
 from tailrace.store.contract import Store
 from tailrace.wire.batch import read_header
 from tailrace.wire.records import first_record_at
@@ -32,7 +31,7 @@ class Positions:
         self._limits = limits
 
     async def resolve(
-        self, topic: str, partition: int, start: Start, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
+        self, topic: str, partition: int, start: StartAt, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
     ) -> Offset:
         """The offset to read from. After the last record of a time in the future, and of `latest`, that is the end.
 
@@ -40,10 +39,10 @@ class Positions:
         """
         target = self._topics.get(topic).partition(partition)
         bounds = self._store.bounds(target)
-        if start is Edge.EARLIEST:
+        if start is StartEdge.EARLIEST:
             return bounds.start
         end = self._stable.of(target, bounds) if isolation else bounds.end
-        if start is Edge.LATEST:
+        if start is StartEdge.LATEST:
             return end
         if isinstance(start, AtOffset):
             if not bounds.start <= start.offset <= bounds.end:
@@ -71,17 +70,17 @@ class Positions:
         target = self._topics.get(topic).partition(partition)
         return await self._reader.in_thread(self._look_up_newest, target)
 
-    def bounds(self, topic: str, partition: int) -> Bounds:
+    def bounds(self, topic: str, partition: int) -> OffsetBounds:
         return self._store.bounds(self._topics.get(topic).partition(partition))
 
     def size(self, topic: str, partition: int) -> int:
         """Bytes of the partition's batches."""
         return self._store.size(self._topics.get(topic).partition(partition))
 
-    async def _first_at(self, partition: Partition, timestamp_ms: int) -> TimedOffset | None:
+    async def _first_at(self, partition: PartitionId, timestamp_ms: int) -> TimedOffset | None:
         return await self._reader.in_thread(self._look_up, partition, timestamp_ms)
 
-    def _look_up_newest(self, partition: Partition) -> TimedOffset | None:
+    def _look_up_newest(self, partition: PartitionId) -> TimedOffset | None:
         # The index tells which batch has a time or a later one, so the highest time is found by halving.
         low, high = -1, _MAX_TIMESTAMP
         while low < high:
@@ -92,7 +91,7 @@ class Positions:
                 low = middle
         return None if low < 0 else self._look_up(partition, low)
 
-    def _look_up(self, partition: Partition, timestamp_ms: int) -> TimedOffset | None:
+    def _look_up(self, partition: PartitionId, timestamp_ms: int) -> TimedOffset | None:
         base = self._store.batch_for_time(partition, timestamp_ms)
         if base is None:
             return None

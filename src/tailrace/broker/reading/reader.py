@@ -10,9 +10,9 @@ from contextlib import suppress
 from typing import NamedTuple, ParamSpec, TypeVar
 
 from tailrace.broker.payloads.expansion import Expansion
-from tailrace.model.changes import Fetched
+from tailrace.model.commit import FetchedBatches
 from tailrace.model.errors import OverloadedError, TailraceError
-from tailrace.model.ids import Offset, Partition
+from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import Limits
 from tailrace.store.contract import Store
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 class ReadAt(NamedTuple):
     """Batches of a partition from an offset on."""
 
-    partition: Partition
+    partition: PartitionId
     offset: Offset
     max_bytes: int
 
@@ -37,7 +37,7 @@ class Reader:
         self.queued = 0
         """Reads that wait for a thread or are in one."""
 
-    async def fetch(self, partition: Partition, offset: Offset, max_bytes: int) -> Fetched:
+    async def fetch(self, partition: PartitionId, offset: Offset, max_bytes: int) -> FetchedBatches:
         if self._store.is_hot(partition, offset):
             fetched = self._store.fetch(partition, offset, max_bytes)
             if self.expansion.is_needed(partition, fetched.batches):
@@ -45,7 +45,7 @@ class Reader:
             return fetched
         return await self.in_thread(self._fetch, partition, offset, max_bytes)
 
-    def is_shared(self, partition: Partition, offset: Offset) -> bool:
+    def is_shared(self, partition: PartitionId, offset: Offset) -> bool:
         """Whether batches from this offset on are in memory anyway, and all readers get the same bytes."""
         try:
             return self._store.is_hot(partition, offset) and not self.expansion.may_be_needed(partition)
@@ -54,7 +54,7 @@ class Reader:
 
     async def fetch_ahead(
         self, wanted: Sequence[ReadAt], max_bytes: int, *, until_oversize: bool
-    ) -> Mapping[ReadAt, Fetched | None]:
+    ) -> Mapping[ReadAt, FetchedBatches | None]:
         """What of this is on disk, with one trip to a thread for all of it.
 
         What is in memory is left out, and what is beyond the bytes or can't be read: `fetch` has that, or says why not.
@@ -87,11 +87,13 @@ class Reader:
     def close(self) -> None:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
-    def _fetch(self, partition: Partition, offset: Offset, max_bytes: int) -> Fetched:
+    def _fetch(self, partition: PartitionId, offset: Offset, max_bytes: int) -> FetchedBatches:
         return self.expansion.fetched(partition, self._store.fetch(partition, offset, max_bytes), max_bytes)
 
-    def _fetch_in_turn(self, reads: Sequence[ReadAt], max_bytes: int, until_oversize: bool) -> Mapping[ReadAt, Fetched | None]:
-        found: dict[ReadAt, Fetched | None] = {}
+    def _fetch_in_turn(
+        self, reads: Sequence[ReadAt], max_bytes: int, until_oversize: bool
+    ) -> Mapping[ReadAt, FetchedBatches | None]:
+        found: dict[ReadAt, FetchedBatches | None] = {}
         for read in reads:
             if max_bytes <= 0:
                 found[read] = None

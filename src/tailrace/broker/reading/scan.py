@@ -11,9 +11,9 @@ from typing import NamedTuple
 from tailrace.broker.isolation import AbortedTransactions, StableOffsets, committed_batches
 from tailrace.broker.payloads.expansion import Expansion
 from tailrace.broker.topics.live_topic import LiveTopic
-from tailrace.model.changes import Fetched
+from tailrace.model.commit import FetchedBatches
 from tailrace.model.errors import OffsetOutOfRangeError
-from tailrace.model.ids import Cursor, Offset, Partition
+from tailrace.model.ids import Cursor, Offset, PartitionId
 from tailrace.model.limits import KIB, MIB
 from tailrace.store.contract import Store
 from tailrace.wire.batch import read_header
@@ -51,7 +51,7 @@ class Scanner:
         end = self._store.end_cursor()
         return TopicView(live.topic.name, [self._partition(partition, end) for partition in live.partitions])
 
-    def _partition(self, partition: Partition, end: Cursor) -> "PartitionView":
+    def _partition(self, partition: PartitionId, end: Cursor) -> "PartitionView":
         bounds = self._store.bounds(partition)
         known = Range(bounds.start, self._stable.of(partition, bounds))
         return PartitionView(self._store, self._expansion, self._aborted, partition, known, end)
@@ -70,7 +70,7 @@ class PartitionView:
         store: Store,
         expansion: Expansion,
         aborted: AbortedTransactions,
-        partition: Partition,
+        partition: PartitionId,
         bounds: Range,
         end_cursor: Cursor,
     ) -> None:
@@ -124,7 +124,7 @@ class PartitionView:
                 low = Offset(max(low, head.base_offset + head.records))
         return low
 
-    def _fetch_whole(self, offset: Offset, max_bytes: int) -> Fetched:
+    def _fetch_whole(self, offset: Offset, max_bytes: int) -> FetchedBatches:
         """With payloads."""
         while True:
             fetched = self._fetch(offset, max_bytes)
@@ -134,7 +134,7 @@ class PartitionView:
                 # Retention was faster. The next look finds where the partition begins now.
                 continue
 
-    def _fetch(self, offset: Offset, max_bytes: int) -> Fetched:
+    def _fetch(self, offset: Offset, max_bytes: int) -> FetchedBatches:
         while True:
             try:
                 return self._store.fetch(self.partition, offset, max_bytes)
@@ -143,7 +143,7 @@ class PartitionView:
                     raise
                 offset = Offset(error.start)
 
-    def _committed(self, fetched: Fetched, count: int, offsets: Range) -> Iterator[PlacedBatch]:
+    def _committed(self, fetched: FetchedBatches, count: int, offsets: Range) -> Iterator[PlacedBatch]:
         """Of the first so many batches, which have these offsets."""
         batches = fetched.batches[:count]
         cursors = {id(batch): cursor for batch, cursor in zip(batches, fetched.cursors[:count], strict=True)}

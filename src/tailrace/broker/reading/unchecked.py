@@ -12,10 +12,10 @@ from tailrace.broker import keys
 from tailrace.broker.commits.commit import Committer
 from tailrace.broker.commits.proposal import Change
 from tailrace.broker.reading.reader import Reader
-from tailrace.model.changes import Buffer, Changes, Receipt
+from tailrace.model.commit import Buffer, Changes, CommitReceipt
 from tailrace.model.errors import InvalidRequestError
 from tailrace.model.fetch import CorruptBatch
-from tailrace.model.ids import Cursor, Offset, Partition
+from tailrace.model.ids import Cursor, Offset, PartitionId
 from tailrace.model.limits import Limits
 from tailrace.store.contract import Store
 from tailrace.wire.batch import read_header
@@ -27,7 +27,7 @@ class UncheckedBatches:
         self._store = store
         self._reader = reader
         self._limits = limits
-        self._good: dict[Partition, tuple[Offset, Offset]] = {}
+        self._good: dict[PartitionId, tuple[Offset, Offset]] = {}
         self.end = Cursor(0)
         """From this cursor on every batch was checked when it came."""
 
@@ -39,13 +39,13 @@ class UncheckedBatches:
                 return None
             return Changes(puts=((keys.CHECKED_FROM, self._store.end_cursor().to_bytes(8)),))
 
-        def settled(_: Receipt | None) -> Cursor:
+        def settled(_: CommitReceipt | None) -> Cursor:
             return Cursor(int.from_bytes(self._store.get(keys.CHECKED_FROM) or b""))
 
         self.end = await committer.submit(Change(decide, settled))
 
     async def readable(
-        self, topic: str, partition: Partition, batches: Sequence[Buffer], cursors: Sequence[Cursor]
+        self, topic: str, partition: PartitionId, batches: Sequence[Buffer], cursors: Sequence[Cursor]
     ) -> Sequence[Buffer]:
         """The batches up to the first that can't be decoded. Raises `UnreadableBatchError` where that is the first of all."""
         if not batches or cursors[0] >= self.end:
@@ -65,11 +65,11 @@ class UncheckedBatches:
             raise bad.error
         return [batch for batch in batches if read_header(batch).base_offset < bad.first_offset]
 
-    def forget_partition(self, partition: Partition) -> None:
+    def forget_partition(self, partition: PartitionId) -> None:
         self._good.pop(partition, None)
 
     def _first_bad(
-        self, topic: str, partition: Partition, batches: Sequence[Buffer], cursors: Sequence[Cursor]
+        self, topic: str, partition: PartitionId, batches: Sequence[Buffer], cursors: Sequence[Cursor]
     ) -> CorruptBatch | None:
         for batch, cursor in zip(batches, cursors, strict=False):
             if cursor >= self.end:

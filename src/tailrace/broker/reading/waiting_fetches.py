@@ -10,7 +10,7 @@ from collections.abc import Collection
 from tailrace.broker.isolation import StableOffsets
 from tailrace.model.errors import OverloadedError
 from tailrace.model.fetch import Isolation
-from tailrace.model.ids import Partition
+from tailrace.model.ids import PartitionId
 from tailrace.model.limits import Limits
 
 
@@ -18,13 +18,15 @@ class WaitingFetches:
     def __init__(self, stable: StableOffsets, limits: Limits) -> None:
         self._stable = stable
         self._limits = limits
-        self._waiting: dict[Partition, set[_Waiter]] = {}
+        self._waiting: dict[PartitionId, set[_Waiter]] = {}
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    async def wait(self, partitions: Collection[Partition], missing_bytes: int, deadline: float, isolation: Isolation) -> None:
+    async def wait(
+        self, partitions: Collection[PartitionId], missing_bytes: int, deadline: float, isolation: Isolation
+    ) -> None:
         """Until there may be so many bytes more, until something else happens to the partitions, or until the deadline."""
         if self._count >= self._limits.fetch_waiters:
             raise OverloadedError(
@@ -47,7 +49,7 @@ class WaitingFetches:
                 if not waiters:
                     del self._waiting[partition]
 
-    def arrived(self, partition: Partition, size: int) -> None:
+    def arrived(self, partition: PartitionId, size: int) -> None:
         """So many bytes more can be read."""
         waiters = self._waiting.get(partition)
         if waiters is not None:
@@ -59,14 +61,14 @@ class WaitingFetches:
                 if waiter.missing_bytes <= 0:
                     waiter.wake()
 
-    def stabilized(self, partition: Partition, size: int) -> None:
+    def stabilized(self, partition: PartitionId, size: int) -> None:
         """A transaction has ended, with a marker of so many bytes: readers of committed records may see more than that."""
         self.arrived(partition, size)
         for waiter in self._waiting.get(partition, ()):
             if waiter.isolation is Isolation.READ_COMMITTED:
                 waiter.wake()
 
-    def disturbed(self, partition: Partition) -> None:
+    def disturbed(self, partition: PartitionId) -> None:
         """Something else happened to the partition; whoever waits must look."""
         for waiter in self._waiting.get(partition, ()):
             waiter.wake()

@@ -15,8 +15,8 @@ from tailrace.broker.commits.proposal import Change, StillInFlight
 from tailrace.broker.routes.snapshots import Snapshots
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.broker.topics.topics import Topics
-from tailrace.model.changes import Append, Changes, Receipt
 from tailrace.model.clock import Clock
+from tailrace.model.commit import Append, Changes, CommitReceipt
 from tailrace.model.errors import (
     CorruptionError,
     LimitExceededError,
@@ -27,19 +27,18 @@ from tailrace.model.errors import (
     UnknownRouteError,
     UnknownTableError,
     UnknownTopicError,
+    invariant,
 )
-from tailrace.model.ids import Cursor, Offset, Partition, RouteId, TopicId
-from tailrace.model.invariant import invariant
+from tailrace.model.ids import Cursor, Offset, PartitionId, RouteId, TopicId
 from tailrace.model.limits import MIB, Limits
 from tailrace.model.names import is_reserved
 from tailrace.model.record import Record
-from tailrace.model.route import ROUTES_TOPIC, Route, RouteAction, RouteRecord
-from tailrace.model.snapshot import Snapshot
+from tailrace.model.route import ROUTES_TOPIC, Route, RouteAction, RouteRecord, RouteSnapshot
 from tailrace.model.table import Table
 from tailrace.store.contract import Store
 from tailrace.wire.records import decode_batch, encode_batch
 
-OnArrival = Callable[[LiveTopic, Partition, int, int], None]
+OnArrival = Callable[[LiveTopic, PartitionId, int, int], None]
 """Called with a topic, its partition, and the records and bytes that readers can see there from now on."""
 
 
@@ -125,7 +124,7 @@ class Routes:
             puts = (self._snapshots.put(_snapshot_of(placed)),) if placed.snapshot else ()
             return Changes(appends=(append,), puts=puts)
 
-        def settled(receipt: Receipt | None) -> Route:
+        def settled(receipt: CommitReceipt | None) -> Route:
             added = msgspec.structs.replace(placed, since=_cursor_of(receipt))
             del self._adding[placed.id]
             self._in_force[added.id] = added
@@ -170,7 +169,7 @@ class Routes:
                     f" (ALTER TOPIC {route.topic_name} DROP SOURCE {route.table_name}), or drop with CASCADE"
                 )
 
-    def floor(self, partition: Partition) -> Offset | None:
+    def floor(self, partition: PartitionId) -> Offset | None:
         """Where retention has to stop: the topic of routes is kept whole. `None` for all other topics."""
         live = self._topics.find(ROUTES_TOPIC)
         return Offset(0) if live is not None and live.topic.id == partition.topic_id else None
@@ -261,7 +260,7 @@ class Ending:
         dropping.update(route.id for route in chosen)
         return Changes(appends=self._appends, puts=self._routes._snapshots.removals(chosen)) if chosen else None
 
-    def settled(self, receipt: Receipt | None) -> list[Route]:
+    def settled(self, receipt: CommitReceipt | None) -> list[Route]:
         if not self._chosen:
             return []
         routes = self._routes
@@ -284,8 +283,8 @@ def _check_count(there: int, what: str, allowed: int, limit: str) -> None:
         raise LimitExceededError(f"there are {there} {what}, as many as {limit} allows; drop one first")
 
 
-def _snapshot_of(route: Route) -> Snapshot:
-    return Snapshot(route.id, route.table)
+def _snapshot_of(route: Route) -> RouteSnapshot:
+    return RouteSnapshot(route.id, route.table)
 
 
 def _timeless(route: Route) -> Route:
@@ -296,6 +295,6 @@ def _meaning(route: Route) -> Iterable[object]:
     return (route.topic, route.table, frozenset(route.operations), route.where, route.partition_by, route.payload)
 
 
-def _cursor_of(receipt: Receipt | None) -> Cursor:
+def _cursor_of(receipt: CommitReceipt | None) -> Cursor:
     invariant(receipt is not None, "a change of routes was committed without a record")
     return receipt.cursor if receipt is not None else Cursor(-1)

@@ -15,7 +15,7 @@ from tailrace.broker.reading.reader import Reader
 from tailrace.broker.routes.routes import Routes
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.broker.topics.topics import Topics
-from tailrace.model.ids import Cursor, Offset, Partition, RouteId, TableId, TopicId
+from tailrace.model.ids import Cursor, Offset, PartitionId, RouteId, TableId, TopicId
 from tailrace.model.pipeline import NO_MARK, ROUTER, change_source, changes_of
 from tailrace.model.route import Route
 from tailrace.store.contract import Store
@@ -81,7 +81,7 @@ class Routing:
             live = self._topics.by_id(changes)
             if live is not None:
                 name = change_source(changes)
-                end = self._store.bounds(Partition(changes, 0)).end
+                end = self._store.bounds(PartitionId(changes, 0)).end
                 mark = Offset(marks[name])
                 sources.append(PendingSource(name, routes[0].table, live.topic.name, live.topic.uuid, mark, end, len(routes)))
         return sources
@@ -92,12 +92,12 @@ class Routing:
         waiting: dict[TopicId, int] = {}
         for route in self._pending(marks):
             first, stop = self._range(route)
-            end = self._store.bounds(Partition(route.changes, 0)).end if stop is None else stop
+            end = self._store.bounds(PartitionId(route.changes, 0)).end if stop is None else stop
             left = end - marks.get(change_source(route.changes), first)
             waiting[route.changes] = max(waiting.get(route.changes, 0), left)
         return sum(waiting.values())
 
-    def floor(self, partition: Partition) -> Offset | None:
+    def floor(self, partition: PartitionId) -> Offset | None:
         """The first change of a table that is still to be routed; retention stops there."""
         marks = self._pipelines.marks(ROUTER)
         firsts = [self._range(route).first for route in self._pending(marks) if route.changes == partition.topic_id]
@@ -153,11 +153,11 @@ class Routing:
         return found
 
     def _range_of(self, route: Route) -> "_Range":
-        partition = Partition(route.changes, 0)
+        partition = PartitionId(route.changes, 0)
         stop = None if route.until is None else self._first_behind(partition, route.until)
         return _Range(self._first_behind(partition, route.since), stop)
 
-    def _first_behind(self, partition: Partition, cursor: Cursor) -> Offset:
+    def _first_behind(self, partition: PartitionId, cursor: Cursor) -> Offset:
         """The first offset whose record stands behind the cursor, by halving: cursors rise with offsets."""
         low, high = self._store.bounds(partition)
         while low < high:

@@ -10,12 +10,11 @@ import msgspec
 
 from tailrace.broker import keys
 from tailrace.model.ids import RouteId, TableId
-from tailrace.model.route import Route
-from tailrace.model.snapshot import Snapshot, SnapshotState
+from tailrace.model.route import Route, RouteSnapshot, SnapshotState
 from tailrace.store.contract import Store
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Snapshot).decode
+_decode = msgspec.msgpack.Decoder(RouteSnapshot).decode
 
 
 class Snapshots:
@@ -23,8 +22,8 @@ class Snapshots:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._by_route: Mapping[RouteId, Snapshot] = {}
-        self._running: Mapping[TableId, tuple[Snapshot, ...]] = {}
+        self._by_route: Mapping[RouteId, RouteSnapshot] = {}
+        self._running: Mapping[TableId, tuple[RouteSnapshot, ...]] = {}
         self.rows = 0
         """Rows told since the start of the server."""
 
@@ -33,11 +32,11 @@ class Snapshots:
             {snapshot.route: snapshot for snapshot in (_decode(value) for _, value in self._store.range(keys.SNAPSHOTS))}
         )
 
-    def find(self, route: RouteId) -> Snapshot | None:
+    def find(self, route: RouteId) -> RouteSnapshot | None:
         return self._by_route.get(route)
 
     @property
-    def running(self) -> Mapping[TableId, tuple[Snapshot, ...]]:
+    def running(self) -> Mapping[TableId, tuple[RouteSnapshot, ...]]:
         """Those that are not done, by table."""
         return self._running
 
@@ -53,11 +52,11 @@ class Snapshots:
             return False
         return True if self._store.get(key) is None else None
 
-    def put(self, snapshot: Snapshot) -> tuple[bytes, bytes]:
+    def put(self, snapshot: RouteSnapshot) -> tuple[bytes, bytes]:
         """What a commit has to say about it."""
         return keys.snapshot_key(snapshot.route), _encode(snapshot)
 
-    def settled(self, snapshot: Snapshot) -> None:
+    def settled(self, snapshot: RouteSnapshot) -> None:
         before = self._by_route.get(snapshot.route)
         self.rows += snapshot.rows - (0 if before is None else before.rows)
         self._replace({**self._by_route, snapshot.route: snapshot})
@@ -70,8 +69,8 @@ class Snapshots:
         gone = {route.id for route in routes}
         self._replace({route: snapshot for route, snapshot in self._by_route.items() if route not in gone})
 
-    def _replace(self, by_route: Mapping[RouteId, Snapshot]) -> None:
-        running: dict[TableId, tuple[Snapshot, ...]] = {}
+    def _replace(self, by_route: Mapping[RouteId, RouteSnapshot]) -> None:
+        running: dict[TableId, tuple[RouteSnapshot, ...]] = {}
         for snapshot in by_route.values():
             if not snapshot.is_done:
                 running[snapshot.table] = (*running.get(snapshot.table, ()), snapshot)

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 
 from tailrace.broker.reading.reader import Reader
-from tailrace.model.changes import Buffer
+from tailrace.model.commit import Buffer
+from tailrace.model.consume import EventBatch
 from tailrace.model.errors import InvalidRequestError, UnreadableBatchError
 from tailrace.model.fetch import CorruptBatch
-from tailrace.model.ids import Cursor, Offset, Partition
+from tailrace.model.ids import Cursor, Offset, PartitionId
 from tailrace.model.limits import KIB, Limits
-from tailrace.model.subscription import EventBatch
 from tailrace.wire.batch import placed, read_header
 from tailrace.wire.records import decode_batch, decoded_bound
 from tailrace.wire.references import is_referring
@@ -49,7 +49,7 @@ class SharedBatch:
     )
 
     def __init__(
-        self, cursor: Cursor, partition: Partition, base_offset: Offset, records: int, batch: Buffer, *, copied: bool = False
+        self, cursor: Cursor, partition: PartitionId, base_offset: Offset, records: int, batch: Buffer, *, copied: bool = False
     ) -> None:
         """`copied`: the bytes are somebody else's, who may have more of them in the same buffer."""
         if copied:

@@ -24,6 +24,7 @@ from tailrace.broker.reading.answers import AnswerMemory, ReadAnswer
 from tailrace.broker.reading.reader import Reader
 from tailrace.broker.subscriptions.shared_batch import BatchVisibility, SharedBatch
 from tailrace.broker.subscriptions.tail import LogTail, PatternSubscribers, Waiters
+from tailrace.model.consume import EventBatch, LogEdge, StartCursor
 from tailrace.model.errors import (
     CursorOutOfRangeError,
     OffsetOutOfRangeError,
@@ -35,8 +36,7 @@ from tailrace.model.errors import (
 )
 from tailrace.model.ids import Cursor, Offset
 from tailrace.model.limits import KIB, MIB, Limits
-from tailrace.model.pattern import TopicPattern
-from tailrace.model.subscription import EventBatch, LogEdge, StartCursor
+from tailrace.model.names import TopicPattern
 from tailrace.store.contract import Store
 from tailrace.wire.records import RECORD_OVERHEAD_BYTES
 

@@ -13,10 +13,10 @@ from tailrace.broker.commits.commit import Committer
 from tailrace.broker.subscriptions.shared_batch import SharedBatch
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.broker.topics.topics import Topics
-from tailrace.model.changes import Changes, Receipt
-from tailrace.model.ids import Cursor, Partition, TopicId
+from tailrace.model.commit import Changes, CommitReceipt
+from tailrace.model.ids import Cursor, PartitionId, TopicId
 from tailrace.model.limits import Limits
-from tailrace.model.pattern import TopicPattern
+from tailrace.model.names import TopicPattern
 from tailrace.model.topic import Topic
 from tailrace.store.contract import Store
 
@@ -118,7 +118,7 @@ class LogTail:
         for audience in self._audiences.values():
             audience.waiters.wake()
 
-    def _settled(self, changes: Changes, receipt: Receipt) -> None:
+    def _settled(self, changes: Changes, receipt: CommitReceipt) -> None:
         cursor = receipt.cursor
         if cursor > self.end:
             self._skip_to(cursor)
@@ -148,7 +148,7 @@ class LogTail:
             self._tell(audience, self.end)
         self._kept_from = self.end = cursor
 
-    def _audiences_of(self, partition: Partition) -> "Sequence[PatternSubscribers]":
+    def _audiences_of(self, partition: PartitionId) -> "Sequence[PatternSubscribers]":
         live = self._topics.of_partition(partition)
         if live is None:
             return ()
@@ -200,7 +200,7 @@ class PatternSubscribers:
         self._topics = topics
         self._verdicts: dict[TopicId, tuple[Topic, bool]] = {}
 
-    def topic_of(self, partition: Partition) -> LiveTopic | None:
+    def topic_of(self, partition: PartitionId) -> LiveTopic | None:
         """The topic, if it is there and subscribed to."""
         live = self._topics.of_partition(partition)
         return live if live is not None and self.wants(live) else None

@@ -19,12 +19,12 @@ from tailrace.broker.publishing.snowflake import Snowflakes
 from tailrace.broker.routes.snapshots import Snapshots
 from tailrace.broker.tables.checkpoints import TableCheckpoints
 from tailrace.broker.tables.tables import TableDefinitions
-from tailrace.model.changes import Append, Bounds, Changes, Receipt
+from tailrace.model.commit import Append, Changes, CommitReceipt, OffsetBounds
 from tailrace.model.errors import CorruptionError, UnknownTopicError
-from tailrace.model.ids import Cursor, Offset, Partition, TableId
+from tailrace.model.ids import Cursor, Offset, PartitionId, TableId
 from tailrace.model.record import Message, Published, Record
-from tailrace.model.snapshot import Snapshot
-from tailrace.model.sql_stats import SqlStats
+from tailrace.model.route import RouteSnapshot
+from tailrace.model.stats import SqlStats
 from tailrace.model.table import Table, TableCheckpoint, changes_partition
 from tailrace.wire.records import decode_batch
 
@@ -69,7 +69,7 @@ class ChangeLog:
         self.checkpoints = checkpoints
         self.stats = SqlStats()
         """Kept here, because SQL is loaded only when somebody needs it."""
-        self._durable: dict[Partition, Offset] = {}
+        self._durable: dict[PartitionId, Offset] = {}
 
     def next_transaction(self) -> int:
         """An id for a transaction, never given out before."""
@@ -85,7 +85,7 @@ class ChangeLog:
             await publish.keep_payloads()
         return await self._committer.submit(_CommitChanges(self._intake, self._snowflakes, batches, publish))
 
-    async def commit_snapshot(self, batches: Sequence[ChangeBatch], snapshot: Snapshot) -> Committed | None:
+    async def commit_snapshot(self, batches: Sequence[ChangeBatch], snapshot: RouteSnapshot) -> Committed | None:
         """Rows of a snapshot and how far it is with them, in one frame. `None` when the route was dropped: then nothing."""
         changes = _CommitChanges(self._intake, self._snowflakes, batches, None)
         return await self._committer.submit(_CommitSnapshot(changes, self.snapshots, snapshot, is_empty=not batches))
@@ -94,7 +94,7 @@ class ChangeLog:
         """Refuse messages now that a commit would refuse."""
         self._publisher.propose(messages)
 
-    def bounds(self, table: Table) -> Bounds:
+    def bounds(self, table: Table) -> OffsetBounds:
         """The offsets of the changes that there are."""
         return self._intake.store.bounds(changes_partition(table))
 
@@ -129,7 +129,7 @@ class ChangeLog:
         """The rows of these tables are on disk with all changes below the offsets."""
         self._durable = {changes_partition(table): offsets[table.id] for table in self._tables if table.id in offsets}
 
-    def floor(self, partition: Partition) -> Offset | None:
+    def floor(self, partition: PartitionId) -> Offset | None:
         """Where retention has to stop; `None` when the partition holds no changes of a table."""
         table = self._tables.of_topic(partition.topic_id)
         if table is None:
@@ -171,7 +171,7 @@ class _CommitChanges(Proposal[Committed]):
             )
         return changes if changes.appends else None
 
-    def settled(self, receipt: Receipt | None) -> Committed:
+    def settled(self, receipt: CommitReceipt | None) -> Committed:
         if receipt is None:
             duplicates = self._publish.settled(None) if self._publish is not None else []
             return Committed(self._intake.store.end_cursor(), (), duplicates)
@@ -198,7 +198,7 @@ class _CommitChanges(Proposal[Committed]):
 class _CommitSnapshot(Proposal[Committed | None]):
     __slots__ = ("_changes", "_is_empty", "_snapshot", "_snapshots")
 
-    def __init__(self, changes: _CommitChanges, snapshots: Snapshots, snapshot: Snapshot, *, is_empty: bool) -> None:
+    def __init__(self, changes: _CommitChanges, snapshots: Snapshots, snapshot: RouteSnapshot, *, is_empty: bool) -> None:
         self._changes = changes
         self._snapshots = snapshots
         self._snapshot = snapshot
@@ -218,7 +218,7 @@ class _CommitSnapshot(Proposal[Committed | None]):
         appends, puts = ((), ()) if changes is None else (changes.appends, changes.puts)
         return Changes(appends=appends, puts=(*puts, self._snapshots.put(self._snapshot)))
 
-    def settled(self, receipt: Receipt | None) -> Committed | None:
+    def settled(self, receipt: CommitReceipt | None) -> Committed | None:
         if receipt is None:
             return None
         self._snapshots.settled(self._snapshot)

@@ -19,10 +19,10 @@ from tailrace.broker import keys
 from tailrace.broker.commits.commit import Committer
 from tailrace.broker.commits.proposal import Change
 from tailrace.broker.tables.tables import TableDefinitions
-from tailrace.model.changes import Append, Changes, Receipt
 from tailrace.model.clock import Clock
+from tailrace.model.commit import Append, Changes, CommitReceipt
 from tailrace.model.errors import UnknownPartitionError
-from tailrace.model.ids import Offset, Partition, TopicId
+from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.model.killpoint import killpoint
 from tailrace.model.limits import Limits
 from tailrace.model.record import Record
@@ -82,7 +82,7 @@ class TableCheckpoints:
             self._is_wanted.clear()
             await self._is_wanted.wait()
 
-    def held_back(self, partition: Partition, start: Offset) -> None:
+    def held_back(self, partition: PartitionId, start: Offset) -> None:
         """Retention would make `start` the first offset of these changes, and could not go so far."""
         table = self._tables.of_topic(partition.topic_id)
         if table is None or start <= self.floor(table):
@@ -91,7 +91,7 @@ class TableCheckpoints:
         if last is None or self._waiting_bytes(partition, last.offset, start) >= last.bytes or self._is_old(last):
             self.want(table)
 
-    async def cover(self, partition: Partition, start: Offset) -> None:
+    async def cover(self, partition: PartitionId, start: Offset) -> None:
         """Have one taken that makes the changes before `start` dispensable, if somebody takes them and it is soon done."""
         table = self._tables.of_topic(partition.topic_id)
         if table is None or not self.is_served:
@@ -138,7 +138,7 @@ class TableCheckpoints:
                 puts=((keys.checkpoint_key(table.id), _encode(checkpoint)), (unfinished, None)),
             )
 
-        def settled(receipt: Receipt | None) -> TableCheckpoint | None:
+        def settled(receipt: CommitReceipt | None) -> TableCheckpoint | None:
             if receipt is None:
                 return None
             if is_done:
@@ -159,13 +159,13 @@ class TableCheckpoints:
         records = [record for batch in fetched.batches for record in decode_batch(batch, self._limits)]
         return [record for record in records if offset <= record.offset < checkpoint.end]
 
-    def _has_older(self, partition: Partition, first: Offset) -> bool:
+    def _has_older(self, partition: PartitionId, first: Offset) -> bool:
         try:
             return self._store.bounds(partition).start < first
         except UnknownPartitionError:
             return False
 
-    def _waiting_bytes(self, partition: Partition, floor: Offset, start: Offset) -> int:
+    def _waiting_bytes(self, partition: PartitionId, floor: Offset, start: Offset) -> int:
         return self._store.size(partition, floor) - self._store.size(partition, start)
 
     def _is_old(self, checkpoint: TableCheckpoint) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 
 from tailrace.broker.reading.scan import Range
 from tailrace.broker.times.runs import Run, SavedTimes, without_later
-from tailrace.model.ids import Offset, Partition
+from tailrace.model.ids import Offset, PartitionId
 from tailrace.store.contract import Store
 
 _PARTITION_RUNS = 4_096
@@ -30,10 +30,10 @@ class OldestTimes:
         self._most_learned = most_learned
         self._lock = threading.Lock()
         self._runs = 0
-        self._learned: OrderedDict[Partition, LearnedTimes] = OrderedDict()
+        self._learned: OrderedDict[PartitionId, LearnedTimes] = OrderedDict()
         """The one that was asked for last comes last."""
 
-    def not_after(self, time_ms: int, partition: Partition, wanted: Range) -> Sequence[Range]:
+    def not_after(self, time_ms: int, partition: PartitionId, wanted: Range) -> Sequence[Range]:
         """What is left of the wanted offsets without those whose records are all known to be later than this time."""
         left = list(without_later(self._saved.runs(partition), time_ms, wanted))
         with self._lock:
@@ -43,7 +43,7 @@ class OldestTimes:
             self._learned.move_to_end(partition)
             return [part for whole in left for part in learned.not_after(time_ms, whole)]
 
-    def learn(self, partition: Partition, offsets: Range, oldest_ms: int) -> None:
+    def learn(self, partition: PartitionId, offsets: Range, oldest_ms: int) -> None:
         """That no record of these offsets is older."""
         with self._lock:
             learned = self._learned.setdefault(partition, LearnedTimes(_PARTITION_RUNS))
@@ -55,13 +55,13 @@ class OldestTimes:
                 _, forgotten = self._learned.popitem(last=False)
                 self._runs -= len(forgotten)
 
-    def learned(self, partition: Partition, offset: Offset) -> Run | None:
+    def learned(self, partition: PartitionId, offset: Offset) -> Run | None:
         """What was learned of this offset and those after it, and is not forgotten."""
         with self._lock:
             learned = self._learned.get(partition)
             return None if learned is None else learned.holding(offset)
 
-    def forget_learned(self, partition: Partition, end: Offset) -> None:
+    def forget_learned(self, partition: PartitionId, end: Offset) -> None:
         """Up to this offset all is saved."""
         with self._lock:
             learned = self._learned.get(partition)
@@ -70,7 +70,7 @@ class OldestTimes:
                 learned.forget(end)
                 self._keep(partition, learned)
 
-    def _keep(self, partition: Partition, learned: "LearnedTimes") -> None:
+    def _keep(self, partition: PartitionId, learned: "LearnedTimes") -> None:
         self._runs += len(learned)
         if not learned:
             del self._learned[partition]

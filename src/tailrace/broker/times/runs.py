@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tailrace.broker import keys
 from tailrace.broker.reading.scan import Range
-from tailrace.model.ids import Offset, Partition
+from tailrace.model.ids import Offset, PartitionId
 from tailrace.store.contract import Store
 
 _RUN = Struct(">qq")
@@ -56,12 +56,12 @@ class SavedTimes:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def runs(self, partition: Partition) -> Iterator[Run]:
+    def runs(self, partition: PartitionId) -> Iterator[Run]:
         """In the order of offsets, none upon another."""
         for chunk in self.chunks(partition):
             yield from chunk.runs()
 
-    def chunks(self, partition: Partition) -> Iterator[Chunk]:
+    def chunks(self, partition: PartitionId) -> Iterator[Chunk]:
         prefix = keys.times_of_partition(partition)
         start = b""
         while found := self._store.range(prefix, start, _CHUNKS_AT_ONCE):
@@ -69,7 +69,7 @@ class SavedTimes:
                 yield Chunk(keys.first_offset_of_times(key), packed)
             start = found[-1][0][len(prefix) :] + b"\0"
 
-    def chunk(self, partition: Partition, first: Offset) -> Chunk | None:
+    def chunk(self, partition: PartitionId, first: Offset) -> Chunk | None:
         packed = self._store.get(keys.times_key(partition, first))
         return None if packed is None else Chunk(first, packed)
 

@@ -22,7 +22,7 @@ from tailrace.broker.times.oldest_times import OldestTimes
 from tailrace.broker.times.runs import Run
 from tailrace.broker.times.survey_notes import SurveyNotes
 from tailrace.broker.topics.topics import Topics
-from tailrace.model.changes import Bounds, Buffer
+from tailrace.model.commit import Buffer, OffsetBounds
 from tailrace.model.errors import (
     CorruptionError,
     InvalidRequestError,
@@ -31,7 +31,7 @@ from tailrace.model.errors import (
     StorageFullError,
     UnknownPartitionError,
 )
-from tailrace.model.ids import Offset, Partition
+from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import KIB, MIB, Limits
 from tailrace.store.contract import Store
 from tailrace.wire.batch import read_header
@@ -57,7 +57,7 @@ _SAVED_AT_ONCE = 64
 class _Place(NamedTuple):
     """Where the survey of a partition goes on."""
 
-    bounds: Bounds
+    bounds: OffsetBounds
     offset: Offset
     rest_bytes: int
     run_bytes: int
@@ -87,7 +87,7 @@ class Survey:
         self._rest = 100 / percent - 1
         """Seconds of rest for each of work."""
         self._notes = SurveyNotes(store, committer, topics)
-        self._behind: dict[Partition, int] = {}
+        self._behind: dict[PartitionId, int] = {}
 
     @property
     def unsurveyed_bytes(self) -> int:
@@ -108,19 +108,19 @@ class Survey:
         except (OverloadedError, StorageFullError) as error:
             _log.info("the survey stops until its next turn: %s", error)
 
-    def _changed(self) -> list[Partition]:
+    def _changed(self) -> list[PartitionId]:
         """Partitions that are not as they were when all of them was dealt with."""
         partitions = [partition for partition in self._store.partitions() if self._topics.of_partition(partition) is not None]
         self._notes.keep_only(partitions)
         return [partition for partition in partitions if self._is_changed(partition)]
 
-    def _is_changed(self, partition: Partition) -> bool:
+    def _is_changed(self, partition: PartitionId) -> bool:
         try:
             return not self._notes.is_done(partition, self._store.bounds(partition))
         except UnknownPartitionError:
             return False
 
-    def _next_due(self, waiting: deque[Partition]) -> tuple[Partition, _Place] | None:
+    def _next_due(self, waiting: deque[PartitionId]) -> tuple[PartitionId, _Place] | None:
         """Take partitions from the queue up to one with a run to survey, if that does not take long."""
         stop_at = time.thread_time() + _SLICE_SECONDS
         while waiting and time.thread_time() < stop_at:
@@ -134,7 +134,7 @@ class Survey:
             self._notes.done(partition, place.bounds)
         return None
 
-    async def _turn(self, partition: Partition, place: _Place) -> bool:
+    async def _turn(self, partition: PartitionId, place: _Place) -> bool:
         """Survey some runs of a partition; says whether there are more."""
         try:
             for _ in range(_TURN_RUNS):
@@ -155,7 +155,7 @@ class Survey:
         del self._behind[partition]
         return False
 
-    def _place(self, partition: Partition) -> _Place:
+    def _place(self, partition: PartitionId) -> _Place:
         bounds = self._store.bounds(partition)
         offset = self._notes.end(partition, bounds)
         rest_bytes = self._store.size(partition, offset)
@@ -169,7 +169,7 @@ class Survey:
             min(max(slice_bytes, _LEAST_SLICE_BYTES), _MOST_SLICE_BYTES),
         )
 
-    async def _survey_run(self, partition: Partition, place: _Place) -> _Place:
+    async def _survey_run(self, partition: PartitionId, place: _Place) -> _Place:
         """Note one run, and go on behind it."""
         run: Run | None = None
         offset, size = place.offset, 0
@@ -182,7 +182,7 @@ class Survey:
             self._notes.add(partition, run)
         return place._replace(offset=offset, rest_bytes=place.rest_bytes - size)
 
-    def _look(self, partition: Partition, offset: Offset, max_bytes: int) -> tuple[Run, int]:
+    def _look(self, partition: PartitionId, offset: Offset, max_bytes: int) -> tuple[Run, int]:
         """Whole batches from the offset on, and their bytes."""
         learned = self._oldest_times.learned(partition, offset)
         if learned is not None:

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from tailrace.model.changes import Buffer
+from tailrace.model.commit import Buffer
 from tailrace.model.errors import UnknownPartitionError
-from tailrace.model.ids import Partition
+from tailrace.model.ids import PartitionId
 from tailrace.model.limits import Limits
 from tailrace.model.names import is_reserved
 from tailrace.model.topic import Topic
@@ -43,11 +43,11 @@ class LiveTopic:
     def become(self, topic: Topic, limits: Limits) -> None:
         self.topic = topic
         self.is_reserved = is_reserved(topic.name)
-        self.partitions = tuple(Partition(topic.id, number) for number in range(topic.partitions))
+        self.partitions = tuple(PartitionId(topic.id, number) for number in range(topic.partitions))
         self.takes_batches_as_they_are = topic.settings.dedup is None and topic.settings.timestamps == "create"
         self.max_batch_bytes = topic.settings.max_message_bytes or limits.batch_bytes
 
-    def partition(self, number: int) -> Partition:
+    def partition(self, number: int) -> PartitionId:
         if not 0 <= number < len(self.partitions):
             raise UnknownPartitionError(
                 f"topic {self.topic.name!r} has partitions 0 to {len(self.partitions) - 1}, and no partition {number}"

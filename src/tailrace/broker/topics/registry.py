@@ -7,9 +7,8 @@ import msgspec
 
 from tailrace.broker import keys
 from tailrace.broker.topics.live_topic import LiveTopic
-from tailrace.model.errors import LimitExceededError, UnknownTopicError, UnknownTopicIdError
-from tailrace.model.ids import Partition, TopicId
-from tailrace.model.invariant import invariant
+from tailrace.model.errors import LimitExceededError, UnknownTopicError, UnknownTopicIdError, invariant
+from tailrace.model.ids import PartitionId, TopicId
 from tailrace.model.limits import Limits
 from tailrace.model.topic import Topic
 from tailrace.store.contract import Store
@@ -63,7 +62,7 @@ class TopicRegistry:
     def by_id(self, topic_id: TopicId) -> LiveTopic | None:
         return self._by_id.get(topic_id)
 
-    def of_partition(self, partition: Partition) -> LiveTopic | None:
+    def of_partition(self, partition: PartitionId) -> LiveTopic | None:
         """The topic that shows this partition to readers; `None` for what is gone, and for what the server keeps for itself."""
         live = self._by_id.get(partition.topic_id)
         return live if live is not None and partition.number < len(live.partitions) else None

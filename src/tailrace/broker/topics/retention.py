@@ -17,25 +17,25 @@ from tailrace.broker.payloads.references import PayloadReferences
 from tailrace.broker.reading.reader import Reader
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.broker.topics.topics import Topics
-from tailrace.model.changes import Changes, Receipt
 from tailrace.model.clock import Clock
+from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import OffsetOutOfRangeError, ReservedTopicError, TailraceError
-from tailrace.model.ids import Offset, Partition
+from tailrace.model.ids import Offset, PartitionId
 from tailrace.store.contract import Store
 
 _log = logging.getLogger(__name__)
 
 
-Floor = Callable[[Partition], Offset | None]
+Floor = Callable[[PartitionId], Offset | None]
 """The offset from which on somebody still needs the records of a partition, if somebody does."""
 
 
-Cover = Callable[[Partition, Offset], Awaitable[None]]
+Cover = Callable[[PartitionId, Offset], Awaitable[None]]
 """Makes the records of a partition before an offset dispensable, if it can and it is soon done."""
 
 
 class Trim(NamedTuple):
-    partition: Partition
+    partition: PartitionId
     old_start: Offset
     new_start: Offset
     wanted: Offset
@@ -53,10 +53,10 @@ class Retention:
         aborted: AbortedTransactions,
         references: PayloadReferences,
         floor: Floor,
-        held_back: Callable[[Partition, Offset], None],
+        held_back: Callable[[PartitionId, Offset], None],
         cover: Cover,
         clock: Clock,
-        on_trim: Callable[[Partition], None],
+        on_trim: Callable[[PartitionId], None],
     ) -> None:
         self._store = store
         self._committer = committer
@@ -133,7 +133,7 @@ class Retention:
                 due.append(trim)
         return due
 
-    def _due_in(self, live: LiveTopic, partition: Partition) -> Trim | None:
+    def _due_in(self, live: LiveTopic, partition: PartitionId) -> Trim | None:
         bounds = start, end = self._store.bounds(partition)
         if start == end:
             return None
@@ -151,7 +151,7 @@ class Retention:
         new_start = wanted if floor is None else max(start, min(wanted, floor))
         return Trim(partition, start, new_start, wanted) if wanted > start else None
 
-    def _first_to_keep(self, partition: Partition, keep_bytes: int) -> Offset:
+    def _first_to_keep(self, partition: PartitionId, keep_bytes: int) -> Offset:
         """The last batch such that it and all after it are at least `keep_bytes`, with their payloads, as in Kafka."""
         payload_bytes = _SizesFrom(self._references.sizes(partition))
         stored_bytes = keep_bytes
@@ -176,7 +176,7 @@ class Retention:
                 trims=tuple((trim.partition, trim.new_start) for trim in due), puts=tuple((key, None) for key in gone)
             )
 
-        def settled(receipt: Receipt | None) -> int:
+        def settled(receipt: CommitReceipt | None) -> int:
             if receipt is None:
                 return 0
             gone = 0

@@ -17,21 +17,21 @@ from tailrace.broker.commits.commit import Committer
 from tailrace.broker.commits.proposal import Change
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.broker.topics.registry import TopicRegistry
-from tailrace.model.changes import Changes, Receipt
 from tailrace.model.clock import Clock
+from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import (
     InvalidPartitionsError,
     LimitExceededError,
     ReservedTopicError,
     TopicExistsError,
 )
-from tailrace.model.ids import Partition, TopicId
+from tailrace.model.ids import PartitionId, TopicId
 from tailrace.model.limits import Limits
 from tailrace.model.names import check_topic_name, is_reserved
 from tailrace.model.topic import NO_OPTIONS, Topic, TopicOptions, TopicSettings, check_settings, differences, with_options
 from tailrace.store.contract import Store
 
-OnGone = Callable[[Partition], None]
+OnGone = Callable[[PartitionId], None]
 CheckDroppable = Callable[[TopicId], None]
 """Raises if something still needs the topic."""
 Puts = Sequence[tuple[bytes, bytes | None]]
@@ -41,7 +41,7 @@ class Along(Protocol):
     """What ends in the same commit as a topic, because it needs the topic. Then nothing else may need it."""
 
     def decide(self) -> Changes | None: ...
-    def settled(self, receipt: Receipt | None) -> object: ...
+    def settled(self, receipt: CommitReceipt | None) -> object: ...
     def failed(self) -> None: ...
 
 
@@ -241,7 +241,7 @@ class Topics(TopicRegistry):
             puts=((keys.topic_key(topic.id), msgspec.msgpack.encode(topic)),),
         )
 
-        def settled(_: Receipt | None) -> None:
+        def settled(_: CommitReceipt | None) -> None:
             self._leave(live)
             live.become(topic, self._limits)
             self._enter(live)
@@ -275,7 +275,7 @@ class Topics(TopicRegistry):
                 return changes
             return changes._replace(appends=ending.appends, puts=(*changes.puts, *ending.puts))
 
-        def settled(receipt: Receipt | None) -> None:
+        def settled(receipt: CommitReceipt | None) -> None:
             if along is not None:
                 along.settled(receipt)
             for partition in live.partitions:

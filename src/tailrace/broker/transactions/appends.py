@@ -22,7 +22,7 @@ from tailrace.broker.transactions.state import (
 )
 from tailrace.model.clock import Clock
 from tailrace.model.errors import InvalidTransactionStateError, ProducerFencedError
-from tailrace.model.ids import Offset, Partition, ProducerId
+from tailrace.model.ids import Offset, PartitionId, ProducerId
 from tailrace.model.limits import Limits
 from tailrace.model.transaction import ProducerIdentity
 from tailrace.store.contract import Store
@@ -61,11 +61,11 @@ class TransactionalAppend:
     def __init__(self, joiner: TransactionalAppends, adds_partitions: bool) -> None:
         self._joiner = joiner
         self._adds_partitions = adds_partitions
-        self._held: list[tuple[Partition, Offset]] = []
+        self._held: list[tuple[PartitionId, Offset]] = []
         self._began: set[str] = set()
         self._written: dict[str, TransactionMetadata] = {}
 
-    def join(self, draft: Draft, partition: Partition, header: BatchHeader, offset: Offset) -> None:
+    def join(self, draft: Draft, partition: PartitionId, header: BatchHeader, offset: Offset) -> None:
         """Take the batch, which will be at this offset, into its producer's transaction. Raises if there is none."""
         key = keys.open_transaction_key(partition, header.producer_id)
         value = draft.latest(key)
@@ -92,7 +92,7 @@ class TransactionalAppend:
         for partition, offset in self._held:
             self._joiner.stable.release(partition, offset)
 
-    def _add(self, draft: Draft, partition: Partition, header: BatchHeader, offset: Offset) -> None:
+    def _add(self, draft: Draft, partition: PartitionId, header: BatchHeader, offset: Offset) -> None:
         """The transaction does not know the partition yet."""
         transactional_id = self._joiner.registry.owner_of(header.producer_id)
         key = keys.transaction_key(transactional_id or "")
@@ -124,7 +124,7 @@ class TransactionalAppend:
         self._written[transactional_id] = transaction
         self._hold(draft, partition, header, offset)
 
-    def _hold(self, draft: Draft, partition: Partition, header: BatchHeader, offset: Offset) -> None:
+    def _hold(self, draft: Draft, partition: PartitionId, header: BatchHeader, offset: Offset) -> None:
         put_open(draft, partition, ProducerIdentity(ProducerId(header.producer_id), header.producer_epoch), offset)
         self._joiner.stable.hold(partition, offset)
         self._held.append((partition, offset))

@@ -21,12 +21,12 @@ from tailrace.broker.transactions import rules
 from tailrace.broker.transactions.ending import TransactionEnd, TransactionEnder
 from tailrace.broker.transactions.registry import TransactionRegistry
 from tailrace.broker.transactions.state import NO_RECORDS, TransactionMetadata, put_open, put_transaction, read_transaction
-from tailrace.model.changes import Changes, Receipt
 from tailrace.model.clock import Clock
+from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import InvalidTransactionStateError, TailraceError, UnknownTopicError
+from tailrace.model.group import OffsetCommit
 from tailrace.model.limits import Limits
 from tailrace.model.names import check_group_name, check_transactional_id
-from tailrace.model.offset import OffsetCommit
 from tailrace.model.transaction import NO_EPOCH, ProducerIdentity, TransactionState
 from tailrace.store.contract import Store
 
@@ -96,7 +96,7 @@ class TransactionCoordinator:
             step.transaction = made
             return draft.changes()
 
-        def settled(_: Receipt | None) -> ProducerIdentity:
+        def settled(_: CommitReceipt | None) -> ProducerIdentity:
             return self._settled(transactional_id, step)
 
         return await self._committer.submit(Change(decide, settled, lambda: self._registry.give_up_id(transactional_id)))
@@ -241,7 +241,7 @@ class TransactionCoordinator:
             put_transaction(draft, transactional_id, changed)
             return draft.changes()
 
-        def settled(_: Receipt | None) -> None:
+        def settled(_: CommitReceipt | None) -> None:
             if began is not None:
                 self._registry.began(transactional_id, began)
             if on_settled is not None:
@@ -269,7 +269,7 @@ class TransactionCoordinator:
             step.transaction = made
             return draft.changes()
 
-        def settled(receipt: Receipt | None) -> None:
+        def settled(receipt: CommitReceipt | None) -> None:
             if receipt is not None:
                 self._settled(transactional_id, step)
                 self.timed_out += 1

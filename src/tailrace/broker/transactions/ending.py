@@ -15,15 +15,15 @@ from tailrace.broker.isolation import AbortedTransactions, StableOffsets
 from tailrace.broker.topics.topics import Topics
 from tailrace.broker.transactions.registry import TransactionRegistry
 from tailrace.broker.transactions.state import NO_RECORDS, TransactionMetadata, read_open
-from tailrace.model.changes import Append
 from tailrace.model.clock import Clock
-from tailrace.model.ids import Offset, Partition, TopicId
-from tailrace.model.offset import OffsetCommit
+from tailrace.model.commit import Append
+from tailrace.model.group import OffsetCommit
+from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.model.transaction import AbortedTransaction
 from tailrace.store.contract import Store
 from tailrace.wire.control import Marker, encode_marker
 
-OnMarker = Callable[[Partition, int], None]
+OnMarker = Callable[[PartitionId, int], None]
 """Called with a partition whose last stable offset has moved and the bytes of the marker that moved it."""
 
 
@@ -32,7 +32,7 @@ class TransactionEnd(NamedTuple):
 
     transactional_id: str
     committed: bool
-    markers: list[tuple[Partition, Offset, int]]
+    markers: list[tuple[PartitionId, Offset, int]]
     """Partition, first offset of the transaction there, and bytes of the marker."""
     offsets: list[tuple[str, list[PendingOffset]]]
 
@@ -73,7 +73,7 @@ class TransactionEnder:
         )
         markers = []
         for topic_id, number in transaction.partitions:
-            partition = Partition(TopicId(topic_id), number)
+            partition = PartitionId(TopicId(topic_id), number)
             first_offset = self._mark(draft, partition, transaction, bytes(marker), committed)
             if first_offset is not None:
                 markers.append((partition, first_offset, len(marker)))
@@ -105,7 +105,7 @@ class TransactionEnder:
             self._on_marker(partition, size)
 
     def _mark(
-        self, draft: Draft, partition: Partition, transaction: TransactionMetadata, marker: bytes, committed: bool
+        self, draft: Draft, partition: PartitionId, transaction: TransactionMetadata, marker: bytes, committed: bool
     ) -> Offset | None:
         """The transaction's first offset in the partition; `None` if it has no records there or its topic is gone."""
         if self._topics.by_id(partition.topic_id) is None:

@@ -6,8 +6,8 @@ from tailrace.broker import keys
 from tailrace.broker.commits.commit import Committer
 from tailrace.broker.commits.proposal import Change
 from tailrace.broker.transactions.state import TransactionMetadata, read_transaction
-from tailrace.model.changes import Changes, Receipt
 from tailrace.model.clock import Clock
+from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import LimitExceededError
 from tailrace.model.ids import ProducerId
 from tailrace.model.limits import Limits
@@ -126,7 +126,7 @@ class TransactionalIdExpiry:
                     gone.append(key)
             return Changes(puts=tuple((key, None) for key in gone)) if gone else None
 
-        def settled(_: Receipt | None) -> int:
+        def settled(_: CommitReceipt | None) -> int:
             for key in gone:
                 self._registry.leave(keys.transactional_id_of(key))
             return len(gone)

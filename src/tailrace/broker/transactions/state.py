@@ -11,7 +11,7 @@ import msgspec
 
 from tailrace.broker import keys
 from tailrace.broker.commits.draft import Draft
-from tailrace.model.ids import Offset, Partition, ProducerId
+from tailrace.model.ids import Offset, PartitionId, ProducerId
 from tailrace.model.transaction import NO_EPOCH, ProducerIdentity, TransactionState
 
 NOT_STARTED = -1
@@ -77,5 +77,5 @@ def read_open(value: bytes) -> OpenTransaction:
     return OpenTransaction._make(_OPEN.unpack(value))
 
 
-def put_open(draft: Draft, partition: Partition, producer: ProducerIdentity, first_offset: Offset) -> None:
+def put_open(draft: Draft, partition: PartitionId, producer: ProducerIdentity, first_offset: Offset) -> None:
     draft.put(keys.open_transaction_key(partition, producer.producer_id), _OPEN.pack(producer.epoch, first_offset))

@@ -15,7 +15,7 @@ from tailrace.broker.transactions.queries import TransactionQueries
 from tailrace.broker.transactions.registry import TransactionalIdExpiry, TransactionRegistry
 from tailrace.broker.transactions.state import NO_RECORDS, read_open, read_transaction
 from tailrace.model.clock import Clock
-from tailrace.model.ids import Partition
+from tailrace.model.ids import PartitionId
 from tailrace.model.limits import Limits
 from tailrace.store.contract import Store
 
@@ -67,7 +67,7 @@ class Transactions:
             if first_offset != NO_RECORDS:
                 self._stable.hold(keys.read_open_transaction_key(key)[0], first_offset)
 
-    def forget_partition(self, partition: Partition) -> None:
+    def forget_partition(self, partition: PartitionId) -> None:
         self._stable.forget(partition)
 
     @property

@@ -14,8 +14,7 @@ import msgspec
 
 from tailrace.cli.display import GAP, Heading, console, note, print_table, printable
 from tailrace.cli.formats import RowFormat
-from tailrace.model.counting import counted
-from tailrace.model.row_formats import csv_field, distinct_names
+from tailrace.model.text import counted, csv_field, distinct_names
 
 _SHOWN_ROWS = 1_000
 _NARROW = 20

@@ -23,10 +23,10 @@ from tailrace.client.http11 import checked_url, tls_context, tls_error
 from tailrace.client.retry import is_transient
 from tailrace.client.values import Event, decode_frame, to_event
 from tailrace.model.backoff import Backoff
+from tailrace.model.consume import LogEdge
 from tailrace.model.errors import ConfigurationError, ConnectionLostError, ServerUnreachableError, TailraceError
 from tailrace.model.limits import DEFAULT_LIMITS
-from tailrace.model.pattern import parse_pattern
-from tailrace.model.subscription import LogEdge
+from tailrace.model.names import parse_pattern
 
 _log = logging.getLogger("tailrace.client")
 

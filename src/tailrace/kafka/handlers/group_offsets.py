@@ -8,9 +8,8 @@ from tailrace.broker.broker import Broker
 from tailrace.kafka.dispatch import Call, Route
 from tailrace.kafka.handlers.groups import group_error_code
 from tailrace.model.errors import TailraceError, UnknownTopicError
-from tailrace.model.group import MemberIdentity
+from tailrace.model.group import CommittedOffset, MemberIdentity, OffsetCommit
 from tailrace.model.ids import Offset
-from tailrace.model.offset import CommittedOffset, OffsetCommit
 from tailrace.wire.messages import offset_commit, offset_delete, offset_fetch
 from tailrace.wire.messages.offset_commit import (
     OffsetCommitRequest,

@@ -4,8 +4,7 @@ from tailrace.broker.broker import Broker
 from tailrace.kafka.dispatch import Call, Route
 from tailrace.kafka.handlers.fetch import isolation_of
 from tailrace.model.errors import TailraceError, UnknownLeaderEpochError
-from tailrace.model.fetch import Isolation
-from tailrace.model.start import Edge
+from tailrace.model.fetch import Isolation, StartEdge
 from tailrace.wire.batch import LEADER_EPOCH
 from tailrace.wire.messages import list_offsets, offset_for_leader_epoch
 from tailrace.wire.messages.list_offsets import (
@@ -66,7 +65,7 @@ class PositionHandlers:
         try:
             bounds = self._positions.bounds(topic, index)
             if timestamp == _LATEST:
-                return _at(index, await self._positions.resolve(topic, index, Edge.LATEST, isolation=isolation))
+                return _at(index, await self._positions.resolve(topic, index, StartEdge.LATEST, isolation=isolation))
             if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
                 return _at(index, bounds.start)
             if timestamp in _NOWHERE:

@@ -7,7 +7,6 @@ from tailrace.kafka.cluster import REPLICAS
 from tailrace.kafka.configs import parse_configs, show_configs
 from tailrace.kafka.dispatch import Call, Route
 from tailrace.kafka.node import Node
-from tailrace.model.counting import counted
 from tailrace.model.errors import (
     InvalidAssignmentError,
     InvalidPartitionsError,
@@ -17,6 +16,7 @@ from tailrace.model.errors import (
     UnknownTopicError,
 )
 from tailrace.model.ids import Offset
+from tailrace.model.text import counted
 from tailrace.model.topic import Topic, TopicSettings
 from tailrace.wire.message import NO_UUID
 from tailrace.wire.messages import create_partitions, create_topics, delete_records, delete_topics, describe_log_dirs

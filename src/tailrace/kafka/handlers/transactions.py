@@ -10,9 +10,8 @@ from tailrace.broker.broker import Broker
 from tailrace.kafka.dispatch import Call, Route
 from tailrace.kafka.handlers.groups import group_error_code
 from tailrace.model.errors import ProducerFencedError, TailraceError, TransactionFencedError
-from tailrace.model.group import MemberIdentity
+from tailrace.model.group import MemberIdentity, OffsetCommit
 from tailrace.model.ids import Offset, ProducerId
-from tailrace.model.offset import OffsetCommit
 from tailrace.model.transaction import ProducerIdentity
 from tailrace.wire.messages import add_offsets_to_txn, add_partitions_to_txn, end_txn, txn_offset_commit
 from tailrace.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse

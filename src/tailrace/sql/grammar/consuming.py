@@ -9,7 +9,7 @@ COMMIT topic GROUP 'g' [PARTITION p] UPTO OFFSET n
 import re
 from datetime import UTC, datetime
 
-from tailrace.model.start import AtOffset, AtTime, Edge, Start
+from tailrace.model.fetch import AtOffset, AtTime, StartAt, StartEdge
 from tailrace.sql.statements import Ack, Consume, Statement
 from tailrace.sql.words import Words
 
@@ -23,7 +23,7 @@ def consume(words: Words, text: str) -> Statement:
     topic = words.name(_TOPIC)
     group: str | None = None
     partition: int | None = None
-    start: Start | None = None
+    start: StartAt | None = None
     limit = 100
     wait_ms = 0
     skips_corrupt = False
@@ -67,13 +67,13 @@ def ack(words: Words, text: str) -> Statement:
     return Ack(text=text, topic=topic, group=group, partition=partition, upto_offset=upto_offset)
 
 
-def _start(words: Words) -> Start:
+def _start(words: Words) -> StartAt:
     kind = words.one_of("LATEST", "EARLIEST", "OFFSET", "TIMESTAMP")
     if kind == "OFFSET":
         return AtOffset(words.integer("the offset"))
     if kind == "TIMESTAMP":
         return AtTime(_timestamp_ms(words))
-    return Edge(kind.lower())
+    return StartEdge(kind.lower())
 
 
 def _timestamp_ms(words: Words) -> int:

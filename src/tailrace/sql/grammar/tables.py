@@ -9,14 +9,14 @@ DROP TABLE [IF EXISTS] name [CASCADE]
 
 from typing import NamedTuple
 
-from tailrace.model.table import Column, ColumnType, Kind
+from tailrace.model.table import Column, ColumnKind, ColumnType
 from tailrace.sql.statements import CreateTable, DropTable, Statement
 from tailrace.sql.words import Words
 
 _TABLE = "the name of a table"
 _MAX_PRECISION = 38
 _DEFAULT_DECIMAL = (18, 3)
-TYPES: dict[str, Kind] = {
+TYPES: dict[str, ColumnKind] = {
     "BOOLEAN": "boolean",
     "BOOL": "boolean",
     "SMALLINT": "smallint",

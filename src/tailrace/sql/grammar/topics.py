@@ -17,8 +17,8 @@ import msgspec
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from tailrace.model.route import Operation, Payload
-from tailrace.model.topic import Dedup, Timestamps, TopicOptions
+from tailrace.model.route import Operation, PayloadMode
+from tailrace.model.topic import DedupMode, TimestampMode, TopicOptions
 from tailrace.sql.dialect import parse_expression
 from tailrace.sql.places import Place
 from tailrace.sql.statements import (
@@ -157,7 +157,7 @@ def _topic_option(words: Words, name: str, place: Place) -> object:
     try:
         return getattr(msgspec.convert({name: value}, TopicOptions), name)
     except msgspec.ValidationError:
-        choices = {"dedup": Dedup, "timestamps": Timestamps}.get(name)
+        choices = {"dedup": DedupMode, "timestamps": TimestampMode}.get(name)
         wanted = "a whole number" if choices is None else " or ".join(map(repr, get_args(choices)))
         words.refuse(f"{name} can't be {value!r}; it is {wanted}")
 
@@ -165,7 +165,7 @@ def _topic_option(words: Words, name: str, place: Place) -> object:
 def _source_option(words: Words, name: str, place: Place) -> object:
     if name == "payload":
         value = words.string("the payload")
-        payloads: tuple[Payload, ...] = ("key", "full", "diff")
+        payloads: tuple[PayloadMode, ...] = ("key", "full", "diff")
         if value not in payloads:
             words.refuse(f"payload can't be {value!r}; it is 'key', 'full' or 'diff'")
         return value

@@ -14,9 +14,9 @@ import msgspec
 from sqlglot import exp
 
 from tailrace.broker.broker import Broker
-from tailrace.model.counting import counted
 from tailrace.model.errors import SqlError, UnsupportedSqlError
 from tailrace.model.record import Headers, Message, Published
+from tailrace.model.text import counted
 from tailrace.sql.grammar.queries import query_of
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters, by_name, is_many
 from tailrace.sql.places import place_of

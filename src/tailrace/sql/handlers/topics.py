@@ -1,8 +1,8 @@
 """CREATE, ALTER, CLEAR and DROP TOPIC: the broker does it, here is what is asked of it."""
 
 from tailrace.broker.broker import Broker
-from tailrace.model.counting import counted
 from tailrace.model.errors import ReservedTopicError, TopicExistsError
+from tailrace.model.text import counted
 from tailrace.sql.result import Result
 from tailrace.sql.statements import AddPartitions, ClearTopic, CreateTopic, DropTopic, SetTopic
 

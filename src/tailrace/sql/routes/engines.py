@@ -8,13 +8,13 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import NamedTuple
 
-from tailrace.model.invariant import invariant
-from tailrace.model.table import ColumnType, Kind, Table
+from tailrace.model.errors import invariant
+from tailrace.model.table import ColumnKind, ColumnType, Table
 from tailrace.sql.routes.expression import TEXT, ColumnValue, Value
 from tailrace.sql.routes.operators import Operator
 from tailrace.sql.routes.types import digits_of
 
-_SPARK_TYPES: dict[Kind, str] = {
+_SPARK_TYPES: dict[ColumnKind, str] = {
     "boolean": "BOOLEAN",
     "smallint": "SMALLINT",
     "integer": "INT",
@@ -29,7 +29,7 @@ _SPARK_TYPES: dict[Kind, str] = {
 }
 _DUCKDB_TYPES = _SPARK_TYPES | {"integer": "INTEGER", "text": "VARCHAR", "bytes": "BLOB", "uuid": "VARCHAR", "json": "VARCHAR"}
 
-_JSON_TEXTS: dict[Kind, str] = {
+_JSON_TEXTS: dict[ColumnKind, str] = {
     "date": "concat('\"', CAST({0} AS STRING), '\"')",
     "decimal": "concat('\"', CAST({0} AS STRING), '\"')",
     "timestamp": "concat('\"', date_format({0}, 'yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSS\\'Z\\''), '\"')",
@@ -42,7 +42,7 @@ _JSON_TEXTS: dict[Kind, str] = {
 class Engine(NamedTuple):
     form: Callable[[Operator], str]
     """How it writes an operator."""
-    types: dict[Kind, str]
+    types: dict[ColumnKind, str]
     list_of: str
     row_of: str
     field: str

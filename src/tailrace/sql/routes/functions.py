@@ -5,7 +5,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from tailrace.model.table import ColumnType, Kind
+from tailrace.model.table import ColumnKind, ColumnType
 from tailrace.sql.routes.coercion import converted, of_one_type
 from tailrace.sql.routes.constants import null
 from tailrace.sql.routes.expression import BIGINT, BOOLEAN, TEXT, Call, Constant, Expression
@@ -63,7 +63,7 @@ def _extract(expressions: Expressions, tree: exp.Expr) -> Expression:
     part = tree.this.name.lower()
     if part not in _PARTS:
         raise wrong(tree.expression, f"a route can extract {', '.join(_PARTS)}, not {part}")
-    kinds: Sequence[Kind] = ("timestamp",) if part in _TIME_PARTS else ("date", "timestamp")
+    kinds: Sequence[ColumnKind] = ("timestamp",) if part in _TIME_PARTS else ("date", "timestamp")
     return Call(part, (_kind(expressions, tree.expression, kinds, "extract"),), BIGINT)
 
 
@@ -116,7 +116,9 @@ def _alike(expressions: Expressions, operator: str, trees: Sequence[exp.Expr], k
     return Call(operator, nodes, nodes[0].type)
 
 
-def _kind(expressions: Expressions, tree: exp.Expr, kinds: "Sequence[Kind] | frozenset[str]", function: str) -> Expression:
+def _kind(
+    expressions: Expressions, tree: exp.Expr, kinds: "Sequence[ColumnKind] | frozenset[str]", function: str
+) -> Expression:
     node = expressions.of(tree)
     if node.type.kind not in kinds or (isinstance(node, Constant) and node.value is None):
         raise wrong(tree, f"{function}() takes {' or '.join(sorted(kinds))}, and this is {node.type}")

@@ -10,14 +10,14 @@ import msgspec
 from sqlglot import exp
 
 from tailrace.broker.broker import Broker
-from tailrace.model.counting import counted
 from tailrace.model.errors import OverloadedError, RouteExistsError
+from tailrace.model.fetch import StartEdge
 from tailrace.model.ids import Offset, RouteId
 from tailrace.model.limits import Limits
 from tailrace.model.record import Record
 from tailrace.model.route import Operation, Route
-from tailrace.model.start import Edge
 from tailrace.model.table import CHANGES_PREFIX, ColumnType, Table
+from tailrace.model.text import counted
 from tailrace.sql.dialect import Tailrace
 from tailrace.sql.result import Result, ResultColumn
 from tailrace.sql.routes.check import CheckedRoute, check_route
@@ -96,8 +96,8 @@ class RouteStatements:
     async def _newest_changes(self, table: Table) -> list[ChangeEvent]:
         limits = self._limits
         topic = CHANGES_PREFIX + table.name
-        start = await self._broker.positions.resolve(topic, 0, Edge.EARLIEST)
-        end = await self._broker.positions.resolve(topic, 0, Edge.LATEST)
+        start = await self._broker.positions.resolve(topic, 0, StartEdge.EARLIEST)
+        end = await self._broker.positions.resolve(topic, 0, StartEdge.LATEST)
         newest: deque[ChangeEvent] = deque()
         left = limits.explained_bytes
         # Further back where snapshots have put rows that they read between the changes, as far as the bytes go.

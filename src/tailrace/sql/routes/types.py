@@ -6,7 +6,7 @@ them each in its own way. What is not in the tables here is refused, because it 
 
 from collections.abc import Sequence
 
-from tailrace.model.table import ColumnType, Kind
+from tailrace.model.table import ColumnKind, ColumnType
 from tailrace.sql.routes.expression import BIGINT, DOUBLE, TIMESTAMP
 
 MOST_DIGITS = 38
@@ -19,9 +19,9 @@ ORDERED = NUMBERS | {"text", "date", "timestamp"}
 COMPARED = ORDERED | {"boolean", "uuid", "bytes"}
 CASTABLE = ORDERED | {"boolean", "uuid"}
 
-_DIGITS: dict[Kind, int] = {"smallint": 5, "integer": 10, "bigint": 19}
+_DIGITS: dict[ColumnKind, int] = {"smallint": 5, "integer": 10, "bigint": 19}
 
-_CASTS: dict[tuple[Kind, Kind], str] = {
+_CASTS: dict[tuple[ColumnKind, ColumnKind], str] = {
     ("text", "double"): "double_of_text",
     ("text", "decimal"): "decimal_of_text",
     ("text", "boolean"): "boolean_of_text",

@@ -2,11 +2,11 @@
 
 from sqlglot import exp
 
-from tailrace.model.table import ColumnType, Kind
+from tailrace.model.table import ColumnKind, ColumnType
 from tailrace.sql.routes.refusals import wrong
 from tailrace.sql.routes.types import MOST_DIGITS
 
-_KINDS: dict[exp.DType, Kind] = {
+_KINDS: dict[exp.DType, ColumnKind] = {
     exp.DType.BOOLEAN: "boolean",
     exp.DType.SMALLINT: "smallint",
     exp.DType.INT: "integer",

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tailrace.model.table import ColumnType, Kind
+from tailrace.model.table import ColumnKind, ColumnType
 
 AS_IT_IS, JSON, LIST, NESTED, TEXT, TIMESTAMP, UUID_TEXT, WHOLE = (
     "as_it_is",
@@ -16,7 +16,7 @@ AS_IT_IS, JSON, LIST, NESTED, TEXT, TIMESTAMP, UUID_TEXT, WHOLE = (
 )
 """That of a list goes on with the form of what is in it."""
 
-_KINDS: dict[str, Kind] = {
+_KINDS: dict[str, ColumnKind] = {
     "boolean": "boolean",
     "tinyint": "smallint",
     "utinyint": "smallint",

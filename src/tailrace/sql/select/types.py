@@ -2,11 +2,11 @@
 
 import pyarrow as pa
 
-from tailrace.model.table import ColumnType, Kind
+from tailrace.model.table import ColumnKind, ColumnType
 
 _MAX_DIGITS = 38
 
-_IN_DUCKDB: dict[Kind, str] = {
+_IN_DUCKDB: dict[ColumnKind, str] = {
     "boolean": "BOOLEAN",
     "smallint": "SMALLINT",
     "integer": "INTEGER",
@@ -20,7 +20,7 @@ _IN_DUCKDB: dict[Kind, str] = {
     "json": "JSON",
 }
 
-_IN_ARROW: dict[Kind, pa.DataType] = {
+_IN_ARROW: dict[ColumnKind, pa.DataType] = {
     "boolean": pa.bool_(),
     "smallint": pa.int16(),
     "integer": pa.int32(),

@@ -16,7 +16,7 @@ import apsw
 import msgspec
 
 from tailrace.broker.tables.change_log import ChangeLog
-from tailrace.model.changes import Append
+from tailrace.model.commit import Append
 from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
 from tailrace.model.table import Table, TableCheckpoint, checkpoint_partition

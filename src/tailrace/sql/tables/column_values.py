@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 
 from tailrace.model.errors import ConstraintError, SqlError
-from tailrace.model.table import Column, Kind
+from tailrace.model.table import Column, ColumnKind
 from tailrace.sql.tables.values import RANGES, Stored, Unfit, codec_of, shown, timestamp_text
 
 
@@ -60,7 +60,7 @@ def bound(value: object) -> Stored:
     raise SqlError(f"a parameter can't be a {type(value).__name__}")
 
 
-def _all_fit(values: Sequence[Any], kind: Kind) -> bool:
+def _all_fit(values: Sequence[Any], kind: ColumnKind) -> bool:
     kinds = set(map(type, values))
     if kind == "text":
         return kinds == {str} and "\0" not in "".join(values)

@@ -13,7 +13,7 @@ from tailrace.model.clock import Clock
 from tailrace.model.errors import ConstraintError
 from tailrace.model.ids import Offset, TableId
 from tailrace.model.limits import Limits
-from tailrace.model.snapshot import Snapshot
+from tailrace.model.route import RouteSnapshot
 from tailrace.model.table import Table
 from tailrace.sql.parameters import Parameters, is_many
 from tailrace.sql.result import Result
@@ -74,7 +74,7 @@ class Execution:
         """Whether a transaction is open. SQLite ends one by itself when a statement is interrupted or out of memory."""
         return self._connection.in_transaction
 
-    def begin(self, ts: int, snapshots: Mapping[TableId, Sequence[Snapshot]]) -> None:
+    def begin(self, ts: int, snapshots: Mapping[TableId, Sequence[RouteSnapshot]]) -> None:
         self._ours("BEGIN IMMEDIATE")
         self.recorder.begin(ts, snapshots)
 
@@ -184,7 +184,7 @@ class Execution:
         """See `table_file.judged`."""
         return judged(self._connection, error)
 
-    def read_on(self, snapshot: Snapshot, tx: str) -> Snapshot:
+    def read_on(self, snapshot: RouteSnapshot, tx: str) -> RouteSnapshot:
         """Record the next rows of a snapshot, and give how far it is with them. The transaction sees no other change."""
         of = next(of for of in self._library.events.values() if of.table.id == snapshot.table)
         limits = self._limits

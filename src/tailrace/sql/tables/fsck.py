@@ -15,9 +15,9 @@ import apsw
 import msgspec
 
 from tailrace.broker import keys
-from tailrace.model.changes import Bounds
+from tailrace.model.commit import OffsetBounds
 from tailrace.model.errors import CorruptionError
-from tailrace.model.ids import Offset, Partition
+from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import Limits
 from tailrace.model.record import Record
 from tailrace.model.table import Table, TableCheckpoint, changes_partition, checkpoint_partition
@@ -41,9 +41,9 @@ class Stored(Protocol):
 
     def get(self, key: bytes) -> bytes | None: ...
     def range(self, prefix: bytes) -> Sequence[tuple[bytes, bytes]]: ...
-    def find(self, partitions: Collection[Partition]) -> None: ...
-    def bounds(self, partition: Partition) -> Bounds: ...
-    def read(self, partition: Partition, offset: Offset, max_bytes: int) -> Sequence[bytes]: ...
+    def find(self, partitions: Collection[PartitionId]) -> None: ...
+    def bounds(self, partition: PartitionId) -> OffsetBounds: ...
+    def read(self, partition: PartitionId, offset: Offset, max_bytes: int) -> Sequence[bytes]: ...
 
 
 class TablesReport(NamedTuple):
@@ -97,7 +97,7 @@ class _OfflineChanges:
         self._stored = stored
         self._limits = limits
 
-    def bounds(self, table: Table) -> Bounds:
+    def bounds(self, table: Table) -> OffsetBounds:
         return self._stored.bounds(changes_partition(table))
 
     def read(self, table: Table, offset: Offset, max_bytes: int) -> list[Record]:
@@ -116,7 +116,7 @@ class _OfflineChanges:
     def read_rows(self, table: Table, checkpoint: TableCheckpoint, offset: Offset, max_bytes: int) -> list[Record]:
         return self._records(checkpoint_partition(table), offset, checkpoint.end, max_bytes)
 
-    def _records(self, partition: Partition, offset: Offset, end: Offset, max_bytes: int) -> list[Record]:
+    def _records(self, partition: PartitionId, offset: Offset, end: Offset, max_bytes: int) -> list[Record]:
         if offset >= end:
             return []
         batches = self._stored.read(partition, offset, max_bytes)

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from tailrace.model.table import ColumnType, Kind, Table
+from tailrace.model.table import ColumnKind, ColumnType, Table
 
 BOOLEAN = ColumnType("boolean")
 BIGINT = ColumnType("bigint")
@@ -24,7 +24,7 @@ BYTES = ColumnType("bytes")
 
 MAX_PRECISION = 38
 
-_WHOLE: frozenset[Kind] = frozenset(("smallint", "integer", "bigint"))
+_WHOLE: frozenset[ColumnKind] = frozenset(("smallint", "integer", "bigint"))
 
 _FIXED: tuple[tuple[tuple[type[Any], ...], ColumnType], ...] = (
     ((exp.Predicate, exp.Connector, exp.Not, exp.Boolean, exp.Exists), BOOLEAN),

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from tailrace.model.counting import counted
 from tailrace.model.errors import SqlError, UnsupportedSqlError
 from tailrace.model.table import Column, ColumnType, Table
+from tailrace.model.text import counted
 from tailrace.sql.places import place_of
 from tailrace.sql.tables.clauses import (
     assignment,

@@ -10,7 +10,7 @@ from collections import deque
 from tailrace.model.clock import Clock
 from tailrace.model.errors import OverloadedError, StoreClosedError, TailraceError
 from tailrace.model.limits import KIB, Limits
-from tailrace.model.sql_stats import SqlStats
+from tailrace.model.stats import SqlStats
 from tailrace.sql.tables.jobs import Job, WriteJob
 
 _LONG_BYTES = 256 * KIB

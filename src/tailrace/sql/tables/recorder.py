@@ -16,8 +16,7 @@ from tailrace.broker.tables.change_log import ChangeBatch
 from tailrace.model.errors import LimitExceededError, TailraceError
 from tailrace.model.ids import RouteId, TableId
 from tailrace.model.limits import MIB, Limits
-from tailrace.model.route import ChangeKind, Operation
-from tailrace.model.snapshot import Snapshot
+from tailrace.model.route import ChangeKind, Operation, RouteSnapshot
 from tailrace.sql.tables.events import Row, TableEvents
 from tailrace.sql.tables.key_order import KeyOrder
 from tailrace.wire.uniform_batch import encode_uniform_batch
@@ -47,7 +46,7 @@ class Recorder:
         self._events: list[_Event] = []
         self._headers: dict[tuple[str, Operation, str], bytes] = {}
         self._order = KeyOrder()
-        self._snapshots: Mapping[TableId, Sequence[Snapshot]] = {}
+        self._snapshots: Mapping[TableId, Sequence[RouteSnapshot]] = {}
         self._tx = ""
         self._ts = 0
         self.size = 0
@@ -57,7 +56,7 @@ class Recorder:
     def __len__(self) -> int:
         return len(self._events)
 
-    def begin(self, ts: int, snapshots: Mapping[TableId, Sequence[Snapshot]]) -> None:
+    def begin(self, ts: int, snapshots: Mapping[TableId, Sequence[RouteSnapshot]]) -> None:
         """A new group. The snapshots are those that run, by table; none of them moves while the group does."""
         self._events = []
         self._ts = ts

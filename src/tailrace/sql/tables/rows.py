@@ -11,7 +11,7 @@ from typing import Protocol
 
 import apsw
 
-from tailrace.model.changes import Bounds
+from tailrace.model.commit import OffsetBounds
 from tailrace.model.errors import CorruptionError
 from tailrace.model.ids import Offset, TableId
 from tailrace.model.killpoint import killpoint
@@ -26,7 +26,7 @@ from tailrace.sql.tables.schema import create_sql, delete_sql, insert_sql, rows_
 class Log(Protocol):
     """The changes of tables, as the broker has them."""
 
-    def bounds(self, table: Table) -> Bounds:
+    def bounds(self, table: Table) -> OffsetBounds:
         """The offsets of the changes that there are."""
 
     def read(self, table: Table, offset: Offset, max_bytes: int) -> list[Record]:

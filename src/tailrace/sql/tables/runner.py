@@ -7,10 +7,10 @@ import apsw
 import msgspec
 
 from tailrace.model.clock import Clock
-from tailrace.model.counting import counted
 from tailrace.model.errors import QueryLimitError, SqlError
 from tailrace.model.limits import MIB, Limits
-from tailrace.model.table import ColumnType, Kind
+from tailrace.model.table import ColumnKind, ColumnType
+from tailrace.model.text import counted
 from tailrace.sql.result import Result, ResultColumn
 from tailrace.sql.tables.column_values import bound
 from tailrace.sql.tables.inference import Find
@@ -21,7 +21,7 @@ _FETCH_ROWS = 1000
 _PART_BYTES = MIB
 _AS_KEPT = frozenset(("smallint", "integer", "bigint", "double", "text", "bytes"))
 _WHOLE = frozenset(("smallint", "integer", "bigint"))
-_BY_VALUE: dict[type, Kind] = {int: "bigint", float: "double", str: "text", bytes: "bytes"}
+_BY_VALUE: dict[type, ColumnKind] = {int: "bigint", float: "double", str: "text", bytes: "bytes"}
 
 Given = Mapping[str, object] | Sequence[object]
 """Parameters by name, or by their number less one."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from tailrace.broker.tables.change_log import ChangeLog
-from tailrace.model.snapshot import Snapshot
+from tailrace.model.route import RouteSnapshot
 from tailrace.sql.tables.jobs import Job, SnapshotJob
 
 _log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class SnapshotTurns:
                 for snapshot in running:
                     await self._turn(snapshot)
 
-    async def _turn(self, snapshot: Snapshot) -> None:
+    async def _turn(self, snapshot: RouteSnapshot) -> None:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
             self._submit(SnapshotJob(snapshot.route, str(self._changes.next_transaction()), done))

@@ -7,7 +7,7 @@ import pytest
 
 from tailrace.broker.commits.commit import Committer
 from tailrace.broker.commits.proposal import Change, StillInFlight
-from tailrace.model.changes import Changes
+from tailrace.model.commit import Changes
 from tailrace.model.errors import InvalidRequestError, OverloadedError, SequencingError, StorageFullError, StoreClosedError
 from tailrace.model.limits import Limits
 from tests.support.aio import on_loop, turns, until

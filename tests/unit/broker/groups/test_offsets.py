@@ -14,9 +14,9 @@ from tailrace.model.errors import (
     UnknownPartitionError,
     UnknownTopicError,
 )
+from tailrace.model.group import CommittedOffset, Lag
 from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
-from tailrace.model.offset import CommittedOffset, Lag
 from tailrace.store.memory import MemoryStore
 from tests.support.aio import on_loop, turns
 from tests.support.brokers import GatedStore, append, options, raw, running_broker

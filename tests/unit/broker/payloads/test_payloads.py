@@ -7,8 +7,8 @@ import pytest
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.reading.scan import Range
-from tailrace.model.changes import Buffer
-from tailrace.model.consume import PartitionOffset
+from tailrace.model.commit import Buffer
+from tailrace.model.consume import LogEdge, PartitionOffset
 from tailrace.model.errors import (
     InvalidRequestError,
     LostPayloadError,
@@ -21,10 +21,8 @@ from tailrace.model.errors import (
 from tailrace.model.fetch import PartitionFetch
 from tailrace.model.ids import Cursor, Offset
 from tailrace.model.limits import DEFAULT_LIMITS, KIB
-from tailrace.model.pattern import parse_pattern
-from tailrace.model.payload import reference_to
-from tailrace.model.record import Message, RawBatch, Record
-from tailrace.model.subscription import LogEdge
+from tailrace.model.names import parse_pattern
+from tailrace.model.record import Message, RawBatch, Record, reference_to
 from tailrace.store.contract import Store
 from tailrace.store.memory import MemoryStore
 from tailrace.wire.batch import REFERENCE_MASK, check_batch

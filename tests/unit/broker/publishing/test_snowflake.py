@@ -1,7 +1,7 @@
 import pytest
 
 from tailrace.broker.publishing.snowflake import EPOCH_MS, MAX_NODE, Snowflakes
-from tailrace.model.invariant import InvariantError
+from tailrace.model.errors import InvariantError
 from tests.support.clocks import ManualClock
 
 NOW = EPOCH_MS + 1_000_000

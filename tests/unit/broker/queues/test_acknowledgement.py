@@ -7,7 +7,7 @@ import pytest
 from tailrace.broker.queues.acknowledgement import ReceiptOutcome, ReceiptOutcomes
 from tailrace.model.errors import LateReceiptError, StorageFullError
 from tailrace.model.limits import Limits
-from tailrace.model.queue import Refusal
+from tailrace.model.queue import RejectedReceipt
 from tailrace.store.memory import MemoryStore
 from tests.support.aio import on_loop, turns
 from tests.support.brokers import GatedStore, running_broker
@@ -102,7 +102,7 @@ async def test_after_a_restart_nobody_knows_which_receipt_it_was() -> None:
     async with running_broker(store, clock) as broker:
         with pytest.raises(LateReceiptError, match="done already") as told:
             await QueueConsumer(broker).ack(held)
-        assert told.value.refused == [Refusal(held.receipt, str(told.value), is_done=True)]
+        assert told.value.refused == [RejectedReceipt(held.receipt, str(told.value), is_done=True)]
 
 
 @on_loop

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.queues.share import RECORDS_AHEAD, ReadAhead
-from tailrace.model.changes import Fetched
+from tailrace.model.commit import FetchedBatches
 from tailrace.model.errors import InvalidRequestError, LateReceiptError, LimitExceededError, OverloadedError
-from tailrace.model.ids import Offset, Partition
+from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import KIB, Limits
 from tailrace.model.record import Message, Record
 from tests.support.aio import on_loop, until
@@ -43,7 +43,7 @@ class HaltingStore(GatedStore):
         self.go = threading.Event()
         self.fetches = 0
 
-    def fetch(self, partition: Partition, offset: Offset, max_bytes: int) -> Fetched:
+    def fetch(self, partition: PartitionId, offset: Offset, max_bytes: int) -> FetchedBatches:
         if self.cold:
             self.fetches += 1
             if self.fetches == 2:

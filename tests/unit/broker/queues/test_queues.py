@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from tailrace.model.errors import LateReceiptError, StorageFullError
+from tailrace.model.fetch import StartEdge
 from tailrace.model.record import Message
-from tailrace.model.start import Edge
 from tests.support.aio import on_loop, turns, until
 from tests.support.brokers import GatedStore, running_broker
 from tests.support.clocks import ManualClock
@@ -159,7 +159,7 @@ async def test_by_key_no_two_records_of_one_key_are_out_at_once() -> None:
 @on_loop
 async def test_topics_that_match_later_join_in_and_wake_those_who_wait() -> None:
     async with running_broker() as broker:
-        consumer = QueueConsumer(broker, pattern="jobs.*", start=Edge.LATEST)
+        consumer = QueueConsumer(broker, pattern="jobs.*", start=StartEdge.LATEST)
         waiting = asyncio.create_task(consumer.receive(wait_ms=20_000))
         await until(lambda: broker.queues.waiters == 1)
         await broker.topics.create("jobs.new")

@@ -7,12 +7,11 @@ import pytest
 
 from tailrace.broker.reading.committed_reader import CommittedReader
 from tailrace.model.errors import LateReceiptError, StorageFullError, UnknownGroupError, UnknownTopicError
-from tailrace.model.fetch import PartitionRecords
+from tailrace.model.fetch import PartitionRecords, StartEdge
 from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
 from tailrace.model.queue import ORIGIN_TOPIC_HEADER
 from tailrace.model.record import Message
-from tailrace.model.start import Edge
 from tailrace.store.memory import MemoryStore
 from tests.support.aio import on_loop, turns, until
 from tests.support.brokers import GatedStore, running_broker, values_in
@@ -28,10 +27,10 @@ async def test_a_group_that_begins_at_the_latest_gets_what_comes_after_also_afte
         await broker.topics.create("jobs")
         await publish(broker, "jobs", b"before")
         clock.advance(1)
-        assert await QueueConsumer(broker, start=Edge.LATEST).receive() == []
+        assert await QueueConsumer(broker, start=StartEdge.LATEST).receive() == []
         await publish(broker, "jobs", b"after")
     async with running_broker(store, clock) as broker:
-        assert values(await QueueConsumer(broker, start=Edge.LATEST).receive(5)) == [b"after"]
+        assert values(await QueueConsumer(broker, start=StartEdge.LATEST).receive(5)) == [b"after"]
 
 
 @on_loop

@@ -9,13 +9,12 @@ from hypothesis import strategies as st
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.reading.answers import AnswerMemory
-from tailrace.model.consume import ConsumeRequest, PartitionOffset
+from tailrace.model.consume import ConsumeRequest, LogEdge, PartitionOffset
 from tailrace.model.errors import CorruptBatchError, MessageTooLargeError, OverloadedError
 from tailrace.model.ids import Offset
 from tailrace.model.limits import MIB, Limits
-from tailrace.model.pattern import parse_pattern
+from tailrace.model.names import parse_pattern
 from tailrace.model.record import Message
-from tailrace.model.subscription import LogEdge
 from tailrace.store.memory import MemoryStore
 from tailrace.wire.codecs import Codec, compress, decompress, decompressed_bound
 from tailrace.wire.records import RECORD_OVERHEAD_BYTES, decode_part

@@ -15,8 +15,8 @@ from tailrace.model.errors import (
     UnknownMemberError,
     UnknownPartitionError,
 )
+from tailrace.model.fetch import AtOffset, AtTime, StartEdge
 from tailrace.model.ids import Offset
-from tailrace.model.start import AtOffset, AtTime, Edge
 from tests.support.aio import on_loop, turns
 from tests.support.brokers import append, raw, running_broker
 from tests.support.groups import joining
@@ -50,7 +50,7 @@ async def numbered(broker: Broker, count: int, partition: int = 0) -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "first"), [(None, 0), (Edge.EARLIEST, 0), (Edge.LATEST, 5), (AtOffset(3), 3), (AtTime(0), 0)], ids=str
+    ("start", "first"), [(None, 0), (StartEdge.EARLIEST, 0), (StartEdge.LATEST, 5), (AtOffset(3), 3), (AtTime(0), 0)], ids=str
 )
 def test_without_a_group_a_read_begins_where_it_is_told_and_stores_nothing(start: object, first: int) -> None:
     @on_loop
@@ -72,12 +72,12 @@ async def test_a_group_begins_at_its_start_once_and_then_where_it_has_committed(
     async with running_broker() as broker:
         await broker.topics.create("t")
         await numbered(broker, 5)
-        assert offsets(await consume(broker, group="g", start=Edge.LATEST)) == []
+        assert offsets(await consume(broker, group="g", start=StartEdge.LATEST)) == []
         await numbered(broker, 3)
-        assert offsets(await consume(broker, group="g", start=Edge.LATEST)) == [5, 6, 7]
-        assert offsets(await consume(broker, group="g", start=Edge.EARLIEST)) == [5, 6, 7]
+        assert offsets(await consume(broker, group="g", start=StartEdge.LATEST)) == [5, 6, 7]
+        assert offsets(await consume(broker, group="g", start=StartEdge.EARLIEST)) == [5, 6, 7]
         await ack(broker, 6)
-        assert offsets(await consume(broker, group="g", start=Edge.EARLIEST)) == [7]
+        assert offsets(await consume(broker, group="g", start=StartEdge.EARLIEST)) == [7]
 
 
 @on_loop
@@ -108,8 +108,8 @@ async def test_two_that_begin_for_a_group_at_once_begin_at_the_same_place() -> N
     async with running_broker() as broker:
         await broker.topics.create("t")
         await numbered(broker, 2)
-        first = asyncio.ensure_future(consume(broker, group="g", start=Edge.LATEST))
-        second = asyncio.ensure_future(consume(broker, group="g", start=Edge.EARLIEST))
+        first = asyncio.ensure_future(consume(broker, group="g", start=StartEdge.LATEST))
+        second = asyncio.ensure_future(consume(broker, group="g", start=StartEdge.EARLIEST))
         assert offsets(await first) == offsets(await second)
 
 
@@ -219,7 +219,7 @@ async def test_a_reset_may_go_back_in_all_partitions() -> None:
         await numbered(broker, 3)
         await numbered(broker, 3, partition=1)
         await ack(broker, 2)
-        assert await broker.consumers.reset("g", "t", None, Edge.EARLIEST) == [(0, 0), (1, 0)]
+        assert await broker.consumers.reset("g", "t", None, StartEdge.EARLIEST) == [(0, 0), (1, 0)]
         assert await broker.consumers.reset("g", "t", 1, AtOffset(2)) == [(1, 2)]
         assert (committed(broker, 0), committed(broker, 1)) == (0, 2)
 
@@ -228,7 +228,7 @@ async def test_a_reset_may_go_back_in_all_partitions() -> None:
     ("fields", "error"),
     [
         ({"start": AtOffset(1)}, InvalidRequestError),
-        ({"positions": [PartitionOffset(0, Offset(0))], "start": Edge.LATEST}, InvalidRequestError),
+        ({"positions": [PartitionOffset(0, Offset(0))], "start": StartEdge.LATEST}, InvalidRequestError),
         ({"positions": [PartitionOffset(0, Offset(0)), PartitionOffset(0, Offset(1))]}, InvalidRequestError),
         ({"positions": [PartitionOffset(2, Offset(0))]}, UnknownPartitionError),
         ({"positions": [PartitionOffset(0, Offset(7))]}, OffsetOutOfRangeError),

@@ -7,15 +7,14 @@ import pytest
 
 from tailrace.broker.broker import Broker
 from tailrace.client.partition import AssignedPartition
-from tailrace.model.changes import Bounds
-from tailrace.model.consume import ConsumeRequest, PartitionOffset
+from tailrace.model.commit import OffsetBounds
+from tailrace.model.consume import ConsumeRequest, LogEdge, PartitionOffset
 from tailrace.model.errors import UnreadableBatchError
 from tailrace.model.fetch import PartitionFetch
 from tailrace.model.ids import Cursor, Offset
 from tailrace.model.limits import DEFAULT_LIMITS
-from tailrace.model.pattern import parse_pattern
+from tailrace.model.names import parse_pattern
 from tailrace.model.queue import ReceiveRequest
-from tailrace.model.subscription import LogEdge
 from tailrace.pipeline.columns import TopicColumns
 from tailrace.pipeline.errors import CorruptDataError
 from tailrace.store.memory import MemoryStore
@@ -198,7 +197,7 @@ def _part(bad: bytes) -> PartitionPart:
     offsets = [0, 2, 3, _end_of(bad)]
     stored = [PlacedBatch(Cursor(at), placed(batch, at)) for at, batch in zip(offsets, batches, strict=True)]
     end = _end_of(bad) + 1
-    return PartitionPart(FetchedPartition(0, end, *Bounds(Offset(0), Offset(end)), 0), stored)
+    return PartitionPart(FetchedPartition(0, end, *OffsetBounds(Offset(0), Offset(end)), 0), stored)
 
 
 @every_kind

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.model.changes import Bounds, Fetched
+from tailrace.model.commit import FetchedBatches, OffsetBounds
 from tailrace.model.consume import PartitionOffset
 from tailrace.model.errors import (
     InvalidRequestError,
@@ -15,7 +15,7 @@ from tailrace.model.errors import (
     UnknownTopicError,
 )
 from tailrace.model.fetch import PartitionBatches
-from tailrace.model.ids import Offset, Partition
+from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import Limits
 from tests.support.aio import on_loop, until
 from tests.support.brokers import GatedStore, append, raw, running_broker
@@ -39,7 +39,7 @@ async def test_without_patience_an_empty_answer_comes_at_once() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
         assert await broker.fetch([at(0)]) == [
-            PartitionBatches("t", 0, [], Bounds(Offset(0), Offset(0)), None, Offset(0), (), [])
+            PartitionBatches("t", 0, [], OffsetBounds(Offset(0), Offset(0)), None, Offset(0), (), [])
         ]
 
 
@@ -75,7 +75,7 @@ async def test_a_batch_that_is_larger_than_its_partition_may_bring_comes_first_o
 @on_loop
 async def test_batches_that_will_not_fit_into_the_answer_are_not_read_from_disk() -> None:
     class Watched(GatedStore):
-        def fetch(self, partition: Partition, offset: Offset, max_bytes: int) -> Fetched:
+        def fetch(self, partition: PartitionId, offset: Offset, max_bytes: int) -> FetchedBatches:
             read.append(partition.number)
             return super().fetch(partition, offset, max_bytes)
 
@@ -131,7 +131,7 @@ async def test_negative_bounds_are_refused(bounds: dict[str, Any]) -> None:
 @on_loop
 async def test_what_is_not_in_memory_is_read_in_another_thread() -> None:
     class Watched(GatedStore):
-        def fetch(self, partition: Partition, offset: Offset, max_bytes: int) -> Fetched:
+        def fetch(self, partition: PartitionId, offset: Offset, max_bytes: int) -> FetchedBatches:
             threads.append(threading.current_thread().name)
             return super().fetch(partition, offset, max_bytes)
 
@@ -190,7 +190,7 @@ async def test_partitions_on_disk_share_max_bytes_and_tell_their_errors() -> Non
 @on_loop
 async def test_reads_that_wait_for_the_disk_are_bounded_and_the_loop_goes_on() -> None:
     class Slow(GatedStore):
-        def fetch(self, partition: Partition, offset: Offset, max_bytes: int) -> Fetched:
+        def fetch(self, partition: PartitionId, offset: Offset, max_bytes: int) -> FetchedBatches:
             released.wait(20)
             return super().fetch(partition, offset, max_bytes)
 

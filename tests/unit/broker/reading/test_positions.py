@@ -1,11 +1,11 @@
 import pytest
 
 from tailrace.broker.broker import Broker
-from tailrace.model.changes import Changes
+from tailrace.model.commit import Changes
 from tailrace.model.errors import OffsetOutOfRangeError, UnknownPartitionError, UnknownTopicError
+from tailrace.model.fetch import AtOffset, AtTime, StartEdge
 from tailrace.model.ids import Offset
 from tailrace.model.record import RawBatch, Record
-from tailrace.model.start import AtOffset, AtTime, Edge
 from tailrace.store.memory import MemoryStore
 from tailrace.wire.codecs import Codec
 from tailrace.wire.records import encode_batch
@@ -28,13 +28,13 @@ async def timed(broker: Broker, *times: int, codec: Codec = Codec.NONE) -> None:
 async def test_the_edges_are_the_start_and_the_end() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t", options=options(retention_max_bytes=100))
-        assert await broker.positions.resolve("t", 0, Edge.EARLIEST) == 0
-        assert await broker.positions.resolve("t", 0, Edge.LATEST) == 0
+        assert await broker.positions.resolve("t", 0, StartEdge.EARLIEST) == 0
+        assert await broker.positions.resolve("t", 0, StartEdge.LATEST) == 0
         for _ in range(5):
             await timed(broker, 0)
         await broker.retention.run_once()
-        assert await broker.positions.resolve("t", 0, Edge.EARLIEST) == 4
-        assert await broker.positions.resolve("t", 0, Edge.LATEST) == 5
+        assert await broker.positions.resolve("t", 0, StartEdge.EARLIEST) == 4
+        assert await broker.positions.resolve("t", 0, StartEdge.LATEST) == 5
 
 
 @on_loop
@@ -107,7 +107,7 @@ async def test_a_batch_whose_records_cannot_be_read_is_begun_with() -> None:
 async def test_unknown_places_are_refused() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
-        for start in (Edge.EARLIEST, AtOffset(0), AtTime(0)):
+        for start in (StartEdge.EARLIEST, AtOffset(0), AtTime(0)):
             with pytest.raises(UnknownTopicError):
                 await broker.positions.resolve("nowhere", 0, start)
             with pytest.raises(UnknownPartitionError):

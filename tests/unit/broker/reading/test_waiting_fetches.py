@@ -2,14 +2,14 @@ import asyncio
 
 import pytest
 
-from tailrace.model.changes import Append, Changes, Fetched
+from tailrace.model.commit import Append, Changes, FetchedBatches
 from tailrace.model.errors import (
     OffsetOutOfRangeError,
     OverloadedError,
     StoreClosedError,
     UnknownTopicError,
 )
-from tailrace.model.ids import Offset, Partition
+from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import Limits
 from tailrace.model.record import Message
 from tailrace.store.memory import MemoryStore
@@ -202,7 +202,7 @@ async def test_a_commit_between_the_reading_and_the_waiting_is_not_missed() -> N
 
         sneak = False
 
-        def fetch(self, partition: Partition, offset: Offset, max_bytes: int) -> Fetched:
+        def fetch(self, partition: PartitionId, offset: Offset, max_bytes: int) -> FetchedBatches:
             found = super().fetch(partition, offset, max_bytes)
             if self.sneak:
                 self.sneak = False

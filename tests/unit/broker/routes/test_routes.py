@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tailrace.broker.broker import Broker
-from tailrace.model.changes import Append, Changes
+from tailrace.model.commit import Append, Changes
 from tailrace.model.errors import (
     CorruptionError,
     LimitExceededError,

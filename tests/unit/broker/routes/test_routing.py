@@ -6,7 +6,7 @@ import pytest
 
 from tailrace.broker.pipelines.staged_chunks import Stage
 from tailrace.model.errors import PipelineFencedError
-from tailrace.model.ids import Offset, Partition
+from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.pipeline import ROUTER, MarkMove
 from tailrace.wire.staged import Chunk, encode_chunk
 from tests.support.aio import on_loop, turns
@@ -144,7 +144,7 @@ async def test_retention_leaves_changes_that_are_not_routed_yet() -> None:
         epoch = await chat(sql)
         await insert(sql, 1, 2)
         changes = sql.broker.topics.get("_changes.chat").topic
-        partition = Partition(changes.id, 0)
+        partition = PartitionId(changes.id, 0)
         assert sql.broker.routing.floor(partition) is None
         await add(sql)
         await insert(sql, 3, 4, 5)

@@ -9,12 +9,12 @@ from crc32c import crc32c
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.subscriptions.subscriptions import Subscription
+from tailrace.model.consume import EventBatch, LogEdge, StartCursor
 from tailrace.model.errors import CursorOutOfRangeError, OverloadedError, StoreClosedError, UnreadableBatchError
 from tailrace.model.ids import Cursor
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
-from tailrace.model.pattern import parse_pattern
+from tailrace.model.names import parse_pattern
 from tailrace.model.record import RawBatch, Record
-from tailrace.model.subscription import EventBatch, LogEdge, StartCursor
 from tailrace.store.memory import MemoryStore
 from tailrace.wire.batch import CHECKED_FROM, HEADER_BYTES
 from tailrace.wire.codecs import Codec

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from tailrace.broker.reading.scan import Range
 from tailrace.broker.times.oldest_times import LearnedTimes, OldestTimes
 from tailrace.broker.times.runs import Run
-from tailrace.model.ids import Offset, Partition, TopicId
+from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.store.memory import MemoryStore
 
-A, B, C = (Partition(TopicId(number), 0) for number in (1, 2, 3))
+A, B, C = (PartitionId(TopicId(number), 0) for number in (1, 2, 3))
 
 
 def span(start: int, end: int) -> Range:

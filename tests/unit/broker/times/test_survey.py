@@ -10,9 +10,9 @@ from tailrace.broker import keys
 from tailrace.broker.broker import Broker
 from tailrace.broker.reading.scan import Range
 from tailrace.broker.times.runs import Chunk, Run, SavedTimes, extended, without_later
-from tailrace.model.changes import Append, Changes, Fetched
+from tailrace.model.commit import Append, Changes, FetchedBatches
 from tailrace.model.errors import CorruptionError, OffsetOutOfRangeError
-from tailrace.model.ids import Offset, Partition, TopicId
+from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.model.limits import DEFAULT_LIMITS, KIB, MIB
 from tailrace.model.record import NO_TIMESTAMP, Record
 from tailrace.store.contract import Store
@@ -28,19 +28,19 @@ HALF_A_RUN = Random(3).randbytes(33 * KIB)
 """A value. A batch of it is half of the least run, and a little more."""
 
 
-def append(store: Store, partition: Partition, *times: int, value: bytes = HALF_A_RUN) -> None:
+def append(store: Store, partition: PartitionId, *times: int, value: bytes = HALF_A_RUN) -> None:
     """A batch for each time."""
     for time in times:
         batch = encode_batch([Record(None, value, (), time)])
         store.commit(Changes(appends=(Append(partition, batch, 1, time),)))
 
 
-def runs_of(store: Store, partition: Partition) -> list[tuple[int, ...]]:
+def runs_of(store: Store, partition: PartitionId) -> list[tuple[int, ...]]:
     return [tuple(run) for run in SavedTimes(store).runs(partition)]
 
 
-async def topic(broker: Broker, name: str = "t") -> Partition:
-    return Partition((await broker.topics.create(name)).id, 0)
+async def topic(broker: Broker, name: str = "t") -> PartitionId:
+    return PartitionId((await broker.topics.create(name)).id, 0)
 
 
 @on_loop
@@ -91,7 +91,7 @@ async def test_many_partitions_share_few_commits_and_none_is_forgotten() -> None
     store = MemoryStore()
     async with running_broker(store, settings=AT_ONCE) as broker:
         made = await broker.topics.create("t", 40)
-        partitions = [Partition(made.id, number) for number in range(40)]
+        partitions = [PartitionId(made.id, number) for number in range(40)]
         for partition in partitions:
             append(store, partition, *range(partition.number, partition.number + 4))
         commits = store.stats().commits
@@ -214,7 +214,7 @@ async def test_what_could_not_be_saved_is_saved_the_next_time() -> None:
 @on_loop
 async def test_a_partition_that_cant_be_read_does_not_keep_the_others_waiting(error: Exception) -> None:
     class Broken(MemoryStore):
-        def fetch(self, partition: Partition, offset: Offset, max_bytes: int) -> Fetched:
+        def fetch(self, partition: PartitionId, offset: Offset, max_bytes: int) -> FetchedBatches:
             if partition == broken:
                 raise error
             return super().fetch(partition, offset, max_bytes)
@@ -282,7 +282,7 @@ def test_saved_runs_that_are_later_are_left_out(time: int, left: Sequence[tuple[
 
 def test_chunks_are_found_however_many_there_are() -> None:
     store = MemoryStore()
-    one, other = Partition(TopicId(1), 0), Partition(TopicId(1), 1)
+    one, other = PartitionId(TopicId(1), 0), PartitionId(TopicId(1), 1)
     chunks = [Chunk(Offset(2 * number), extended(None, [Run(Offset(0), Offset(1), 0)])[0].packed) for number in range(600)]
     for partition in (one, other):
         store.commit(Changes(puts=[(keys.times_key(partition, chunk.first), chunk.packed) for chunk in chunks]))

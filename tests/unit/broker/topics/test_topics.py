@@ -14,7 +14,7 @@ from tailrace.model.errors import (
     UnknownPartitionError,
     UnknownTopicError,
 )
-from tailrace.model.ids import Partition, TopicId
+from tailrace.model.ids import PartitionId, TopicId
 from tailrace.model.limits import Limits
 from tailrace.model.record import Message
 from tailrace.model.topic import TopicSettings
@@ -34,7 +34,7 @@ async def test_a_topic_is_made_with_its_partitions() -> None:
         assert (topic.name, topic.alias, topic.partitions) == ("app.orders", "orders", 3)
         assert topic.settings == TopicSettings()
         assert topic.created_ms == clock.now_ms()
-        assert store.partitions() == [Partition(topic.id, number) for number in range(3)]
+        assert store.partitions() == [PartitionId(topic.id, number) for number in range(3)]
 
 
 @on_loop

@@ -6,8 +6,8 @@ import pytest
 
 from tailrace.broker.broker import Broker
 from tailrace.model.errors import InvalidTransactionStateError, UnknownGroupError, UnknownPartitionError, UnstableOffsetsError
+from tailrace.model.group import OffsetCommit
 from tailrace.model.ids import Offset
-from tailrace.model.offset import OffsetCommit
 from tailrace.store.memory import MemoryStore
 from tests.support.aio import on_loop, turns
 from tests.support.brokers import GatedStore, append, raw, running_broker

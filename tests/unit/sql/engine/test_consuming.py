@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tailrace.model.errors import LimitExceededError, OffsetOutOfRangeError, OffsetRegressionError, SqlError, TailraceError
-from tailrace.model.offset import OffsetCommit
+from tailrace.model.group import OffsetCommit
 from tests.support.aio import on_loop, until
 from tests.support.sql import SqlClient, running_sql
 

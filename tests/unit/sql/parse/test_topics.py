@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from tailrace.model.errors import SqlError, SqlSyntaxError
-from tailrace.model.start import AtOffset, AtTime, Edge, Start
+from tailrace.model.fetch import AtOffset, AtTime, StartAt, StartEdge
 from tailrace.model.topic import TopicOptions
 from tailrace.sql.parse import bind, parse
 from tailrace.sql.statements import (
@@ -114,8 +114,8 @@ def test_explain_shows_what_a_source_would_do() -> None:
     ("start", "expected"),
     [
         ("", None),
-        ("FROM LATEST", Edge.LATEST),
-        ("from earliest", Edge.EARLIEST),
+        ("FROM LATEST", StartEdge.LATEST),
+        ("from earliest", StartEdge.EARLIEST),
         ("FROM OFFSET 12345", AtOffset(12345)),
         ("FROM TIMESTAMP '2026-01-28T12:00:00Z'", AtTime(NOON_MS)),
         ("FROM TIMESTAMP '2026-01-28 12:00'", AtTime(NOON_MS)),
@@ -123,7 +123,7 @@ def test_explain_shows_what_a_source_would_do() -> None:
         (f"FROM TIMESTAMP {NOON_MS}", AtTime(NOON_MS)),
     ],
 )
-def test_consume_begins_where_it_is_told(start: str, expected: Start | None) -> None:
+def test_consume_begins_where_it_is_told(start: str, expected: StartAt | None) -> None:
     consume = only(f"CONSUME FROM a.b GROUP 'g' {start} LIMIT 5")
     assert isinstance(consume, Consume)
     assert (consume.topic, consume.group, consume.start, consume.limit) == ("a.b", "g", expected, 5)

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tailrace.broker.times.oldest_times import OldestTimes
-from tailrace.model.changes import Append, Changes
-from tailrace.model.ids import Offset, Partition
+from tailrace.model.commit import Append, Changes
+from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.record import Record
 from tailrace.model.topic import TopicOptions
@@ -36,7 +36,7 @@ async def filled(sql: Asker, store: ReadCounter) -> int:
         records = [Record(b"k", VALUE, (), START_MS + number // 2 * BATCH_MS + i) for i in range(RECORDS)]
         batch = encode_batch(records)
         size += len(batch)
-        append = Append(Partition(topic.id, number % 2), batch, RECORDS, records[-1].timestamp)
+        append = Append(PartitionId(topic.id, number % 2), batch, RECORDS, records[-1].timestamp)
         store.commit(Changes(appends=(append,)))
     return size
 
@@ -139,7 +139,7 @@ async def test_late_records_are_found_by_their_time_wherever_they_are() -> None:
         topic = await sql.broker.topics.create("t")
         for time in (5_000, 9_000, 1_000, 7_000):
             batch = encode_batch([Record(None, b"%d" % time, (), time), Record(None, b"old", (), 10)])
-            store.commit(Changes(appends=(Append(Partition(topic.id, 0), batch, 2, time),)))
+            store.commit(Changes(appends=(Append(PartitionId(topic.id, 0), batch, 2, time),)))
         text = "SELECT value FROM t WHERE timestamp BETWEEN '1970-01-01 00:00:01' AND '1970-01-01 00:00:08' ORDER BY offset"
         assert await sql.column(text) == ["5000", "1000", "7000"]
         assert await sql.value("SELECT count(*) FROM t WHERE timestamp < '1970-01-01 00:00:01'") == 4
@@ -181,7 +181,7 @@ async def test_times_of_append_bound_a_query_on_both_sides() -> None:
         topic = sql.broker.topics.get("t").topic
         for time in range(3):
             batch = encode_batch([Record(None, b"\xff" * 10, (), 5)], append_time=time * 1000)
-            store.commit(Changes(appends=(Append(Partition(topic.id, 0), batch, 1, time * 1000),)))
+            store.commit(Changes(appends=(Append(PartitionId(topic.id, 0), batch, 1, time * 1000),)))
         assert await sql.column("SELECT offset FROM t WHERE timestamp = '1970-01-01 00:00:01'") == [1]
 
 

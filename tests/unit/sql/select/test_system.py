@@ -6,8 +6,8 @@ import pytest
 
 from tailrace.broker.broker import Broker
 from tailrace.model.errors import SqlError
+from tailrace.model.group import OffsetCommit
 from tailrace.model.ids import Offset
-from tailrace.model.offset import OffsetCommit
 from tailrace.model.record import Message
 from tailrace.model.topic import TopicOptions
 from tailrace.sql.select.system import SYSTEM_TABLES

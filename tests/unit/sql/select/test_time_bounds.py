@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from tailrace.model.changes import Append, Changes, Fetched
-from tailrace.model.ids import Offset, Partition
+from tailrace.model.commit import Append, Changes, FetchedBatches
+from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.record import NO_TIMESTAMP, Record
 from tailrace.wire.records import encode_batch
 from tests.support.aio import on_loop
@@ -23,7 +23,7 @@ FIRST_READS = 3 * 64 * 1024
 def append(sql: Asker, store: ReadCounter, *seconds: float, value: bytes = VALUE) -> None:
     """A batch of records of these times."""
     batch = encode_batch([Record(None, value, (), int(time * 1000)) for time in seconds])
-    partition = Partition(sql.broker.topics.get("t").topic.id, 0)
+    partition = PartitionId(sql.broker.topics.get("t").topic.id, 0)
     store.commit(Changes(appends=(Append(partition, batch, len(seconds), int(max(seconds) * 1000)),)))
 
 
@@ -159,7 +159,7 @@ class GatedReads(ReadCounter):
         self.gate.set()
         self.has_begun = threading.Event()
 
-    def fetch(self, partition: Partition, offset: Offset, max_bytes: int) -> Fetched:
+    def fetch(self, partition: PartitionId, offset: Offset, max_bytes: int) -> FetchedBatches:
         self.has_begun.set()
         self.gate.wait(30)
         return super().fetch(partition, offset, max_bytes)

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from tailrace.broker.broker import Broker
+from tailrace.model.consume import LogEdge
 from tailrace.model.errors import ReservedTopicError
 from tailrace.model.ids import Offset
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
-from tailrace.model.pattern import parse_pattern
-from tailrace.model.subscription import LogEdge
+from tailrace.model.names import parse_pattern
 from tailrace.model.table import TableCheckpoint, checkpoint_partition
 from tailrace.sql.tables.tables import FILE_NAME, Tables
 from tailrace.store.memory import MemoryStore

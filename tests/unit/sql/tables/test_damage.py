@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from tailrace.broker.broker import Broker
-from tailrace.model.changes import Changes
+from tailrace.model.commit import Changes
 from tailrace.model.errors import CorruptionError, TablesBehindError, TablesDamagedError
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.table import changes_partition

@@ -8,8 +8,8 @@ import apsw
 import msgspec
 import pytest
 
-from tailrace.model.changes import Changes
 from tailrace.model.clock import SystemClock
+from tailrace.model.commit import Changes
 from tailrace.model.errors import (
     CorruptionError,
     OverloadedError,

@@ -5,10 +5,10 @@ whole or not at all.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from tailrace.model.clock import Hlc
-from tailrace.model.ids import Cursor, Offset, Partition, TopicId
+from tailrace.model.ids import Cursor, Offset, PartitionId, TopicId
 
 Buffer = bytes | bytearray | memoryview
 
@@ -19,7 +19,7 @@ ASSIGN = Offset(-1)
 class Append(NamedTuple):
     """One Kafka RecordBatch (v2) for one partition. Its bytes are checked already; the store gives it its base offset."""
 
-    partition: Partition
+    partition: PartitionId
     batch: Buffer
     records: int
     max_timestamp: int
@@ -34,7 +34,7 @@ class Changes(NamedTuple):
     """Topic and the number of partitions that it shall have; more than before makes it grow."""
     drops: Sequence[TopicId] = ()
     """Topics whose partitions and records go for good."""
-    trims: Sequence[tuple[Partition, Offset]] = ()
+    trims: Sequence[tuple[PartitionId, Offset]] = ()
     """Partition and its new first offset."""
     appends: Sequence[Append] = ()
     drop_prefixes: Sequence[bytes] = ()
@@ -48,7 +48,7 @@ class Changes(NamedTuple):
         return bool(self.creates or self.drops or self.trims or self.drop_prefixes)
 
 
-class Receipt(NamedTuple):
+class CommitReceipt(NamedTuple):
     """Proof of a commit: it is as durable as the store's setting promises."""
 
     hlc: Hlc
@@ -58,18 +58,18 @@ class Receipt(NamedTuple):
     """The base offset of each append, in the order of `Changes.appends`."""
 
 
-class Bounds(NamedTuple):
+class OffsetBounds(NamedTuple):
     """The offsets that a partition holds: from `start` up to but without `end`."""
 
     start: Offset
     end: Offset
 
 
-class Fetched(NamedTuple):
+class FetchedBatches(NamedTuple):
     """Whole batches of one partition, in order. The first may begin below the offset that was asked for."""
 
     batches: Sequence[Buffer]
-    bounds: Bounds
+    bounds: OffsetBounds
     cursors: Sequence[Cursor]
     """Of each batch, the cursor of its first record; those of the others follow it."""
 
@@ -78,15 +78,19 @@ class LogBatch(NamedTuple):
     """A batch as it stands in the global order."""
 
     cursor: Cursor
-    partition: Partition
+    partition: PartitionId
     base_offset: Offset
     records: int
     hlc: Hlc
     batch: Buffer
 
 
-class Scanned(NamedTuple):
+class ScannedBatches(NamedTuple):
     """Batches of all partitions in global order, and where to go on."""
 
     batches: Sequence[LogBatch]
     next_cursor: Cursor
+
+
+Durability = Literal["fsync", "relaxed"]
+"""`fsync`: when it is durable. `relaxed`: when it is written; it is synced soon after, and a power cut may lose it."""

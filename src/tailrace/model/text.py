@@ -29,3 +29,8 @@ def distinct_names(names: Sequence[str]) -> list[str]:
         taken.add(distinct)
         found.append(distinct)
     return found
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 message`, `2 messages`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
