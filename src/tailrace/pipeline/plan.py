@@ -68,7 +68,8 @@ def _bits(route: Route, sql: _OverSlots, shift: int) -> str:
     """SQL for the bits of a route where they belong."""
     return (
         f"CASE WHEN {_reaches(route)} THEN"
-        f" CASE WHEN {sql.failure} THEN {FAILED << shift}L WHEN {sql.condition} THEN {TAKEN << shift}L ELSE 0L END ELSE 0L END"
+        f" CASE WHEN {sql.failure} THEN {FAILED << shift}L WHEN {sql.condition} THEN {TAKEN << shift}L"
+        " ELSE 0L END ELSE 0L END"
     )
 
 

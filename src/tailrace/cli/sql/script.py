@@ -1,8 +1,8 @@
 """From a text to statements, and from statements to requests, without knowing what they mean.
 
 `StatementReader` finds the `;` that end statements: those outside of quotes and comments. It takes a text line by line, so a
-file of any length and a pipe that is still open can be read. `Requests` puts what stands between BEGIN and COMMIT together,
-because a transaction is one request.
+file of any length and a pipe that is still open can be read. `Requests` puts what stands between BEGIN and COMMIT
+together, because a transaction is one request.
 """
 
 import re
