@@ -6,8 +6,7 @@ from uuid import uuid4
 from bench.http.server import HttpServer
 from tailrace.model.ids import TopicId
 from tailrace.model.record import Record
-from tailrace.pipeline.address import ServerAddress
-from tailrace.pipeline.connection import ServerConnection
+from tailrace.pipeline.connection import ServerAddress, ServerConnection
 from tailrace.pipeline.staging import Stager, write
 from tailrace.wire.records import encode_batch
 from tailrace.wire.staged import StagedBatch

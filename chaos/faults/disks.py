@@ -7,7 +7,7 @@ from pathlib import Path
 
 from chaos.serving import ServerError
 from chaos.stage import Stage
-from tailrace.cli.exits import Exit
+from tailrace.cli.errors import ExitCode
 from tests.support.folders import frames_of, segment_files
 
 SLOW_SYNC_SECONDS = (0.02, 0.4)
@@ -38,8 +38,8 @@ def failed_sync(stage: Stage, choice: random.Random) -> None:
         stage.shim.fail_syncs(0)
         stage.inspect()
         stage.start()
-    if code != Exit.STORAGE_FAILED:
-        raise RuntimeError(f"after a failed sync the server ended with {code}, not with {Exit.STORAGE_FAILED.value}")
+    if code != ExitCode.STORAGE_FAILED:
+        raise RuntimeError(f"after a failed sync the server ended with {code}, not with {ExitCode.STORAGE_FAILED.value}")
 
 
 def slow_syncs(stage: Stage, choice: random.Random) -> None:

@@ -14,7 +14,7 @@ from litestar.di import Provide
 from tailrace.broker.broker import Broker
 from tailrace.broker.settings import BrokerSettings
 from tailrace.cli.commands import build_app
-from tailrace.cli.exits import Exit
+from tailrace.cli.errors import ExitCode
 from tailrace.cli.settings import Configuration, ServerSection
 from tailrace.http.app import create_app
 from tailrace.http.consuming import Ack, Consume, StartPosition, StartTime
@@ -154,7 +154,7 @@ def test_every_topic_config_is_documented_with_its_default() -> None:
 
 
 def test_every_exit_code_is_documented() -> None:
-    assert set(named_rows(REFERENCE / "cli.md")) >= {str(code.value) for code in Exit}
+    assert set(named_rows(REFERENCE / "cli.md")) >= {str(code.value) for code in ExitCode}
 
 
 def _subclasses(root: type[TailraceError]) -> Iterator[type[TailraceError]]:

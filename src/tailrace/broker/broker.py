@@ -45,9 +45,8 @@ from tailrace.broker.reading.reader import Reader
 from tailrace.broker.reading.scan import Scanner, TopicView
 from tailrace.broker.reading.unchecked import UncheckedBatches
 from tailrace.broker.reading.waiting_fetches import WaitingFetches
-from tailrace.broker.routes.routes import Routes
+from tailrace.broker.routes.routes import Routes, Snapshots
 from tailrace.broker.routes.routing import Routing
-from tailrace.broker.routes.snapshots import Snapshots
 from tailrace.broker.settings import DEFAULT_BROKER_SETTINGS, BrokerSettings
 from tailrace.broker.subscriptions.subscriptions import Subscriptions
 from tailrace.broker.subscriptions.tail import LogTail

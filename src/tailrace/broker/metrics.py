@@ -25,7 +25,7 @@ from tailrace.broker.queues.queues import Queues
 from tailrace.broker.reading.answers import AnswerMemory
 from tailrace.broker.reading.reader import Reader
 from tailrace.broker.reading.waiting_fetches import WaitingFetches
-from tailrace.broker.routes.snapshots import Snapshots
+from tailrace.broker.routes.routes import Snapshots
 from tailrace.broker.subscriptions.subscriptions import Subscriptions
 from tailrace.broker.times.survey import Survey
 from tailrace.broker.topics.live_topic import LiveTopic

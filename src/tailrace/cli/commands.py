@@ -5,15 +5,13 @@ from typing import Annotated
 import typer
 
 from tailrace import __version__
-from tailrace.cli.command_line import CommandLine
+from tailrace.cli.command_line import CommandGroup
 from tailrace.cli.consume import consume
-from tailrace.cli.dump import dump
-from tailrace.cli.fsck import fsck
 from tailrace.cli.groups import groups_app
+from tailrace.cli.offline import dump, fsck, salvage
 from tailrace.cli.pipeline import pipeline
 from tailrace.cli.publish import publish
 from tailrace.cli.routes import routes_app
-from tailrace.cli.salvage import salvage
 from tailrace.cli.serve import serve
 from tailrace.cli.sql.command import sql
 from tailrace.cli.tail import tail
@@ -25,8 +23,8 @@ _USE = "Use it: these talk to a running server"
 _LOOK = "Look at its folder"
 
 
-def build_app() -> CommandLine:
-    app = CommandLine("Durable topics fed by table changes: one process, one folder.")
+def build_app() -> CommandGroup:
+    app = CommandGroup("Durable topics fed by table changes: one process, one folder.")
     app.callback()(_root)
     app.add("up", up, _RUN)
     app.add("serve", serve, _RUN)

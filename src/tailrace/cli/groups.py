@@ -5,10 +5,9 @@ from urllib.parse import quote
 
 import typer
 
-from tailrace.cli.command_line import CommandLine
+from tailrace.cli.command_line import DEFAULT_SERVER, CommandGroup, JsonOption, PartitionOption, ServerOption, YesOption
+from tailrace.cli.consume import parse_start
 from tailrace.cli.display import Heading, confirm, print_json, print_properties, print_table
-from tailrace.cli.options import DEFAULT_SERVER, JsonOption, PartitionOption, ServerOption, YesOption
-from tailrace.cli.starts import parse_start
 from tailrace.model.text import counted
 
 _PLACE = ("topic_name", "partition_id", "committed_offset", "end_offset")
@@ -16,8 +15,8 @@ _PLACE = ("topic_name", "partition_id", "committed_offset", "end_offset")
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")]
 
 
-def groups_app() -> CommandLine:
-    app = CommandLine("List, describe, reset and delete consumer groups.")
+def groups_app() -> CommandGroup:
+    app = CommandGroup("List, describe, reset and delete consumer groups.")
     app.add("list", list_groups)
     app.add("describe", describe)
     app.add("reset", reset)

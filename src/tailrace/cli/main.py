@@ -2,10 +2,9 @@
 
 import sys
 
-from tailrace.cli.exits import Exit
-from tailrace.cli.failures import CommandError
-from tailrace.cli.hand_over import handed_over
-from tailrace.cli.status_lines import complain, open_missing_streams
+from tailrace.cli.errors import CommandError, ExitCode
+from tailrace.cli.server_process import handed_over
+from tailrace.cli.status_lines import open_missing_streams, print_error
 from tailrace.model.errors import StorageFailedError, TailraceError
 
 
@@ -16,11 +15,11 @@ def main() -> None:
     except CommandError as error:
         _end(error.exit_code, error)
     except TailraceError as error:
-        _end(Exit.STORAGE_FAILED if isinstance(error, StorageFailedError) else Exit.REFUSED, error)
+        _end(ExitCode.STORAGE_FAILED if isinstance(error, StorageFailedError) else ExitCode.REFUSED, error)
     except OSError as error:
-        _end(Exit.REFUSED, f"{error.filename or 'the operating system says'}: {error.strerror}")
+        _end(ExitCode.REFUSED, f"{error.filename or 'the operating system says'}: {error.strerror}")
     except KeyboardInterrupt:
-        sys.exit(Exit.INTERRUPTED)
+        sys.exit(ExitCode.INTERRUPTED)
 
 
 def _run() -> None:
@@ -31,11 +30,11 @@ def _run() -> None:
 
         build_app()()
     else:
-        from tailrace.cli.serving import serve
+        from tailrace.cli.server_process import run_server
 
-        serve(flags)
+        run_server(flags)
 
 
-def _end(code: Exit, why: object) -> None:
-    complain(f"tailrace: {why}")
+def _end(code: ExitCode, why: object) -> None:
+    print_error(f"tailrace: {why}")
     sys.exit(code)

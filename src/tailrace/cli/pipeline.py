@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tailrace.cli.exits import Exit
-from tailrace.cli.options import DEFAULT_SERVER, ServerOption
-from tailrace.cli.status_lines import complain, say
+from tailrace.cli.command_line import DEFAULT_SERVER, ServerOption
+from tailrace.cli.errors import ExitCode
+from tailrace.cli.status_lines import print_error, print_status
 from tailrace.model.parent_process import end_with_parent_if_asked
 from tailrace.model.text import counted
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tailrace.model.pipeline import PipelineReport
-    from tailrace.pipeline.address import ServerAddress
+    from tailrace.pipeline.connection import ServerAddress
 
 _SECONDS_BETWEEN_LINES = 5.0
 _ORPHAN_SECONDS = 10.0
@@ -65,7 +65,7 @@ def pipeline(
     tailrace pipeline --server http://db:8080 --master spark://10.0.0.7:7077
     tailrace pipeline --once
     """
-    from tailrace.pipeline.address import ServerAddress
+    from tailrace.pipeline.connection import ServerAddress
     from tailrace.pipeline.errors import PipelineError
 
     end_with_parent_if_asked(_ORPHAN_SECONDS)
@@ -80,32 +80,32 @@ def pipeline(
 
         settings = RouterSettings(address, checkpoint, take_over=take_over)
         source = TableChanges(address, batch_rows, settings.patience_seconds)
-        router = Router(spark, source, settings, RoutedSoFar())
+        router = Router(spark, source, settings, RoutingProgress())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: router.stop())
         running = f"the pipeline is running: table changes at {server} go to their topics"
-        router.run(once=once, on_lease=lambda: say(running))
+        router.run(once=once, on_lease=lambda: print_status(running))
         spark.stop()
     except PipelineError as error:
-        complain(f"tailrace: {error}")
-        raise typer.Exit(Exit.REFUSED) from None
-    say("stopped")
+        print_error(f"tailrace: {error}")
+        raise typer.Exit(ExitCode.REFUSED) from None
+    print_status("stopped")
 
 
 def _start_spark(master: str, address: "ServerAddress") -> "SparkSession":
     from tailrace.pipeline.connection import check_server
     from tailrace.pipeline.errors import SparkError
+    from tailrace.pipeline.lease import report_failed_start
     from tailrace.pipeline.session import check_master_answers, check_spark, spark_session
-    from tailrace.pipeline.tenure import report_failed_start
 
     try:
         # Before Java is started, which takes its time.
         java = check_spark(master)
         check_server(address)
         check_master_answers(master)
-        from tailrace.pipeline.kernels import load_kernels
+        from tailrace.pipeline.daemon import load_kernels
 
-        say(f"starting Spark at {master}, on Java {java.version} ({java.name})")
+        print_status(f"starting Spark at {master}, on Java {java.version} ({java.name})")
         # While Java starts, because both take a while, and before the first tasks, which would each do it again.
         loading = threading.Thread(target=load_kernels, daemon=True)
         loading.start()
@@ -117,7 +117,7 @@ def _start_spark(master: str, address: "ServerAddress") -> "SparkSession":
     return spark
 
 
-class RoutedSoFar:
+class RoutingProgress:
     """A line now and then: small batches come several times a second."""
 
     def __init__(self) -> None:
@@ -130,7 +130,7 @@ class RoutedSoFar:
             return
         speed = f"{counted(round(report.rows_per_second), 'change')}/s"
         letters = f", {report.dead_letters:,} to dead letters" if report.dead_letters else ""
-        say(
+        print_status(
             f"batch {report.batch}: {counted(report.rows, 'change')} routed so far{letters}; the last batch took"
             f" {report.batch_seconds:.2f} s for {counted(report.routes, 'route')} ({speed})"
         )

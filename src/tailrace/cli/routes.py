@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tailrace.cli.command_line import CommandLine
-from tailrace.cli.display import Heading, confirm, note, print_json, print_table
-from tailrace.cli.failures import UsageError
-from tailrace.cli.options import DEFAULT_SERVER, JsonOption, ServerOption, YesOption
-from tailrace.cli.quoting import quoted_where_needed
+from tailrace.cli.command_line import DEFAULT_SERVER, CommandGroup, JsonOption, ServerOption, YesOption
+from tailrace.cli.display import Heading, confirm, print_json, print_note, print_table
+from tailrace.cli.errors import UsageError
+from tailrace.cli.sql.script import quoted_where_needed
 from tailrace.model.text import counted
 
 if TYPE_CHECKING:
-    from tailrace.cli.sql.script import Request
+    from tailrace.cli.sql.script import SqlRequest
 
 _OPERATIONS = ("insert", "update", "delete")
 
 
-class Payload(StrEnum):
+class PayloadMode(StrEnum):
     KEY = "key"
     FULL = "full"
     DIFF = "diff"
@@ -35,11 +34,11 @@ PartitionByOption = Annotated[
     str | None,
     typer.Option("--partition-by", metavar="SQL", help="Values that choose the partition, with commas between them."),
 ]
-PayloadOption = Annotated[Payload, typer.Option("--payload", help="What a message holds of the row.")]
+PayloadOption = Annotated[PayloadMode, typer.Option("--payload", help="What a message holds of the row.")]
 
 
-def routes_app() -> CommandLine:
-    app = CommandLine("List, try out, add and drop routes.")
+def routes_app() -> CommandGroup:
+    app = CommandGroup("List, try out, add and drop routes.")
     app.add("list", list_routes)
     app.add("explain", explain)
     app.add("add", add)
@@ -82,7 +81,7 @@ def explain(
     on: OnOption = "insert",
     where: WhereOption = None,
     partition_by: PartitionByOption = None,
-    payload: PayloadOption = Payload.KEY,
+    payload: PayloadOption = PayloadMode.KEY,
     as_json: JsonOption = False,
     server: ServerOption = DEFAULT_SERVER,
 ) -> None:
@@ -105,7 +104,7 @@ def add(
     on: OnOption = "insert",
     where: WhereOption = None,
     partition_by: PartitionByOption = None,
-    payload: PayloadOption = Payload.KEY,
+    payload: PayloadOption = PayloadMode.KEY,
     snapshot: Annotated[bool, typer.Option("--snapshot", help="Begin with the rows that are there.")] = False,
     as_json: JsonOption = False,
     server: ServerOption = DEFAULT_SERVER,
@@ -160,11 +159,11 @@ def _statement(
     on: str,
     where: str | None,
     partition_by: str | None,
-    payload: Payload,
+    payload: PayloadMode,
     *,
     snapshot: bool = False,
-) -> "Request":
-    from tailrace.cli.sql.script import Request, StatementReader
+) -> "SqlRequest":
+    from tailrace.cli.sql.script import SqlRequest, StatementReader
 
     operations = [word.strip().lower() for word in on.split(",")]
     if unknown := [word for word in operations if word not in _OPERATIONS]:
@@ -177,17 +176,17 @@ def _statement(
     reader = StatementReader()
     if reader.feed(text):
         raise UsageError("--where and --partition-by hold expressions, without a ;")
-    return Request(text)
+    return SqlRequest(text)
 
 
-def _run(request: "Request", server: str) -> list[dict[str, Any]]:
-    from tailrace.cli.failures import RefusedError
+def _run(request: "SqlRequest", server: str) -> list[dict[str, Any]]:
+    from tailrace.cli.errors import RefusedError
     from tailrace.cli.server_api import ServerApi
-    from tailrace.cli.sql.pointing import explain as pointed
+    from tailrace.cli.sql.script import explain_sql_error as pointed
 
     with ServerApi(server) as api:
         try:
             return api.sql(request.text)
         except RefusedError as error:
-            note(f"tailrace: {pointed(error, request)}")
+            print_note(f"tailrace: {pointed(error, request)}")
             raise typer.Exit(error.exit_code) from None

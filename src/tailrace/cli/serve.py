@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tailrace.cli.hand_over import Flags, hand_over
+from tailrace.cli.server_process import ServeFlags, hand_over
 from tailrace.model.commit import Durability
 
 ACCEPT_LOSS_HELP = "Start on a log that has lost its end, without what is lost: the position that the refusal names."
@@ -56,7 +56,7 @@ def serve(
     tailrace serve --data /var/lib/tailrace --config tailrace.toml
     """
     hand_over(
-        Flags(
+        ServeFlags(
             data=_text(data),
             http=http,
             kafka=kafka,

@@ -5,14 +5,15 @@ was sent and never answered is `UnknownOutcomeError` if it could have changed an
 """
 
 import ipaddress
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import httpx
 import msgspec
 
-from tailrace.cli.failures import CommandError, RefusedError, UnknownOutcomeError, UnreachableError, UsageError
+from tailrace.cli.errors import CommandError, RefusedError, UnknownOutcomeError, UnreachableError, UsageError
 
 _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 60.0
@@ -31,7 +32,7 @@ class ServerApi:
     """`with ServerApi(url) as server:` keeps a connection for several requests."""
 
     def __init__(self, url: str) -> None:
-        self.url = _normal(url)
+        self.url = _normalized_url(url)
         self.skips_corrupt = False
         """Whether SQL goes on without stored batches that can't be decoded."""
         self.was_reached = False
@@ -108,7 +109,7 @@ class ServerApi:
             self.was_reached = True
             if response.is_error:
                 raise _refusal(self.url, response.status_code, response.read())
-            yield _unbroken(response)
+            yield _complete_answer(response)
 
     @contextmanager
     def stream(self, path: str, query: Query, headers: Mapping[str, str]) -> Iterator[Iterator[bytes]]:
@@ -168,7 +169,7 @@ class ServerApi:
             ) from error
 
 
-def _unbroken(response: httpx.Response) -> Iterator[bytes]:
+def _complete_answer(response: httpx.Response) -> Iterator[bytes]:
     try:
         yield from response.iter_raw()
     except httpx.TransportError as error:
@@ -178,7 +179,7 @@ def _unbroken(response: httpx.Response) -> Iterator[bytes]:
         ) from error
 
 
-def _normal(url: str) -> str:
+def _normalized_url(url: str) -> str:
     full = url if "://" in url else f"http://{url}"
     try:
         parsed = httpx.URL(full)
@@ -216,3 +217,38 @@ def _refusal(url: str, status: int, body: bytes) -> CommandError:
         shown = body[:_SHOWN].decode(errors="replace").splitlines()
         return CommandError(f"{url} answers {status} in a way that no Tailrace does: {shown[0] if shown else 'nothing'!r}")
     return RefusedError(problem)
+
+
+_FIRST_PAUSE_SECONDS = 0.1
+_LONGEST_PAUSE_SECONDS = 2.0
+
+
+class Reconnection:
+    """Begins to be patient once the server has been reached: a wrong address is an error at once."""
+
+    def __init__(self, server: "ServerApi", tell: Callable[[str], None]) -> None:
+        self._server = server
+        self._tell = tell
+        self._pause = _FIRST_PAUSE_SECONDS
+
+    def succeeded(self) -> None:
+        """The next pause is short again."""
+        self._pause = _FIRST_PAUSE_SECONDS
+
+    def after(self, error: CommandError) -> None:
+        """Returns when it makes sense to try again; raises the error if it never will."""
+        is_passing = error.is_passing if isinstance(error, RefusedError) else isinstance(error, UnreachableError)
+        if not (self._server.was_reached and is_passing):
+            raise error
+        self.wait(str(error))
+
+    def wait(self, reason: str) -> None:
+        self._tell(f"{reason}; connecting again")
+        while True:
+            time.sleep(self._pause)
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS)
+            try:
+                self._server.get("/health")
+            except CommandError:
+                continue
+            return

@@ -48,7 +48,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a server needs to start, checked."""
 
     data: Path
@@ -69,15 +69,15 @@ def read_configuration(file: Path) -> Configuration:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{file} is not TOML: {error}") from error
     try:
-        _refuse_wrong(raw, Configuration, "")
+        _check_keys(raw, Configuration, "")
         configuration = msgspec.convert(raw, Configuration)
-        _refuse_out_of_range(configuration)
+        _check_ranges(configuration)
     except ConfigurationError as error:
         raise ConfigurationError(f"{file}: {error}") from error
     return configuration
 
 
-def settle(
+def resolve_settings(
     configuration: Configuration,
     *,
     data: Path | None = None,
@@ -86,14 +86,14 @@ def settle(
     advertise: str | None = None,
     durability: Durability | None = None,
     allow_remote: bool = False,
-) -> Settings:
+) -> ServerSettings:
     """Lay the command line over the file and check what comes out."""
     server = configuration.server
     folder = data or (Path(server.data) if server.data else None)
     if folder is None:
         raise ConfigurationError("no data folder: pass --data DIR, or set data under [server] in the configuration file")
     advertised = advertise or server.advertise
-    settings = Settings(
+    settings = ServerSettings(
         data=folder,
         http=parse_address(http or server.http),
         kafka=parse_address(kafka or server.kafka),
@@ -113,7 +113,7 @@ def settle(
     return settings
 
 
-def _refuse_wrong(raw: Mapping[str, Any], known: type[msgspec.Struct], path: str) -> None:
+def _check_keys(raw: Mapping[str, Any], known: type[msgspec.Struct], path: str) -> None:
     fields = {field.name: field.type for field in msgspec.structs.fields(known)}
     for name, value in raw.items():
         if name not in fields:
@@ -124,15 +124,15 @@ def _refuse_wrong(raw: Mapping[str, Any], known: type[msgspec.Struct], path: str
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             if not isinstance(value, dict):
                 raise ConfigurationError(f"{path}{name} is {value!r}; it must be a section, [{path}{name}]")
-            _refuse_wrong(value, kind, f"{path}{name}.")
+            _check_keys(value, kind, f"{path}{name}.")
             continue
         try:
             msgspec.convert(value, kind)
         except msgspec.ValidationError:
-            raise ConfigurationError(f"{path}{name} is {value!r}; it must be {_in_words(kind)}") from None
+            raise ConfigurationError(f"{path}{name} is {value!r}; it must be {_expected_value(kind)}") from None
 
 
-def _in_words(kind: Any) -> str:
+def _expected_value(kind: Any) -> str:
     """What a value of this type looks like in the file."""
     if get_origin(kind) is Literal:
         return " or ".join(f'"{choice}"' for choice in get_args(kind))
@@ -141,7 +141,7 @@ def _in_words(kind: Any) -> str:
     return "a whole number" if kind is int else "text in quotes"
 
 
-def _refuse_out_of_range(configuration: Configuration) -> None:
+def _check_ranges(configuration: Configuration) -> None:
     sections = {"limits": configuration.limits, "broker": configuration.broker, "kafka": configuration.kafka}
     for section, values in sections.items():
         for name, value in msgspec.structs.asdict(values).items():

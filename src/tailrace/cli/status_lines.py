@@ -23,11 +23,11 @@ def open_missing_streams() -> None:
             os.open(os.devnull, os.O_RDWR)
 
 
-def say(line: str) -> None:
+def print_status(line: str) -> None:
     _write(sys.stdout, line)
 
 
-def complain(line: str) -> None:
+def print_error(line: str) -> None:
     """Say it on stderr."""
     _write(sys.stderr, line)
 
@@ -42,12 +42,12 @@ def _write(stream: TextIO | None, line: str) -> None:
     except BrokenPipeError:
         # Else Python would try once more at its end, and change the exit code.
         with contextlib.suppress(OSError, ValueError):
-            _lead_nowhere(stream.fileno())
+            _redirect_to_devnull(stream.fileno())
     except (OSError, ValueError):
         return
 
 
-def _lead_nowhere(descriptor: int) -> None:
+def _redirect_to_devnull(descriptor: int) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)

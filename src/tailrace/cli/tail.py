@@ -1,15 +1,27 @@
 """`tailrace tail`: print what comes to all topics that match a pattern, as it comes."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
+import msgspec
 import typer
 
-from tailrace.cli.failures import UsageError
-from tailrace.cli.formats import MessageFormat
-from tailrace.cli.options import DEFAULT_SERVER, FormatOption, JsonOption, LimitOption, ServerOption, SkipCorruptOption
+from tailrace.cli.command_line import (
+    DEFAULT_SERVER,
+    FormatOption,
+    JsonOption,
+    LimitOption,
+    MessageFormat,
+    ServerOption,
+    SkipCorruptOption,
+)
+from tailrace.cli.display import note_corrupt_batch
+from tailrace.cli.errors import CommandError, RefusedError, UsageError
+
+if TYPE_CHECKING:
+    from tailrace.cli.server_api import Reconnection, ServerApi
 
 
 def tail(
@@ -51,11 +63,8 @@ def tail(
         )
     import msgspec
 
-    from tailrace.cli.display import note
-    from tailrace.cli.event_stream import EventStream
-    from tailrace.cli.messages import MessagePrinter
-    from tailrace.cli.reconnecting import Reconnection
-    from tailrace.cli.server_api import ServerApi
+    from tailrace.cli.display import MessagePrinter, print_note
+    from tailrace.cli.server_api import Reconnection, ServerApi
     from tailrace.http.messages import ReadMessage
 
     printer = MessagePrinter(MessageFormat.JSON if as_json else shape, with_topic=True)
@@ -64,7 +73,7 @@ def tail(
     last_cursor: int | None = None
     with ServerApi(server) as api:
         place = {"cursor": cursor or "latest"} if after is None else {"after": str(after)}
-        stream = EventStream(api, pattern, place, Reconnection(api, note), skips_corrupt=skip_corrupt)
+        stream = EventStream(api, pattern, place, Reconnection(api, print_note), skips_corrupt=skip_corrupt)
         try:
             for data in stream.messages():
                 message = decode(data)
@@ -79,7 +88,7 @@ def tail(
             if stream.last_cursor is not None:
                 last_cursor = stream.last_cursor if last_cursor is None else max(last_cursor, stream.last_cursor)
     if last_cursor is not None:
-        note(f"to go on: --after {last_cursor}")
+        print_note(f"to go on: --after {last_cursor}")
 
 
 @contextmanager
@@ -90,3 +99,94 @@ def _whole() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+_LONGEST_EVENT = 64 * 1024 * 1024
+_NOTHING_SEEN = -1
+
+
+class ServerSentEvent(NamedTuple):
+    kind: bytes
+    """Empty for messages."""
+    id: int | None
+    data: bytes
+    """Empty for signs of life."""
+
+
+class EventStream:
+    def __init__(
+        self,
+        server: "ServerApi",
+        pattern: str,
+        place: Mapping[str, str],
+        reconnection: "Reconnection",
+        *,
+        skips_corrupt: bool = False,
+    ) -> None:
+        """`place` is where to begin, as `/api/subscribe` takes it."""
+        self._server = server
+        self._query = {"pattern": pattern, **place, **({"corrupt_batches": "skip"} if skips_corrupt else {})}
+        self._reconnection = reconnection
+        self.last_cursor: int | None = None
+        """The last one that is behind us; `-1` at the beginning of an empty log."""
+
+    def messages(self) -> Iterator[bytes]:
+        while True:
+            try:
+                yield from self._connection()
+            except CommandError as error:
+                self._reconnection.after(error)
+            else:
+                self._reconnection.wait("the server ended the stream")
+
+    def _connection(self) -> Iterator[bytes]:
+        headers = {} if self.last_cursor is None else {"last-event-id": str(self.last_cursor)}
+        with self._server.stream("/api/subscribe", self._query, headers) as pieces:
+            for event in parse_events(pieces):
+                self._reconnection.succeeded()
+                if event.kind == b"error":
+                    raise RefusedError(msgspec.json.decode(event.data))
+                if event.kind == b"corrupt":
+                    note_corrupt_batch(msgspec.json.decode(event.data))
+                elif event.data:
+                    yield event.data
+                if event.id is not None:
+                    self.last_cursor = event.id
+                elif self.last_cursor is None:
+                    # A first sign of life without an id: the log is empty, and everything that comes is new.
+                    self.last_cursor = _NOTHING_SEEN
+
+
+def parse_events(pieces: Iterable[bytes]) -> Iterator[ServerSentEvent]:
+    """Server-Sent Events out of the pieces of a stream. An event that is not complete at the end is not one."""
+    kind, number, data, has_lines = b"", None, list[bytes](), False
+    for line in _lines(pieces):
+        if not line:
+            if has_lines:
+                yield ServerSentEvent(kind, number, b"\n".join(data))
+            kind, number, data, has_lines = b"", None, [], False
+            continue
+        has_lines = True
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            data.append(value)
+        elif name == b"event":
+            kind = value
+        elif name == b"id":
+            number = int(value)
+
+
+def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    begun: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        *whole, rest = piece.split(b"\n")
+        if whole:
+            whole[0] = b"".join([*begun, whole[0]])
+            begun, size = [], 0
+            yield from whole
+        begun.append(rest)
+        size += len(rest)
+        if size > _LONGEST_EVENT:
+            raise CommandError(f"the server sent a line of more than {_LONGEST_EVENT:,} bytes; it is no Tailrace")

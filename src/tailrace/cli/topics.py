@@ -5,11 +5,10 @@ from urllib.parse import quote
 
 import typer
 
-from tailrace.cli.command_line import CommandLine
+from tailrace.cli.command_line import DEFAULT_SERVER, CommandGroup, JsonOption, ServerOption, YesOption
 from tailrace.cli.display import Heading, confirm, print_json, print_properties, print_table, size
-from tailrace.cli.failures import UsageError
-from tailrace.cli.options import DEFAULT_SERVER, JsonOption, ServerOption, YesOption
-from tailrace.cli.quoting import quoted
+from tailrace.cli.errors import UsageError
+from tailrace.cli.sql.script import quoted
 from tailrace.model.text import counted
 
 if TYPE_CHECKING:
@@ -24,8 +23,8 @@ _PLACE = ("partition_id", "start_offset", "end_offset")
 _TEXT_SETTINGS = frozenset({"dedup", "timestamps"})
 
 
-def topics_app() -> CommandLine:
-    app = CommandLine("List, create, describe, alter, clear and delete topics.")
+def topics_app() -> CommandGroup:
+    app = CommandGroup("List, create, describe, alter, clear and delete topics.")
     app.add("list", list_topics)
     app.add("create", create)
     app.add("describe", describe)

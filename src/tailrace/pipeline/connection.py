@@ -1,9 +1,4 @@
-"""One task's or driver's connection to the server.
-
-Everything that is asked for here can be asked again without harm, so requests that find no server, or one that has no room,
-are repeated with growing pauses as long as the client is patient. A restart of the server is a pause, not a failure.
-A process that is about to stop is patient no more, nor is one of Spark's whose parent has ended: nobody waits for its result.
-"""
+"""Where the server is, and whom to trust for it: handed to every task, which makes a connection of its own of it."""
 
 import http.client
 import os
@@ -12,14 +7,64 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
-from tailrace.pipeline.address import ServerAddress
-from tailrace.pipeline.errors import RefusedError, ServerUnreachableError
+from tailrace.pipeline.errors import OptionError, RefusedError, ServerUnreachableError, UntrustedServerError
 from tailrace.wire.fetched import PartitionPart, decode_fetched
 
-PATIENCE_SECONDS = 60.0
+_HTTP_PORT = 8080
+
+
+class ServerAddress(NamedTuple):
+    url: str
+    ca_file: str | None = None
+    """Of an `https://` server: certificates of the authorities that are trusted, as PEM, on the machine that reads it."""
+
+    def checked(self) -> "ServerAddress":
+        """Raises where it is no address."""
+        parts = self._parts
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise OptionError(f"the server {self.url!r} is not an address such as http://127.0.0.1:8080")
+        return self
+
+    @property
+    def prefix(self) -> str:
+        """What stands before every path, behind a server for several."""
+        return self._parts.path.rstrip("/")
+
+    def connect(self, seconds: float) -> http.client.HTTPConnection:
+        """A connection that is made with its first request, each of which has so long."""
+        parts = self._parts
+        host = parts.hostname or ""
+        if parts.scheme == "http":
+            return http.client.HTTPConnection(host, parts.port or _HTTP_PORT, timeout=seconds)
+        # Only where it is needed, because it takes its time and every task would wait for it.
+        from tailrace.client.http11 import tls_context
+        from tailrace.model.errors import ConfigurationError
+
+        try:
+            trust = tls_context(self.url, self.ca_file)
+        except ConfigurationError as error:
+            raise OptionError(str(error)) from error
+        return http.client.HTTPSConnection(host, parts.port, timeout=seconds, context=trust)
+
+    def why_untrusted(self, error: Exception) -> UntrustedServerError | None:
+        """What kept a connection from being made, if it was TLS: to try again would change nothing."""
+        if self._parts.scheme == "http":
+            return None
+        from tailrace.client.http11 import tls_error
+
+        told = tls_error(self.url, error)
+        return None if told is None else UntrustedServerError(str(told))
+
+    @property
+    def _parts(self) -> SplitResult:
+        return urlsplit(self.url if "//" in self.url else f"http://{self.url}")
+
+
+RETRY_SECONDS = 60.0
 _FIRST_CONTACT_SECONDS = 10.0
 _REQUEST_SECONDS = 60
 _FIRST_PAUSE_SECONDS = 0.05
@@ -27,7 +72,7 @@ _LONGEST_PAUSE_SECONDS = 2.0
 _NO_ROOM = (429, 503, 507)
 
 
-class Ends(NamedTuple):
+class TopicOffsets(NamedTuple):
     """Offsets of the partitions of some topics, as of one moment."""
 
     offsets: dict[str, list[int]]
@@ -44,7 +89,7 @@ class ServerConnection:
     """Not for several threads. Opened when the first request is sent."""
 
     def __init__(
-        self, server: ServerAddress, patience_seconds: float = PATIENCE_SECONDS, stopping: threading.Event | None = None
+        self, server: ServerAddress, patience_seconds: float = RETRY_SECONDS, stopping: threading.Event | None = None
     ) -> None:
         self._server = server.checked()
         self._patience = patience_seconds
@@ -77,10 +122,10 @@ class ServerConnection:
         *,
         beyond: Mapping[str, list[int]] | None = None,
         wait_ms: int = 0,
-    ) -> Ends:
+    ) -> TopicOffsets:
         question = {"topics": list(topics), "pattern": pattern, "at": at, "beyond": beyond or {}, "wait_ms": wait_ms}
         found = self.ask("POST", "/api/batches/offsets", question)
-        return Ends(
+        return TopicOffsets(
             {topic["topic"]: topic["partitions"] for topic in found["topics"]},
             {topic["topic"]: topic["topic_id"] for topic in found["topics"]},
             {topic["topic"]: topic["max_batch_bytes"] for topic in found["topics"]},

@@ -1,17 +1,27 @@
-"""The process that Spark forks its Python workers from, with everything loaded that our tasks use.
-
-Else each worker would load it for itself: seconds of work for every worker at the start, and again for one that died. Named by
-`spark.python.daemon.module`.
-"""
+"""The compiled loops that tasks use, loaded ahead: the first process to do so compiles them and keeps the result on disk."""
 
 import gc
 from importlib import import_module
 
 from pyspark import daemon
 
-from tailrace.pipeline.kernels import load_kernels
+from tailrace.wire.arrow_encoding import compiled_encode
+from tailrace.wire.change_kernels import load_row_images
+from tailrace.wire.compiled_fields import compiled_fields
+from tailrace.wire.partition_kernels import load_partitions_of
 
-_OF_TASKS = ("pyspark.worker", "tailrace.pipeline.change_reading", "tailrace.pipeline.routed_rows")
+
+def load_kernels() -> None:
+    """Takes about a second, and some more the first time. Tasks then find them compiled."""
+    compiled_fields()
+    load_row_images()
+    import_module("tailrace.pipeline.cell_columns")
+    import_module("tailrace.pipeline.layers")
+    compiled_encode()
+    load_partitions_of()
+
+
+_OF_TASKS = ("pyspark.worker", "tailrace.pipeline.table_changes", "tailrace.pipeline.routed_steps")
 
 if __name__ == "__main__":
     load_kernels()

@@ -14,10 +14,10 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 from pyspark.sql.utils import is_remote
 
-from tailrace.pipeline.columns import spark_schema
 from tailrace.pipeline.options import sink_options, source_options
 from tailrace.pipeline.sink import TopicStreamWriter, TopicWriter
 from tailrace.pipeline.source import FilteringTopicReader, TopicReader, TopicStreamReader
+from tailrace.pipeline.topic_reading import spark_schema
 
 _PYTHON = "PYSPARK_PYTHON"
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from tailrace.pipeline.address import ServerAddress
+from tailrace.pipeline.connection import ServerAddress
 from tailrace.pipeline.errors import OptionError
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ _INSTEAD_OF_KAFKAS = {
 _LIKENESS = 0.85
 """Of a name and one that was probably meant. Others are let pass: Spark has options of its own."""
 
-Start = str | int | dict[str, dict[str, int]]
+OffsetsOption = str | int | dict[str, dict[str, int]]
 """An edge, a time in milliseconds, or offsets by topic and partition, where -2 is earliest and -1 latest."""
 
 
@@ -42,8 +42,8 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     server: ServerAddress
     topics: tuple[str, ...]
     pattern: str | None
-    starting: Start
-    ending: Start
+    starting: OffsetsOption
+    ending: OffsetsOption
     max_offsets_per_trigger: int | None
     min_partitions: int
     fail_on_data_loss: bool
@@ -63,7 +63,7 @@ class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
-    given = _Given(options, _OF_SOURCES)
+    given = _OptionReader(options, _OF_SOURCES)
     subscribed = given.text("subscribe")
     pattern = given.text("pattern")
     if (subscribed is None) == (pattern is None):
@@ -96,7 +96,7 @@ def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOpti
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
-    given = _Given(options, _OF_SINKS)
+    given = _OptionReader(options, _OF_SINKS)
     compression = given.text("compression") or "none"
     if compression not in ("none", "gzip", "snappy", "lz4", "zstd"):
         raise OptionError(f"compression is {compression!r}; it must be none, gzip, snappy, lz4 or zstd")
@@ -108,7 +108,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     )
 
 
-def _edge(given: "_Given", side: str, otherwise: str) -> Start:
+def _edge(given: "_OptionReader", side: str, otherwise: str) -> OffsetsOption:
     """`startingOffsets` or `startingTimestamp`, or the same with `ending`."""
     names = [f"{side}Offsets", f"{side}Timestamp"]
     if sum(map(given.has, names)) > 1:
@@ -134,7 +134,7 @@ def _skips_corrupt(text: str) -> bool:
     return text == "skip"
 
 
-class _Given:
+class _OptionReader:
     """Spark makes no difference between large and small letters in the names of options."""
 
     def __init__(self, options: Mapping[str, str], known: Sequence[str]) -> None:

@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 from tailrace.model.ids import Cursor, TopicId
 from tailrace.model.record import MESSAGE_ID_HEADER
 from tailrace.model.route import PayloadMode
-from tailrace.pipeline.cells import OPERATIONS
-from tailrace.pipeline.plan_columns import FAILED, TAKEN, Verdict
+from tailrace.pipeline.plan import FAILED, MATCHED, OPERATIONS, RouteBits
 from tailrace.pipeline.staging import RecordRows
 from tailrace.wire.routing import ChangeEvent, payload_of
 
@@ -30,10 +29,10 @@ class RouteTarget(NamedTuple):
     topic: str
     table: str
     payload: PayloadMode
-    verdict: Verdict
+    verdict: RouteBits
 
 
-class Hits(NamedTuple):
+class RouteMatches(NamedTuple):
     """Changes and routes, as columns of one length: in the order of the changes, and of the routes of one change."""
 
     places: Places
@@ -41,24 +40,24 @@ class Hits(NamedTuple):
     routes: npt.NDArray[np.int64]
     """Their ids."""
 
-    def where(self, mask: npt.NDArray[np.bool_]) -> "Hits":
-        return Hits(self.places[mask], self.routes[mask])
+    def where(self, mask: npt.NDArray[np.bool_]) -> "RouteMatches":
+        return RouteMatches(self.places[mask], self.routes[mask])
 
 
-class Verdicts:
+class RouteResults:
     """What the routes have said about the changes of a step."""
 
     def __init__(self, rows: pa.RecordBatch) -> None:
         self._rows = rows
 
-    def hits(self, targets: Sequence[RouteTarget], bits: int) -> Hits:
+    def hits(self, targets: Sequence[RouteTarget], bits: int) -> RouteMatches:
         """Where these routes have said so."""
         if len(targets) == 1:
             (target,) = targets
             places = np.flatnonzero(self._said(target, bits))
-            return Hits(places, np.full(len(places), target.id))
+            return RouteMatches(places, np.full(len(places), target.id))
         places, numbers = np.nonzero(np.column_stack([self._said(target, bits) for target in targets]))
-        return Hits(places, np.array([target.id for target in targets])[numbers])
+        return RouteMatches(places, np.array([target.id for target in targets])[numbers])
 
     def keys(self, target: RouteTarget, places: Places) -> pa.Array | None:
         """The keys that a route gives the records of these changes, if it does."""
@@ -67,17 +66,17 @@ class Verdicts:
 
     def _said(self, target: RouteTarget, bits: int) -> npt.NDArray[np.bool_]:
         word = self._rows.column(target.verdict.word).to_numpy()
-        said: npt.NDArray[np.bool_] = (word >> target.verdict.shift) & (TAKEN | FAILED) == bits
+        said: npt.NDArray[np.bool_] = (word >> target.verdict.shift) & (MATCHED | FAILED) == bits
         return said
 
 
-class HitColumns:
+class MatchColumns:
     """Some hits, with what their changes and routes say: each column is made when it is asked for."""
 
-    def __init__(self, hits: Hits, changes: pa.RecordBatch, targets: Mapping[int, RouteTarget]) -> None:
+    def __init__(self, hits: RouteMatches, changes: pa.RecordBatch, targets: Mapping[int, RouteTarget]) -> None:
         self._hits = hits
         self._changes = changes
-        self._places = None if len(hits.places) == changes.num_rows and _is_whole(hits.places) else pa.array(hits.places)
+        self._places = None if len(hits.places) == changes.num_rows and _is_contiguous(hits.places) else pa.array(hits.places)
         self._targets = [targets[route] for route in np.unique(hits.routes).tolist()]
 
     def change(self, name: str) -> pa.Array:
@@ -85,7 +84,7 @@ class HitColumns:
         column = self._changes.column(name)
         return column if self._places is None else column.take(self._places)
 
-    def records(self, verdicts: Verdicts) -> RecordRows:
+    def records(self, verdicts: RouteResults) -> RecordRows:
         values, modes = self._payloads()
         return RecordRows(values, self._keys(verdicts), self.change("committed_ms"), self.headers(modes))
 
@@ -106,7 +105,7 @@ class HitColumns:
         for op, key, old, new, at, cursor in zip(*(self.change(name).to_pylist() for name in names), strict=True):
             yield ChangeEvent(OPERATIONS[op], key, old, new, at, Cursor(cursor))
 
-    def _keys(self, verdicts: Verdicts) -> pa.Array:
+    def _keys(self, verdicts: RouteResults) -> pa.Array:
         """The key of the change, or the one that the route has given."""
         keys = self.change("key")
         for target in self._targets:
@@ -140,7 +139,7 @@ class HitColumns:
         return pa.array(list(said.values())).take(pa.array(np.searchsorted(list(said), self._hits.routes)))
 
 
-def _is_whole(places: Places) -> bool:
+def _is_contiguous(places: Places) -> bool:
     """Whether these are all, one after another."""
     return len(places) == 0 or bool((np.diff(places) == 1).all())
 

@@ -24,16 +24,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tailrace.model.killpoint import killpoint
 from tailrace.model.pipeline import ROUTER, PipelineReport
 from tailrace.model.route import Route
-from tailrace.pipeline.address import ServerAddress
-from tailrace.pipeline.cells import CellSlots
-from tailrace.pipeline.connection import PATIENCE_SECONDS, ServerConnection
+from tailrace.pipeline.connection import RETRY_SECONDS, ServerAddress, ServerConnection
 from tailrace.pipeline.errors import PipelineError
-from tailrace.pipeline.plan import RoutingPlan, slots_of, wanted_cells
+from tailrace.pipeline.lease import RouterLease, error_line, is_fenced
+from tailrace.pipeline.plan import CellSlots, RoutingPlan, slots_of, wanted_cells
 from tailrace.pipeline.routed_records import RouteTarget
-from tailrace.pipeline.routed_rows import STAGED_SCHEMA, stage_routed
-from tailrace.pipeline.spark_failures import worker_failure
+from tailrace.pipeline.routed_steps import STAGED_SCHEMA, stage_routed
+from tailrace.pipeline.session import worker_failure
 from tailrace.pipeline.staging import StagedTask, publish
-from tailrace.pipeline.tenure import Tenure, error_line, is_fenced
 
 _log = logging.getLogger("tailrace.pipeline")
 
@@ -52,7 +50,7 @@ class RouterSettings(NamedTuple):
     server: ServerAddress
     checkpoint: Path | None = None
     """Where Spark's notes go while a query runs; `None` is a temporary folder, in memory where that is possible."""
-    patience_seconds: float = PATIENCE_SECONDS
+    patience_seconds: float = RETRY_SECONDS
     """How long the server may be away."""
     lease_patience_seconds: float = 15.0
     """How long to wait for the end of another router's lease: longer than a lease lasts, for one that was killed."""
@@ -76,7 +74,7 @@ class Router:
         self._settings = settings
         self._on_batch = on_batch
         self._stopping = threading.Event()
-        self._tenure = Tenure(
+        self._tenure = RouterLease(
             settings.server,
             self._stopping,
             patience_seconds=settings.patience_seconds,

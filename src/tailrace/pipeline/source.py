@@ -1,25 +1,84 @@
-"""Topics as a Spark source, batch and streaming.
-
-The driver asks the server where partitions begin and end; tasks fetch stored batches and decode them themselves. Offsets in
-Spark's checkpoints look as in its Kafka source, with the UUID of the topic that they belong to:
-`{"orders.paid": {"0": 23, "1": 5, "topic_uuid": "..."}}`. A topic that was deleted and made again has another, so its records
-are not mistaken for what follows on the old ones.
-"""
+"""What a query's filters say about where to read. They only narrow the reading: Spark checks every row again."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    DataSourceStreamReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from tailrace.pipeline.columns import column_names
-from tailrace.pipeline.connection import Ends, ServerConnection
+from tailrace.pipeline.connection import ServerConnection, TopicOffsets
 from tailrace.pipeline.errors import DataLossError, OptionError
-from tailrace.pipeline.options import EARLIEST, LATEST, SourceOptions, Start, resolve_offset
-from tailrace.pipeline.pushdown import RowBounds
-from tailrace.pipeline.ranges import OffsetRange, Offsets, limited, ranges_between, split
-from tailrace.pipeline.reading import read_range
+from tailrace.pipeline.options import EARLIEST, LATEST, OffsetsOption, SourceOptions, resolve_offset
+from tailrace.pipeline.topic_reading import OffsetRange, Offsets, column_names, limited, ranges_between, read_range, split
+
+
+class RowBounds(msgspec.Struct):
+    partitions: set[int] | None = None
+    first_offset: int = 0
+    end_offset: int | None = None
+    first_ms: int | None = None
+
+    def take(self, filters: Iterable[Filter]) -> None:
+        for each in filters:
+            column = getattr(each, "attribute", ())
+            value: Any = getattr(each, "value", None)
+            if column == ("partition",) and isinstance(each, EqualTo | In):
+                numbers = {value} if isinstance(each, EqualTo) else set(value)
+                self.partitions = numbers if self.partitions is None else self.partitions & numbers
+            elif column == ("offset",):
+                self._take_offset(each, value)
+            elif column == ("timestamp",) and isinstance(each, EqualTo | GreaterThan | GreaterThanOrEqual):
+                self.first_ms = max(self.first_ms or 0, _milliseconds(value))
+
+    def narrowed(self, connection: ServerConnection, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+        found = []
+        by_time = {}
+        for each in ranges:
+            if self.partitions is not None and each.partition not in self.partitions:
+                continue
+            start = max(each.start, self.first_offset)
+            if self.first_ms is not None:
+                if each.topic not in by_time:
+                    by_time[each.topic] = connection.offsets([each.topic], at=self.first_ms).offsets[each.topic]
+                start = max(start, by_time[each.topic][each.partition])
+            end = each.end if self.end_offset is None else min(each.end, self.end_offset)
+            if start < end:
+                found.append(each._replace(start=start, end=end))
+        return found
+
+    def _take_offset(self, each: Filter, value: int) -> None:
+        if isinstance(each, EqualTo | GreaterThanOrEqual):
+            self.first_offset = max(self.first_offset, value)
+        elif isinstance(each, GreaterThan):
+            self.first_offset = max(self.first_offset, value + 1)
+        if isinstance(each, EqualTo | LessThanOrEqual):
+            self._end_at(value + 1)
+        elif isinstance(each, LessThan):
+            self._end_at(value)
+
+    def _end_at(self, offset: int) -> None:
+        self.end_offset = offset if self.end_offset is None else min(self.end_offset, offset)
+
+
+def _milliseconds(moment: datetime) -> int:
+    """Of a literal, which Spark hands over in UTC or in the session's own zone."""
+    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return int(aware.timestamp() * 1000)
+
 
 _WAIT_MS = 200
 """How long the server holds a question for new records. Longer would delay the stop of a query."""
@@ -61,7 +120,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
         self.starts: SparkOffsets | None = None
-        self.goal: Ends | None = None
+        self.goal: TopicOffsets | None = None
         """Where a query with the trigger AvailableNow ends."""
 
     def initialOffset(self) -> SparkOffsets:
@@ -114,7 +173,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """No connection outlives the question it was opened for."""
 
-    def _check_loss(self, start: SparkOffsets, end: Ends) -> None:
+    def _check_loss(self, start: SparkOffsets, end: TopicOffsets) -> None:
         """Raise, unless data may be lost, where a topic is gone, is another one, or ends before where it was read up to."""
         if not self.options.fail_on_data_loss:
             return
@@ -149,11 +208,13 @@ def _connection(options: SourceOptions) -> ServerConnection:
     return ServerConnection(options.server, options.patience_seconds)
 
 
-def _ends(connection: ServerConnection, options: SourceOptions, beyond: Offsets | None = None, wait_ms: int = 0) -> Ends:
+def _ends(
+    connection: ServerConnection, options: SourceOptions, beyond: Offsets | None = None, wait_ms: int = 0
+) -> TopicOffsets:
     return connection.offsets(options.topics, options.pattern, beyond=beyond, wait_ms=wait_ms)
 
 
-def _resolve(connection: ServerConnection, options: SourceOptions, at: Start) -> Ends:
+def _resolve(connection: ServerConnection, options: SourceOptions, at: OffsetsOption) -> TopicOffsets:
     if not isinstance(at, dict):
         return connection.offsets(options.topics, options.pattern, at)
     earliest = connection.offsets(options.topics, options.pattern, EARLIEST).offsets
@@ -174,7 +235,7 @@ def _resolve(connection: ServerConnection, options: SourceOptions, at: Start) ->
     return newest._replace(offsets=found)
 
 
-def _pinned(connection: ServerConnection, name: str, starts: Ends) -> dict[str, list[int]]:
+def _pinned(connection: ServerConnection, name: str, starts: TopicOffsets) -> dict[str, list[int]]:
     """Where the query of this name started first, kept by the server; it stays so whatever happens to the checkpoint."""
     lease = connection.ask("POST", f"/api/pipelines/{name}/lease", {"owner": f"query {name}", "take_over": True})
     offsets, ids = starts.offsets, starts.topic_ids

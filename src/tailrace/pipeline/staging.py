@@ -59,7 +59,7 @@ class TopicShape(NamedTuple):
     max_value_bytes: int
 
 
-class LaidBatch(NamedTuple):
+class LayeredBatch(NamedTuple):
     """A batch, and the layer of its step that it belongs to."""
 
     layer: int
@@ -74,7 +74,7 @@ class StagedTask(NamedTuple):
     records: int
 
 
-class RowEncoder:
+class RecordEncoder:
     """Rows to batches. Made in the task that uses it: loading the compiled loops takes a second."""
 
     def __init__(self, connection: ServerConnection, codec: int, turn: int) -> None:
@@ -139,7 +139,7 @@ class RowEncoder:
         layers: npt.NDArray[np.int64] | None = None,
         *,
         needs: TopicId | None = None,
-    ) -> Iterator[LaidBatch]:
+    ) -> Iterator[LayeredBatch]:
         """Batches by layer and partition, in the order of the rows within each. Without layers there is one."""
         if not rows.rows:
             return
@@ -152,7 +152,7 @@ class RowEncoder:
         first = 0
         for encoded in self._encode(columns, codec=self._codec, most_bytes=most_bytes, runs=places):
             layer, partition = divmod(int(places[first]), shape.partitions)
-            yield LaidBatch(layer, StagedBatch(shape.id, shape.name, partition, encoded.batch, needs))
+            yield LayeredBatch(layer, StagedBatch(shape.id, shape.name, partition, encoded.batch, needs))
             first += encoded.records
 
 

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from tailrace.cli.main import main
-from tailrace.cli.progress import _LateBar
+from tailrace.cli.display import _LateBar
 from tailrace.cli.server_api import ServerApi
 
 seen = Path(sys.argv.pop(1))

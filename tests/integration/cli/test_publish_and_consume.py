@@ -9,9 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tailrace.cli.formats import MessageFormat
-from tailrace.cli.messages import MessagePrinter
-from tailrace.cli.reading import Reading
+from tailrace.cli.command_line import MessageFormat
+from tailrace.cli.consume import ConsumeLoop
+from tailrace.cli.display import MessagePrinter
 from tailrace.cli.server_api import ServerApi
 from tests.integration.cli.commands import SECONDS, Commands
 from tests.integration.topics import consume, create, publish
@@ -152,7 +152,7 @@ def test_following_sees_partitions_that_come_later(
 ) -> None:
     with ServerApi(server.url) as api:
         first = {"topic": topic, "group_id": None, "partition_id": None}
-        reading = Reading(api, first, MessagePrinter(MessageFormat.VALUE, with_topic=False), None, look_seconds=0)
+        reading = ConsumeLoop(api, first, MessagePrinter(MessageFormat.VALUE, with_topic=False), None, look_seconds=0)
         reading.step(None)
         tailrace.done("topics", "alter", topic, "--partitions", "2")
         tailrace.done("publish", topic, "in the new one", "--partition", "1")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.cli.exits import Exit
+from tailrace.cli.errors import ExitCode
 from tailrace.client import AsyncClient, Client, ConfigurationError, ConsumerConfig, PublisherConfig, TlsError
 from tests.integration.cli.commands import Commands
 from tests.support.aio import on_loop
@@ -127,4 +127,4 @@ def test_the_command_line_trusts_whom_the_environment_names(
     else:
         assert "is not trusted: self-signed certificate" in ended.err
         assert "SSL_CERT_FILE" in ended.err
-        assert ended.code == Exit.UNREACHABLE
+        assert ended.code == ExitCode.UNREACHABLE

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tailrace.model.pipeline import PipelineReport
-from tailrace.pipeline.address import ServerAddress
+from tailrace.pipeline.connection import ServerAddress
 from tailrace.pipeline.router import Router, RouterSettings
 from tailrace.pipeline.session import spark_session
 from tailrace.pipeline.table_changes import TableChanges

@@ -4,10 +4,8 @@ from pyspark.sql import SparkSession
 
 from tailrace.model.ids import Cursor, RouteId, TableId, TopicId
 from tailrace.model.route import Route, RouteSql
-from tailrace.pipeline.cells import OPERATIONS
-from tailrace.pipeline.change_rows import change_schema
-from tailrace.pipeline.plan import RoutingPlan, slots_of
-from tailrace.pipeline.plan_columns import FAILED, TAKEN
+from tailrace.pipeline.plan import FAILED, MATCHED, OPERATIONS, RoutingPlan, slots_of
+from tailrace.pipeline.steps import change_schema
 
 ROUTES = 70
 TABLE = 7
@@ -49,21 +47,21 @@ def test_each_route_of_many_says_what_it_alone_would_say(spark: SparkSession) ->
         return (table, OPERATIONS.index(op), 50, only, skip, None, *cells)
 
     rows = {
-        row("insert", 1): {1: TAKEN},
-        row("delete", 2): {2: TAKEN},
+        row("insert", 1): {1: MATCHED},
+        row("delete", 2): {2: MATCHED},
         row("update", 1): {},
         row("insert", 1, table=8): {},
         row("insert", 5): {},
-        row("insert", 6): {6: TAKEN},
-        row("insert", 7): {7: TAKEN},
+        row("insert", 6): {6: MATCHED},
+        row("insert", 7): {7: MATCHED},
         row("insert", 7, skip=",7,"): {},
-        row("insert", 7, skip=",17,"): {7: TAKEN},
-        row("read", 7, only=7): {7: TAKEN},
+        row("insert", 7, skip=",17,"): {7: MATCHED},
+        row("read", 7, only=7): {7: MATCHED},
         row("read", 8, only=8): {},
-        row("insert", 33 + 700): {33: TAKEN},
-        row("insert", 6_400): {64: FAILED, 30: TAKEN},
-        row("insert", 69): {69: TAKEN},
-        row("insert", 3): {3: TAKEN},
+        row("insert", 33 + 700): {33: MATCHED},
+        row("insert", 6_400): {64: FAILED, 30: MATCHED},
+        row("insert", 69): {69: MATCHED},
+        row("insert", 3): {3: MATCHED},
         (None, None, None, None, None, b"step", None, None): {},
     }
     plan = RoutingPlan(routes, slots)

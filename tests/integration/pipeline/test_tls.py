@@ -8,8 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tailrace.model.pipeline import PipelineReport
-from tailrace.pipeline.address import ServerAddress
-from tailrace.pipeline.connection import check_server
+from tailrace.pipeline.connection import ServerAddress, check_server
 from tailrace.pipeline.errors import UntrustedServerError
 from tailrace.pipeline.router import Router, RouterSettings
 from tailrace.pipeline.table_changes import TableChanges

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from tailrace.pipeline.change_rows import STEP_BYTES
+from tailrace.pipeline.steps import STEP_BYTES
 
 
 def test_workers_do_not_look_through_what_was_loaded_before_them(spark: SparkSession) -> None:

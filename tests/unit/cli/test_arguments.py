@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tailrace.cli.failures import UsageError
-from tailrace.cli.sql.parameters import read_parameters
-from tailrace.cli.starts import parse_start
+from tailrace.cli.consume import parse_start
+from tailrace.cli.errors import UsageError
+from tailrace.cli.sql.command import read_parameters
 
 
 @pytest.mark.parametrize(

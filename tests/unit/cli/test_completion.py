@@ -5,12 +5,10 @@ import re
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from tailrace.cli.sql.completion import SqlCompleter
-from tailrace.cli.sql.names import Names
-from tailrace.cli.sql.words import KEYWORDS, OPTIONS, SYSTEM_TABLES, TOPIC_COLUMNS, TYPES
+from tailrace.cli.sql.completion import KEYWORDS, OPTIONS, SYSTEM_TABLES, TOPIC_COLUMNS, TYPES, KnownNames, SqlCompleter
 from tests.docs.tables import REFERENCE
 
-NAMES = Names(["shop.orders", "my-topic"], {"chat.messages": ["id", "body", "is_visible"]})
+NAMES = KnownNames(["shop.orders", "my-topic"], {"chat.messages": ["id", "body", "is_visible"]})
 SYNTAX = re.compile(r"^    (?! )(.*(?:\n     .*)*)$", re.MULTILINE)
 
 

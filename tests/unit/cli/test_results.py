@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.cli.sql.results import CsvPrinter, JsonPrinter, Printer, TablePrinter, tell_if_truncated
+from tailrace.cli.sql.results import CsvPrinter, JsonPrinter, ResultPrinter, TablePrinter, note_if_truncated
 
 Captured = pytest.CaptureFixture[str]
 
@@ -17,7 +17,7 @@ def result(types: dict[str, str], *rows: list[Any], **more: Any) -> dict[str, An
     return {"columns": columns, "rows": list(rows), "status": f"SELECT {len(rows)}", **more}
 
 
-def shown(printer: Printer, captured: Captured, *results: dict[str, Any]) -> str:
+def shown(printer: ResultPrinter, captured: Captured, *results: dict[str, Any]) -> str:
     for each in results:
         printer.show(each)
     return captured.readouterr().out
@@ -82,6 +82,6 @@ def test_rows_are_below_each_other_on_demand(capsys: Captured) -> None:
 
 
 def test_rows_that_were_cut_off_are_told(capsys: Captured) -> None:
-    assert tell_if_truncated(result({"a": "integer"}, [1], truncated=True))
+    assert note_if_truncated(result({"a": "integer"}, [1], truncated=True))
     assert "query_rows" in capsys.readouterr().err
-    assert not tell_if_truncated(result({"a": "integer"}, [1]))
+    assert not note_if_truncated(result({"a": "integer"}, [1]))

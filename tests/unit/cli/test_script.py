@@ -5,7 +5,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sqlglot.tokenizer_core import TokenType
 
-from tailrace.cli.sql.script import Request, Requests, Statement, StatementReader, is_one_query
+from tailrace.cli.errors import RefusedError
+from tailrace.cli.sql.script import (
+    RequestGrouper,
+    ScriptStatement,
+    SqlRequest,
+    StatementReader,
+    explain_sql_error,
+    is_one_query,
+)
 from tailrace.model.errors import SqlSyntaxError
 from tailrace.sql.dialect import tokenize
 
@@ -14,14 +22,14 @@ PIECES = st.sampled_from(
 )
 
 
-def read(text: str) -> list[Statement]:
+def read(text: str) -> list[ScriptStatement]:
     reader = StatementReader()
     found = [statement for line in text.splitlines(keepends=True) for statement in reader.feed(line)]
     return found + reader.rest()
 
 
 def requests(text: str) -> list[str]:
-    gathered = Requests()
+    gathered = RequestGrouper()
     found = [request for statement in read(text) for request in gathered.add(statement)]
     return [request.text for request in found + gathered.rest()]
 
@@ -78,9 +86,9 @@ def test_a_transaction_without_its_commit_is_left_to_the_server() -> None:
 
 
 def test_a_request_begins_where_its_first_statement_does() -> None:
-    gathered = Requests()
+    gathered = RequestGrouper()
     (found,) = [request for statement in read("BEGIN;\na;\nCOMMIT;") for request in gathered.add(statement)]
-    assert found == Request("BEGIN;\na;\nCOMMIT;", 1, 1)
+    assert found == SqlRequest("BEGIN;\na;\nCOMMIT;", 1, 1)
 
 
 @given(st.lists(PIECES, max_size=25).map("".join))
@@ -124,3 +132,55 @@ def test_nothing_of_a_text_is_lost_but_what_is_between_statements(text: str) -> 
 )
 def test_one_query_is_told_from_all_else(text: str, expected: bool) -> None:
     assert is_one_query(text) is expected
+
+
+def refusal(line: int, column: int, message: str = "no") -> RefusedError:
+    return RefusedError({"detail": f"line {line}, column {column}: {message}", "line": line, "column": column})
+
+
+def pointed_at(text: str, line: int, column: int) -> str:
+    """The character above the caret."""
+    _, shown, caret = explain_sql_error(refusal(line, column), SqlRequest(text)).split("\n")
+    return shown[caret.index("^")]
+
+
+def test_the_caret_is_under_the_place() -> None:
+    assert explain_sql_error(refusal(2, 8), SqlRequest("SELECT a\n  FROM t\n")) == "line 2, column 8: no\n  FROM t\n       ^"
+
+
+def test_the_caret_is_under_the_place_of_a_long_line() -> None:
+    text = "".join(chr(ord("a") + place % 26) for place in range(500))
+    assert all(pointed_at(text, 1, column) == text[column - 1] for column in range(1, 501))
+
+
+def test_the_caret_is_right_after_wide_letters() -> None:
+    _, shown, caret = explain_sql_error(refusal(1, 4), SqlRequest("漢字 x")).split("\n")
+    assert shown == "  漢字 x"
+    assert caret == "       ^"
+
+
+def test_the_caret_may_stand_behind_the_end() -> None:
+    assert explain_sql_error(refusal(1, 9), SqlRequest("SELECT 1")).split("\n")[1:] == ["  SELECT 1", "          ^"]
+
+
+def test_lines_are_counted_in_the_file() -> None:
+    found = explain_sql_error(refusal(1, 3), SqlRequest("  x;", 7, 5), "schema.sql")
+    assert found.startswith("schema.sql, line 7, column 7: no\n")
+    assert explain_sql_error(refusal(2, 3), SqlRequest("a\nb x;", 7, 5), "schema.sql").startswith(
+        "schema.sql, line 8, column 3: no\n"
+    )
+
+
+def test_an_error_without_a_place_is_its_message() -> None:
+    assert (
+        explain_sql_error(RefusedError({"detail": "there is no topic 'x'"}), SqlRequest("CLEAR TOPIC x"))
+        == "there is no topic 'x'"
+    )
+
+
+def test_an_error_without_a_place_names_the_line_of_its_statement_in_a_file() -> None:
+    error = RefusedError({"detail": "there is no topic 'x'"})
+    assert (
+        explain_sql_error(error, SqlRequest("\n\n CLEAR TOPIC x", 3, 9), "schema.sql")
+        == "schema.sql, line 5: there is no topic 'x'"
+    )

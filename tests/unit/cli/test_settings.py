@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.cli.settings import Configuration, read_configuration, settle
+from tailrace.cli.settings import Configuration, read_configuration, resolve_settings
 from tailrace.model.address import Address
 from tailrace.model.errors import ConfigurationError
 
@@ -16,7 +16,7 @@ def written(tmp_path: Path, text: str) -> Path:
 
 
 def test_defaults_listen_on_loopback_only_and_sync_before_they_answer(tmp_path: Path) -> None:
-    settings = settle(Configuration(), data=tmp_path)
+    settings = resolve_settings(Configuration(), data=tmp_path)
     assert settings.http == Address("127.0.0.1", 8080)
     assert settings.kafka == Address("127.0.0.1", 9092)
     assert settings.advertise is None
@@ -35,7 +35,7 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> N
         payload_bytes = 5
         """,
     )
-    settings = settle(read_configuration(file), http="127.0.0.1:2")
+    settings = resolve_settings(read_configuration(file), http="127.0.0.1:2")
     assert settings.data == Path("/from/file")
     assert settings.http.port == 2
     assert settings.durability == "relaxed"
@@ -79,21 +79,21 @@ def test_a_missing_file_is_refused_with_its_name(tmp_path: Path) -> None:
 
 def test_without_a_folder_there_is_no_server() -> None:
     with pytest.raises(ConfigurationError, match="pass --data DIR"):
-        settle(Configuration())
+        resolve_settings(Configuration())
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:8080", "[::]:8080", "192.168.1.5:80", "broker.example:8080"])
 @pytest.mark.parametrize("listener", ["http", "kafka"])
 def test_addresses_that_others_can_reach_need_an_explicit_word(tmp_path: Path, listener: str, address: str) -> None:
     with pytest.raises(ConfigurationError, match="--allow-remote"):
-        settle(Configuration(), data=tmp_path, **{listener: address})  # type: ignore[arg-type]
-    settings = settle(Configuration(), data=tmp_path, allow_remote=True, **{listener: address})  # type: ignore[arg-type]
+        resolve_settings(Configuration(), data=tmp_path, **{listener: address})  # type: ignore[arg-type]
+    settings = resolve_settings(Configuration(), data=tmp_path, allow_remote=True, **{listener: address})  # type: ignore[arg-type]
     assert str(getattr(settings, listener)) == address
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:8080", "127.1.2.3:1", "[::1]:8080", "localhost:0"])
 def test_loopback_addresses_need_none(tmp_path: Path, address: str) -> None:
-    assert str(settle(Configuration(), data=tmp_path, http=address).http) == address
+    assert str(resolve_settings(Configuration(), data=tmp_path, http=address).http) == address
 
 
 @pytest.mark.parametrize(
@@ -102,5 +102,5 @@ def test_loopback_addresses_need_none(tmp_path: Path, address: str) -> None:
 def test_what_is_not_host_and_port_is_refused_with_the_value(tmp_path: Path, address: str) -> None:
     file = written(tmp_path, f'[server]\nhttp = "{address}"')
     with pytest.raises(ConfigurationError) as refusal:
-        settle(read_configuration(file), data=tmp_path)
+        resolve_settings(read_configuration(file), data=tmp_path)
     assert repr(address) in str(refusal.value)

@@ -7,8 +7,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.cli.event_stream import Event, events
-from tailrace.cli.lines import Portion, portions
+from tailrace.cli.publish import LineBatch, line_batches
+from tailrace.cli.tail import ServerSentEvent, parse_events
 
 STREAM = (
     b": still here\nid: 6\n\n"
@@ -19,11 +19,11 @@ STREAM = (
     b'id: 9\ndata: {"never": "complete"}\n'
 )
 EVENTS = [
-    Event(b"", 6, b""),
-    Event(b"", 7, b'{"a":1}'),
-    Event(b"", 8, b'{"a":\n2}'),
-    Event(b"", None, b""),
-    Event(b"error", None, b'{"detail":"slow"}'),
+    ServerSentEvent(b"", 6, b""),
+    ServerSentEvent(b"", 7, b'{"a":1}'),
+    ServerSentEvent(b"", 8, b'{"a":\n2}'),
+    ServerSentEvent(b"", None, b""),
+    ServerSentEvent(b"error", None, b'{"detail":"slow"}'),
 ]
 
 
@@ -31,14 +31,14 @@ EVENTS = [
 def test_events_are_the_same_in_any_pieces(cuts: list[int]) -> None:
     places = [0, *sorted(cuts), len(STREAM)]
     pieces = [STREAM[begin:end] for begin, end in pairwise(places)]
-    assert list(events(pieces)) == EVENTS
+    assert list(parse_events(pieces)) == EVENTS
 
 
 def test_an_event_that_was_cut_off_is_none() -> None:
-    assert list(events([b'id: 1\ndata: {"half'])) == []
+    assert list(parse_events([b'id: 1\ndata: {"half'])) == []
 
 
-def written(data: bytes, most_lines: int = 1_000, most_bytes: int = 1 << 20) -> list[Portion]:
+def written(data: bytes, most_lines: int = 1_000, most_bytes: int = 1 << 20) -> list[LineBatch]:
     """What comes out of a pipe that this was written to."""
     reading, writing = os.pipe()
 
@@ -49,7 +49,7 @@ def written(data: bytes, most_lines: int = 1_000, most_bytes: int = 1 << 20) -> 
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        return list(portions(reading, most_lines, most_bytes))
+        return list(line_batches(reading, most_lines, most_bytes))
     finally:
         writer.join()
         os.close(reading)
@@ -81,10 +81,10 @@ def test_no_input_is_no_portion() -> None:
 def test_a_slow_writer_is_not_kept_waiting() -> None:
     reading, writing = os.pipe()
     os.write(writing, b"first\n")
-    found = portions(reading, 1_000, 1 << 20)
+    found = line_batches(reading, 1_000, 1 << 20)
     assert next(found).lines == [b"first"]
     os.write(writing, b"second\nhalf")
     assert next(found).lines == [b"second"]
     os.close(writing)
-    assert next(found) == Portion(3, [b"half"], 17)
+    assert next(found) == LineBatch(3, [b"half"], 17)
     os.close(reading)

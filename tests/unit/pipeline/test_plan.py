@@ -2,9 +2,7 @@
 
 from tailrace.model.ids import RouteId, TableId, TopicId
 from tailrace.model.route import Route, RouteSql
-from tailrace.pipeline.cells import Cell, cells_in, over_slots, slots_for
-from tailrace.pipeline.plan import wanted_cells
-from tailrace.pipeline.plan_columns import ROUTES_A_WORD, verdict_at
+from tailrace.pipeline.plan import ROUTES_PER_WORD, CellRef, bits_of, cells_in, over_slots, slots_for, wanted_cells
 
 TYPES = {"id": "bigint", "a": "int", "b": "bigint", "odd`name": "string", "tags": "array<int>"}
 
@@ -25,32 +23,33 @@ def route(table: int = 1, condition: str = "TRUE", failure: str = "FALSE", key: 
 
 def test_cells_of_conditions_failures_and_keys_are_wanted() -> None:
     routes = [route(1, "(new.`a` > 1)", "(old.`b` IS NULL)"), route(1, key="concat('[', new.`odd``name`, ']')"), route(2)]
-    assert wanted_cells(routes) == {1: {Cell("new", "a"), Cell("old", "b"), Cell("new", "odd`name")}, 2: set()}
+    assert wanted_cells(routes) == {1: {CellRef("new", "a"), CellRef("old", "b"), CellRef("new", "odd`name")}, 2: set()}
 
 
 def test_what_stands_in_a_string_or_in_a_name_is_no_cell() -> None:
     assert cells_in("new.`a` = 'new.`b` \\\\' OR old.`new.``c``` = 'it\\'s old.`d`'") == {
-        Cell("new", "a"),
-        Cell("old", "new.`c`"),
+        CellRef("new", "a"),
+        CellRef("old", "new.`c`"),
     }
 
 
 def test_tables_share_slots_of_one_type() -> None:
     slots = slots_for(
-        {1: {Cell("new", "id"), Cell("new", "a"), Cell("old", "b")}, 2: {Cell("old", "id")}}, {1: TYPES, 2: {"id": "bigint"}}
+        {1: {CellRef("new", "id"), CellRef("new", "a"), CellRef("old", "b")}, 2: {CellRef("old", "id")}},
+        {1: TYPES, 2: {"id": "bigint"}},
     )
     assert sorted(slots.kinds) == ["bigint", "bigint", "int"]
-    own = {slots.slot_of(1, cell) for cell in (Cell("new", "id"), Cell("new", "a"), Cell("old", "b"))}
+    own = {slots.slot_of(1, cell) for cell in (CellRef("new", "id"), CellRef("new", "a"), CellRef("old", "b"))}
     assert own == {0, 1, 2}
-    assert slots.kinds[slots.slot_of(2, Cell("old", "id")) or 0] == "bigint"
-    assert slots.cover({1: {Cell("new", "a")}})
-    assert not slots.cover({1: {Cell("old", "a")}})
-    assert not slots.cover({3: {Cell("new", "a")}})
+    assert slots.kinds[slots.slot_of(2, CellRef("old", "id")) or 0] == "bigint"
+    assert slots.cover({1: {CellRef("new", "a")}})
+    assert not slots.cover({1: {CellRef("old", "a")}})
+    assert not slots.cover({3: {CellRef("new", "a")}})
 
 
 def test_conditions_are_written_over_slots_and_strings_are_left_alone() -> None:
-    slots = slots_for({1: {Cell("new", "a"), Cell("old", "a"), Cell("new", "tags")}}, {1: TYPES})
-    (new, old, tags) = (slots.slot_of(1, cell) for cell in (Cell("new", "a"), Cell("old", "a"), Cell("new", "tags")))
+    slots = slots_for({1: {CellRef("new", "a"), CellRef("old", "a"), CellRef("new", "tags")}}, {1: TYPES})
+    (new, old, tags) = (slots.slot_of(1, cell) for cell in (CellRef("new", "a"), CellRef("old", "a"), CellRef("new", "tags")))
     sql = "CASE WHEN new IS NULL THEN old.`a` ELSE new.`a` END = 'new.`a`'"
     assert over_slots(sql, 1, slots, TYPES) == f"CASE WHEN (op = 2) THEN cell_{old} ELSE cell_{new} END = 'new.`a`'"
     assert over_slots("array_size(new.`tags`)", 1, slots, TYPES) == (
@@ -59,6 +58,6 @@ def test_conditions_are_written_over_slots_and_strings_are_left_alone() -> None:
 
 
 def test_no_two_routes_have_the_same_bits() -> None:
-    places = {verdict_at(number, False)[:2] for number in range(3 * ROUTES_A_WORD)}
-    assert len(places) == 3 * ROUTES_A_WORD
+    places = {bits_of(number, False)[:2] for number in range(3 * ROUTES_PER_WORD)}
+    assert len(places) == 3 * ROUTES_PER_WORD
     assert max(shift for _, shift in places) + 2 <= 63

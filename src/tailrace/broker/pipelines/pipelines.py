@@ -12,7 +12,6 @@ from tailrace.broker import keys
 from tailrace.broker.commits.commit import Committer
 from tailrace.broker.commits.draft import Draft
 from tailrace.broker.commits.proposal import Change
-from tailrace.broker.pipelines.marks import put_mark, read_mark, standing
 from tailrace.broker.pipelines.staged_chunks import (
     PublishChunks,
     Stage,
@@ -20,11 +19,13 @@ from tailrace.broker.pipelines.staged_chunks import (
     frames_of,
     is_unwanted,
     live_topic,
+    mark_at,
+    put_mark,
+    read_mark,
     staged_chunks,
     submit_in_turn,
 )
-from tailrace.broker.pipelines.staged_writes import StagedWrites
-from tailrace.broker.pipelines.writers import Writers
+from tailrace.broker.pipelines.staged_writes import StagedWrites, Writers
 from tailrace.broker.publishing.intake import Intake
 from tailrace.broker.reading.reader import Reader
 from tailrace.model.clock import Clock
@@ -180,7 +181,7 @@ class Pipelines:
             for source in gone:
                 draft.put(keys.mark_key(name, source), None)
             for source, at in starts.items():
-                if applies(standing(draft, name, source), at):
+                if applies(mark_at(draft, name, source), at):
                     put_mark(draft, name, source, at)
             return None if draft.is_empty else draft.changes()
 

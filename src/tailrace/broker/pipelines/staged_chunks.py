@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from tailrace.broker import keys
 from tailrace.broker.commits.commit import Committer
 from tailrace.broker.commits.draft import Draft
 from tailrace.broker.commits.proposal import Proposal
-from tailrace.broker.pipelines.marks import has_happened, put_mark
 from tailrace.broker.publishing.admission import CheckedBatch, checked_batch, read_batch_for
 from tailrace.broker.publishing.intake import Intake, Windows
 from tailrace.broker.publishing.placing import Placed, place
@@ -21,8 +21,8 @@ from tailrace.broker.publishing.record_checks import RecordChecks
 from tailrace.broker.reading.reader import Reader
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.model.commit import Changes, CommitReceipt
-from tailrace.model.errors import InvalidRecordsError, InvalidRequestError, UnknownTopicError
-from tailrace.model.pipeline import ROUTER, StagedPublish, changes_of
+from tailrace.model.errors import InvalidRecordsError, InvalidRequestError, PipelineConflictError, UnknownTopicError
+from tailrace.model.pipeline import NO_MARK, ROUTER, MarkMove, StagedPublish, changes_of
 from tailrace.store.contract import Staging
 from tailrace.wire.batch import NO_PRODUCER, TIMESTAMP_TYPE_MASK, check_batch
 from tailrace.wire.staged import Chunk, StagedBatch, decode_chunks
@@ -148,7 +148,7 @@ class PublishChunks(Proposal[StagedPublish]):
         self._placed = []
         self._skipped = 0
         for chunk in self._chunks:
-            if self._has_lost_its_source(chunk) or has_happened(draft, self._name, chunk.moves):
+            if self._has_lost_its_source(chunk) or is_applied(draft, self._name, chunk.moves):
                 self._skipped += 1
                 continue
             for staged in chunk.batches:
@@ -178,3 +178,32 @@ class PublishChunks(Proposal[StagedPublish]):
         if self._windows is not None:
             self._windows.count()
         return StagedPublish(records, duplicates, self._skipped)
+
+
+def read_mark(value: bytes | None) -> int:
+    return NO_MARK if value is None else int.from_bytes(value, signed=True)
+
+
+def put_mark(draft: Draft, name: str, source: str, at: int) -> None:
+    draft.put(keys.mark_key(name, source), at.to_bytes(8, signed=True))
+
+
+def mark_at(draft: Draft, name: str, source: str) -> int:
+    return read_mark(draft.latest(keys.mark_key(name, source)))
+
+
+def is_applied(draft: Draft, name: str, moves: Sequence[MarkMove]) -> bool:
+    """Whether the pipeline is past all of these moves. Raises where it stands elsewhere than a move begins."""
+    past = 0
+    for source, before, after in moves:
+        at = mark_at(draft, name, source)
+        if at >= after:
+            past += 1
+        elif before is not None and at != before:
+            raise PipelineConflictError(
+                f"pipeline {name!r} stands at {at} in {source!r}, and the step goes from {before} to {after}: start again from"
+                " the mark"
+            )
+    if past and past < len(moves):
+        raise PipelineConflictError(f"some steps of a chunk of pipeline {name!r} have been done and others not: {list(moves)}")
+    return bool(moves) and past == len(moves)

@@ -10,7 +10,8 @@ One batch of a writer is under way at a time. Whoever asks for the same again wa
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Container, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,10 +19,18 @@ import msgspec
 from tailrace.broker import keys
 from tailrace.broker.commits.commit import Committer
 from tailrace.broker.commits.proposal import Change
-from tailrace.broker.pipelines.marks import read_mark
-from tailrace.broker.pipelines.staged_chunks import PublishChunks, Stage, checked, frames_of, staged_chunks, submit_in_turn
+from tailrace.broker.pipelines.staged_chunks import (
+    PublishChunks,
+    Stage,
+    checked,
+    frames_of,
+    read_mark,
+    staged_chunks,
+    submit_in_turn,
+)
 from tailrace.broker.publishing.intake import Intake
 from tailrace.broker.reading.reader import Reader
+from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import LimitExceededError, OverloadedError, StoreClosedError, TailraceError
 from tailrace.model.killpoint import killpoint
@@ -59,7 +68,7 @@ class StagedWrites:
         self._staging = staging
         self._limits = limits
         self._turns = asyncio.Semaphore(limits.staged_writes)
-        self._under_way: dict[str, _UnderWay] = {}
+        self._under_way: dict[str, _RunningWrite] = {}
         self._decided: dict[str, DecidedWrite] = {}
         self._kept: set[str] = set()
         """Stages of writes that are decided or about to be."""
@@ -90,7 +99,7 @@ class StagedWrites:
 
     async def write(self, name: str, stages: Sequence[Stage], move: MarkMove, wait_seconds: float) -> StagedPublish | None:
         """Publish the stages, in their order, and move the mark. `None` if that is not done yet: it goes on, ask again."""
-        asked = _Asked(tuple(stages), move)
+        asked = _WriteRequest(tuple(stages), move)
         deadline = self._committer.loop.time() + wait_seconds
         while True:
             under_way = self._under_way.get(name) or self._begin(name, asked)
@@ -120,7 +129,7 @@ class StagedWrites:
         await self._reader.in_thread(self._staging.remove_older_than, self._limits.staged_seconds, frozenset(self._kept))
         await self.resume()
 
-    def _begin(self, name: str, asked: "_Asked | None") -> "_UnderWay":
+    def _begin(self, name: str, asked: "_WriteRequest | None") -> "_RunningWrite":
         if len(self._under_way) >= self._limits.waiting_publishes:
             raise OverloadedError(
                 f"{len(self._under_way)} writes are under way, as many as waiting_publishes allows; try again"
@@ -134,10 +143,10 @@ class StagedWrites:
 
         task = asyncio.create_task(self._run(name, asked))
         task.add_done_callback(ended)
-        under_way = self._under_way[name] = _UnderWay(asked, task)
+        under_way = self._under_way[name] = _RunningWrite(asked, task)
         return under_way
 
-    async def _run(self, name: str, asked: "_Asked | None") -> StagedPublish:
+    async def _run(self, name: str, asked: "_WriteRequest | None") -> StagedPublish:
         async with self._turns:
             decided = self._decided.get(name)
             if decided is not None:
@@ -232,13 +241,13 @@ class StagedWrites:
             await self._reader.in_thread(self._staging.remove, stage.name)
 
 
-class _Asked(NamedTuple):
+class _WriteRequest(NamedTuple):
     stages: tuple[Stage, ...]
     move: MarkMove
 
 
-class _UnderWay(NamedTuple):
-    asked: _Asked | None
+class _RunningWrite(NamedTuple):
+    asked: _WriteRequest | None
     """`None` where a decided write goes on and nobody has asked for anything."""
     task: asyncio.Task[StagedPublish]
 
@@ -251,3 +260,54 @@ async def _single_batches(chunks: AsyncIterator[Chunk], done: int) -> AsyncItera
                 done -= 1
             else:
                 yield Chunk([], [staged])
+
+
+_AT_ONCE = 1_000
+
+
+class Writers:
+    def __init__(
+        self, store: Store, committer: Committer, clock: Clock, limits: Limits, is_busy: Callable[[str], bool]
+    ) -> None:
+        """`is_busy` says of whom nothing may be forgotten now, however long it has been silent."""
+        self._is_busy = is_busy
+        self._store = store
+        self._committer = committer
+        self._clock = clock
+        self._limits = limits
+        self._heard_at: OrderedDict[str, float] = OrderedDict()
+        """The longest silent first."""
+
+    def __len__(self) -> int:
+        return len(self._heard_at)
+
+    def load(self, with_lease: Container[str]) -> None:
+        """Those that have a mark and no lease. When they were heard of is not stored: they begin anew."""
+        now = self._clock.monotonic()
+        for key, _ in self._store.range(keys.MARKS):
+            name = keys.pipeline_of_mark(key)
+            if name not in with_lease:
+                self._heard_at[name] = now
+
+    async def heard_of(self, name: str) -> None:
+        self._heard_at[name] = self._clock.monotonic()
+        self._heard_at.move_to_end(name)
+        if len(self._heard_at) > self._limits.writers:
+            # Some more than needed, so that not every new writer costs a commit.
+            await self._forget(self._idle()[: max(1, self._limits.writers // 100)])
+
+    async def forget_silent(self) -> None:
+        oldest = self._clock.monotonic() - self._limits.writer_seconds
+        await self._forget([name for name in self._idle() if self._heard_at[name] < oldest])
+
+    def _idle(self) -> list[str]:
+        return [name for name in self._heard_at if not self._is_busy(name)]
+
+    async def _forget(self, names: Sequence[str]) -> None:
+        for name in names:
+            del self._heard_at[name]
+        for first in range(0, len(names), _AT_ONCE):
+            marks = [key for name in names[first : first + _AT_ONCE] for key, _ in self._store.range(keys.marks_of(name))]
+            if marks:
+                changes = Changes(puts=tuple((key, None) for key in marks))
+                await self._committer.submit(Change(lambda changes=changes: changes, lambda _: None))  # type: ignore[misc]

@@ -1,18 +1,16 @@
-"""The routes: added, dropped and found.
+"""The snapshots of routes: which run, and how far each has come.
 
-A route is a record of the topic `_routes`, which is made with the first of them, and is in force from the cursor of that
-record to the cursor of the record that drops it. The registry here is the settled copy of the topic, read at the start. Checks
-count in what is still in flight: a topic can't be deleted while a route to it is on its way, nor the other way round.
-What a route means is for `sql.routes` and the pipeline; here it is a value.
+A snapshot begins in the commit that puts its route in force, moves on in the commits that hold its rows, and goes with its
+route. This is the settled copy of what the store has of them. What moves them on is `sql.tables`, the only one who has rows.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
+from tailrace.broker import keys
 from tailrace.broker.commits.commit import Committer
 from tailrace.broker.commits.proposal import Change, StillInFlight
-from tailrace.broker.routes.snapshots import Snapshots
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.broker.topics.topics import Topics
 from tailrace.model.clock import Clock
@@ -29,14 +27,78 @@ from tailrace.model.errors import (
     UnknownTopicError,
     invariant,
 )
-from tailrace.model.ids import Cursor, Offset, PartitionId, RouteId, TopicId
+from tailrace.model.ids import Cursor, Offset, PartitionId, RouteId, TableId, TopicId
 from tailrace.model.limits import MIB, Limits
 from tailrace.model.names import is_reserved
 from tailrace.model.record import Record
-from tailrace.model.route import ROUTES_TOPIC, Route, RouteAction, RouteRecord, RouteSnapshot
+from tailrace.model.route import ROUTES_TOPIC, Route, RouteAction, RouteRecord, RouteSnapshot, SnapshotState
 from tailrace.model.table import Table
 from tailrace.store.contract import Store
 from tailrace.wire.records import decode_batch, encode_batch
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(RouteSnapshot).decode
+
+
+class Snapshots:
+    """Changed on the event loop only. `find` and `running` may be asked by any thread: what they look at never changes."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._by_route: Mapping[RouteId, RouteSnapshot] = {}
+        self._running: Mapping[TableId, tuple[RouteSnapshot, ...]] = {}
+        self.rows = 0
+        """Rows told since the start of the server."""
+
+    def load(self) -> None:
+        self._replace(
+            {snapshot.route: snapshot for snapshot in (_decode(value) for _, value in self._store.range(keys.SNAPSHOTS))}
+        )
+
+    def find(self, route: RouteId) -> RouteSnapshot | None:
+        return self._by_route.get(route)
+
+    @property
+    def running(self) -> Mapping[TableId, tuple[RouteSnapshot, ...]]:
+        """Those that are not done, by table."""
+        return self._running
+
+    def progress(self, route: Route) -> tuple[SnapshotState, int]:
+        """The state of a route's snapshot and the rows that it has told."""
+        found = self._by_route.get(route.id)
+        return ("none", 0) if found is None else (found.state, found.rows)
+
+    def is_gone(self, route: RouteId) -> bool | None:
+        """Whether the route was dropped; `None` while that is on its way and may still fail."""
+        key = keys.snapshot_key(route)
+        if self._store.latest(key) is not None:
+            return False
+        return True if self._store.get(key) is None else None
+
+    def put(self, snapshot: RouteSnapshot) -> tuple[bytes, bytes]:
+        """What a commit has to say about it."""
+        return keys.snapshot_key(snapshot.route), _encode(snapshot)
+
+    def settled(self, snapshot: RouteSnapshot) -> None:
+        before = self._by_route.get(snapshot.route)
+        self.rows += snapshot.rows - (0 if before is None else before.rows)
+        self._replace({**self._by_route, snapshot.route: snapshot})
+
+    def removals(self, routes: Iterable[Route]) -> list[tuple[bytes, None]]:
+        """What a commit has to say that ends these routes."""
+        return [(keys.snapshot_key(route.id), None) for route in routes if route.snapshot]
+
+    def removed(self, routes: Iterable[Route]) -> None:
+        gone = {route.id for route in routes}
+        self._replace({route: snapshot for route, snapshot in self._by_route.items() if route not in gone})
+
+    def _replace(self, by_route: Mapping[RouteId, RouteSnapshot]) -> None:
+        running: dict[TableId, tuple[RouteSnapshot, ...]] = {}
+        for snapshot in by_route.values():
+            if not snapshot.is_done:
+                running[snapshot.table] = (*running.get(snapshot.table, ()), snapshot)
+        self._by_route, self._running = by_route, running
+
 
 OnArrival = Callable[[LiveTopic, PartitionId, int, int], None]
 """Called with a topic, its partition, and the records and bytes that readers can see there from now on."""
@@ -146,10 +208,10 @@ class Routes:
                 raise UnknownRouteError(f"no route leads from table {table_name!r} to topic {topic_name!r}")
             return found
 
-        ending = Ending(self, chosen)
+        ending = RouteRemoval(self, chosen)
         return await self._committer.submit(Change(ending.decide, ending.settled, ending.failed))
 
-    def ending(self, target: Table | TopicId) -> "Ending":
+    def ending(self, target: Table | TopicId) -> "RouteRemoval":
         """All routes from a table or to a topic, to be ended in the commit that takes the target away: what CASCADE does."""
 
         def chosen() -> list[Route]:
@@ -158,7 +220,7 @@ class Routes:
                 raise StillInFlight
             return [route for route in self._in_force.values() if topic_id in (route.topic, route.changes)]
 
-        return Ending(self, chosen)
+        return RouteRemoval(self, chosen)
 
     def check_droppable(self, topic_id: TopicId) -> None:
         """Raises if routes lead to this topic, or from the table whose changes it holds."""
@@ -238,7 +300,7 @@ class Routes:
         self._on_arrival(self._topics.get(ROUTES_TOPIC), append.partition, append.records, len(append.batch))
 
 
-class Ending:
+class RouteRemoval:
     """Routes that end, in a commit of their own or in that of whoever takes it along. Once, and then it is used up."""
 
     def __init__(self, routes: Routes, choose: Callable[[], list[Route]]) -> None:

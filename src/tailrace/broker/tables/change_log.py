@@ -16,7 +16,7 @@ from tailrace.broker.publishing.intake import Intake
 from tailrace.broker.publishing.publish import Publisher
 from tailrace.broker.publishing.publish_messages import PublishMessages
 from tailrace.broker.publishing.snowflake import Snowflakes
-from tailrace.broker.routes.snapshots import Snapshots
+from tailrace.broker.routes.routes import Snapshots
 from tailrace.broker.tables.checkpoints import TableCheckpoints
 from tailrace.broker.tables.tables import TableDefinitions
 from tailrace.model.commit import Append, Changes, CommitReceipt, OffsetBounds
@@ -40,7 +40,7 @@ class ChangeBatch(NamedTuple):
     timestamp: int
 
 
-class Committed(NamedTuple):
+class CommittedChanges(NamedTuple):
     """Where the changes are: the first of them at `cursor`, the others behind it without a gap."""
 
     cursor: Cursor
@@ -78,14 +78,14 @@ class ChangeLog:
     def now_ms(self) -> int:
         return self._intake.clock.now_ms()
 
-    async def commit(self, batches: Sequence[ChangeBatch], messages: Sequence[Message] = ()) -> Committed:
+    async def commit(self, batches: Sequence[ChangeBatch], messages: Sequence[Message] = ()) -> CommittedChanges:
         """All of it durable in one frame, or nothing."""
         publish = self._publisher.propose(messages) if messages else None
         if publish is not None:
             await publish.keep_payloads()
         return await self._committer.submit(_CommitChanges(self._intake, self._snowflakes, batches, publish))
 
-    async def commit_snapshot(self, batches: Sequence[ChangeBatch], snapshot: RouteSnapshot) -> Committed | None:
+    async def commit_snapshot(self, batches: Sequence[ChangeBatch], snapshot: RouteSnapshot) -> CommittedChanges | None:
         """Rows of a snapshot and how far it is with them, in one frame. `None` when the route was dropped: then nothing."""
         changes = _CommitChanges(self._intake, self._snowflakes, batches, None)
         return await self._committer.submit(_CommitSnapshot(changes, self.snapshots, snapshot, is_empty=not batches))
@@ -137,7 +137,7 @@ class ChangeLog:
         return min(self._durable.get(partition, _NOTHING_DURABLE), self.checkpoints.floor(table))
 
 
-class _CommitChanges(Proposal[Committed]):
+class _CommitChanges(Proposal[CommittedChanges]):
     __slots__ = ("_batches", "_intake", "_mark_ms", "_publish", "_snowflakes")
 
     def __init__(
@@ -171,10 +171,10 @@ class _CommitChanges(Proposal[Committed]):
             )
         return changes if changes.appends else None
 
-    def settled(self, receipt: CommitReceipt | None) -> Committed:
+    def settled(self, receipt: CommitReceipt | None) -> CommittedChanges:
         if receipt is None:
             duplicates = self._publish.settled(None) if self._publish is not None else []
-            return Committed(self._intake.store.end_cursor(), (), duplicates)
+            return CommittedChanges(self._intake.store.end_cursor(), (), duplicates)
         if self._mark_ms is not None:
             self._snowflakes.marked(self._mark_ms)
         published: Sequence[Published] = ()
@@ -188,14 +188,14 @@ class _CommitChanges(Proposal[Committed]):
             if live is None:
                 raise UnknownTopicError(f"the change topic of {batch.table.name!r} is gone, and its changes with it")
             self._intake.arrived(live, changes_partition(batch.table), batch.records, len(batch.batch))
-        return Committed(receipt.cursor, ends, published)
+        return CommittedChanges(receipt.cursor, ends, published)
 
     def failed(self, error: Exception) -> None:
         if self._publish is not None:
             self._publish.failed(error)
 
 
-class _CommitSnapshot(Proposal[Committed | None]):
+class _CommitSnapshot(Proposal[CommittedChanges | None]):
     __slots__ = ("_changes", "_is_empty", "_snapshot", "_snapshots")
 
     def __init__(self, changes: _CommitChanges, snapshots: Snapshots, snapshot: RouteSnapshot, *, is_empty: bool) -> None:
@@ -218,8 +218,8 @@ class _CommitSnapshot(Proposal[Committed | None]):
         appends, puts = ((), ()) if changes is None else (changes.appends, changes.puts)
         return Changes(appends=appends, puts=(*puts, self._snapshots.put(self._snapshot)))
 
-    def settled(self, receipt: CommitReceipt | None) -> Committed | None:
+    def settled(self, receipt: CommitReceipt | None) -> CommittedChanges | None:
         if receipt is None:
             return None
         self._snapshots.settled(self._snapshot)
-        return Committed(receipt.cursor, (), ()) if self._is_empty else self._changes.settled(receipt)
+        return CommittedChanges(receipt.cursor, (), ()) if self._is_empty else self._changes.settled(receipt)

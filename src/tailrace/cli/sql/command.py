@@ -1,20 +1,21 @@
 """`tailrace sql`: where statements come from, and where their rows go."""
 
+import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+import msgspec
 import typer
 
-from tailrace.cli.exits import Exit
-from tailrace.cli.failures import CommandError, UsageError
-from tailrace.cli.formats import RowFormat
-from tailrace.cli.options import DEFAULT_SERVER, JsonOption, ServerOption, SkipCorruptOption
+from tailrace.cli.command_line import DEFAULT_SERVER, JsonOption, RowFormat, ServerOption, SkipCorruptOption
+from tailrace.cli.errors import CommandError, ExitCode, UsageError
 
 if TYPE_CHECKING:
     from tailrace.cli.server_api import ServerApi
+
 
 _STDIN = Path("-")
 
@@ -63,22 +64,21 @@ def sql(
             return
         with _source(command, file) as source:
             code = _script(api, source, parameters or [], wanted)
-    if code is not Exit.OK:
+    if code is not ExitCode.OK:
         raise typer.Exit(code)
 
 
 def _prompt(api: "ServerApi", wanted: RowFormat | None) -> None:
     from tailrace import __version__
-    from tailrace.cli.display import note
+    from tailrace.cli.display import print_note
     from tailrace.cli.server_api import ServerApi
-    from tailrace.cli.sql.history import history_file, open_history
-    from tailrace.cli.sql.names import ServerNames
-    from tailrace.cli.sql.prompt import Prompt
+    from tailrace.cli.sql.completion import ServerNames
+    from tailrace.cli.sql.prompt import Prompt, history_file, open_history
     from tailrace.cli.sql.results import printer_for
 
     version = api.get("/health")["version"]
     differs = "" if version == __version__ else f" (this prompt is {__version__})"
-    note(f"Tailrace {version}{differs} at {api.url}. Type \\? for help, \\q to quit.")
+    print_note(f"Tailrace {version}{differs} at {api.url}. Type \\? for help, \\q to quit.")
     names = ServerNames(lambda: ServerApi(api.url))
     Prompt(api, names, printer_for(wanted, timing=True), open_history(history_file())).run()
 
@@ -93,7 +93,7 @@ class _Source(NamedTuple):
 @contextmanager
 def _source(command: str | None, file: Path | None) -> Iterator[_Source]:
     """The text line by line."""
-    from tailrace.cli.progress import size_of_input
+    from tailrace.cli.display import size_of_input
 
     if command is not None:
         yield _Source([command])
@@ -111,19 +111,17 @@ def _readable(source: _Source) -> Iterator[str]:
         raise CommandError(f"{source.name} is not UTF-8: {error.reason}") from error
 
 
-def _script(api: "ServerApi", source: _Source, given: list[str], wanted: RowFormat | None) -> Exit:
-    from tailrace.cli.progress import Reached, progress
-    from tailrace.cli.sql.execution import Execution
-    from tailrace.cli.sql.parameters import read_parameters
-    from tailrace.cli.sql.results import printer_for
-    from tailrace.cli.sql.script import Request, Requests, StatementReader
+def _script(api: "ServerApi", source: _Source, given: list[str], wanted: RowFormat | None) -> ExitCode:
+    from tailrace.cli.display import ProgressState, progress
+    from tailrace.cli.sql.results import SqlRunner, printer_for
+    from tailrace.cli.sql.script import RequestGrouper, SqlRequest, StatementReader
 
     printer = printer_for(wanted)
     if given:
-        return Execution(api, printer, source.name).run(Request("".join(_readable(source))), read_parameters(given))
-    reader, requests = StatementReader(), Requests()
+        return SqlRunner(api, printer, source.name).run(SqlRequest("".join(_readable(source))), read_parameters(given))
+    reader, requests = StatementReader(), RequestGrouper()
 
-    def arriving() -> Iterator[Request]:
+    def arriving() -> Iterator[SqlRequest]:
         for line in _readable(source):
             for statement in reader.feed(line):
                 yield from requests.add(statement)
@@ -133,11 +131,35 @@ def _script(api: "ServerApi", source: _Source, given: list[str], wanted: RowForm
 
     sent = 0
     with progress("statements") as bar:
-        execution = Execution(api, printer, source.name, before_output=bar.step_aside)
+        execution = SqlRunner(api, printer, source.name, before_output=bar.step_aside)
         for number, request in enumerate(arriving(), 1):
             code = execution.run(request)
-            if code is not Exit.OK:
+            if code is not ExitCode.OK:
                 return code
             sent += len(request.text.encode())
-            bar.advance(Reached(number, sent, source.size))
-    return Exit.OK
+            bar.advance(ProgressState(number, sent, source.size))
+    return ExitCode.OK
+
+
+_NAMED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+
+
+def read_parameters(given: Sequence[str]) -> list[Any] | dict[str, Any]:
+    named = [_NAMED.fullmatch(text) for text in given]
+    if not any(named):
+        return [_value(text) for text in given]
+    found: dict[str, Any] = {}
+    for text, match in zip(given, named, strict=True):
+        if match is None:
+            raise UsageError(f"-p {text!r} has no name and others have; give all parameters a name, or none")
+        if match[1] in found:
+            raise UsageError(f"-p {match[1]} is there twice")
+        found[match[1]] = _value(match[2])
+    return found
+
+
+def _value(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text.encode(errors="surrogateescape"))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return text

@@ -1,14 +1,92 @@
-"""What Tab offers: names where names stand, columns of the tables that the text mentions, and keywords."""
+"""The words of our SQL, for completion and colours. What may stand where is the server's business."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from threading import Lock
+from typing import ClassVar, NamedTuple
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
+from pygments.lexer import RegexLexer, words
+from pygments.token import Comment, Keyword, Name, Number, Punctuation, String, Text
 
-from tailrace.cli.quoting import quoted_where_needed
-from tailrace.cli.sql.names import Names
-from tailrace.cli.sql.words import FUNCTIONS, KEYWORDS, OPTIONS, SYSTEM_TABLES, TOPIC_COLUMNS, TYPES
+from tailrace.cli.errors import CommandError
+from tailrace.cli.server_api import ServerApi
+from tailrace.cli.sql.script import quoted_where_needed
+
+# fmt: off
+KEYWORDS = (
+    "ACK", "ADD", "ALL", "ALTER", "AND", "AS", "ASC", "BEGIN", "BETWEEN", "BY", "CASCADE", "CASE", "CAST", "CLEAR",
+    "COMMIT", "CONFLICT", "CONSUME", "CORRUPT", "CREATE", "CROSS", "DEAD", "DEFAULT", "DELETE", "DESC", "DESCRIBE", "DISTINCT",
+    "DO", "DROP", "EARLIEST", "ELSE", "END", "EXCEPT", "EXISTS", "EXPLAIN", "FALSE", "FROM", "FULL", "GROUP", "GROUPS",
+    "HAVING", "IF", "ILIKE", "IN", "INNER", "INSERT", "INTERSECT", "INTO", "IS", "JOIN", "KEY", "LATEST", "LEFT",
+    "LETTERS", "LIKE", "LIMIT", "NEW", "NOT", "NOTHING", "NULL", "OF", "OFFSET", "OLD", "ON", "OR", "ORDER", "OUTER",
+    "OVER", "PARTITION", "PARTITIONS", "PRIMARY", "QUALIFY", "RECURSIVE", "REDRIVE", "RETURNING", "RIGHT", "ROLLBACK",
+    "ROUTES", "SELECT", "SET", "SHOW", "SKIP", "SOURCE", "START", "TABLE", "TABLES", "THEN", "TIMESTAMP", "TOPIC", "TOPICS",
+    "TRANSACTION", "TRUE", "UNION", "UPDATE", "UPTO", "USING", "VALUES", "WAIT", "WHEN", "WHERE", "WINDOW", "WITH", "WORK"
+)
+
+TYPES = ("bigint", "boolean", "bytes", "date", "decimal", "double", "integer", "json", "smallint", "text", "timestamp", "uuid")
+
+OPTIONS = (
+    "alias", "dedup", "dedup_window_seconds", "max_message_bytes", "payload", "retention_max_bytes", "retention_seconds",
+    "snapshot", "timestamps"
+)
+
+FUNCTIONS = ("avg", "coalesce", "count", "lower", "max", "min", "now", "round", "sum", "table_changes", "upper")
+
+TOPIC_COLUMNS = ("partition", "offset", "cursor", "timestamp", "key", "value", "headers", "source_table", "op", "payload_mode")
+# fmt: on
+
+SYSTEM_TABLES = tuple(
+    f"system.{name}"
+    for name in ("groups", "partitions", "pipelines", "queues", "stats", "tables", "topic_offsets", "topic_routes", "topics")
+)
+
+
+_FRESH_SECONDS = 30.0
+_MOST_NAMES = 5_000
+
+
+class KnownNames(NamedTuple):
+    topics: Sequence[str] = ()
+    tables: Mapping[str, Sequence[str]] = {}
+    """Each with its columns."""
+
+
+class ServerNames:
+    """Asked for in the completer's thread, forgotten by the prompt's. Where there is no answer, the old names must do."""
+
+    def __init__(self, connect: Callable[[], ServerApi]) -> None:
+        self._connect = connect
+        self._lock = Lock()
+        self._known = KnownNames()
+        self._fresh_until = 0.0
+
+    def get(self) -> KnownNames:
+        with self._lock:
+            if time.monotonic() >= self._fresh_until:
+                self._fresh_until = time.monotonic() + _FRESH_SECONDS
+                with suppress(CommandError):
+                    self._known = self._ask()
+            return self._known
+
+    def forget(self) -> None:
+        """Names may have changed; ask again when they are needed."""
+        self._fresh_until = 0.0
+
+    def _ask(self) -> KnownNames:
+        with self._connect() as server:
+            topics = [topic["name"] for topic in islice(server.pages("/api/topics", "topics"), _MOST_NAMES)]
+            tables = {
+                table["name"]: [column["name"] for column in table["columns"]]
+                for table in islice(server.pages("/api/tables", "tables"), _MOST_NAMES)
+            }
+        return KnownNames(topics, tables)
+
 
 _TYPED = re.compile(r'[\w."]*$')
 _WORD = re.compile(r'[\w."]+')
@@ -16,7 +94,7 @@ _BEFORE_NAMES = frozenset({"FROM", "INTO", "JOIN", "UPDATE", "TABLE", "TOPIC", "
 
 
 class SqlCompleter(Completer):
-    def __init__(self, names: Callable[[], Names]) -> None:
+    def __init__(self, names: Callable[[], KnownNames]) -> None:
         self._names = names
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
@@ -28,7 +106,7 @@ class SqlCompleter(Completer):
             yield Completion(word, -len(typed), display_meta=kind)
 
 
-def _candidates(before: str, text: str, typed: str, names: Names) -> Iterator[tuple[str, str]]:
+def _candidates(before: str, text: str, typed: str, names: KnownNames) -> Iterator[tuple[str, str]]:
     words = _WORD.findall(before)
     last = words[-1].upper() if words and not before.rstrip().endswith((";", ")")) else ""
     if last in _BEFORE_NAMES:
@@ -50,7 +128,7 @@ def _candidates(before: str, text: str, typed: str, names: Names) -> Iterator[tu
         yield from _matching("system", SYSTEM_TABLES, typed)
 
 
-def _columns(text: str, names: Names) -> list[str]:
+def _columns(text: str, names: KnownNames) -> list[str]:
     """Of the tables and topics that are mentioned anywhere in the text."""
     mentioned = {word.replace('"', "") for word in _WORD.findall(text)}
     found: dict[str, None] = {}
@@ -74,3 +152,24 @@ def _matching(kind: str, names: Iterable[str], typed: str) -> Iterator[tuple[str
     for name in names:
         if name.lower().startswith(wanted):
             yield kind, quoted_where_needed(name)
+
+
+class TailraceLexer(RegexLexer):  # type: ignore[misc]
+    name = "Tailrace SQL"
+    flags = 2  # re.IGNORECASE; the base class wants a plain number
+    tokens: ClassVar[dict[str, list[object]]] = {
+        "root": [
+            (r"\s+", Text),
+            (r"--.*?$", Comment),
+            (r"/\*[\s\S]*?(\*/|$)", Comment),
+            (r"'([^']|'')*('|$)", String),
+            (r'"([^"]|"")*("|$)', Name),
+            (words(KEYWORDS, prefix=r"(?<![\w.])", suffix=r"\b(?!\.)"), Keyword),
+            (words(TYPES, prefix=r"(?<![\w.])", suffix=r"\b(?!\.)"), Keyword.Type),
+            (words(FUNCTIONS, prefix=r"(?<![\w.])", suffix=r"(?=\s*\()"), Name.Function),
+            (r"\d+(\.\d+)?", Number),
+            (r"[:?]\w*", Name.Variable),
+            (r"\w+", Name),
+            (r".", Punctuation),
+        ]
+    }

@@ -5,26 +5,24 @@ the prompt shows a star, because a transaction is one request. Ctrl-C stops the 
 it never ends the prompt.
 """
 
+import os
+from pathlib import Path
+
 from prompt_toolkit import PromptSession
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
 from prompt_toolkit.completion import ThreadedCompleter
 from prompt_toolkit.filters import completion_is_selected, is_searching
-from prompt_toolkit.history import History
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import PygmentsLexer
 from prompt_toolkit.shortcuts import CompleteStyle
 
-from tailrace.cli.display import note
-from tailrace.cli.exits import Exit
-from tailrace.cli.failures import RefusedError
-from tailrace.cli.quoting import quoted
+from tailrace.cli.display import print_note
+from tailrace.cli.errors import ExitCode, RefusedError
 from tailrace.cli.server_api import ServerApi
-from tailrace.cli.sql.colours import TailraceLexer
-from tailrace.cli.sql.completion import SqlCompleter
-from tailrace.cli.sql.execution import Execution
-from tailrace.cli.sql.names import ServerNames
-from tailrace.cli.sql.results import Printer, Result, TablePrinter
-from tailrace.cli.sql.script import Request, Requests, StatementReader
+from tailrace.cli.sql.completion import ServerNames, SqlCompleter, TailraceLexer
+from tailrace.cli.sql.results import Result, ResultPrinter, SqlRunner, TablePrinter
+from tailrace.cli.sql.script import RequestGrouper, SqlRequest, StatementReader, quoted
 
 HELP = r"""Statements end with ; and may have several lines.
 Tab completes, the arrow up brings back what was typed before.
@@ -44,12 +42,12 @@ _NAMING = frozenset({"CREATE", "DROP", "ALTER"})
 
 
 class Prompt:
-    def __init__(self, server: ServerApi, names: ServerNames, printer: Printer, history: History) -> None:
+    def __init__(self, server: ServerApi, names: ServerNames, printer: ResultPrinter, history: History) -> None:
         self._server = server
         self._names = names
         self._printer = printer
-        self._execution = Execution(server, printer)
-        self._requests = Requests()
+        self._execution = SqlRunner(server, printer)
+        self._requests = RequestGrouper()
         self._session: PromptSession[str] = PromptSession(
             message=lambda: "tailrace*> " if self._requests.is_in_transaction else "tailrace> ",
             prompt_continuation=lambda width, number, wraps: "-> ".rjust(width),
@@ -76,11 +74,11 @@ class Prompt:
             except EOFError:
                 break
         if self._requests.is_in_transaction:
-            note("the transaction was not committed; nothing of it was sent")
+            print_note("the transaction was not committed; nothing of it was sent")
 
     def _take(self, text: str) -> None:
         if _word(text) in _HELP:
-            note(HELP)
+            print_note(HELP)
         elif text.strip().startswith("\\"):
             self._command(text.strip())
         else:
@@ -90,11 +88,11 @@ class Prompt:
         reader = StatementReader()
         for statement in reader.feed(text + "\n"):
             if statement.begins_transaction and not self._requests.is_in_transaction:
-                note("a transaction is one request: what follows is gathered, and sent at COMMIT")
+                print_note("a transaction is one request: what follows is gathered, and sent at COMMIT")
             if statement.words[0] in _NAMING:
                 self._names.forget()
             for request in self._requests.add(statement):
-                if self._execution.run(request) is not Exit.OK:
+                if self._execution.run(request) is not ExitCode.OK:
                     return
 
     def _command(self, text: str) -> None:
@@ -102,11 +100,11 @@ class Prompt:
         if command == "\\d" and rest.strip():
             self._describe(rest.strip().replace('"', ""))
         elif command == "\\d":
-            self._execution.run(Request("SHOW TABLES; SHOW TOPICS;"))
+            self._execution.run(SqlRequest("SHOW TABLES; SHOW TOPICS;"))
         elif command in ("\\t", "\\x"):
-            note(self._toggle(command))
+            print_note(self._toggle(command))
         else:
-            note(f"there is no {command}; \\? lists what there is")
+            print_note(f"there is no {command}; \\? lists what there is")
 
     def _toggle(self, command: str) -> str:
         if not isinstance(self._printer, TablePrinter):
@@ -126,7 +124,7 @@ class Prompt:
             except RefusedError:
                 return self._server.sql(f"DESCRIBE TOPIC {quoted(name)}")
 
-        self._execution.attempt(Request(f"DESCRIBE TOPIC {quoted(name)}"), ask)
+        self._execution.attempt(SqlRequest(f"DESCRIBE TOPIC {quoted(name)}"), ask)
 
 
 def _word(text: str) -> str:
@@ -159,3 +157,37 @@ def _enter_sends_what_is_complete() -> KeyBindings:
         event.current_buffer.complete_state = None
 
     return keys
+
+
+_MOST_BYTES = 2 * 1024 * 1024
+_ENTRY = b"\n# "
+"""How the file begins an entry."""
+
+
+def history_file() -> Path:
+    folder = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(folder) / "tailrace" / "sql_history"
+
+
+def open_history(file: Path) -> History:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file.touch(mode=0o600)
+        if file.stat().st_size > _MOST_BYTES:
+            _cut(file)
+        with file.open("ab"):
+            pass
+    except OSError as error:
+        print_note(f"what you type is not remembered: {error.filename}: {error.strerror}")
+        return InMemoryHistory()
+    return FileHistory(file)
+
+
+def _cut(file: Path) -> None:
+    """By way of a second file, so that a crash loses nothing."""
+    newer = file.read_bytes()[-_MOST_BYTES // 2 :]
+    begin = newer.find(_ENTRY)
+    shorter = file.with_name(f"{file.name}.{os.getpid()}")
+    shorter.touch(mode=0o600)
+    shorter.write_bytes(newer[max(0, begin) :])
+    shorter.replace(file)

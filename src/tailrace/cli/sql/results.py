@@ -6,14 +6,19 @@ else. A table also tells what was done and how long it took, and shows the first
 
 import codecs
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
+import typer
 
-from tailrace.cli.display import GAP, Heading, console, note, print_table, printable
-from tailrace.cli.formats import RowFormat
+from tailrace.cli.command_line import RowFormat
+from tailrace.cli.display import GAP, Heading, console, note_corrupt_batch, print_note, print_table, printable
+from tailrace.cli.errors import CommandError, ExitCode
+from tailrace.cli.server_api import ServerApi
+from tailrace.cli.sql.script import SqlRequest, explain_sql_error, is_one_query
 from tailrace.model.text import counted, csv_field, distinct_names
 
 _SHOWN_ROWS = 1_000
@@ -27,13 +32,13 @@ Result = dict[str, Any]
 """As `POST /api/sql` answers."""
 
 
-class Printer(Protocol):
+class ResultPrinter(Protocol):
     def show(self, result: Result, seconds: float | None = None) -> None:
         """`seconds` is how long the request took, for the last result of it."""
 
 
 @runtime_checkable
-class StreamPrinter(Protocol):
+class StreamingResultPrinter(Protocol):
     """Prints rows of one query as the server writes them in a format, however many they are."""
 
     media_type: str
@@ -41,7 +46,7 @@ class StreamPrinter(Protocol):
     def show_pieces(self, pieces: Iterable[bytes]) -> None: ...
 
 
-def printer_for(wanted: RowFormat | None, *, timing: bool = False) -> Printer:
+def printer_for(wanted: RowFormat | None, *, timing: bool = False) -> ResultPrinter:
     """A table on a terminal and JSON elsewhere, unless told otherwise."""
     chosen = wanted or (RowFormat.TABLE if sys.stdout.isatty() else RowFormat.JSON)
     if chosen is RowFormat.TABLE:
@@ -59,7 +64,7 @@ class TablePrinter:
         names = [printable(column["name"]) for column in result["columns"]]
         took = f", {seconds * 1000:,.1f} ms" if self.timing and seconds is not None else ""
         if not names:
-            self._say(_deed(result) + took)
+            self._say(_outcome(result) + took)
             return
         rows = [[_text(value) for value in row] for row in islice(result["rows"], _SHOWN_ROWS)]
         numbers = [column["type"].startswith(_NUMBERS) for column in result["columns"]]
@@ -67,7 +72,7 @@ class TablePrinter:
         total = len(result["rows"])
         affected = result.get("affected")
         shown = "" if total <= _SHOWN_ROWS else f"; the first {_SHOWN_ROWS:,} are shown, --format csv or json writes all"
-        self._say(f"{counted(total, 'row')}{shown}{took}" if affected is None else f"{_deed(result)}{took}")
+        self._say(f"{counted(total, 'row')}{shown}{took}" if affected is None else f"{_outcome(result)}{took}")
 
     def _show_rows(self, names: Sequence[str], numbers: Sequence[bool], rows: Sequence[Row]) -> None:
         room = console().width
@@ -149,11 +154,11 @@ def _write(pieces: Iterable[bytes], before: str = "") -> None:
     sys.stdout.flush()
 
 
-def tell_if_truncated(result: Result) -> bool:
+def note_if_truncated(result: Result) -> bool:
     if not result.get("truncated"):
         return False
     limit = "answer_bytes" if result["status"].startswith("CONSUME") else "query_rows"
-    note(f"tailrace: there are more rows than the {len(result['rows']):,} here; the server's limit {limit} cut them off")
+    print_note(f"tailrace: there are more rows than the {len(result['rows']):,} here; the server's limit {limit} cut them off")
     return True
 
 
@@ -173,7 +178,7 @@ def _folded(name: str) -> str:
     return name.replace("_", "_\n")
 
 
-def _deed(result: Result) -> str:
+def _outcome(result: Result) -> str:
     cursor = result.get("cursor")
     return str(result["status"]) if cursor is None else f"{result['status']}, cursor {cursor}"
 
@@ -182,3 +187,60 @@ def _text(value: Any) -> str | None:
     if value is None:
         return None
     return printable(value if isinstance(value, str) else msgspec.json.encode(value).decode())
+
+
+Parameters = Sequence[object] | Mapping[str, object]
+
+
+class SqlRunner:
+    def __init__(
+        self, server: ServerApi, printer: ResultPrinter, source: str = "", before_output: Callable[[], None] = lambda: None
+    ) -> None:
+        self._server = server
+        self._printer = printer
+        self._source = source
+        self._before_output = before_output
+
+    def run(self, request: SqlRequest, parameters: Parameters = ()) -> ExitCode:
+        """What came of it; an error has been told by then."""
+        printer = self._printer
+        # What is left out is only named in an answer that comes whole.
+        if isinstance(printer, StreamingResultPrinter) and is_one_query(request.text) and not self._server.skips_corrupt:
+            return self.attempt(request, lambda: self._stream(printer, request.text, parameters))
+        return self.attempt(request, lambda: self._server.sql(request.text, parameters))
+
+    def _stream(self, printer: StreamingResultPrinter, text: str, parameters: Parameters) -> Sequence[Result]:
+        """All rows of a query, however many. None is left to be shown."""
+        with self._server.sql_rows(text, parameters, printer.media_type) as pieces:
+            self._before_output()
+            printer.show_pieces(pieces)
+        return ()
+
+    def attempt(self, request: SqlRequest, ask: Callable[[], Sequence[Result]]) -> ExitCode:
+        began = time.perf_counter()
+        try:
+            results = ask()
+        except CommandError as error:
+            self._before_output()
+            self._tell(explain_sql_error(error, request, self._source))
+            return error.exit_code
+        except KeyboardInterrupt:
+            self._before_output()
+            # The connection is closed by now, which is how the server learns that nobody waits any more.
+            typer.echo(err=True)
+            self._tell("cancelled; a write that was on its way may have taken effect")
+            return ExitCode.INTERRUPTED
+        seconds = time.perf_counter() - began
+        self._before_output()
+        code = ExitCode.OK
+        for number, result in enumerate(results, 1):
+            self._printer.show(result, seconds if number == len(results) else None)
+            for batch in result.get("corrupt", ()):
+                note_corrupt_batch(batch)
+            if note_if_truncated(result):
+                code = ExitCode.REFUSED
+        return code
+
+    def _tell(self, text: str) -> None:
+        mark = typer.style("error:", fg="red", bold=True) if sys.stderr.isatty() else "tailrace:"
+        typer.echo(f"{mark} {text}", err=True)

@@ -1,12 +1,15 @@
 """From a text to statements, and from statements to requests, without knowing what they mean.
 
 `StatementReader` finds the `;` that end statements: those outside of quotes and comments. It takes a text line by line, so a
-file of any length and a pipe that is still open can be read. `Requests` puts what stands between BEGIN and COMMIT
+file of any length and a pipe that is still open can be read. `RequestGrouper` puts what stands between BEGIN and COMMIT
 together, because a transaction is one request.
 """
 
 import re
 from typing import NamedTuple
+
+from tailrace.cli.display import printable
+from tailrace.cli.errors import CommandError, RefusedError
 
 _MARK = r"""--[^\r\n]*|/\*|\$(?:[^\W\d]\w*)?\$|(?<!\w)[eE]'|'|"|;"""
 _FIRST_WORDS = re.compile(_MARK + r"|\w+|[^\s\w]")
@@ -21,7 +24,7 @@ _LOOKED_AT = 3
 _ENDS = {(verb, *noise) for verb in ("COMMIT", "ROLLBACK") for noise in ((), ("WORK",), ("TRANSACTION",))}
 
 
-class Statement(NamedTuple):
+class ScriptStatement(NamedTuple):
     text: str
     """With its `;` and what stands before it: all statements of a text, one after the other, are that text."""
     line: int
@@ -53,9 +56,9 @@ class StatementReader:
         """Whether nothing but space and comments came after the last `;`."""
         return not self._words and not self._closing
 
-    def feed(self, text: str) -> list[Statement]:
+    def feed(self, text: str) -> list[ScriptStatement]:
         """Statements that whole lines, or the end of the text, have completed."""
-        done: list[Statement] = []
+        done: list[ScriptStatement] = []
         begin = at = 0
         while at < len(text):
             if self._closing:
@@ -75,7 +78,7 @@ class StatementReader:
         self._pieces.append(text[begin:])
         return done
 
-    def rest(self) -> list[Statement]:
+    def rest(self) -> list[ScriptStatement]:
         """The last statement, which may lack its `;`."""
         return self._finish()
 
@@ -111,9 +114,9 @@ class StatementReader:
                 return end
         return len(text)
 
-    def _finish(self) -> list[Statement]:
+    def _finish(self) -> list[ScriptStatement]:
         text = "".join(self._pieces)
-        found = Statement(text, self._line, self._column, tuple(self._words[:_LOOKED_AT]))
+        found = ScriptStatement(text, self._line, self._column, tuple(self._words[:_LOOKED_AT]))
         breaks = list(_LINE_BREAK.finditer(text))
         self._line += len(breaks)
         self._column = len(text) - breaks[-1].end() + 1 if breaks else self._column + len(text)
@@ -132,7 +135,7 @@ def is_one_query(text: str) -> bool:
     return first in ("SELECT", "VALUES") or (first == "WITH" and not _WRITES.search(text))
 
 
-class Request(NamedTuple):
+class SqlRequest(NamedTuple):
     """What is sent to the server at once."""
 
     text: str
@@ -140,24 +143,79 @@ class Request(NamedTuple):
     column: int = 1
 
 
-class Requests:
+class RequestGrouper:
     def __init__(self) -> None:
-        self._gathered: list[Statement] = []
+        self._gathered: list[ScriptStatement] = []
 
     @property
     def is_in_transaction(self) -> bool:
         return bool(self._gathered)
 
-    def add(self, statement: Statement) -> list[Request]:
+    def add(self, statement: ScriptStatement) -> list[SqlRequest]:
         """What is complete with this statement."""
         if not self._gathered and not statement.begins_transaction:
-            return [Request(statement.text, statement.line, statement.column)]
+            return [SqlRequest(statement.text, statement.line, statement.column)]
         self._gathered.append(statement)
         return self.rest() if statement.ends_transaction else []
 
-    def rest(self) -> list[Request]:
+    def rest(self) -> list[SqlRequest]:
         """What was gathered; without its COMMIT, the server will say so."""
         gathered, self._gathered = self._gathered, []
         if not gathered:
             return []
-        return [Request("".join(statement.text for statement in gathered), gathered[0].line, gathered[0].column)]
+        return [SqlRequest("".join(statement.text for statement in gathered), gathered[0].line, gathered[0].column)]
+
+
+_PLACE = re.compile(r"line \d+, column \d+: ")
+_SHOWN = 72
+"""Characters of a line that are shown; a longer one is cut around the place."""
+
+
+def explain_sql_error(error: CommandError, request: SqlRequest, source: str = "") -> str:
+    """`source` is the name of the file, if there is one; lines are counted in it."""
+    place = error.place if isinstance(error, RefusedError) else None
+    if place is None:
+        return f"{source}, line {_first_line(request)}: {error}" if source else str(error)
+    line, column = place
+    lines = _LINE_BREAK.split(request.text)
+    message = _PLACE.sub("", str(error), count=1)
+    shown_line = request.line + line - 1
+    shown_column = column + (request.column - 1 if line == 1 else 0)
+    where = f"{source}, line {shown_line}" if source else f"line {shown_line}"
+    head = f"{where}, column {shown_column}: {message}"
+    if not 1 <= line <= len(lines):
+        return head
+    return f"{head}\n{_pointed(lines[line - 1], column)}"
+
+
+def _first_line(request: SqlRequest) -> int:
+    """Of what is not empty."""
+    before = request.text[: len(request.text) - len(request.text.lstrip())]
+    return request.line + len(_LINE_BREAK.findall(before))
+
+
+def _pointed(line: str, column: int) -> str:
+    from rich.cells import cell_len
+
+    at = min(column - 1, len(line))
+    begin = max(0, min(at - _SHOWN // 2, len(line) - _SHOWN))
+    before, after = printable(line[begin:at]), printable(line[at : begin + _SHOWN])
+    if begin == 0:
+        stripped = before.lstrip()
+        before = stripped if stripped or not before else ""
+    lead = "  ..." if begin else "  "
+    tail = "..." if begin + _SHOWN < len(line) else ""
+    return f"{lead}{before}{after}{tail}\n{' ' * (len(lead) + cell_len(before))}^"
+
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def quoted(name: str) -> str:
+    """Every part in quotes: whatever it is, it is a name and nothing else."""
+    return ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))
+
+
+def quoted_where_needed(name: str) -> str:
+    """As a person would write it: `shop.orders`, `shop."my-orders"`."""
+    return ".".join(part if _PLAIN.fullmatch(part) else quoted(part) for part in name.split("."))

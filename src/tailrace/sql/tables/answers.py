@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from tailrace.broker.tables.change_log import Committed
+from tailrace.broker.tables.change_log import CommittedChanges
 from tailrace.model.errors import TailraceError
 from tailrace.model.ids import Cursor
 from tailrace.sql.tables.jobs import Job, WriteJob
@@ -19,7 +19,7 @@ class Answers:
     def done(self, job: Job, result: object) -> None:
         self.call(_set_result, job.future, result)
 
-    def written(self, jobs: Sequence[WriteJob], committed: Committed | None) -> None:
+    def written(self, jobs: Sequence[WriteJob], committed: CommittedChanges | None) -> None:
         """Each statement's result, with the cursor of its first change, if the log has any."""
         answers = []
         for job in jobs:

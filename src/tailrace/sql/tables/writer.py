@@ -25,7 +25,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from tailrace.broker.tables.change_log import ChangeBatch, ChangeLog, Committed
+from tailrace.broker.tables.change_log import ChangeBatch, ChangeLog, CommittedChanges
 from tailrace.model.clock import Clock
 from tailrace.model.errors import (
     OverloadedError,
@@ -326,7 +326,7 @@ class TableWriter:
     def _begin(self) -> None:
         self._execution.begin(self._changes.now_ms(), self._changes.snapshots.running)
 
-    def _apply(self, batches: Sequence[ChangeBatch], committed: Committed, jobs: Sequence[Job]) -> bool:
+    def _apply(self, batches: Sequence[ChangeBatch], committed: CommittedChanges, jobs: Sequence[Job]) -> bool:
         """What the log has, SQLite gets. False when the clients were told something else."""
         killpoint("change.logged")
         reached: dict[TableId, Offset] = {}
@@ -381,7 +381,7 @@ class TableWriter:
             else:
                 self._execution.roll_back()
 
-    def _on_loop(self, batches: Sequence[ChangeBatch], messages: Sequence[Message]) -> Committed:
+    def _on_loop(self, batches: Sequence[ChangeBatch], messages: Sequence[Message]) -> CommittedChanges:
         return asyncio.run_coroutine_threadsafe(self._changes.commit(batches, messages), self._loop).result()
 
     def _change_schema(self, job: SchemaJob) -> None:

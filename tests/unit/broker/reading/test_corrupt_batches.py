@@ -15,8 +15,8 @@ from tailrace.model.ids import Cursor, Offset
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.names import parse_pattern
 from tailrace.model.queue import ReceiveRequest
-from tailrace.pipeline.columns import TopicColumns
 from tailrace.pipeline.errors import CorruptDataError
+from tailrace.pipeline.topic_reading import TopicColumns
 from tailrace.store.memory import MemoryStore
 from tailrace.wire.batch import placed, read_header
 from tailrace.wire.batch_stream import PlacedBatch

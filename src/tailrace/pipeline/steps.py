@@ -1,0 +1,222 @@
+"""Changes on their way through Spark: what the router takes from any source of changes.
+
+A source hands out its changes in order, in **steps**. Whatever was made of the changes of a step takes effect together with
+the move of the source's mark. For Spark a step is a row for each change, with what the conditions of routes look at, and one
+row behind them that carries the step itself, whole and unseen:
+
+    table        the id of the table
+    op           insert, update, delete, or read for a row that was there before its route; its place in `OPERATIONS`
+    cursor       its place in the whole log: routes are in force from a cursor on
+    only_route   the one route that the change is for, or null
+    skip_routes  routes that the change is not for, as `,3,7,`, or null
+    step         null in a change; in the last row of a step its changes, as Arrow, and the move of the mark
+    cell_0 ...   the cells that routes name, as `cells.py` has them
+
+So payloads cost Spark next to nothing: they are one large value for thousands of changes.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.model.errors import invariant
+from tailrace.model.limits import MIB
+from tailrace.model.pipeline import MarkMove
+from tailrace.pipeline.cell_columns import TypedCells
+from tailrace.pipeline.plan import CellSlots, slot_name
+
+CHANGES = pa.schema(
+    {
+        "op": pa.int32(),
+        "key": pa.binary(),
+        "old": pa.binary(),
+        "new": pa.binary(),
+        "cursor": pa.int64(),
+        "committed_ms": pa.int64(),
+        "offset": pa.int64(),
+    }
+)
+"""The changes of a step: rows and keys are JSON as it stands in the log, null where there is none. The offset is that in the
+source: a mark that stands there is before the change."""
+
+STEP_BYTES = 4 * MIB
+STEP_ROWS = 20_000
+STEP_BATCHES = 2_000
+"""Of what all routes together make of one step, which takes effect whole. The server needs some 20 µs for a batch, and does
+nothing else meanwhile."""
+
+_ROW_DDL = "table INT, op INT, cursor BIGINT, only_route INT, skip_routes STRING, step BINARY"
+_SOURCE, _BEFORE, _AFTER = b"source", b"before", b"after"
+
+
+class ChangeStep(NamedTuple):
+    """Some changes of one table, and the part of its source that they are all changes of."""
+
+    move: MarkMove
+    changes: pa.RecordBatch
+    """As `CHANGES` has them."""
+
+
+def change_schema(slots: CellSlots) -> str:
+    """For Spark."""
+    return ", ".join([_ROW_DDL, *(f"{slot_name(slot)} {kind}" for slot, kind in enumerate(slots.spark_types))])
+
+
+def read_step(written: pa.Buffer) -> ChangeStep:
+    """The step that such a row carries."""
+    with pa.ipc.open_stream(written) as stream:
+        told = stream.schema.metadata
+        move = MarkMove(told[_SOURCE].decode(), int(told[_BEFORE]), int(told[_AFTER]))
+        return ChangeStep(move, stream.read_next_batch())
+
+
+def write_step(step: ChangeStep) -> pa.Buffer:
+    source, before, after = step.move
+    schema = CHANGES.with_metadata({_SOURCE: source.encode(), _BEFORE: b"%d" % (before or 0), _AFTER: b"%d" % after})
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, schema) as stream:
+        stream.write_batch(step.changes)
+    return out.getvalue()
+
+
+_ROW_FIELDS = [
+    ("table", pa.int32()),
+    ("op", pa.int32()),
+    ("cursor", pa.int64()),
+    ("only_route", pa.int32()),
+    ("skip_routes", pa.string()),
+    ("step", pa.binary()),
+]
+
+
+class StepRows:
+    def __init__(self, slots: CellSlots) -> None:
+        self._cells = TypedCells(slots)
+        self._schema = pa.schema(_ROW_FIELDS + [(slot_name(slot), kind) for slot, kind in enumerate(self._cells.types)])
+
+    def of(self, step: ChangeStep, table: int, only_route: pa.Array, skip_routes: pa.Array) -> pa.RecordBatch:
+        """A row for each change, and the one behind them, which has only the step."""
+        changes = step.changes
+        seen = [
+            pa.array(np.full(changes.num_rows, table, np.int32)),
+            changes.column("op"),
+            changes.column("cursor"),
+            only_route,
+            skip_routes,
+        ]
+        cells = self._cells.of(table, {"old": changes.column("old"), "new": changes.column("new")})
+        steps = _after_nulls(write_step(step), changes.num_rows)
+        return pa.RecordBatch.from_arrays([*map(_with_null, seen), steps, *map(_with_null, cells)], schema=self._schema)
+
+
+def _with_null(column: pa.Array) -> pa.Array:
+    return pa.concat_arrays([column, pa.nulls(1, column.type)])
+
+
+def _after_nulls(value: pa.Buffer, nulls: int) -> pa.Array:
+    """So many nulls and this value, which is large and need not be copied."""
+    ends = np.zeros(nulls + 2, np.int32)
+    ends[-1] = value.size
+    valid = np.packbits(np.arange(nulls + 1) == nulls, bitorder="little")
+    return pa.Array.from_buffers(pa.binary(), nulls + 1, [pa.py_buffer(valid), pa.py_buffer(ends), value])
+
+
+class EvaluatedStep(NamedTuple):
+    move: MarkMove
+    changes: pa.RecordBatch
+    """As `CHANGES` of `change_rows.py` has them."""
+    said: pa.RecordBatch
+    """For each change the words and keys of its routes."""
+
+    def split(self, pieces: int) -> "Iterator[EvaluatedStep]":
+        """Steps that follow upon each other and are this one together, of about equal numbers of changes."""
+        rows = self.changes.num_rows
+        cuts = [rows * number // pieces for number in range(1, pieces)]
+        source, before, after = self.move
+        offsets = [before, *self.changes.column("offset").take(pa.array(cuts, pa.int64())).to_pylist(), after]
+        for number, (first, stop) in enumerate(pairwise([0, *cuts, rows])):
+            yield EvaluatedStep(
+                MarkMove(source, offsets[number], offsets[number + 1]),
+                self.changes.slice(first, stop - first),
+                self.said.slice(first, stop - first),
+            )
+
+
+class StepMerger:
+    def __init__(self, words: Sequence[str], most_bytes: int, most_rows: int) -> None:
+        self._words = words
+        """Columns with the bits of routes."""
+        self._most_bytes = most_bytes
+        self._most_rows = most_rows
+
+    def of(self, rows: Iterator[pa.RecordBatch]) -> Iterator[EvaluatedStep]:
+        """As few steps as may be. One that is too large by itself stays as it is."""
+        waiting: list[EvaluatedStep] = []
+        rows_waiting = bytes_waiting = 0
+        for step in evaluated_steps(rows):
+            # A change that takes no route is held as long as any other.
+            routes = np.maximum(self._routes_of(step), 1)
+            more_rows, more_bytes = int(routes.sum()), int(routes @ _sizes(step.changes))
+            fits = rows_waiting + more_rows <= self._most_rows and bytes_waiting + more_bytes <= self._most_bytes
+            if waiting and not (fits and _follows(waiting[-1].move, step.move)):
+                yield _merged(waiting)
+                waiting, rows_waiting, bytes_waiting = [], 0, 0
+            waiting.append(step)
+            rows_waiting += more_rows
+            bytes_waiting += more_bytes
+        if waiting:
+            yield _merged(waiting)
+
+    def _routes_of(self, step: EvaluatedStep) -> npt.NDArray[np.int64]:
+        """How many routes each change takes or fails."""
+        routes = np.zeros(step.said.num_rows, np.int64)
+        for word in self._words:
+            routes += np.bitwise_count(step.said.column(word).to_numpy())
+        return routes
+
+
+def evaluated_steps(rows: Iterator[pa.RecordBatch]) -> Iterator[EvaluatedStep]:
+    """Each step that these rows carry, with the rows before it."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in rows:
+        begin = 0
+        steps = batch.column("step")
+        for place in np.flatnonzero(steps.is_valid().to_numpy(zero_copy_only=False)).tolist():
+            waiting.append(batch.slice(begin, place - begin))
+            move, changes = read_step(steps[place].as_buffer())
+            said = pa.concat_batches(waiting)
+            invariant(
+                changes.num_rows == said.num_rows,
+                f"of a step of {changes.num_rows} changes {said.num_rows} were judged: {move}",
+            )
+            yield EvaluatedStep(move, changes, said)
+            waiting, begin = [], place + 1
+        waiting.append(batch.slice(begin))
+
+
+def _sizes(changes: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """Bytes of each change."""
+    sizes = np.zeros(changes.num_rows, np.int64)
+    for name in ("key", "old", "new"):
+        sizes += pc.binary_length(changes.column(name)).fill_null(0).to_numpy(zero_copy_only=False)
+    return sizes
+
+
+def _follows(move: MarkMove, following: MarkMove) -> bool:
+    return move.source == following.source and move.after == following.before
+
+
+def _merged(steps: Sequence[EvaluatedStep]) -> EvaluatedStep:
+    if len(steps) == 1:
+        return steps[0]
+    first, last = steps[0].move, steps[-1].move
+    return EvaluatedStep(
+        MarkMove(first.source, first.before, last.after),
+        pa.concat_batches([step.changes for step in steps]),
+        pa.concat_batches([step.said for step in steps]),
+    )
