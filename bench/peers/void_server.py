@@ -11,9 +11,9 @@ import socket
 import sys
 from struct import Struct
 
-from tailrace.kafka.dispatch import Call, Client, Dispatcher, Route
-from tailrace.kafka.handlers.versions import VersionHandlers
-from tailrace.kafka.traffic import Traffic
+from tailrace.kafka.dispatch import ApiRoute, Dispatcher, KafkaClient, RequestContext
+from tailrace.kafka.handlers.metadata import VersionHandlers
+from tailrace.kafka.metrics import Traffic
 from tailrace.model.address import Address, parse_address
 from tailrace.model.limits import DEFAULT_LIMITS, MIB
 from tailrace.wire.message import NO_UUID
@@ -58,10 +58,10 @@ class VoidServer:
         self._partitions: dict[str, int] = {}
         dispatcher: Dispatcher
         routes = [
-            Route(produce.API, _misled, highest=_NAMED_UNTIL, claimed_lowest=0),
-            Route(metadata.API, self._describe),
-            Route(create_topics.API, self._create),
-            Route(list_offsets.API, _list_offsets),
+            ApiRoute(produce.API, _misled, highest=_NAMED_UNTIL, claimed_lowest=0),
+            ApiRoute(metadata.API, self._describe),
+            ApiRoute(create_topics.API, self._create),
+            ApiRoute(list_offsets.API, _list_offsets),
             *VersionHandlers(lambda: dispatcher.offered).routes(),
         ]
         self._dispatcher = dispatcher = Dispatcher(routes, Traffic(), DEFAULT_LIMITS)
@@ -106,11 +106,11 @@ class VoidServer:
             size -= client.recv_into(self._sink, min(size, _DISCARDED), socket.MSG_TRUNC | socket.MSG_WAITALL)
 
     def _dispatched(self, request: bytes) -> bytes:
-        reply = self._dispatcher.dispatch(bytearray(request), Client("", 0))
+        reply = self._dispatcher.dispatch(bytearray(request), KafkaClient("", 0))
         assert isinstance(reply, tuple), reply
         return b"".join(reply)
 
-    def _describe(self, call: Call, request: MetadataRequest) -> MetadataResponse:
+    def _describe(self, call: RequestContext, request: MetadataRequest) -> MetadataResponse:
         host, port = self._address
         names = self._partitions if request.topics is None else [topic.name or "" for topic in request.topics]
         return MetadataResponse(
@@ -130,12 +130,12 @@ class VoidServer:
             ),
         )
 
-    def _create(self, call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    def _create(self, call: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
         self._partitions.update((topic.name, topic.num_partitions) for topic in request.topics)
         return CreateTopicsResponse(topics=tuple(CreatableTopicResult(name=topic.name) for topic in request.topics))
 
 
-def _list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
+def _list_offsets(call: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     return ListOffsetsResponse(
         topics=tuple(
             ListOffsetsTopicResponse(
@@ -149,7 +149,7 @@ def _list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsRespons
     )
 
 
-def _misled(call: Call, request: object) -> None:
+def _misled(call: RequestContext, request: object) -> None:
     raise AssertionError("producers are answered without a look at their records")
 
 

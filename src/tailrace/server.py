@@ -23,7 +23,7 @@ import msgspec
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.settings import BrokerSettings
-from tailrace.kafka.settings import KafkaSettings
+from tailrace.kafka.cluster import KafkaSettings
 from tailrace.log.kernel_hints import keep_freed_memory
 from tailrace.model.address import Address
 from tailrace.model.clock import Clock
@@ -113,13 +113,12 @@ class Server:
         return self._failure
 
     async def _serve(self, opened: "_Opened", http: socket.socket, kafka: socket.socket) -> None:
+        from tailrace.http.health import ServerStatus
         from tailrace.http.on_demand import HttpOnDemand
-        from tailrace.http.status import ServerStatus
         from tailrace.kafka.apis import create_dispatcher
         from tailrace.kafka.cluster import Cluster
         from tailrace.kafka.listener import KafkaListener
-        from tailrace.kafka.metrics import KafkaCollector
-        from tailrace.kafka.traffic import Traffic
+        from tailrace.kafka.metrics import KafkaCollector, Traffic
         from tailrace.sql.on_demand import SqlOnDemand
 
         limits = self._limits

@@ -17,10 +17,8 @@ from tailrace.cli.commands import build_app
 from tailrace.cli.errors import ExitCode
 from tailrace.cli.settings import Configuration, ServerSection
 from tailrace.http.app import create_app
-from tailrace.http.consuming import Ack, Consume, StartPosition, StartTime
-from tailrace.http.fetching import FetchBatches
-from tailrace.http.groups import ResetOffsets
-from tailrace.http.members import (
+from tailrace.http.consume import Ack, Consume, FetchBatches, StartPosition, StartTime
+from tailrace.http.groups import (
     Begin,
     CommitOffsets,
     DoneOffset,
@@ -29,20 +27,20 @@ from tailrace.http.members import (
     Leave,
     MemberShare,
     OfferedProtocol,
+    ResetOffsets,
     Sync,
 )
+from tailrace.http.health import ServerStatus
 from tailrace.http.messages import Publish, SentHeader, SentMessage
 from tailrace.http.openapi import document
 from tailrace.http.queues import AckReceipts, ExtendReceipts, NackReceipts, Receive
-from tailrace.http.routes import AddRoute
 from tailrace.http.sql import Sql
-from tailrace.http.status import ServerStatus
+from tailrace.http.tables import AddRoute
 from tailrace.http.topics import ChangeTopic, CreateTopic
-from tailrace.kafka.configs import show_configs
-from tailrace.kafka.dispatch import Route
-from tailrace.kafka.metrics import KafkaCollector
-from tailrace.kafka.settings import KafkaSettings
-from tailrace.kafka.traffic import Traffic
+from tailrace.kafka.cluster import KafkaSettings
+from tailrace.kafka.dispatch import ApiRoute
+from tailrace.kafka.metrics import KafkaCollector, Traffic
+from tailrace.kafka.topic_configs import show_configs
 from tailrace.model.clock import SystemClock
 from tailrace.model.errors import TailraceError
 from tailrace.model.limits import DEFAULT_LIMITS
@@ -136,7 +134,7 @@ def test_every_metric_is_documented_with_its_type(app: Litestar) -> None:
 
 
 def test_every_kafka_api_is_documented_with_its_versions() -> None:
-    async def routes() -> list[Route]:
+    async def routes() -> list[ApiRoute]:
         async with running_asker() as asker:
             return asker.dispatcher.routes
 

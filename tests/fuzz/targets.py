@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from tailrace.kafka.dispatch import PendingResponse
 from tailrace.kafka.listener import KafkaListener
-from tailrace.kafka.pending import Pending
 from tailrace.model.errors import TailraceError, invariant
 from tailrace.model.limits import Limits
 from tailrace.wire.batch import CHECKED_FROM, HEADER_BYTES, check_batch
@@ -150,7 +150,7 @@ TARGETS: dict[str, Target] = {
 
 async def _ask(asker: Asker, data: bytes) -> None:
     reply = asker.dispatcher.dispatch(bytearray(data), CLIENT)
-    if isinstance(reply, Pending):
+    if isinstance(reply, PendingResponse):
         await answer_of(reply, PATIENCE_SECONDS)
     invariant(asker.traffic.handler_faults == 0, "a handler has a fault")
 

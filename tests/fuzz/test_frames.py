@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 from kio.serial import entity_reader, entity_writer
 
-from tailrace.kafka.pending import Pending
+from tailrace.kafka.dispatch import PendingResponse
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.wire.batch import check_batch
 from tailrace.wire.codecs import Codec as Compression
@@ -94,7 +94,7 @@ async def test_captured_requests_find_no_fault() -> None:
     async with running_asker() as asker:
         for sent in CORPUS:
             reply = asker.dispatcher.dispatch(bytearray(sent.frame), CLIENT)
-            if isinstance(reply, Pending):
+            if isinstance(reply, PendingResponse):
                 await answer_of(reply, 0.05)
             assert asker.traffic.handler_faults == 0, sent
 

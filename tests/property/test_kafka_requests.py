@@ -6,7 +6,7 @@ from contextlib import suppress
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tailrace.kafka.pending import Pending
+from tailrace.kafka.dispatch import PendingResponse
 from tailrace.model.errors import TailraceError
 from tailrace.model.limits import Limits
 from tailrace.wire.message import Api
@@ -21,7 +21,7 @@ VERSIONS = [(api, version) for api in apis() for version in range(api.lowest, ap
 async def survive(asker: Asker, request: bytearray) -> None:
     with suppress(TailraceError):
         reply = asker.dispatcher.dispatch(request, CLIENT)
-        if isinstance(reply, Pending):
+        if isinstance(reply, PendingResponse):
             # A join that waits for other members is not answered.
             await answer_of(reply, 0.05)
     assert asker.traffic.handler_faults == 0

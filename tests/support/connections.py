@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from struct import Struct
 
-from tailrace.kafka.dispatch import Body, Call, Dispatcher, Later, Route
+from tailrace.kafka.dispatch import ApiRoute, DeferredResponse, Dispatcher, EncodedResponse, RequestContext
 from tailrace.kafka.listener import KafkaListener
-from tailrace.kafka.traffic import Traffic
+from tailrace.kafka.metrics import Traffic
 from tailrace.model.errors import OverloadedError
 from tailrace.model.limits import Limits
 from tailrace.wire.messages import delete_groups, heartbeat, list_groups, produce
@@ -96,32 +96,32 @@ class Handlers:
         self.cancelled = 0
         self.answer_bytes = 0
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[ApiRoute]:
         return [
-            Route(heartbeat.API, self.beat),
-            Route(produce.API, self.produce, overlaps=True),
-            Route(list_groups.API, self.wait),
-            Route(delete_groups.API, self.fail),
+            ApiRoute(heartbeat.API, self.beat),
+            ApiRoute(produce.API, self.produce, overlaps=True),
+            ApiRoute(list_groups.API, self.wait),
+            ApiRoute(delete_groups.API, self.fail),
         ]
 
-    def beat(self, call: Call, request: HeartbeatRequest) -> HeartbeatResponse:
+    def beat(self, context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
         self.beats += 1
         return HeartbeatResponse()
 
-    def produce(self, call: Call, request: ProduceRequest) -> Later:
+    def produce(self, context: RequestContext, request: ProduceRequest) -> DeferredResponse:
         done = asyncio.get_running_loop().create_future()
         self.waiting.append(done)
-        return Later(done, lambda _: ProduceResponse() if request.acks else None)
+        return DeferredResponse(done, lambda _: ProduceResponse() if request.acks else None)
 
-    async def wait(self, call: Call, request: ListGroupsRequest) -> Body:
+    async def wait(self, context: RequestContext, request: ListGroupsRequest) -> EncodedResponse:
         try:
             await self.gate.wait()
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
-        return Body([bytes(self.answer_bytes)])
+        return EncodedResponse([bytes(self.answer_bytes)])
 
-    async def fail(self, call: Call, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+    async def fail(self, context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
         if request.groups_names:
             raise OverloadedError("not now")
         raise ZeroDivisionError("a defect")

@@ -9,11 +9,9 @@ from typing import Any, NamedTuple
 
 from tailrace.broker.broker import Broker
 from tailrace.kafka.apis import create_dispatcher
-from tailrace.kafka.cluster import Cluster
-from tailrace.kafka.dispatch import Client, Dispatcher
-from tailrace.kafka.pending import Pending, Reply
-from tailrace.kafka.settings import KafkaSettings
-from tailrace.kafka.traffic import Traffic
+from tailrace.kafka.cluster import Cluster, KafkaSettings
+from tailrace.kafka.dispatch import Dispatcher, KafkaClient, PendingResponse, ResponseParts
+from tailrace.kafka.metrics import Traffic
 from tailrace.model.address import Address
 from tailrace.model.clock import Clock
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
@@ -25,7 +23,7 @@ from tests.support.clocks import ManualClock
 from tests.support.patience import PATIENCE_SECONDS
 
 CLUSTER = Cluster("the-cluster", Address("tailrace.example", 9092))
-CLIENT = Client("192.0.2.1", 1)
+CLIENT = KafkaClient("192.0.2.1", 1)
 
 _HEAD = Struct(">hhih")
 _SIZE = Struct(">i")
@@ -59,7 +57,7 @@ def read_response(api: Api, version: int, data: bytes) -> tuple[int, Any]:
     return _SIZE.unpack_from(data)[0], response
 
 
-async def answer_of(pending: Pending, patience_seconds: float | None = None) -> Reply:
+async def answer_of(pending: PendingResponse, patience_seconds: float | None = None) -> ResponseParts:
     """As a connection would get it. Given up when it does not come in time."""
     settled = asyncio.Event()
     pending.on_settled = lambda _: settled.set()
@@ -84,7 +82,7 @@ class Asker(NamedTuple):
     async def ask(self, api: Api, request: Message, version: int | None = None) -> Any:
         version = api.highest if version is None else version
         reply = self.dispatcher.dispatch(frame(api, version, request), CLIENT)
-        if isinstance(reply, Pending):
+        if isinstance(reply, PendingResponse):
             reply = await answer_of(reply)
         if reply is None:
             return None

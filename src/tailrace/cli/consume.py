@@ -23,7 +23,7 @@ from tailrace.cli.command_line import (
 from tailrace.cli.display import MessagePrinter, note_corrupt_batch, print_note
 from tailrace.cli.errors import CommandError, ExitCode, RefusedError, UsageError
 from tailrace.cli.server_api import ServerApi
-from tailrace.http.consuming import ConsumeAnswer
+from tailrace.http.consume import ConsumeAnswer
 
 if TYPE_CHECKING:
     from tailrace.cli.server_api import Reconnection

@@ -14,7 +14,7 @@ import msgspec
 
 from tailrace.broker.publishing.snowflake import MAX_NODE
 from tailrace.broker.settings import BrokerSettings
-from tailrace.kafka.settings import KafkaSettings
+from tailrace.kafka.cluster import KafkaSettings
 from tailrace.model.address import Address, parse_address
 from tailrace.model.commit import Durability
 from tailrace.model.errors import ConfigurationError

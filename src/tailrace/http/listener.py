@@ -11,8 +11,8 @@ from typing import Any
 
 import uvicorn
 
-from tailrace.http.application import Application
-from tailrace.http.connections import connection_class
+from tailrace.http.app import Application
+from tailrace.http.connection import connection_class
 from tailrace.model.limits import KIB, Limits
 
 _IDLE_SECONDS = 60

@@ -10,7 +10,8 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from tailrace.http.choices import choices_of
+from tailrace.broker.broker import Broker
+from tailrace.http.requests import allowed_values_hint
 from tailrace.model.errors import InvalidRequestError
 from tailrace.model.record import MESSAGE_ID_HEADER, Headers, Message, NumberedPublish, Published, Record
 
@@ -102,7 +103,7 @@ def read_body(body: bytes, shape: type[_Body]) -> _Body:
     except UnicodeDecodeError as error:
         raise InvalidRequestError(f"the body is not UTF-8: {error.reason} at byte {error.start}") from error
     except msgspec.ValidationError as error:
-        raise InvalidRequestError(f"the body does not fit: {error}{choices_of(shape, error)}") from error
+        raise InvalidRequestError(f"the body does not fit: {error}{allowed_values_hint(shape, error)}") from error
     except msgspec.DecodeError as error:
         raise InvalidRequestError(f"the body is not JSON: {error}") from error
     except RecursionError as error:
@@ -197,3 +198,11 @@ def _as_json(data: bytes | None) -> tuple[Raw | UnsetType, Data]:
     except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
         return UNSET, data
     return (UNSET, data) if bytes(found) == _NULL else (found, UNSET)
+
+
+async def publish_messages(body: bytes, broker: Broker) -> PublishAnswer:
+    asked = read_body(body, Publish)
+    messages, numbered = to_messages(asked.messages), to_numbered(asked)
+    return PublishAnswer(
+        to_published(await (broker.publish(messages) if numbered is None else broker.publish_once(numbered, messages)))
+    )

@@ -14,9 +14,8 @@ from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.routes import HTTPRoute
 
 from tailrace import __version__
-from tailrace.http.description import ANSWER, ANSWER_TYPES, BODY
-from tailrace.http.guards import JSON, TAKES
 from tailrace.http.problems import MEDIA_TYPE
+from tailrace.http.request_guard import JSON, TAKES
 
 PATH = "/api/openapi.json"
 _INJECTED = frozenset(("self", "request", "socket", "body", "broker", "status", "registry", "engine", "limits", "frames"))
@@ -147,3 +146,20 @@ def _parameter_shapes(handler: HTTPRouteHandler) -> dict[str, tuple[Any, bool]]:
         for name, field in handler.parsed_fn_signature.parameters.items()
         if name not in _INJECTED
     }
+
+
+BODY = "body"
+ANSWER = "answer"
+ANSWER_TYPES = "answer_types"
+
+
+def describe_endpoint(
+    body: Any = None, *, answer: Any = None, takes: str | None = None, answer_types: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Options of a handler: the shape of its JSON body, and of its answer where the return type does not tell; several
+    shapes if it has more than one.
+
+    `takes`: another type of body than JSON. `answer_types`: other types of answers, each with its shape.
+    """
+    told = {BODY: body, ANSWER: answer, TAKES: takes, ANSWER_TYPES: answer_types}
+    return {name: value for name, value in told.items() if value is not None}

@@ -10,8 +10,8 @@ from litestar.params import FromPath, RawBody
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.pipelines.staged_chunks import Stage
-from tailrace.http.description import described
 from tailrace.http.messages import read_body
+from tailrace.http.openapi import describe_endpoint
 from tailrace.model.errors import UnknownTopicError
 from tailrace.model.fetch import AtTime, Isolation, StartEdge
 from tailrace.model.limits import Limits
@@ -161,7 +161,7 @@ class PipelineEndpoints(Controller):
         asked = read_body(body, AskSources)
         return [Source(*source) for source in await broker.routing.sources(asked.epoch, asked.beyond, asked.wait_ms)]
 
-    @put("/{name:str}/stages/{stage:str}/{part:int}", status_code=204, opt=described(takes=_BYTES))
+    @put("/{name:str}/stages/{stage:str}/{part:int}", status_code=204, opt=describe_endpoint(takes=_BYTES))
     async def stage(
         self, name: FromPath[str], stage: FromPath[str], part: FromPath[int], body: RawBody, broker: NamedDependency[Broker]
     ) -> None:

@@ -11,12 +11,12 @@ from litestar.types import ASGIApp
 from msgspec import Meta
 
 from tailrace.broker.broker import Broker
-from tailrace.http.consuming import CorruptBatches, CorruptRange
-from tailrace.http.description import described
+from tailrace.http.consume import CorruptBatches, CorruptRange
+from tailrace.http.disconnect import while_connected
 from tailrace.http.messages import ReadMessage, read_body, to_read
-from tailrace.http.paging import DEFAULT_PAGE, PageSize, page
-from tailrace.http.patience import while_connected
-from tailrace.http.sending import HeldAnswer, encode
+from tailrace.http.openapi import describe_endpoint
+from tailrace.http.requests import DEFAULT_PAGE, PageSize, page
+from tailrace.http.responses import HeldResponse, encode_json
 from tailrace.model.fetch import CorruptBatch, StartEdge
 from tailrace.model.limits import Limits
 from tailrace.model.queue import DEFAULT_VISIBILITY_MS, Delivery, QueueStatus, ReceiveRequest, RejectedReceipt, SettleResult
@@ -127,14 +127,14 @@ class QueueEndpoints(Controller):
     ) -> QueuePage:
         """Queues by group: what is out, what came back, and how much is left."""
         queues, last = page(broker.queues.all(), lambda queue: queue.group, after, limit)
-        return QueuePage([_view(queue) for queue in queues], last)
+        return QueuePage([_queue_view(queue) for queue in queues], last)
 
     @delete("/{group_id:str}")
     async def remove(self, group_id: FromPath[str], broker: NamedDependency[Broker]) -> None:
         """Forget a queue and how far it has come."""
         await broker.queues.delete(group_id)
 
-    @post("/{group_id:str}/receive", status_code=200, opt=described(Receive, answer=ReceiveAnswer))
+    @post("/{group_id:str}/receive", status_code=200, opt=describe_endpoint(Receive, answer=ReceiveAnswer))
     async def receive(
         self,
         group_id: FromPath[str],
@@ -161,23 +161,23 @@ class QueueEndpoints(Controller):
         with broker.answers.answer(skips_corrupt=asked.corrupt_batches == "skip").until_sent() as answer:
             receiving = broker.queues.receive(wanted, answer)
             received = await (while_connected(request.receive, receiving) if asked.wait_ms else receiving)
-            encoded = await encode(broker, answer, lambda: _received(received, answer.corrupt))
-            return HeldAnswer(encoded, JSON, answer, limits)
+            encoded = await encode_json(broker, answer, lambda: _received(received, answer.corrupt))
+            return HeldResponse(encoded, JSON, answer, limits)
 
-    @post("/{group_id:str}/ack", status_code=200, opt=described(AckReceipts))
+    @post("/{group_id:str}/ack", status_code=200, opt=describe_endpoint(AckReceipts))
     async def ack(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> SettledAnswer:
         """These records are done. Durable when answered."""
         asked = read_body(body, AckReceipts)
         return _settled(await broker.queues.acknowledge(group_id, asked.receipts))
 
-    @post("/{group_id:str}/nack", status_code=200, opt=described(NackReceipts))
+    @post("/{group_id:str}/nack", status_code=200, opt=describe_endpoint(NackReceipts))
     async def nack(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> SettledAnswer:
         """Hand these records out again, after a while; after the last time they go to the dead letters."""
         asked = read_body(body, NackReceipts)
         released = broker.queues.release(group_id, asked.receipts, asked.delay_ms, asked.reason, unseen=asked.unseen)
         return _settled(await released)
 
-    @post("/{group_id:str}/extend", status_code=200, opt=described(ExtendReceipts))
+    @post("/{group_id:str}/extend", status_code=200, opt=describe_endpoint(ExtendReceipts))
     async def extend(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> SettledAnswer:
         """Keep these records for longer."""
         asked = read_body(body, ExtendReceipts)
@@ -197,7 +197,7 @@ def _settled(settled: SettleResult) -> SettledAnswer:
     return SettledAnswer(settled.accepted, list(settled.refused))
 
 
-def _view(queue: QueueStatus) -> QueueView:
+def _queue_view(queue: QueueStatus) -> QueueView:
     shares = [ShareView(*share) for share in queue.shares]
     in_flight = sum(share.in_flight for share in shares)
     return QueueView(queue.group, queue.max_deliveries, queue.waiting, in_flight, sum(share.lag for share in shares), shares)

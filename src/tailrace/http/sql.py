@@ -1,9 +1,9 @@
-"""`POST /api/sql`: runs statements, and answers with their rows: as JSON, or in parts as Arrow, CSV or JSON by lines."""
+"""What the HTTP surface needs of `sql.engine`, and what stands in for it where there is none."""
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import msgspec
 from litestar import Request, post
@@ -13,18 +13,35 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.reading.answers import ReadAnswer
-from tailrace.http.consuming import CorruptBatches, CorruptRange
-from tailrace.http.description import described
-from tailrace.http.engine import Engine
-from tailrace.http.guards import JSON
+from tailrace.http.consume import CorruptBatches, CorruptRange
+from tailrace.http.disconnect import until_disconnect, while_connected
 from tailrace.http.messages import read_body
-from tailrace.http.patience import until_gone, while_connected
-from tailrace.http.rows import ARROW_TYPE, CSV_TYPE, LINES_TYPE, encoder_for, json_rows
-from tailrace.http.sending import INLINE_BYTES, HeldAnswer, abort
+from tailrace.http.openapi import describe_endpoint
+from tailrace.http.request_guard import JSON
+from tailrace.http.responses import INLINE_BYTES, HeldResponse, abort_connection
+from tailrace.http.row_encoders import ARROW_TYPE, CSV_TYPE, LINES_TYPE, encoder_for, json_rows
 from tailrace.model.errors import InvalidRequestError
 from tailrace.model.limits import Limits
-from tailrace.sql.answer_stream import AnswerStream
+from tailrace.sql.answer_stream import AnswerStream, RowEncoder
 from tailrace.sql.result import Result
+
+SqlParameters = Sequence[Any] | Mapping[str, Any]
+
+
+class SqlEngine(Protocol):
+    async def execute(self, text: str, params: SqlParameters = (), answer: ReadAnswer | None = None) -> list[Result]: ...
+    async def stream(self, text: str, params: SqlParameters, encoder: RowEncoder, answer: ReadAnswer) -> AnswerStream: ...
+
+
+class NoSqlEngine:
+    """Of a server without SQL, as tests have it."""
+
+    async def execute(self, text: str, params: SqlParameters = (), answer: ReadAnswer | None = None) -> list[Result]:
+        raise InvalidRequestError("this server runs no SQL")
+
+    async def stream(self, text: str, params: SqlParameters, encoder: RowEncoder, answer: ReadAnswer) -> AnswerStream:
+        raise InvalidRequestError("this server runs no SQL")
+
 
 _log = logging.getLogger("tailrace.http")
 _INLINE_ROWS = 1_000
@@ -67,13 +84,15 @@ class SqlAnswers(msgspec.Struct):
     "/api/sql",
     status_code=200,
     tags=["sql"],
-    opt=described(Sql, answer=(SqlAnswer, SqlAnswers), answer_types={ARROW_TYPE: bytes, CSV_TYPE: str, LINES_TYPE: str}),
+    opt=describe_endpoint(
+        Sql, answer=(SqlAnswer, SqlAnswers), answer_types={ARROW_TYPE: bytes, CSV_TYPE: str, LINES_TYPE: str}
+    ),
 )
 async def sql(
     request: Request[Any, Any, Any],
     body: RawBody,
     broker: NamedDependency[Broker],
-    engine: NamedDependency[SkipValidation[Engine]],
+    engine: NamedDependency[SkipValidation[SqlEngine]],
     limits: NamedDependency[Limits],
 ) -> ASGIApp:
     """Run one statement or several; cancelled when the client goes away."""
@@ -90,7 +109,7 @@ async def sql(
         results = await while_connected(request.receive, engine.execute(asked.sql, asked.params, answer))
         is_small = answer.used <= INLINE_BYTES and sum(len(result.rows) for result in results) <= _INLINE_ROWS
         encoded = _encoded(results, answer) if is_small else await broker.in_thread(_encoded, results, answer)
-        return HeldAnswer(encoded, JSON, answer, limits)
+        return HeldResponse(encoded, JSON, answer, limits)
 
 
 def _streamed(stream: AnswerStream, media_type: str, held: ReadAnswer, limits: Limits) -> ASGIApp:
@@ -99,7 +118,7 @@ def _streamed(stream: AnswerStream, media_type: str, held: ReadAnswer, limits: L
     async def send_parts(scope: Scope, receive: Receive, send: Send) -> None:
         head = [(b"content-type", media_type.encode()), (b"cache-control", b"no-store")]
         try:
-            async with until_gone(receive):
+            async with until_disconnect(receive):
                 await send({"type": "http.response.start", "status": 200, "headers": head})
                 while part := await stream.take():
                     async with asyncio.timeout(limits.subscriber_stall_seconds):
@@ -107,7 +126,7 @@ def _streamed(stream: AnswerStream, media_type: str, held: ReadAnswer, limits: L
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         except Exception as error:  # noqa: BLE001  the connection is all that is left to tell the client by
             _log.warning("an answer to a query was broken off after %d rows: %s", stream.row_count, error or "it was not taken")
-            abort(scope)
+            abort_connection(scope)
         finally:
             stream.close()
             held.close()

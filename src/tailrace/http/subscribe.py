@@ -1,16 +1,15 @@
-"""`GET /api/subscribe`: all topics that match a pattern as one stream, by Server-Sent Events or by WebSocket.
+"""Events as they are sent to subscribers: as Server-Sent Events and as messages of a WebSocket.
 
-The endpoint pulls from the subscription what the connection takes. While the connection takes nothing, nothing is pulled
-and the subscriber is paused; after `subscriber_stall_seconds` of that it is told so and cut off.
-
-A number always names the last cursor that was seen: what is sent begins right after it (`after`, `Last-Event-ID`).
+Encoding is done once for all subscribers that are sent the same batch.
 """
 
 import asyncio
 import re
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar
+from weakref import WeakKeyDictionary
 
+import msgspec
 from litestar import Request, WebSocket, get
 from litestar.di import NamedDependency
 from litestar.handlers import websocket
@@ -20,21 +19,85 @@ from msgspec import Meta
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.subscriptions.subscriptions import Subscription
-from tailrace.http.connections import CUT, DRAINED, EXTENSION, LINGER_SECONDS
-from tailrace.http.consuming import CorruptBatches
-from tailrace.http.description import described
-from tailrace.http.frames import SSE_TYPE, Frames, sse_error, sse_sign_of_life, websocket_error, websocket_sign_of_life
-from tailrace.http.guards import FirstLook
-from tailrace.http.patience import until_gone
+from tailrace.http.connection import CUT, DRAINED, EXTENSION, LINGER_SECONDS
+from tailrace.http.consume import CorruptBatches, CorruptRange
+from tailrace.http.disconnect import until_disconnect
+from tailrace.http.messages import to_read
+from tailrace.http.openapi import describe_endpoint
 from tailrace.http.problems import MEDIA_TYPE, RequestRefusedError, error_body, problem_body
-from tailrace.http.query import refuse_unknown
-from tailrace.http.sending import INLINE_BYTES, Sent, abort, is_taken, send_pieces
+from tailrace.http.request_guard import RequestGuard
+from tailrace.http.requests import refuse_unknown
+from tailrace.http.responses import INLINE_BYTES, Sent, abort_connection, send_pieces, send_when_writable
 from tailrace.model.consume import EventBatch, LogEdge, StartCursor
 from tailrace.model.errors import InvalidRequestError, SlowSubscriberError, TailraceError
 from tailrace.model.fetch import CorruptBatch
 from tailrace.model.ids import Cursor
 from tailrace.model.limits import Limits
 from tailrace.model.names import parse_pattern
+
+SSE_TYPE = "text/event-stream"
+
+
+class EncodedOnce:
+    """The encoding of batches, remembered as long as the batches are."""
+
+    def __init__(self, encode: Callable[[EventBatch], bytes]) -> None:
+        self._encode = encode
+        self._encoded: WeakKeyDictionary[EventBatch, bytes] = WeakKeyDictionary()
+
+    def __call__(self, batch: EventBatch) -> bytes:
+        encoded = self._encoded.get(batch)
+        if encoded is None:
+            encoded = self._encoded[batch] = self._encode(batch)
+        return encoded
+
+
+class EventEncoder:
+    def __init__(self) -> None:
+        self._sse = EncodedOnce(_sse_events)
+        self._json = EncodedOnce(_json_events)
+
+    def sse(self, batches: Sequence[EventBatch], corrupt: Sequence[CorruptBatch] = ()) -> bytes:
+        """`corrupt`: batches that are left out because they can't be decoded."""
+        left_out = (b"event: corrupt\ndata: %b\n\n" % msgspec.json.encode(CorruptRange(*batch)) for batch in corrupt)
+        return b"".join((*left_out, *map(self._sse, batches)))
+
+    def websocket(self, batches: Sequence[EventBatch], corrupt: Sequence[CorruptBatch] = ()) -> str:
+        left_out = b',"corrupt":' + msgspec.json.encode([CorruptRange(*batch) for batch in corrupt]) if corrupt else b""
+        return b"".join((b'{"type":"events","events":[', b",".join(map(self._json, batches)), b"]", left_out, b"}")).decode()
+
+
+def sse_keepalive(position: Cursor) -> bytes:
+    """A comment, and an id by which the client resumes later without looking at all that did not match."""
+    return b": still here\nid: %d\n\n" % (position - 1) if position else b": still here\n\n"
+
+
+def websocket_error(error: TailraceError) -> str:
+    return f'{{"type":"error","error":{error_body(error).decode()}}}'
+
+
+def websocket_keepalive(position: Cursor) -> str:
+    return f'{{"type":"alive","cursor":{position - 1}}}'
+
+
+def sse_error(error: TailraceError) -> bytes:
+    return b"event: error\ndata: %b\n\n" % error_body(error)
+
+
+def _sse_events(batch: EventBatch) -> bytes:
+    parts = []
+    for record in batch.records:
+        data = msgspec.json.encode(to_read(batch.topic, batch.partition, record))
+        if b"\n" in data or b"\r" in data:
+            # The value's own line breaks, which JSON has only between its words.
+            data = b"\ndata: ".join(data.splitlines())
+        parts.append(b"id: %d\ndata: %b\n\n" % (record.cursor, data))
+    return b"".join(parts)
+
+
+def _json_events(batch: EventBatch) -> bytes:
+    return msgspec.json.encode([to_read(batch.topic, batch.partition, record) for record in batch.records])[1:-1]
+
 
 T = TypeVar("T", bytes, str)
 
@@ -49,11 +112,11 @@ SeenCursor = Annotated[str, Meta(pattern="^(-1|[0-9]*)$")]
 _HEADERS = [(b"content-type", SSE_TYPE.encode()), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
 
 
-@get("/api/subscribe", tags=["subscriptions"], opt=described(answer_types={SSE_TYPE: str}))
+@get("/api/subscribe", tags=["subscriptions"], opt=describe_endpoint(answer_types={SSE_TYPE: str}))
 async def subscribe(
     request: Request[Any, Any, Any],
     broker: NamedDependency[Broker],
-    frames: NamedDependency[Frames],
+    frames: NamedDependency[EventEncoder],
     limits: NamedDependency[Limits],
     pattern: FromQuery[str],
     cursor: FromQuery[str] = "",
@@ -80,12 +143,12 @@ async def subscribe(
 async def subscribe_by_websocket(
     socket: WebSocket[Any, Any, Any],
     broker: NamedDependency[Broker],
-    frames: NamedDependency[Frames],
+    frames: NamedDependency[EventEncoder],
     limits: NamedDependency[Limits],
-    first_look: NamedDependency[FirstLook],
+    request_guard: NamedDependency[RequestGuard],
 ) -> None:
     try:
-        first_look.check_socket(socket.scope)
+        request_guard.check_socket(socket.scope)
         refuse_unknown("/api/subscribe", socket.query_params, _QUERY)
     except RequestRefusedError as error:
         await _refuse(socket, error.status, problem_body(error.status, error.detail))
@@ -134,41 +197,45 @@ class _Events:
 
 
 async def _stream_sse(
-    scope: Scope, receive: Receive, send: Send, events: _Events, subscription: Subscription, frames: Frames, limits: Limits
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    events: _Events,
+    subscription: Subscription,
+    frames: EventEncoder,
+    limits: Limits,
 ) -> None:
     cut = _exit_of(scope)
-    async with until_gone(receive):
+    async with until_disconnect(receive):
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         # The head alone would wait for the first event in many clients.
-        await send_pieces(
-            sse_sign_of_life(subscription.position), events.held, send, limits.subscriber_stall_seconds, more=True
-        )
+        await send_pieces(sse_keepalive(subscription.position), events.held, send, limits.subscriber_stall_seconds, more=True)
         try:
             while True:
-                body = await events.next(frames.sse, sse_sign_of_life)
+                body = await events.next(frames.sse, sse_keepalive)
                 sent = await send_pieces(body, events.held, send, limits.subscriber_stall_seconds, more=True)
                 if sent is not Sent.ALL:
                     subscription.cut()
                     # In the middle of an event nothing can be said: the client would take it for a part of the event.
-                    cut(sse_error(_too_slow(limits))) if sent is Sent.NOTHING else abort(scope)
+                    cut(sse_error(_too_slow(limits))) if sent is Sent.NOTHING else abort_connection(scope)
                     return
         except TailraceError as error:
             await send({"type": "http.response.body", "body": sse_error(error), "more_body": False})
 
 
 async def _stream_websocket(
-    socket: WebSocket[Any, Any, Any], events: _Events, subscription: Subscription, frames: Frames, limits: Limits
+    socket: WebSocket[Any, Any, Any], events: _Events, subscription: Subscription, frames: EventEncoder, limits: Limits
 ) -> None:
     cut = _exit_of(socket.scope)
     drained = _exit_of(socket.scope, DRAINED, _at_once)
-    async with until_gone(socket.receive):
+    async with until_disconnect(socket.receive):
         try:
             while True:
-                text = await events.next(frames.websocket, websocket_sign_of_life)
+                text = await events.next(frames.websocket, websocket_keepalive)
                 await socket.send({"type": "websocket.send", "bytes": None, "text": text})
                 del text
                 # A message is handed over whole, so its room is held until the client has taken it.
-                if not await is_taken(drained, events.held, limits.subscriber_stall_seconds):
+                if not await send_when_writable(drained, events.held, limits.subscriber_stall_seconds):
                     subscription.cut()
                     cut(_TRY_AGAIN_LATER, str(_too_slow(limits)))
                     await asyncio.sleep(LINGER_SECONDS)

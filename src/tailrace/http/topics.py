@@ -10,15 +10,25 @@ from litestar.types import ASGIApp
 from msgspec import UNSET, Meta, UnsetType
 
 from tailrace.broker.broker import Broker
-from tailrace.http.consuming import Ack, AckAnswer, Consume, ConsumeAnswer, to_ack, to_acked, to_answer, to_consume
-from tailrace.http.description import described
-from tailrace.http.fetching import BYTES, FetchBatches, fetched
-from tailrace.http.guards import JSON
-from tailrace.http.messages import Publish, PublishAnswer, read_body
-from tailrace.http.paging import DEFAULT_PAGE, PageSize, page
-from tailrace.http.patience import while_connected
-from tailrace.http.publishing import published
-from tailrace.http.sending import HeldAnswer, encode
+from tailrace.http.consume import (
+    OCTET_STREAM,
+    Ack,
+    AckAnswer,
+    Consume,
+    ConsumeAnswer,
+    FetchBatches,
+    fetch_batches,
+    to_ack,
+    to_acked,
+    to_answer,
+    to_consume,
+)
+from tailrace.http.disconnect import while_connected
+from tailrace.http.messages import Publish, PublishAnswer, publish_messages, read_body
+from tailrace.http.openapi import describe_endpoint
+from tailrace.http.request_guard import JSON
+from tailrace.http.requests import DEFAULT_PAGE, PageSize, page
+from tailrace.http.responses import HeldResponse, encode_json
 from tailrace.model.fetch import Isolation, StartEdge
 from tailrace.model.limits import Limits
 from tailrace.model.topic import NO_OPTIONS, Topic, TopicOptions
@@ -72,7 +82,7 @@ class TopicEndpoints(Controller):
         """Topics by name."""
         return TopicPage(*page((live.topic for live in broker.topics), lambda topic: topic.name, after, limit))
 
-    @post(status_code=200, opt=described(CreateTopic))
+    @post(status_code=200, opt=describe_endpoint(CreateTopic))
     async def create(self, body: RawBody, broker: NamedDependency[Broker]) -> Topic:
         """Make a topic, or grow the one of that name."""
         asked = read_body(body, CreateTopic)
@@ -83,7 +93,7 @@ class TopicEndpoints(Controller):
         """A topic by name or alias."""
         return broker.topics.get(name).topic
 
-    @patch("/{name:str}", opt=described(ChangeTopic))
+    @patch("/{name:str}", opt=describe_endpoint(ChangeTopic))
     async def change(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> Topic:
         """Change settings and alias, and grow it."""
         asked = read_body(body, ChangeTopic)
@@ -116,20 +126,20 @@ class TopicEndpoints(Controller):
             views.append(PartitionView(number, *positions.bounds(name, number), stable, positions.size(name, number)))
         return PartitionPage(views, last)
 
-    @post("/publish", status_code=200, opt=described(Publish))
+    @post("/publish", status_code=200, opt=describe_endpoint(Publish))
     async def publish(self, body: RawBody, broker: NamedDependency[Broker]) -> PublishAnswer:
         """Publish messages to any number of topics, all or nothing."""
-        return await published(body, broker)
+        return await publish_messages(body, broker)
 
-    @post("/fetch", status_code=200, opt=described(FetchBatches, answer_types={BYTES: bytes}))
+    @post("/fetch", status_code=200, opt=describe_endpoint(FetchBatches, answer_types={OCTET_STREAM: bytes}))
     async def fetch(
         self, request: Request[Any, Any, Any], body: RawBody, broker: NamedDependency[Broker], limits: NamedDependency[Limits]
     ) -> ASGIApp:
         """Committed record batches of some partitions of a topic; waits for the first one if there is none yet."""
         with broker.answers.answer().until_sent() as answer:
-            return HeldAnswer(await fetched(body, broker, request.receive, answer), BYTES, answer, limits)
+            return HeldResponse(await fetch_batches(body, broker, request.receive, answer), OCTET_STREAM, answer, limits)
 
-    @post("/consume", status_code=200, opt=described(Consume, answer=ConsumeAnswer))
+    @post("/consume", status_code=200, opt=describe_endpoint(Consume, answer=ConsumeAnswer))
     async def consume(
         self, request: Request[Any, Any, Any], body: RawBody, broker: NamedDependency[Broker], limits: NamedDependency[Limits]
     ) -> ASGIApp:
@@ -138,10 +148,10 @@ class TopicEndpoints(Controller):
         with broker.answers.answer(skips_corrupt=asked.corrupt_batches == "skip").until_sent() as answer:
             reading = broker.consumers.consume(to_consume(asked), answer)
             consumed = await (while_connected(request.receive, reading) if asked.timeout_ms else reading)
-            encoded = await encode(broker, answer, lambda: to_answer(consumed, answer.corrupt))
-            return HeldAnswer(encoded, JSON, answer, limits)
+            encoded = await encode_json(broker, answer, lambda: to_answer(consumed, answer.corrupt))
+            return HeldResponse(encoded, JSON, answer, limits)
 
-    @post(["/ack", "/commit"], status_code=200, opt=described(Ack))
+    @post(["/ack", "/commit"], status_code=200, opt=describe_endpoint(Ack))
     async def ack(self, body: RawBody, broker: NamedDependency[Broker]) -> AckAnswer:
         """A group is done with everything up to an offset."""
         return to_acked(await broker.consumers.ack(to_ack(read_body(body, Ack))))

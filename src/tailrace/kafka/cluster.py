@@ -2,7 +2,11 @@
 
 from typing import NamedTuple
 
+import msgspec
+
+from tailrace.broker.broker import Broker
 from tailrace.model.address import Address
+from tailrace.model.limits import Limits
 
 NODE_ID = 0
 REPLICAS = (NODE_ID,)
@@ -24,3 +28,17 @@ class Cluster(NamedTuple):
     cluster_id: str
     address: Address
     """Where clients are told to connect."""
+
+
+class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
+    auto_create_topics: bool = True
+    """Make a topic when a client asks for one that is not there, as Kafka does by default."""
+    default_partitions: int = 1
+    """Partitions of topics that are made without saying how many."""
+
+
+class Node(NamedTuple):
+    broker: Broker
+    cluster: Cluster
+    settings: KafkaSettings
+    limits: Limits

@@ -16,9 +16,8 @@ from typing import Protocol, cast
 import msgspec
 
 from tailrace.broker.reading.answers import ReadAnswer
-from tailrace.kafka.dispatch import Client, Dispatcher
-from tailrace.kafka.pending import Pending
-from tailrace.kafka.traffic import Traffic
+from tailrace.kafka.dispatch import Dispatcher, KafkaClient, PendingResponse
+from tailrace.kafka.metrics import Traffic
 from tailrace.model.commit import Buffer
 from tailrace.model.errors import TailraceError
 from tailrace.model.limits import KIB, MIB, Limits
@@ -43,25 +42,25 @@ _HTTP = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN",
 _TLS = b"\x16\x03"
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class SharedContext(msgspec.Struct, frozen=True):
     """What all connections of a listener share."""
 
     dispatcher: Dispatcher
     limits: Limits
     traffic: Traffic
     scratch: memoryview
-    lobby: "Lobby"
+    lobby: "ConnectionRegistry"
 
 
-class Lobby(Protocol):
+class ConnectionRegistry(Protocol):
     """Who keeps the connections."""
 
-    def opened(self, connection: "Connection") -> str:
+    def opened(self, connection: "KafkaConnection") -> str:
         """Why the connection can't stay; nothing if it can."""
 
-    def closed(self, connection: "Connection") -> None: ...
+    def closed(self, connection: "KafkaConnection") -> None: ...
 
-    def wait_for_room(self, connection: "Connection") -> None:
+    def wait_for_room(self, connection: "KafkaConnection") -> None:
         """All connections together hold too much; `poke` this one when that has changed."""
 
     def room_was_made(self) -> None: ...
@@ -70,8 +69,8 @@ class Lobby(Protocol):
         """The server closes a connection, and this is why."""
 
 
-class Connection(asyncio.BufferedProtocol):
-    def __init__(self, shared: Surroundings, number: int) -> None:
+class KafkaConnection(asyncio.BufferedProtocol):
+    def __init__(self, shared: SharedContext, number: int) -> None:
         self._shared = shared
         self._limits = shared.limits
         self._number = number
@@ -86,7 +85,7 @@ class Connection(asyncio.BufferedProtocol):
         self._rest: bytes | bytearray = b""
         """What was received and could not be dealt with yet."""
         self._queue: deque[bytearray] = deque()
-        self._slots: deque[Pending] = deque()
+        self._slots: deque[PendingResponse] = deque()
         self._held_bytes = 0
         self._unsent: list[ReadAnswer] = []
         """Answers that take room until the client has taken them."""
@@ -101,12 +100,12 @@ class Connection(asyncio.BufferedProtocol):
         self._opened_at = self._last_byte_at = self._frame_began_at = self._write_paused_at = self._loop.time()
         self._last_taken_at = self._opened_at
         self._drained: asyncio.Future[None] | None = None
-        self.client = Client("", number)
+        self.client = KafkaClient("", number)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
-        self.client = Client(str(peer[0]) if peer else "", self._number)
+        self.client = KafkaClient(str(peer[0]) if peer else "", self._number)
         self._transport.set_write_buffer_limits(high=self._limits.unsent_bytes)
         refusal = self._shared.lobby.opened(self)
         if refusal:
@@ -310,10 +309,10 @@ class Connection(asyncio.BufferedProtocol):
         except Exception as error:  # noqa: BLE001  the connection pays for what its request does, the listener goes on
             self._fail(error)
             return
-        if isinstance(answer, Pending):
+        if isinstance(answer, PendingResponse):
             slot = answer
         else:
-            slot = Pending()
+            slot = PendingResponse()
             slot.settle(answer)
         slot.request_bytes = len(frame)
         self._slots.append(slot)
@@ -324,7 +323,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._send()
 
-    def _answered(self, slot: Pending) -> None:
+    def _answered(self, slot: PendingResponse) -> None:
         if self._transport.is_closing():
             return
         if slot.error is not None:

@@ -1,29 +1,4 @@
-"""From the bytes of a request to the bytes of its answer.
-
-A **handler** answers one API, whatever the version: it gets a `Call` and the request as a class of `wire/messages/`, and
-returns the response as another. Fields that the client's version does not have hold their defaults in the request and are left
-out of the response, so most handlers never look at `call.version`.
-
-    class ClusterHandlers:
-        def __init__(self, cluster: Cluster) -> None: ...
-
-        def routes(self) -> list[Route]:
-            return [Route(describe_cluster.API, self.describe)]
-
-        def describe(self, call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse: ...
-
-- A handler that waits for something is an `async def`; it is cancelled when its connection is lost. One that does not wait is a
-  plain function and is answered at once.
-- Requests of one connection are handled one after another, each when the one before it is answered, as in Kafka. Routes with
-  `overlaps` (Produce) may follow each other before they are answered; the answers keep the order of the requests.
-- What is wrong with a part of the request goes into that part of the response: `error.kafka_code`. A `TailraceError` that is
-  raised becomes the `error_code` of the whole response where the version has one; else the connection is closed, which is what
-  Kafka's clients take for "try again". Other exceptions are faults: logged, counted and answered the same way with code -1.
-- `Route.lowest` and `Route.highest` narrow the versions that are offered to clients.
-- Where it must be fast, a handler may give `Later` instead of being a coroutine, and `Body`, the bytes of a response, instead
-  of a message. `None` is no answer at all. A route may have a `short_way` from the bytes of a request to its answer, for what
-  comes most often; it gives nothing where a request is not of that kind.
-"""
+"""An answer that is to come: its place among the others of its connection, from the request on."""
 
 import asyncio
 import logging
@@ -34,8 +9,7 @@ from struct import error as StructError
 from typing import Any, NamedTuple
 
 from tailrace.broker.reading.answers import ReadAnswer
-from tailrace.kafka.pending import Pending, Reply
-from tailrace.kafka.traffic import Traffic
+from tailrace.kafka.metrics import Traffic
 from tailrace.model.commit import Buffer
 from tailrace.model.errors import MalformedMessageError, TailraceError, UnanswerableRequestError
 from tailrace.model.limits import Limits
@@ -44,6 +18,46 @@ from tailrace.wire.message_codec import Codec
 from tailrace.wire.message_fields import Source, skip_tags
 from tailrace.wire.messages import api_versions
 from tailrace.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+
+ResponseParts = Sequence[Buffer] | None
+"""The parts of an answer with its size before it, or nothing where the client expects no answer."""
+
+
+class PendingResponse:
+    """Settled or failed once, by whoever makes the answer; the connection is told, unless it has given up."""
+
+    __slots__ = ("error", "held", "is_given_up", "is_settled", "on_settled", "reply", "request_bytes", "task")
+
+    def __init__(self, task: "asyncio.Task[Any] | None" = None) -> None:
+        self.task = task
+        """What makes the answer, if it ends with the connection."""
+        self.reply: ResponseParts = None
+        self.held: ReadAnswer | None = None
+        """The room that the answer takes until it is sent."""
+        self.error: BaseException | None = None
+        self.is_settled = False
+        self.is_given_up = False
+        self.on_settled: Callable[[PendingResponse], None] | None = None
+        self.request_bytes = 0
+
+    def settle(self, reply: ResponseParts) -> None:
+        self.reply = reply
+        self.is_settled = True
+        if self.on_settled is not None:
+            self.on_settled(self)
+
+    def fail(self, error: BaseException) -> None:
+        """There can be no answer: the connection ends."""
+        self.error = error
+        self.settle(None)
+
+    def give_up(self) -> None:
+        """Nobody is there any more to be answered."""
+        self.is_given_up = True
+        self.on_settled = None
+        if self.task is not None:
+            self.task.cancel()
+
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +70,7 @@ _UNKNOWN_SERVER_ERROR = -1
 _UNSUPPORTED_VERSION = 35
 
 
-class Client(NamedTuple):
+class KafkaClient(NamedTuple):
     """Who is at the other end of a connection."""
 
     host: str
@@ -64,14 +78,14 @@ class Client(NamedTuple):
     """Counts the connections of this server's life."""
 
 
-class Call(NamedTuple):
+class RequestContext(NamedTuple):
     """One request, apart from its content."""
 
     api: Api
     version: int
     correlation_id: int
     client_id: str | None
-    client: Client
+    client: KafkaClient
 
     def head(self, body_bytes: int) -> bytes:
         """What goes before a body of this size."""
@@ -81,7 +95,7 @@ class Call(NamedTuple):
         return _RESPONSE_HEAD.pack(_RESPONSE_HEAD.size - _SIZE_BYTES + body_bytes, self.correlation_id)
 
 
-class Body(NamedTuple):
+class EncodedResponse(NamedTuple):
     """A response as bytes, in parts that need not be joined."""
 
     parts: Sequence[Buffer]
@@ -89,33 +103,33 @@ class Body(NamedTuple):
     """The room that they take, given back when they are sent."""
 
 
-Outcome = Message | Body | None
+HandlerResult = Message | EncodedResponse | None
 
 
-class Later(NamedTuple):
+class DeferredResponse(NamedTuple):
     """A response that is made when something is done. It is not cancelled when the connection is lost."""
 
     future: asyncio.Future[Any]
-    respond: Callable[[asyncio.Future[Any]], Outcome]
+    respond: Callable[[asyncio.Future[Any]], HandlerResult]
 
 
-Handler = Callable[[Call, Any], Outcome | Later | Coroutine[Any, Any, Outcome]]
+ApiHandler = Callable[[RequestContext, Any], HandlerResult | DeferredResponse | Coroutine[Any, Any, HandlerResult]]
 
 
-ShortWay = Callable[[bytearray], Pending | None]
+FastPath = Callable[[bytearray], PendingResponse | None]
 
 
-class Route(NamedTuple):
+class ApiRoute(NamedTuple):
     """An API and who answers it."""
 
     api: Api
-    handler: Handler
+    handler: ApiHandler
     lowest: int | None = None
     highest: int | None = None
     overlaps: bool = False
     claimed_lowest: int | None = None
     """What clients are told is the lowest version, where they draw wrong conclusions from the truth."""
-    short_way: ShortWay | None = None
+    fast_path: FastPath | None = None
 
     @property
     def versions(self) -> range:
@@ -127,19 +141,19 @@ class Route(NamedTuple):
 class Dispatcher:
     """Finds the handler of each request and turns bytes into messages and back for it."""
 
-    def __init__(self, routes: Iterable[Route], traffic: Traffic, limits: Limits) -> None:
+    def __init__(self, routes: Iterable[ApiRoute], traffic: Traffic, limits: Limits) -> None:
         self._routes = {route.api.key: route for route in routes}
         self._versions = {key: route.versions for key, route in self._routes.items()}
         self._traffic = traffic
         self._limits = limits
         self._codec = Codec()
-        self._short_ways = {
-            API_KEY.pack(key): (route.short_way, route.api.name) for key, route in self._routes.items() if route.short_way
+        self._fast_paths = {
+            API_KEY.pack(key): (route.fast_path, route.api.name) for key, route in self._routes.items() if route.fast_path
         }
         self._overlapping = frozenset(key for key, route in self._routes.items() if route.overlaps)
 
     @property
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[ApiRoute]:
         return list(self._routes.values())
 
     @property
@@ -159,40 +173,44 @@ class Dispatcher:
         """Whether this request may begin before others of its kind are answered."""
         return API_KEY.unpack_from(frame)[0] in self._overlapping
 
-    def dispatch(self, frame: bytearray, client: Client) -> Reply | Pending:
+    def dispatch(self, frame: bytearray, client: KafkaClient) -> ResponseParts | PendingResponse:
         """Begin to answer a request. Raises when it can't be answered but by closing the connection."""
-        short = self._short_ways.get(bytes(frame[: API_KEY.size]))
+        short = self._fast_paths.get(bytes(frame[: API_KEY.size]))
         if short is not None:
-            short_way, name = short
-            pending = short_way(frame)
+            fast_path, name = short
+            pending = fast_path(frame)
             if pending is not None:
                 self._traffic.requests[name] += 1
                 return pending
-        call, source = self._read_head(frame, client)
-        route = self._routes[call.api.key]
-        if call.version not in self._versions[call.api.key]:
+        context, source = self._read_head(frame, client)
+        route = self._routes[context.api.key]
+        if context.version not in self._versions[context.api.key]:
             return self._encode(
-                call._replace(version=0), ApiVersionsResponse(error_code=_UNSUPPORTED_VERSION, api_keys=tuple(self.offered))
+                context._replace(version=0), ApiVersionsResponse(error_code=_UNSUPPORTED_VERSION, api_keys=tuple(self.offered))
             )
-        self._traffic.requests[call.api.name] += 1
-        request = self._codec.read(call.api.request, call.version, call.api.is_flexible(call.version), source)
+        self._traffic.requests[context.api.name] += 1
+        request = self._codec.read(context.api.request, context.version, context.api.is_flexible(context.version), source)
         try:
-            outcome = route.handler(call, request)
+            outcome = route.handler(context, request)
         except Exception as error:  # noqa: BLE001  whatever a handler does wrong is answered, and other requests go on
-            return self._refuse(call, error)
-        if isinstance(outcome, Later):
-            pending = Pending()
-            outcome.future.add_done_callback(partial(self._settle, pending, call, outcome.respond))
+            return self._refuse(context, error)
+        if isinstance(outcome, DeferredResponse):
+            pending = PendingResponse()
+            outcome.future.add_done_callback(partial(self._settle, pending, context, outcome.respond))
             return pending
         if isinstance(outcome, Coroutine):
-            task = asyncio.get_running_loop().create_task(outcome, name=call.api.name)
-            pending = Pending(task)
-            task.add_done_callback(partial(self._settle, pending, call, asyncio.Future.result))
+            task = asyncio.get_running_loop().create_task(outcome, name=context.api.name)
+            pending = PendingResponse(task)
+            task.add_done_callback(partial(self._settle, pending, context, asyncio.Future.result))
             return pending
-        return self._encode(call, outcome)
+        return self._encode(context, outcome)
 
     def _settle(
-        self, pending: Pending, call: Call, respond: Callable[[asyncio.Future[Any]], Outcome], done: asyncio.Future[Any]
+        self,
+        pending: PendingResponse,
+        context: RequestContext,
+        respond: Callable[[asyncio.Future[Any]], HandlerResult],
+        done: asyncio.Future[Any],
     ) -> None:
         if pending.is_given_up:
             if not done.cancelled():
@@ -202,13 +220,13 @@ class Dispatcher:
             pending.fail(asyncio.CancelledError())
         else:
             try:
-                reply = self._respond(pending, call, respond, done)
+                reply = self._respond(pending, context, respond, done)
             except Exception as error:  # noqa: BLE001  the connection pays for what its request does
                 pending.fail(error)
             else:
                 pending.settle(reply)
 
-    def _read_head(self, frame: bytearray, client: Client) -> tuple[Call, Source]:
+    def _read_head(self, frame: bytearray, client: KafkaClient) -> tuple[RequestContext, Source]:
         try:
             key, version, correlation_id, id_length = _REQUEST_HEAD.unpack_from(frame)
         except StructError:
@@ -231,35 +249,39 @@ class Dispatcher:
                 skip_tags(source)
             except IndexError:
                 raise MalformedMessageError("the header of a request ends in the middle") from None
-        return Call(route.api, version, correlation_id, client_id, client), source
+        return RequestContext(route.api, version, correlation_id, client_id, client), source
 
     def _respond(
-        self, pending: Pending, call: Call, respond: Callable[[asyncio.Future[Any]], Outcome], done: asyncio.Future[Any]
-    ) -> Reply:
+        self,
+        pending: PendingResponse,
+        context: RequestContext,
+        respond: Callable[[asyncio.Future[Any]], HandlerResult],
+        done: asyncio.Future[Any],
+    ) -> ResponseParts:
         try:
             outcome = respond(done)
         except Exception as error:  # noqa: BLE001  as above
-            return self._refuse(call, error)
-        if isinstance(outcome, Body):
+            return self._refuse(context, error)
+        if isinstance(outcome, EncodedResponse):
             pending.held = outcome.held
-        return self._encode(call, outcome)
+        return self._encode(context, outcome)
 
-    def _encode(self, call: Call, response: Outcome) -> Reply:
+    def _encode(self, context: RequestContext, response: HandlerResult) -> ResponseParts:
         if response is None:
             return None
-        if isinstance(response, Body):
-            return (call.head(sum(map(len, response.parts))), *response.parts)
+        if isinstance(response, EncodedResponse):
+            return (context.head(sum(map(len, response.parts))), *response.parts)
         body = bytearray()
-        self._codec.write(response, call.version, call.api.is_flexible(call.version), body)
-        return (call.head(len(body)), body)
+        self._codec.write(response, context.version, context.api.is_flexible(context.version), body)
+        return (context.head(len(body)), body)
 
-    def _refuse(self, call: Call, error: Exception) -> Reply:
+    def _refuse(self, context: RequestContext, error: Exception) -> ResponseParts:
         if isinstance(error, TailraceError):
             code = error.kafka_code
         else:
             code = _UNKNOWN_SERVER_ERROR
             self._traffic.handler_faults += 1
-            _log.error("%s of version %d failed", call.api.name, call.version, exc_info=error)
-        if call.version not in versions_with(call.api.response, "error_code"):
-            raise UnanswerableRequestError(f"{call.api.name} failed and can't say so: {error}") from error
-        return self._encode(call, call.api.response(error_code=code))
+            _log.error("%s of version %d failed", context.api.name, context.version, exc_info=error)
+        if context.version not in versions_with(context.api.response, "error_code"):
+            raise UnanswerableRequestError(f"{context.api.name} failed and can't say so: {error}") from error
+        return self._encode(context, context.api.response(error_code=code))

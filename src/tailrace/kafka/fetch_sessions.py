@@ -21,7 +21,7 @@ _LAST_EPOCH = (1 << 31) - 1
 _IDLE_SECONDS = 120.0
 _UNSEEN = -1
 
-Key = tuple[str, UUID, int]
+PartitionKey = tuple[str, UUID, int]
 """Topic by name or by id, and the partition."""
 
 
@@ -30,7 +30,7 @@ class WantedPartition:
 
     __slots__ = ("high_watermark", "key", "leader_epoch", "log_start_offset", "max_bytes", "offset", "topic_uuid")
 
-    def __init__(self, key: Key, offset: int, max_bytes: int, leader_epoch: int) -> None:
+    def __init__(self, key: PartitionKey, offset: int, max_bytes: int, leader_epoch: int) -> None:
         self.key = key
         self.offset = offset
         self.max_bytes = max_bytes
@@ -51,7 +51,7 @@ class FetchSession:
         self.number = number
         self.by_id = by_id
         self.epoch = _FIRST_EPOCH
-        self.partitions: dict[Key, WantedPartition] = {}
+        self.partitions: dict[PartitionKey, WantedPartition] = {}
         self.used_at = now
 
     def keep_news(self, fetched: Sequence[tuple[WantedPartition, FetchedPartition]]) -> Iterator[int]:
@@ -74,7 +74,7 @@ class FetchSession:
                 yield place
 
 
-class Fetching(NamedTuple):
+class SessionFetch(NamedTuple):
     """One fetch: what is wanted, and the session that it belongs to, if any."""
 
     wanted: Sequence[WantedPartition]
@@ -103,7 +103,7 @@ class FetchSessions:
         """Partitions of all sessions."""
         return self._partitions
 
-    def begin(self, request: FetchRequest, by_id: bool) -> Fetching:
+    def begin(self, request: FetchRequest, by_id: bool) -> SessionFetch:
         """Find or make the session of a request and bring it up to date."""
         epoch = request.session_epoch
         if epoch in (_FIRST_EPOCH, _FINAL_EPOCH):
@@ -111,7 +111,7 @@ class FetchSessions:
                 self._forget(request.session_id)
             wanted = list(_named_in(request))
             session = self._make(wanted, by_id) if epoch == _FIRST_EPOCH else None
-            return Fetching(wanted, session, False)
+            return SessionFetch(wanted, session, False)
         session = self._sessions.get(request.session_id)
         if session is None:
             raise UnknownFetchSessionError(f"there is no fetch session {request.session_id}; begin a new one")
@@ -125,7 +125,7 @@ class FetchSessions:
             )
         self._update(session, request)
         self._use(session)
-        return Fetching(tuple(session.partitions.values()), session, True)
+        return SessionFetch(tuple(session.partitions.values()), session, True)
 
     def _make(self, wanted: Sequence[WantedPartition], by_id: bool) -> FetchSession | None:
         now = self._clock.monotonic()

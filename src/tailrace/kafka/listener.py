@@ -5,10 +5,9 @@ import logging
 from collections import Counter
 from socket import socket
 
-from tailrace.kafka.connection import SCRATCH_BYTES, Connection, Surroundings
-from tailrace.kafka.connection_rate import ConnectionRate
+from tailrace.kafka.connection import SCRATCH_BYTES, KafkaConnection, SharedContext
 from tailrace.kafka.dispatch import Dispatcher
-from tailrace.kafka.traffic import Traffic
+from tailrace.kafka.metrics import Traffic
 from tailrace.model.limits import Limits
 
 _log = logging.getLogger(__name__)
@@ -23,11 +22,11 @@ class KafkaListener:
         self._traffic = traffic
         self._limits = limits
         self._stop_seconds = stop_seconds
-        self._shared = Surroundings(dispatcher, limits, traffic, memoryview(bytearray(SCRATCH_BYTES)), self)
-        self._connections: set[Connection] = set()
+        self._shared = SharedContext(dispatcher, limits, traffic, memoryview(bytearray(SCRATCH_BYTES)), self)
+        self._connections: set[KafkaConnection] = set()
         self._by_host: Counter[str] = Counter()
         self._rate = ConnectionRate(limits)
-        self._crowded: set[Connection] = set()
+        self._crowded: set[KafkaConnection] = set()
         self._making_way = False
         self._lines_left = _LINES_PER_INSPECTION
         self._server: asyncio.Server | None = None
@@ -50,7 +49,7 @@ class KafkaListener:
         for connection in tuple(self._connections):
             connection.abort()
 
-    def opened(self, connection: Connection) -> str:
+    def opened(self, connection: KafkaConnection) -> str:
         host = connection.client.host
         self._connections.add(connection)
         self._by_host[host] += 1
@@ -63,7 +62,7 @@ class KafkaListener:
             return "new_connections_per_second"
         return ""
 
-    def closed(self, connection: Connection) -> None:
+    def closed(self, connection: KafkaConnection) -> None:
         host = connection.client.host
         self._connections.discard(connection)
         self._crowded.discard(connection)
@@ -72,7 +71,7 @@ class KafkaListener:
             del self._by_host[host]
         self._traffic.open -= 1
 
-    def wait_for_room(self, connection: Connection) -> None:
+    def wait_for_room(self, connection: KafkaConnection) -> None:
         self._crowded.add(connection)
 
     def room_was_made(self) -> None:
@@ -92,9 +91,9 @@ class KafkaListener:
             self._lines_left -= 1
             _log.warning("closing a Kafka connection: %s", message)
 
-    def _accept(self) -> Connection:
+    def _accept(self) -> KafkaConnection:
         self._traffic.accepted += 1
-        return Connection(self._shared, self._traffic.accepted)
+        return KafkaConnection(self._shared, self._traffic.accepted)
 
     def _inspect(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
@@ -103,3 +102,33 @@ class KafkaListener:
         for connection in tuple(self._connections):
             connection.inspect(now)
         self._inspection = loop.call_later(_INSPECTION_SECONDS, self._inspect, loop)
+
+
+class ConnectionRate:
+    def __init__(self, limits: Limits) -> None:
+        self._rate = limits.new_connections_per_second
+        self._at_a_stroke = limits.connections_per_address
+        self._most_hosts = limits.connections
+        self._spent: dict[str, tuple[float, float]] = {}
+        """By address: connections that count against it, and when that was so. They wear off by and by."""
+
+    def admits(self, host: str, now: float) -> bool:
+        """Count one more connection of the address, unless there are too many."""
+        if host not in self._spent and len(self._spent) >= self._most_hosts:
+            self.forget_rested(now)
+            if len(self._spent) >= self._most_hosts:
+                return False
+        spent = self._left(host, now) + 1
+        if spent > self._at_a_stroke:
+            return False
+        self._spent[host] = spent, now
+        return True
+
+    def forget_rested(self, now: float) -> None:
+        """Addresses whose connections have worn off need not be remembered."""
+        for host in [host for host in self._spent if not self._left(host, now)]:
+            del self._spent[host]
+
+    def _left(self, host: str, now: float) -> float:
+        spent, then = self._spent.get(host, (0.0, now))
+        return max(0.0, spent - (now - then) * self._rate)

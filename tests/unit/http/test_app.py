@@ -10,7 +10,7 @@ import pytest
 
 from tailrace.broker.broker import Broker
 from tailrace.http.app import create_app
-from tailrace.http.status import ServerStatus
+from tailrace.http.health import ServerStatus
 from tailrace.model.clock import SystemClock
 from tailrace.model.errors import StorageFailedError, TailraceError
 from tailrace.model.limits import DEFAULT_LIMITS, Limits

@@ -5,9 +5,9 @@ import base64
 import msgspec
 import pytest
 
-from tailrace.http.consuming import Consume
+from tailrace.http.consume import Consume
 from tailrace.http.messages import Publish, read_body, to_messages, to_read
-from tailrace.http.routes import AddRoute
+from tailrace.http.tables import AddRoute
 from tailrace.http.topics import CreateTopic
 from tailrace.model.errors import InvalidRequestError
 from tailrace.model.ids import Offset

@@ -10,9 +10,9 @@ import pytest
 
 from tailrace.broker.broker import Broker
 from tailrace.http.app import create_app
+from tailrace.http.health import ServerStatus
 from tailrace.http.listener import HttpListener
 from tailrace.http.on_demand import HttpOnDemand
-from tailrace.http.status import ServerStatus
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.store.memory import MemoryStore
 from tests.support.clocks import ManualClock
@@ -28,7 +28,7 @@ def listener(bound: socket.socket) -> HttpListener:
 
 
 def test_to_import_the_server_loads_no_framework() -> None:
-    listeners = "tailrace.server, tailrace.kafka.apis, tailrace.http.on_demand, tailrace.http.status"
+    listeners = "tailrace.server, tailrace.kafka.apis, tailrace.http.on_demand, tailrace.http.health"
     code = f"import sys, {listeners}; sys.exit('litestar' in sys.modules or 'uvicorn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

@@ -4,8 +4,8 @@ from litestar import Litestar
 
 from tailrace.broker.broker import Broker
 from tailrace.http.app import create_app
+from tailrace.http.health import ServerStatus
 from tailrace.http.openapi import document
-from tailrace.http.status import ServerStatus
 from tailrace.model.clock import SystemClock
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.store.memory import MemoryStore

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tailrace.kafka.dispatch import Route
+from tailrace.kafka.dispatch import ApiRoute
 from tailrace.model.errors import MalformedMessageError, UnanswerableRequestError
 from tailrace.wire.message import Api
 from tailrace.wire.messages import api_versions, metadata, produce
@@ -74,5 +74,5 @@ async def test_librdkafka_is_told_of_the_produce_versions_by_which_it_knows_that
 
 def test_a_route_may_offer_less_than_is_described() -> None:
     api: Api = metadata.API
-    assert Route(api, lambda call, request: None).versions == range(api.lowest, api.highest + 1)
-    assert Route(api, lambda call, request: None, lowest=4, highest=9).versions == range(4, 10)
+    assert ApiRoute(api, lambda call, request: None).versions == range(api.lowest, api.highest + 1)
+    assert ApiRoute(api, lambda call, request: None, lowest=4, highest=9).versions == range(4, 10)

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from tailrace.kafka.settings import KafkaSettings
+from tailrace.kafka.cluster import KafkaSettings
 from tailrace.model.limits import Limits
 from tailrace.model.record import RawBatch, Record
 from tailrace.wire.messages import (

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from tailrace.kafka.cluster import NODE_ID
-from tailrace.kafka.configs import (
-    Config,
+from tailrace.kafka.cluster import NODE_ID, Node
+from tailrace.kafka.dispatch import ApiRoute, RequestContext
+from tailrace.kafka.topic_configs import (
+    ConfigEntry,
     ConfigSource,
     ConfigType,
     TopicChange,
@@ -12,8 +13,6 @@ from tailrace.kafka.configs import (
     parse_configs,
     show_configs,
 )
-from tailrace.kafka.dispatch import Call, Route
-from tailrace.kafka.node import Node
 from tailrace.model.errors import ConfigurationError, InvalidRequestError, TailraceError
 from tailrace.wire.messages import alter_configs, describe_configs, incremental_alter_configs
 from tailrace.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -42,14 +41,14 @@ class ConfigHandlers:
         self._node = node
         self._topics = node.broker.topics
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[ApiRoute]:
         return [
-            Route(describe_configs.API, self.describe),
-            Route(alter_configs.API, self.alter),
-            Route(incremental_alter_configs.API, self.alter_some),
+            ApiRoute(describe_configs.API, self.describe),
+            ApiRoute(alter_configs.API, self.alter),
+            ApiRoute(incremental_alter_configs.API, self.alter_some),
         ]
 
-    def describe(self, call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    def describe(self, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
         return DescribeConfigsResponse(results=tuple(self._describe(resource, request) for resource in request.resources))
 
     def _describe(self, resource: DescribeConfigsResource, request: DescribeConfigsRequest) -> DescribeConfigsResult:
@@ -70,7 +69,7 @@ class ConfigHandlers:
             configs=tuple(_shown(config, request) for config in configs if wanted is None or config.name in wanted),
         )
 
-    def _configs_of(self, resource_type: int, name: str) -> Sequence[Config]:
+    def _configs_of(self, resource_type: int, name: str) -> Sequence[ConfigEntry]:
         if resource_type == _TOPIC:
             topic = self._topics.get(name).topic
             return show_configs(topic, topic.settings, self._node.limits)
@@ -80,7 +79,7 @@ class ConfigHandlers:
             return self._server_configs() if name else ()
         raise InvalidRequestError(f"resources of type {resource_type} have no configs here")
 
-    def _server_configs(self) -> list[Config]:
+    def _server_configs(self) -> list[ConfigEntry]:
         auto_create = "true" if self._node.settings.auto_create_topics else "false"
         values = (
             ("advertised.listeners", f"PLAINTEXT://{self._node.cluster.address}", ConfigType.STRING),
@@ -95,11 +94,11 @@ class ConfigHandlers:
             ("socket.request.max.bytes", str(self._node.limits.request_bytes), ConfigType.INT),
         )
         return [
-            Config(name, value, kind, ConfigSource.STATIC_BROKER, "Set in the configuration file.", read_only=True)
+            ConfigEntry(name, value, kind, ConfigSource.STATIC_BROKER, "Set in the configuration file.", read_only=True)
             for name, value, kind in values
         ]
 
-    async def alter(self, call: Call, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    async def alter(self, context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
         responses = []
         for resource in request.resources:
             error = None
@@ -119,7 +118,9 @@ class ConfigHandlers:
             )
         return AlterConfigsResponse(responses=tuple(responses))
 
-    async def alter_some(self, call: Call, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+    async def alter_some(
+        self, context: RequestContext, request: IncrementalAlterConfigsRequest
+    ) -> IncrementalAlterConfigsResponse:
         responses = []
         for resource in request.resources:
             error = None
@@ -159,7 +160,7 @@ def _wanted(config: AlterableConfig) -> str | None:
     return config.value
 
 
-def _shown(config: Config, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+def _shown(config: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     synonym = DescribeConfigsSynonym(name=config.name, value=config.value, source=config.source)
     return DescribeConfigsResourceResult(
         name=config.name,

@@ -5,7 +5,7 @@ from itertools import groupby
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.reading.answers import ReadAnswer
-from tailrace.kafka.dispatch import Body, Call, Route
+from tailrace.kafka.dispatch import ApiRoute, EncodedResponse, RequestContext
 from tailrace.kafka.fetch_sessions import FetchSessions, WantedPartition
 from tailrace.model.errors import (
     OffsetOutOfRangeError,
@@ -14,18 +14,26 @@ from tailrace.model.errors import (
     UnknownTopicError,
     UnknownTopicIdError,
 )
-from tailrace.model.fetch import NO_BOUNDS, Isolation, PartitionBatches, PartitionFetch
+from tailrace.model.fetch import NO_BOUNDS, Isolation, PartitionBatches, PartitionFetch, StartEdge
 from tailrace.model.ids import Offset
 from tailrace.wire.batch import LEADER_EPOCH
-from tailrace.wire.fetch_response import (
-    IDS_SINCE,
-    SESSIONS_SINCE,
-    FetchedPartition,
-    FetchedTopic,
-    write_fetch_response,
-)
-from tailrace.wire.messages import fetch
+from tailrace.wire.fetch_response import IDS_SINCE, SESSIONS_SINCE, FetchedPartition, FetchedTopic, write_fetch_response
+from tailrace.wire.messages import fetch, list_offsets, offset_for_leader_epoch
 from tailrace.wire.messages.fetch import FetchRequest
+from tailrace.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from tailrace.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
 
 
 class FetchHandlers:
@@ -33,16 +41,16 @@ class FetchHandlers:
         self._broker = broker
         self._sessions = sessions
 
-    def routes(self) -> list[Route]:
-        return [Route(fetch.API, self.fetch)]
+    def routes(self) -> list[ApiRoute]:
+        return [ApiRoute(fetch.API, self.fetch)]
 
-    async def fetch(self, call: Call, request: FetchRequest) -> Body:
+    async def fetch(self, context: RequestContext, request: FetchRequest) -> EncodedResponse:
         try:
-            fetching = self._sessions.begin(request, by_id=call.version >= IDS_SINCE)
+            fetching = self._sessions.begin(request, by_id=context.version >= IDS_SINCE)
         except TailraceError as error:
-            if call.version < SESSIONS_SINCE:
+            if context.version < SESSIONS_SINCE:
                 raise
-            return Body(write_fetch_response(call.version, (), error.kafka_code))
+            return EncodedResponse(write_fetch_response(context.version, (), error.kafka_code))
         isolation = isolation_of(request.isolation_level)
         held = self._broker.answers.answer()
         with held.until_sent():
@@ -59,7 +67,9 @@ class FetchHandlers:
             FetchedTopic(name, topic_id, [partition for _, partition in group])
             for (name, topic_id), group in groupby(fetched, lambda pair: pair[0].key[:2])
         ]
-        return Body(write_fetch_response(call.version, topics, 0, fetching.session_id), held if held.used else None)
+        return EncodedResponse(
+            write_fetch_response(context.version, topics, 0, fetching.session_id), held if held.used else None
+        )
 
     async def _read(
         self, wanted: Sequence[WantedPartition], request: FetchRequest, isolation: Isolation, held: ReadAnswer
@@ -112,3 +122,90 @@ def _fetched(wanted: WantedPartition, answer: PartitionBatches, isolation: Isola
         code = UnknownTopicError.kafka_code
     aborted = answer.aborted if isolation is Isolation.READ_COMMITTED else None
     return FetchedPartition(wanted.key[2], code, end, answer.last_stable_offset, start, answer.batches, aborted)
+
+
+_LATEST = -1
+_EARLIEST = -2
+_NEWEST = -3
+_EARLIEST_LOCAL = -4
+_LATEST_TIERED = -5
+_EARLIEST_PENDING_UPLOAD = -6
+_NOWHERE = (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD)
+"""About storage behind the server, which there is none of."""
+_UNSUPPORTED_VERSION = 35
+
+
+class PositionHandlers:
+    def __init__(self, broker: Broker) -> None:
+        self._positions = broker.positions
+
+    def routes(self) -> list[ApiRoute]:
+        return [
+            ApiRoute(list_offsets.API, self.list_offsets),
+            ApiRoute(offset_for_leader_epoch.API, self.for_leader_epoch),
+        ]
+
+    async def list_offsets(self, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        isolation = isolation_of(request.isolation_level)
+        return ListOffsetsResponse(
+            topics=tuple(
+                [
+                    ListOffsetsTopicResponse(
+                        name=topic.name,
+                        partitions=tuple([await self._look_up(topic.name, wanted, isolation) for wanted in topic.partitions]),
+                    )
+                    for topic in request.topics
+                ]
+            )
+        )
+
+    async def _look_up(self, topic: str, wanted: ListOffsetsPartition, isolation: Isolation) -> ListOffsetsPartitionResponse:
+        index = wanted.partition_index
+        timestamp = wanted.timestamp
+        if wanted.current_leader_epoch > LEADER_EPOCH:
+            return ListOffsetsPartitionResponse(partition_index=index, error_code=UnknownLeaderEpochError.kafka_code)
+        try:
+            bounds = self._positions.bounds(topic, index)
+            if timestamp == _LATEST:
+                return _at(index, await self._positions.resolve(topic, index, StartEdge.LATEST, isolation=isolation))
+            if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
+                return _at(index, bounds.start)
+            if timestamp in _NOWHERE:
+                return ListOffsetsPartitionResponse(partition_index=index)
+            if timestamp < _EARLIEST_PENDING_UPLOAD:
+                return ListOffsetsPartitionResponse(partition_index=index, error_code=_UNSUPPORTED_VERSION)
+            if timestamp == _NEWEST:
+                found = await self._positions.newest(topic, index)
+            else:
+                found = await self._positions.at_time(topic, index, timestamp, isolation=isolation)
+        except TailraceError as error:
+            return ListOffsetsPartitionResponse(partition_index=index, error_code=error.kafka_code)
+        if found is None:
+            return ListOffsetsPartitionResponse(partition_index=index)
+        return _at(index, found.offset, found.timestamp)
+
+    def for_leader_epoch(self, context: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+        return OffsetForLeaderEpochResponse(
+            topics=tuple(
+                OffsetForLeaderTopicResult(
+                    topic=topic.topic, partitions=tuple(self._epoch_end(topic.topic, wanted) for wanted in topic.partitions)
+                )
+                for topic in request.topics
+            )
+        )
+
+    def _epoch_end(self, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+        index = wanted.partition
+        if wanted.current_leader_epoch > LEADER_EPOCH:
+            return EpochEndOffset(partition=index, error_code=UnknownLeaderEpochError.kafka_code)
+        try:
+            end = self._positions.bounds(topic, index).end
+        except TailraceError as error:
+            return EpochEndOffset(partition=index, error_code=error.kafka_code)
+        if wanted.leader_epoch != LEADER_EPOCH:
+            return EpochEndOffset(partition=index)
+        return EpochEndOffset(partition=index, leader_epoch=LEADER_EPOCH, end_offset=end)
+
+
+def _at(index: int, offset: int, timestamp: int = -1) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=index, timestamp=timestamp, offset=offset, leader_epoch=LEADER_EPOCH)

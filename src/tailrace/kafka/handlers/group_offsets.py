@@ -5,7 +5,7 @@ from itertools import groupby
 from uuid import UUID
 
 from tailrace.broker.broker import Broker
-from tailrace.kafka.dispatch import Call, Route
+from tailrace.kafka.dispatch import ApiRoute, RequestContext
 from tailrace.kafka.handlers.groups import group_error_code
 from tailrace.model.errors import TailraceError, UnknownTopicError
 from tailrace.model.group import CommittedOffset, MemberIdentity, OffsetCommit
@@ -52,16 +52,16 @@ class GroupOffsetHandlers:
         self._removal = broker.group_removal
         self._transactions = broker.transaction_queries
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[ApiRoute]:
         return [
-            Route(offset_commit.API, self.commit),
-            Route(offset_fetch.API, self.fetch),
-            Route(offset_delete.API, self.delete),
+            ApiRoute(offset_commit.API, self.commit),
+            ApiRoute(offset_fetch.API, self.fetch),
+            ApiRoute(offset_delete.API, self.delete),
         ]
 
-    async def commit(self, call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    async def commit(self, context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
         speaker = MemberIdentity(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id)
-        by_id = call.version >= _BY_TOPIC_ID
+        by_id = context.version >= _BY_TOPIC_ID
         names = [self._name_by_id(topic.topic_id) if by_id else topic.name for topic in request.topics]
         commits = [
             OffsetCommit(
@@ -98,9 +98,9 @@ class GroupOffsetHandlers:
             )
         )
 
-    def fetch(self, call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse:
-        if call.version >= _MANY_GROUPS:
-            by_id = call.version >= _BY_TOPIC_ID
+    def fetch(self, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+        if context.version >= _MANY_GROUPS:
+            by_id = context.version >= _BY_TOPIC_ID
             return OffsetFetchResponse(
                 groups=tuple(self._fetched(group, by_id, request.require_stable) for group in request.groups)
             )
@@ -130,7 +130,7 @@ class GroupOffsetHandlers:
             ),
         )
 
-    async def delete(self, call: Call, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    async def delete(self, context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
         try:
             self._groups.describe(request.group_id)
         except TailraceError as error:

@@ -2,7 +2,7 @@
 
 from tailrace.broker.broker import Broker
 from tailrace.kafka.cluster import GROUP_OPERATIONS, NOT_ASKED
-from tailrace.kafka.dispatch import Call, Route
+from tailrace.kafka.dispatch import ApiRoute, RequestContext
 from tailrace.model.errors import MemberIdRequiredError, TailraceError, UnknownGroupError
 from tailrace.model.group import JoinRequest, MemberIdentity, MemberProtocol, SyncRequest
 from tailrace.wire.messages import (
@@ -51,38 +51,38 @@ class GroupHandlers:
         self._groups = broker.groups
         self._removal = broker.group_removal
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[ApiRoute]:
         return [
-            Route(join_group.API, self.join),
-            Route(sync_group.API, self.sync),
-            Route(heartbeat.API, self.heartbeat),
-            Route(leave_group.API, self.leave),
-            Route(describe_groups.API, self.describe),
-            Route(list_groups.API, self.list_groups),
-            Route(delete_groups.API, self.delete),
+            ApiRoute(join_group.API, self.join),
+            ApiRoute(sync_group.API, self.sync),
+            ApiRoute(heartbeat.API, self.heartbeat),
+            ApiRoute(leave_group.API, self.leave),
+            ApiRoute(describe_groups.API, self.describe),
+            ApiRoute(list_groups.API, self.list_groups),
+            ApiRoute(delete_groups.API, self.delete),
         ]
 
-    async def join(self, call: Call, request: JoinGroupRequest) -> JoinGroupResponse:
+    async def join(self, context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
         try:
             joined = await self._groups.join(
                 JoinRequest(
                     request.group_id,
                     request.member_id,
                     request.group_instance_id,
-                    call.client_id or "",
-                    f"/{call.client.host}",
+                    context.client_id or "",
+                    f"/{context.client.host}",
                     request.session_timeout_ms,
                     request.rebalance_timeout_ms,
                     request.protocol_type,
                     tuple(MemberProtocol(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols),
-                    asks_for_id_first=call.version >= _ASKS_FOR_ID_FIRST,
-                    can_skip_assignment=call.version >= _CAN_SKIP_ASSIGNMENT,
+                    asks_for_id_first=context.version >= _ASKS_FOR_ID_FIRST,
+                    can_skip_assignment=context.version >= _CAN_SKIP_ASSIGNMENT,
                 )
             )
         except TailraceError as error:
             return JoinGroupResponse(
                 error_code=group_error_code(error),
-                protocol_name=None if call.version >= _NULLABLE_PROTOCOL else "",
+                protocol_name=None if context.version >= _NULLABLE_PROTOCOL else "",
                 member_id=error.member_id if isinstance(error, MemberIdRequiredError) else request.member_id,
             )
         return JoinGroupResponse(
@@ -98,7 +98,7 @@ class GroupHandlers:
             ),
         )
 
-    async def sync(self, call: Call, request: SyncGroupRequest) -> SyncGroupResponse:
+    async def sync(self, context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
         try:
             synced = await self._groups.sync(
                 SyncRequest(
@@ -115,7 +115,7 @@ class GroupHandlers:
             protocol_type=synced.protocol_type, protocol_name=synced.protocol, assignment=synced.assignment
         )
 
-    def heartbeat(self, call: Call, request: HeartbeatRequest) -> HeartbeatResponse:
+    def heartbeat(self, context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
         speaker = MemberIdentity(request.member_id, request.generation_id, request.group_instance_id)
         try:
             self._groups.heartbeat(request.group_id, speaker)
@@ -123,15 +123,15 @@ class GroupHandlers:
             return HeartbeatResponse(error_code=group_error_code(error))
         return HeartbeatResponse()
 
-    def leave(self, call: Call, request: LeaveGroupRequest) -> LeaveGroupResponse:
+    def leave(self, context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
         leavers: list[tuple[str, str | None]] = [(each.member_id, each.group_instance_id) for each in request.members]
-        if call.version < _BATCHED_LEAVE:
+        if context.version < _BATCHED_LEAVE:
             leavers = [(request.member_id, None)]
         try:
             outcomes = self._groups.leave(request.group_id, leavers)
         except TailraceError as error:
             return LeaveGroupResponse(error_code=group_error_code(error))
-        if call.version < _BATCHED_LEAVE:
+        if context.version < _BATCHED_LEAVE:
             return LeaveGroupResponse(error_code=group_error_code(outcomes[0]))
         return LeaveGroupResponse(
             members=tuple(
@@ -140,11 +140,11 @@ class GroupHandlers:
             )
         )
 
-    def describe(self, call: Call, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    def describe(self, context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
         operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-        return DescribeGroupsResponse(groups=tuple(self._described(call, name, operations) for name in request.groups))
+        return DescribeGroupsResponse(groups=tuple(self._described(context, name, operations) for name in request.groups))
 
-    def list_groups(self, call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
+    def list_groups(self, context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
         states = {state.lower() for state in request.states_filter}
         types = {kind.lower() for kind in request.types_filter}
         return ListGroupsResponse(
@@ -155,7 +155,7 @@ class GroupHandlers:
             )
         )
 
-    async def delete(self, call: Call, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+    async def delete(self, context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
         results = []
         for name in dict.fromkeys(request.groups_names):
             try:
@@ -166,11 +166,11 @@ class GroupHandlers:
                 results.append(DeletableGroupResult(group_id=name))
         return DeleteGroupsResponse(results=tuple(results))
 
-    def _described(self, call: Call, name: str, operations: int) -> DescribedGroup:
+    def _described(self, context: RequestContext, name: str, operations: int) -> DescribedGroup:
         try:
             group = self._groups.describe(name)
         except UnknownGroupError as error:
-            if call.version >= _SAYS_NOT_FOUND:
+            if context.version >= _SAYS_NOT_FOUND:
                 return DescribedGroup(group_id=name, error_code=error.kafka_code, error_message=str(error), group_state="Dead")
             return DescribedGroup(group_id=name, group_state="Dead", authorized_operations=operations)
         except TailraceError as error:

@@ -1,19 +1,26 @@
 """Which topics there are and where: Metadata and DescribeTopicPartitions."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
 import msgspec
 
 from tailrace.broker.topics.live_topic import LiveTopic
-from tailrace.kafka.cluster import CLUSTER_OPERATIONS, NODE_ID, NOT_ASKED, REPLICAS, TOPIC_OPERATIONS
-from tailrace.kafka.dispatch import Call, Route
-from tailrace.kafka.node import Node
+from tailrace.kafka.cluster import CLUSTER_OPERATIONS, NODE_ID, NOT_ASKED, REPLICAS, TOPIC_OPERATIONS, Cluster, Node
+from tailrace.kafka.dispatch import ApiRoute, RequestContext
 from tailrace.model.errors import InvalidRequestError, InvalidTopicNameError, TailraceError, UnknownTopicError
 from tailrace.model.names import check_topic_name, is_reserved
 from tailrace.wire.batch import LEADER_EPOCH
 from tailrace.wire.message import NO_UUID
-from tailrace.wire.messages import describe_topic_partitions, metadata
+from tailrace.wire.messages import api_versions, describe_cluster, describe_topic_partitions, find_coordinator, metadata
+from tailrace.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from tailrace.wire.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 from tailrace.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -21,6 +28,7 @@ from tailrace.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from tailrace.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from tailrace.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -40,20 +48,20 @@ class MetadataHandlers:
         self._node = node
         self._topics = node.broker.topics
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[ApiRoute]:
         return [
-            Route(metadata.API, self.metadata),
-            Route(describe_topic_partitions.API, self.describe_partitions),
+            ApiRoute(metadata.API, self.metadata),
+            ApiRoute(describe_topic_partitions.API, self.describe_partitions),
         ]
 
-    async def metadata(self, call: Call, request: MetadataRequest) -> MetadataResponse:
+    async def metadata(self, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
         host, port = self._node.cluster.address
         # In the first version an empty list means all topics; later ones say null for that.
-        if request.topics is None or (call.version == 0 and not request.topics):
+        if request.topics is None or (context.version == 0 and not request.topics):
             topics = [_described(live, live.topic.name) for live in self._topics]
         else:
             wants_it = request.allow_auto_topic_creation
-            topics = [await self._find(wanted, wants_it, call.version) for wanted in request.topics]
+            topics = [await self._find(wanted, wants_it, context.version) for wanted in request.topics]
         if request.include_topic_authorized_operations:
             topics = [msgspec.structs.replace(topic, topic_authorized_operations=TOPIC_OPERATIONS) for topic in topics]
         return MetadataResponse(
@@ -86,7 +94,9 @@ class MetadataHandlers:
             known_name = "" if name is None and version < _NULL_NAMES_SINCE else name
             return MetadataResponseTopic(error_code=error.kafka_code, name=known_name, topic_id=wanted.topic_id)
 
-    def describe_partitions(self, call: Call, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    def describe_partitions(
+        self, context: RequestContext, request: DescribeTopicPartitionsRequest
+    ) -> DescribeTopicPartitionsResponse:
         limit = min(max(1, request.response_partition_limit), _MOST_PARTITIONS)
         names: Iterable[str] = sorted({topic.name for topic in request.topics})
         if not request.topics:
@@ -156,3 +166,74 @@ def _partition_in_full(number: int) -> DescribeTopicPartitionsResponsePartition:
         eligible_leader_replicas=(),
         last_known_elr=(),
     )
+
+
+_GROUP = 0
+_TRANSACTION = 1
+_INVALID_REQUEST = 42
+
+
+class ClusterHandlers:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def routes(self) -> list[ApiRoute]:
+        return [
+            ApiRoute(describe_cluster.API, self.describe),
+            ApiRoute(find_coordinator.API, self.find_coordinator),
+        ]
+
+    def describe(self, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+        host, port = self._cluster.address
+        return DescribeClusterResponse(
+            endpoint_type=request.endpoint_type,
+            cluster_id=self._cluster.cluster_id,
+            controller_id=NODE_ID,
+            brokers=(DescribeClusterBroker(broker_id=NODE_ID, host=host, port=port),),
+            cluster_authorized_operations=CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED,
+        )
+
+    def find_coordinator(self, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+        host, port = self._cluster.address
+        if request.key_type not in (_GROUP, _TRANSACTION):
+            problem = f"key type {request.key_type} is neither a group ({_GROUP}) nor a transaction ({_TRANSACTION})"
+            refused = tuple(
+                Coordinator(key=key, node_id=-1, host="", port=-1, error_code=_INVALID_REQUEST, error_message=problem)
+                for key in request.coordinator_keys
+            )
+            return FindCoordinatorResponse(
+                error_code=_INVALID_REQUEST, error_message=problem, node_id=-1, host="", port=-1, coordinators=refused
+            )
+        return FindCoordinatorResponse(
+            error_message=None,
+            node_id=NODE_ID,
+            host=host,
+            port=port,
+            coordinators=tuple(
+                Coordinator(key=key, node_id=NODE_ID, host=host, port=port, error_message=None)
+                for key in request.coordinator_keys
+            ),
+        )
+
+
+_TRANSACTIONS = "transaction.version"
+_WITH_EPOCHS = 2
+"""By this clients know that they get an epoch for each transaction and add partitions by writing to them."""
+
+
+class VersionHandlers:
+    def __init__(self, offered: Callable[[], Sequence[ApiVersion]]) -> None:
+        self._offered = offered
+
+    def routes(self) -> list[ApiRoute]:
+        return [ApiRoute(api_versions.API, self.versions)]
+
+    def versions(self, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+        return ApiVersionsResponse(
+            api_keys=tuple(self._offered()),
+            supported_features=(SupportedFeatureKey(name=_TRANSACTIONS, min_version=1, max_version=_WITH_EPOCHS),),
+            finalized_features_epoch=0,
+            finalized_features=(
+                FinalizedFeatureKey(name=_TRANSACTIONS, max_version_level=_WITH_EPOCHS, min_version_level=_WITH_EPOCHS),
+            ),
+        )

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tailrace.broker.broker import Broker
-from tailrace.kafka.dispatch import Body, Call, Later, Route
-from tailrace.kafka.handlers.lone_produce import PARTITIONS_ADDED_SINCE, LoneProduces, code_of
+from tailrace.kafka.dispatch import ApiRoute, DeferredResponse, EncodedResponse, RequestContext
+from tailrace.kafka.handlers.fast_produce import PARTITIONS_ADDED_SINCE, FastProduce, producer_error_code
 from tailrace.model.errors import InvalidRecordsError, InvalidRequestError, TailraceError
 from tailrace.model.record import Appended, RawBatch
 from tailrace.wire.batch import LENGTH_FROM, batch_length
@@ -28,15 +28,15 @@ class ProduceHandlers:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[ApiRoute]:
         # librdkafka takes a broker that does not know version 0 for one that can't do compression.
-        lone = LoneProduces(self._broker)
-        return [Route(produce.API, self.produce, overlaps=True, claimed_lowest=0, short_way=lone.take)]
+        lone = FastProduce(self._broker)
+        return [ApiRoute(produce.API, self.produce, overlaps=True, claimed_lowest=0, fast_path=lone.take)]
 
-    def produce(self, call: Call, request: ProduceRequest) -> Body | Later:
+    def produce(self, context: RequestContext, request: ProduceRequest) -> EncodedResponse | DeferredResponse:
         if request.acks not in _ACKS:
-            return _all_refused(call, request, _INVALID_REQUIRED_ACKS, f"acks is {request.acks}; it must be -1, 0 or 1")
-        by_id = call.version >= _IDS_SINCE
+            return _all_refused(context, request, _INVALID_REQUIRED_ACKS, f"acks is {request.acks}; it must be -1, 0 or 1")
+        by_id = context.version >= _IDS_SINCE
         names = [self._name_of(topic, by_id) for topic in request.topic_data]
         placed: list[int | TailraceError] = []
         batches: list[RawBatch] = []
@@ -50,12 +50,12 @@ class ProduceHandlers:
                     batches.append(checked)
         asked = _Asked(request, placed)
         if request.acks == _NO_ACKS:
-            return Later(self._append(call, batches), lambda done: _unanswered(asked, done))
-        return Later(self._append(call, batches), lambda done: _answer(call, asked, done))
+            return DeferredResponse(self._append(context, batches), lambda done: _unanswered(asked, done))
+        return DeferredResponse(self._append(context, batches), lambda done: _answer(context, asked, done))
 
-    def _append(self, call: Call, batches: Sequence[RawBatch]) -> "asyncio.Future[Outcomes]":
+    def _append(self, context: RequestContext, batches: Sequence[RawBatch]) -> "asyncio.Future[Outcomes]":
         if batches:
-            adds_partitions = call.version >= PARTITIONS_ADDED_SINCE
+            adds_partitions = context.version >= PARTITIONS_ADDED_SINCE
             return self._broker.append(batches, adds_partitions=adds_partitions)  # type: ignore[return-value]
         nothing: asyncio.Future[Outcomes] = asyncio.get_running_loop().create_future()
         nothing.set_result(())
@@ -96,7 +96,7 @@ def _checked(name: str, partition: PartitionProduceData) -> RawBatch | TailraceE
     return RawBatch(name, partition.index, records)
 
 
-def _answer(call: Call, asked: _Asked, done: "asyncio.Future[Outcomes]") -> Body:
+def _answer(context: RequestContext, asked: _Asked, done: "asyncio.Future[Outcomes]") -> EncodedResponse:
     outcomes = iter(asked.outcomes(done))
     topics = [
         ProducedTopic(
@@ -104,7 +104,7 @@ def _answer(call: Call, asked: _Asked, done: "asyncio.Future[Outcomes]") -> Body
         )
         for topic in asked.request.topic_data
     ]
-    return Body((write_produce_response(call.version, topics),))
+    return EncodedResponse((write_produce_response(context.version, topics),))
 
 
 def _unanswered(asked: _Asked, done: "asyncio.Future[Outcomes]") -> None:
@@ -114,17 +114,17 @@ def _unanswered(asked: _Asked, done: "asyncio.Future[Outcomes]") -> None:
             raise InvalidRequestError(f"a produce without acknowledgement failed: {outcome}")
 
 
-def _all_refused(call: Call, request: ProduceRequest, code: int, why: str) -> Body:
+def _all_refused(context: RequestContext, request: ProduceRequest, code: int, why: str) -> EncodedResponse:
     topics = [
         ProducedTopic(topic.name, topic.topic_id, [_refused(partition.index, code, why) for partition in topic.partition_data])
         for topic in request.topic_data
     ]
-    return Body((write_produce_response(call.version, topics),))
+    return EncodedResponse((write_produce_response(context.version, topics),))
 
 
 def _produced(number: int, outcome: Appended | TailraceError) -> ProducedPartition:
     if isinstance(outcome, TailraceError):
-        return _refused(number, code_of(outcome), str(outcome))
+        return _refused(number, producer_error_code(outcome), str(outcome))
     return ProducedPartition(number, 0, outcome.base_offset, outcome.append_time, outcome.log_start)
 
 

@@ -3,10 +3,9 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from tailrace.kafka.cluster import REPLICAS
-from tailrace.kafka.configs import parse_configs, show_configs
-from tailrace.kafka.dispatch import Call, Route
-from tailrace.kafka.node import Node
+from tailrace.kafka.cluster import REPLICAS, Node
+from tailrace.kafka.dispatch import ApiRoute, RequestContext
+from tailrace.kafka.topic_configs import parse_configs, show_configs
 from tailrace.model.errors import (
     InvalidAssignmentError,
     InvalidPartitionsError,
@@ -65,16 +64,16 @@ class TopicHandlers:
         self._node = node
         self._topics = node.broker.topics
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[ApiRoute]:
         return [
-            Route(create_topics.API, self.create),
-            Route(create_partitions.API, self.create_partitions),
-            Route(delete_records.API, self.delete_records),
-            Route(delete_topics.API, self.delete),
-            Route(describe_log_dirs.API, self.describe_log_dirs),
+            ApiRoute(create_topics.API, self.create),
+            ApiRoute(create_partitions.API, self.create_partitions),
+            ApiRoute(delete_records.API, self.delete_records),
+            ApiRoute(delete_topics.API, self.delete),
+            ApiRoute(describe_log_dirs.API, self.describe_log_dirs),
         ]
 
-    async def create(self, call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    async def create(self, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
         named = Counter(topic.name for topic in request.topics)
         wanted = {topic.name: topic for topic in request.topics}
         return CreateTopicsResponse(
@@ -126,7 +125,7 @@ class TopicHandlers:
             for config in show_configs(topic, settings, self._node.limits)
         )
 
-    async def create_partitions(self, call: Call, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    async def create_partitions(self, context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
         return CreatePartitionsResponse(
             results=tuple([await self._grow(topic, request.validate_only) for topic in request.topics])
         )
@@ -151,7 +150,7 @@ class TopicHandlers:
             return CreatePartitionsTopicResult(name=wanted.name, error_code=error.kafka_code, error_message=str(error))
         return CreatePartitionsTopicResult(name=wanted.name)
 
-    async def delete_records(self, call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    async def delete_records(self, context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
         return DeleteRecordsResponse(
             topics=tuple(
                 [
@@ -173,7 +172,7 @@ class TopicHandlers:
             return DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1, error_code=error.kafka_code)
         return DeleteRecordsPartitionResult(partition_index=index, low_watermark=start)
 
-    async def delete(self, call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    async def delete(self, context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
         wanted = request.topics or tuple(DeleteTopicState(name=name) for name in request.topic_names)
         return DeleteTopicsResponse(responses=tuple([await self._delete(topic) for topic in wanted]))
 
@@ -187,7 +186,7 @@ class TopicHandlers:
             )
         return DeletableTopicResult(name=wanted.name or topic.name, topic_id=topic.uuid)
 
-    def describe_log_dirs(self, call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    def describe_log_dirs(self, context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
         wanted = request.topics
         if wanted is None:
             wanted = tuple(

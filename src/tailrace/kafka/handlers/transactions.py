@@ -5,15 +5,25 @@ by writing to them, and get a new epoch with the end of each transaction.
 """
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from tailrace.broker.broker import Broker
-from tailrace.kafka.dispatch import Call, Route
+from tailrace.kafka.dispatch import ApiRoute, RequestContext
 from tailrace.kafka.handlers.groups import group_error_code
 from tailrace.model.errors import ProducerFencedError, TailraceError, TransactionFencedError
 from tailrace.model.group import MemberIdentity, OffsetCommit
 from tailrace.model.ids import Offset, ProducerId
 from tailrace.model.transaction import ProducerIdentity
-from tailrace.wire.messages import add_offsets_to_txn, add_partitions_to_txn, end_txn, txn_offset_commit
+from tailrace.wire.messages import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    describe_producers,
+    describe_transactions,
+    end_txn,
+    init_producer_id,
+    list_transactions,
+    txn_offset_commit,
+)
 from tailrace.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from tailrace.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -21,7 +31,23 @@ from tailrace.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
 )
+from tailrace.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from tailrace.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
 from tailrace.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from tailrace.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tailrace.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from tailrace.wire.messages.list_transactions import TransactionState as ListedTransaction
 from tailrace.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -49,15 +75,15 @@ class TransactionHandlers:
         self._groups = broker.groups
         self._transactions = broker.transactions
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[ApiRoute]:
         return [
-            Route(add_partitions_to_txn.API, self.add_partitions, highest=_LAST_OF_CLIENTS),
-            Route(add_offsets_to_txn.API, self.add_offsets),
-            Route(txn_offset_commit.API, self.commit_offsets),
-            Route(end_txn.API, self.end),
+            ApiRoute(add_partitions_to_txn.API, self.add_partitions, highest=_LAST_OF_CLIENTS),
+            ApiRoute(add_offsets_to_txn.API, self.add_offsets),
+            ApiRoute(txn_offset_commit.API, self.commit_offsets),
+            ApiRoute(end_txn.API, self.end),
         ]
 
-    async def add_partitions(self, call: Call, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+    async def add_partitions(self, context: RequestContext, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
         producer = _identity(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
         topics = request.v3_and_below_topics
         partitions = [(topic.name, number) for topic in topics for number in topic.partitions]
@@ -68,7 +94,7 @@ class TransactionHandlers:
             try:
                 await self._transactions.add_partitions(request.v3_and_below_transactional_id, producer, partitions)
             except TailraceError as error:
-                codes = [_code(call, error)] * len(codes)
+                codes = [_code(context, error)] * len(codes)
         told = iter(codes)
         return AddPartitionsToTxnResponse(
             results_by_topic_v3_and_below=tuple(
@@ -83,15 +109,15 @@ class TransactionHandlers:
             )
         )
 
-    async def add_offsets(self, call: Call, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
+    async def add_offsets(self, context: RequestContext, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
         producer = _identity(request.producer_id, request.producer_epoch)
         try:
             await self._transactions.add_group(request.transactional_id, producer, request.group_id)
         except TailraceError as error:
-            return AddOffsetsToTxnResponse(error_code=_code(call, error))
+            return AddOffsetsToTxnResponse(error_code=_code(context, error))
         return AddOffsetsToTxnResponse()
 
-    async def commit_offsets(self, call: Call, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
+    async def commit_offsets(self, context: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
         speaker = MemberIdentity(request.member_id, request.generation_id, request.group_instance_id)
         commits = [
             OffsetCommit(
@@ -112,7 +138,7 @@ class TransactionHandlers:
                 request.group_id,
                 commits,
                 lambda: self._groups.check_commit(request.group_id, speaker, in_transaction=True),
-                adds_group=call.version >= _GROUP_ADDED_SINCE,
+                adds_group=context.version >= _GROUP_ADDED_SINCE,
             )
         except TailraceError as error:
             outcomes = [error] * len(commits)
@@ -123,7 +149,7 @@ class TransactionHandlers:
                     name=topic.name,
                     partitions=tuple(
                         TxnOffsetCommitResponsePartition(
-                            partition_index=partition.partition_index, error_code=_code(call, next(told))
+                            partition_index=partition.partition_index, error_code=_code(context, next(told))
                         )
                         for partition in topic.partitions
                     ),
@@ -132,16 +158,16 @@ class TransactionHandlers:
             )
         )
 
-    async def end(self, call: Call, request: EndTxnRequest) -> EndTxnResponse:
+    async def end(self, context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
         try:
             producer_id, epoch = await self._transactions.end(
                 request.transactional_id,
                 _identity(request.producer_id, request.producer_epoch),
                 committed=request.committed,
-                bumps_epoch=call.version >= _EPOCH_BUMPED_SINCE,
+                bumps_epoch=context.version >= _EPOCH_BUMPED_SINCE,
             )
         except TailraceError as error:
-            return EndTxnResponse(error_code=_code(call, error))
+            return EndTxnResponse(error_code=_code(context, error))
         return EndTxnResponse(producer_id=producer_id, producer_epoch=epoch)
 
     def _missing(self, topic: str, partition: int) -> int:
@@ -156,7 +182,127 @@ def _identity(producer_id: int, epoch: int) -> ProducerIdentity:
     return ProducerIdentity(ProducerId(producer_id), epoch)
 
 
-def _code(call: Call, error: TailraceError | None) -> int:
-    if isinstance(error, TransactionFencedError) and call.version < _FENCED_SINCE[call.api.key]:
+def _code(context: RequestContext, error: TailraceError | None) -> int:
+    if isinstance(error, TransactionFencedError) and context.version < _FENCED_SINCE[context.api.key]:
         return ProducerFencedError.kafka_code
     return group_error_code(error)
+
+
+_LAST_WITHOUT_PREPARING = 5
+"""Later versions are for transactions that somebody else coordinates."""
+_INIT_FENCED_SINCE = 4
+_NO_PRODUCER = -1
+
+
+class ProducerHandlers:
+    def __init__(self, broker: Broker) -> None:
+        self._producers = broker.producers
+        self._transactions = broker.transactions
+
+    def routes(self) -> list[ApiRoute]:
+        return [ApiRoute(init_producer_id.API, self.init, highest=_LAST_WITHOUT_PREPARING)]
+
+    async def init(self, context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
+        if request.transactional_id is None:
+            return InitProducerIdResponse(producer_id=await self._producers.allocate())
+        expected = None
+        if request.producer_id != _NO_PRODUCER:
+            expected = ProducerIdentity(ProducerId(request.producer_id), request.producer_epoch)
+        try:
+            producer_id, epoch = await self._transactions.init_producer(
+                request.transactional_id, request.transaction_timeout_ms, expected
+            )
+        except TransactionFencedError as error:
+            code = error.kafka_code if context.version >= _INIT_FENCED_SINCE else ProducerFencedError.kafka_code
+            return InitProducerIdResponse(error_code=code)
+        except TailraceError as error:
+            return InitProducerIdResponse(error_code=group_error_code(error))
+        return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
+
+
+_LAST_WITHOUT_PATTERNS = 1
+"""Later versions of ListTransactions take regular expressions from clients, which can be made to run for ever."""
+_STATES = frozenset(
+    ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence")
+)
+"""All that Kafka's transactions can be in. Ours are never in between."""
+
+
+class TransactionQueryHandlers:
+    def __init__(self, broker: Broker) -> None:
+        self._queries = broker.transaction_queries
+
+    def routes(self) -> list[ApiRoute]:
+        return [
+            ApiRoute(describe_producers.API, self.producers),
+            ApiRoute(describe_transactions.API, self.describe),
+            ApiRoute(list_transactions.API, self.find, highest=_LAST_WITHOUT_PATTERNS),
+        ]
+
+    def producers(self, context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
+        return DescribeProducersResponse(
+            topics=tuple(
+                TopicResponse(
+                    name=topic.name,
+                    partitions=tuple(self._producers_of(topic.name, number) for number in topic.partition_indexes),
+                )
+                for topic in request.topics
+            )
+        )
+
+    def describe(self, context: RequestContext, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
+        return DescribeTransactionsResponse(transaction_states=tuple(map(self._described, request.transactional_ids)))
+
+    def find(self, context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
+        unknown = tuple(state for state in request.state_filters if state not in _STATES)
+        found = self._queries.find(
+            states=request.state_filters, producer_ids=request.producer_id_filters, lasting_ms=request.duration_filter
+        )
+        return ListTransactionsResponse(
+            unknown_state_filters=unknown,
+            transaction_states=tuple(
+                ListedTransaction(
+                    transactional_id=listing.transactional_id,
+                    producer_id=listing.producer_id,
+                    transaction_state=listing.state,
+                )
+                for listing in found
+            ),
+        )
+
+    def _producers_of(self, topic: str, partition: int) -> PartitionResponse:
+        try:
+            found = self._queries.producers(topic, partition)
+        except TailraceError as error:
+            return PartitionResponse(partition_index=partition, error_code=error.kafka_code, error_message=str(error))
+        return PartitionResponse(
+            partition_index=partition,
+            active_producers=tuple(
+                ProducerState(
+                    producer_id=each.producer.producer_id,
+                    producer_epoch=each.producer.epoch,
+                    last_sequence=each.last_sequence,
+                    last_timestamp=each.last_timestamp,
+                    current_txn_start_offset=each.transaction_start,
+                )
+                for each in found
+            ),
+        )
+
+    def _described(self, transactional_id: str) -> TransactionState:
+        try:
+            found = self._queries.describe(transactional_id)
+        except TailraceError as error:
+            return TransactionState(error_code=error.kafka_code, transactional_id=transactional_id)
+        return TransactionState(
+            transactional_id=transactional_id,
+            transaction_state=found.state,
+            transaction_timeout_ms=found.timeout_ms,
+            transaction_start_time_ms=found.started_ms,
+            producer_id=found.producer.producer_id,
+            producer_epoch=found.producer.epoch,
+            topics=tuple(
+                TopicData(topic=topic, partitions=tuple(number for _, number in numbers))
+                for topic, numbers in groupby(sorted(found.partitions), lambda pair: pair[0])
+            ),
+        )

@@ -1,0 +1,196 @@
+"""The connections of the HTTP listener: uvicorn's, with the bounds and the exit that they lack.
+
+A client has a bounded time and a bounded number of bytes for the head of a request, and a bounded time for the whole of it. And
+a subscriber that takes nothing of what it is sent can be told so and cut off, instead of holding its part of the
+memory until the network gives up; applications find that exit as an extension of the scope.
+"""
+
+import asyncio
+from http import HTTPStatus
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from tailrace.http.problems import MEDIA_TYPE, problem_body
+from tailrace.model.limits import DEFAULT_LIMITS, Limits
+
+EXTENSION = "tailrace.connection"
+REQUEST_NAME = b"tailrace-request"
+"""What a client names its request by; the answer has the same, so that it is never taken for the answer to another. Not
+`x-request-id`: proxies have their own ideas of that."""
+CUT = "cut"
+ABORT = "abort"
+DRAINED = "drained"
+LINGER_SECONDS = 5.0
+"""How long a client that was cut off has to fetch what was sent before."""
+
+
+class HttpConnection(HttpToolsProtocol):
+    limits: Limits = DEFAULT_LIMITS
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._head_bytes = 0
+        self._unread_bytes = 0
+        self._is_in_head = False
+        self._is_in_body = False
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._set_deadline()
+        if len(self.connections) > self.limits.connections:
+            self._refuse(503, f"there are {self.limits.connections} connections, as many as connections allows")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._clear_deadline()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        was_in_head = self._is_in_head
+        super().data_received(data)
+        if was_in_head and self._is_in_head:
+            # The parser gathers a header until it has all of it.
+            self._unread_bytes += len(data)
+            if self._unread_bytes > self.limits.request_head_bytes:
+                self._refuse_head()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._is_in_head = True
+        self._unread_bytes = 0
+        self.scope["extensions"] = {EXTENSION: {CUT: self.cut, ABORT: self.abort}}
+        self._head_bytes = 0
+        if self._deadline is None:
+            self._set_deadline()
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        self._count(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        self._count(len(name) + len(value))
+
+    def on_headers_complete(self) -> None:
+        before = self.cycle
+        super().on_headers_complete()
+        self._is_in_head = False
+        self._is_in_body = True
+        if self.cycle is not before:
+            self.cycle.transport = _HeadBufferingTransport(self.transport, self.loop)  # type: ignore[assignment]
+            named = [header for header in self.headers if header[0] == REQUEST_NAME]
+            if named:
+                self.cycle.default_headers = [*self.cycle.default_headers, named[0]]
+
+    def on_message_complete(self) -> None:
+        self._clear_deadline()
+        self._is_in_body = False
+        super().on_message_complete()
+
+    def _should_upgrade_to_ws(self) -> bool:
+        return True
+
+    def handle_websocket_upgrade(self) -> None:
+        # Loaded for the first WebSocket: most servers never see one.
+        from tailrace.http.websocket_connection import WebSocketConnection
+
+        self.ws_protocol_class = WebSocketConnection
+        self._clear_deadline()
+        super().handle_websocket_upgrade()
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(400, "what came is no HTTP request")
+
+    def cut(self, last: bytes) -> None:
+        """End a response in chunks with these bytes, whether the client takes them or not."""
+        if not self.transport.is_closing():
+            self.transport.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(last), last))
+            self.cycle.disconnected = True
+            close_soon(self.transport)
+
+    def abort(self) -> None:
+        """End the connection at once, in the middle of an answer."""
+        self.cycle.disconnected = True
+        self.transport.abort()
+
+    def _count(self, size: int) -> None:
+        self._head_bytes += size
+        if self._head_bytes > self.limits.request_head_bytes:
+            self._refuse_head()
+            # The parser stops at this, so that a request that was refused is not carried out.
+            raise ValueError("the head of the request is too large")
+
+    def _refuse_head(self) -> None:
+        self._refuse(431, f"the head of the request is larger than request_head_bytes ({self.limits.request_head_bytes})")
+
+    def _set_deadline(self) -> None:
+        self._deadline = self.loop.call_later(self.limits.request_seconds, self._too_slow)
+
+    def _clear_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _too_slow(self) -> None:
+        self._deadline = None
+        self._refuse(408, f"the request did not come within request_seconds ({self.limits.request_seconds})")
+
+    def _refuse(self, status: int, detail: str) -> None:
+        if self.transport.is_closing():
+            return
+        # A request may have been answered before all of it had come; a second answer would be taken for that of the next one.
+        if not (self._is_in_body and self.cycle.response_started):
+            body = problem_body(status, detail)
+            head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nconnection: close\r\ncontent-type: {MEDIA_TYPE}\r\n"
+            self.transport.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+        close_soon(self.transport)
+
+
+class _HeadBufferingTransport:
+    """The transport of one answer, whose head leaves with the first part of its body: one call of the system less."""
+
+    __slots__ = ("_head", "_is_begun", "_loop", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._head = b""
+        self._is_begun = False
+
+    def write(self, data: bytes) -> None:
+        if self._is_begun:
+            self._transport.write(self._head + data if self._head else data)
+            self._head = b""
+        else:
+            self._is_begun = True
+            self._head = data
+            # A body that takes its time does not keep the head waiting.
+            self._loop.call_soon(self._flush)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def _flush(self) -> None:
+        if self._head and not self._transport.is_closing():
+            self._transport.write(self._head)
+        self._head = b""
+
+
+def connection_class(limits: Limits) -> type[HttpConnection]:
+    """uvicorn makes its connections itself, from a class."""
+    return type("BoundHttpConnection", (HttpConnection,), {"limits": limits})
+
+
+def close_soon(transport: asyncio.Transport) -> None:
+    """Send what there is to send, as far as the client takes it in a short time."""
+    transport.close()
+    abort_soon(transport)
+
+
+def abort_soon(transport: asyncio.Transport) -> None:
+    asyncio.get_running_loop().call_later(LINGER_SECONDS, transport.abort)

@@ -1,0 +1,114 @@
+"""For those who watch the server: `GET /health`, and `GET /metrics` in Prometheus' text format."""
+
+from collections.abc import Iterator
+from html import escape
+from string import Template
+from typing import Any
+
+from litestar import Request, Response, get
+from litestar.di import NamedDependency
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from tailrace import __version__
+from tailrace.broker.broker import Broker
+from tailrace.http.health import Health, ServerStatus, health_of, http_status_of
+from tailrace.http.openapi import describe_endpoint
+from tailrace.http.problems import UnexpectedErrors
+
+_TEXT_FORMAT = "text/plain; version=0.0.4"
+
+
+class ServerCollector(Collector):
+    """What the process knows about itself and the broker does not."""
+
+    def __init__(self, status: ServerStatus, unexpected: UnexpectedErrors) -> None:
+        self._status = status
+        self._unexpected = unexpected
+
+    def collect(self) -> Iterator[Metric]:
+        server = GaugeMetricFamily("tailrace_server", "Always 1; the labels say what runs.", labels=("version", "durability"))
+        server.add_metric((__version__, self._status.durability), 1)
+        yield server
+        yield GaugeMetricFamily("tailrace_uptime_seconds", "Since the server was ready.", value=self._status.uptime_seconds)
+        yield CounterMetricFamily(
+            "tailrace_unexpected_errors", "Requests that failed in a way that nobody foresaw.", value=self._unexpected.count
+        )
+
+
+def create_registry(*collectors: Collector) -> CollectorRegistry:
+    registry = CollectorRegistry(auto_describe=False)
+    for collector in collectors:
+        registry.register(collector)
+    ProcessCollector(registry=registry)
+    return registry
+
+
+@get("/health")
+async def health(broker: NamedDependency[Broker], status: NamedDependency[ServerStatus]) -> Response[Health]:
+    """Whether the server works, and how far its log goes."""
+    found = health_of(broker, status)
+    return Response(found, status_code=http_status_of(found))
+
+
+@get("/metrics", opt=describe_endpoint(answer_types={"text/plain": str}))
+async def metrics(registry: NamedDependency[CollectorRegistry]) -> Response[bytes]:
+    """What broker, store and process have done, for Prometheus."""
+    return Response(generate_latest(registry), media_type=_TEXT_FORMAT)
+
+
+HTML = "text/html"
+_POLICY = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
+_LINKS = {
+    "/api/topics": "topics",
+    "/api/tables": "tables",
+    "/api/routes": "routes",
+    "/api/groups": "consumer groups",
+    "/api/queues": "queues",
+    "/api/pipelines": "pipelines, and how they do",
+    "/health": "is it up",
+    "/metrics": "metrics for Prometheus",
+    "/api/openapi.json": "all endpoints, as OpenAPI",
+}
+_PAGE = Template("""<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Tailrace</title>
+<style>
+:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
+body { max-width: 42rem; margin: 3rem auto; padding: 0 1rem; }
+h1 small { font-weight: normal; opacity: .6; }
+pre { padding: .8rem 1rem; border: 1px solid #8884; border-radius: 6px; overflow-x: auto; }
+td { padding: .1rem 1.5rem .1rem 0; }
+</style>
+<h1>Tailrace <small>$version</small></h1>
+<p>$state</p>
+<pre>tailrace sql --server $address</pre>
+<table>$links</table>
+</html>
+""")
+
+
+@get("/", opt=describe_endpoint(answer_types={HTML: str}))
+async def index_page(
+    request: Request[Any, Any, Any], broker: NamedDependency[Broker], status: NamedDependency[ServerStatus]
+) -> Response[str]:
+    """A page for people: that the server works, and where to go on."""
+    health = health_of(broker, status)
+    page = _PAGE.substitute(
+        version=escape(health.version),
+        state=escape(_state_sentence(health)),
+        address=escape(str(request.base_url).rstrip("/")),
+        links="".join(f'<tr><td><a href="{path}">{path}</a><td>{what}' for path, what in _LINKS.items()),
+    )
+    return Response(page, media_type=HTML, headers=_POLICY)
+
+
+def _state_sentence(health: Health) -> str:
+    if health.failure:
+        return f"It has failed: {health.failure}"
+    if health.status == "full":
+        return "There is no room on its disk: records are refused until there is."
+    return f"It works. Durability is {health.durability}; the next record gets cursor {health.end_cursor:,}."

@@ -1,0 +1,208 @@
+"""Rows of a result as JSON, and answers of any size as Arrow, as CSV and as JSON by lines.
+
+JSON has no words for most types: decimals, dates, timestamps and UUIDs are strings, bytes are base64, as in change events. CSV
+has the same values; null is an empty field and an empty text is `""`, so that the two stay different.
+"""
+
+import importlib
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from tailrace.http.request_guard import JSON
+from tailrace.model.errors import SqlError
+from tailrace.model.table import ColumnType
+from tailrace.model.text import csv_field, distinct_names
+from tailrace.sql.answer_stream import RowEncoder, Rows
+from tailrace.sql.result import ResultColumn
+
+ARROW_TYPE = "application/vnd.apache.arrow.stream"
+CSV_TYPE = "text/csv"
+LINES_TYPE = "application/x-ndjson"
+
+_SIMPLE = {
+    "boolean": "bool_",
+    "smallint": "int16",
+    "integer": "int32",
+    "bigint": "int64",
+    "double": "float64",
+    "text": "string",
+    "bytes": "binary",
+    "date": "date32",
+    "uuid": "string",
+    "json": "string",
+}
+_MAX_DECIMAL_DIGITS = 38
+"""Of `decimal128`, the decimals that every reader of Arrow knows. Those with more digits, or with no fixed number, are text."""
+
+
+def encoder_for(accept: str) -> RowEncoder | None:
+    """What writes the rows as the header wants them; `None` is one answer in JSON."""
+    for wanted in accept.split(","):
+        kind = wanted.partition(";")[0].strip().lower()
+        if kind in _ENCODERS:
+            return _ENCODERS[kind]()
+        if kind in (JSON, "*/*"):
+            break
+    return None
+
+
+def json_rows(columns: Sequence[ResultColumn], rows: Rows) -> list[list[Any]]:
+    """Rows of values that `msgspec` writes in the way that we want."""
+    found = [list(row) for row in rows]
+    for place, column in enumerate(columns):
+        if _holds_timestamps(column.type):
+            for row in found:
+                row[place] = _with_text_timestamps(row[place])
+    return found
+
+
+class ArrowRows:
+    """An Arrow IPC stream."""
+
+    media_type = ARROW_TYPE
+
+    def load(self) -> None:
+        importlib.import_module("pyarrow")
+
+    def begin(self, columns: Sequence[ResultColumn]) -> bytes:
+        import pyarrow as pa
+
+        self._columns = columns
+        self._sink = _Sink()
+        self._writer = pa.ipc.new_stream(
+            pa.PythonFile(self._sink, "w"), pa.schema([(column.name, _arrow_type(column.type)) for column in columns])
+        )
+        return self._sink.take()
+
+    def rows(self, rows: Rows) -> bytes:
+        import pyarrow as pa
+
+        if not rows:
+            return b""
+        arrays = []
+        for column, values in zip(self._columns, zip(*rows, strict=True), strict=True):
+            try:
+                arrays.append(pa.array(list(map(_writer(column.type), values)), _arrow_type(column.type)))
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                raise SqlError(
+                    f"the column {column.name!r} holds values that Arrow's {_arrow_type(column.type)} can't: {error}; CAST it"
+                ) from error
+        self._writer.write_batch(pa.RecordBatch.from_arrays(arrays, names=[column.name for column in self._columns]))
+        return self._sink.take()
+
+    def end(self) -> bytes:
+        self._writer.close()
+        return self._sink.take()
+
+
+class CsvRows:
+    media_type = CSV_TYPE
+
+    def load(self) -> None:
+        """Nothing is needed."""
+
+    def begin(self, columns: Sequence[ResultColumn]) -> bytes:
+        self._columns = columns
+        return (",".join(csv_field(column.name) for column in columns) + "\n").encode() if columns else b""
+
+    def rows(self, rows: Rows) -> bytes:
+        found = json_rows(self._columns, rows)
+        return "".join([",".join(map(csv_field, msgspec.to_builtins(row))) + "\n" for row in found]).encode()
+
+    def end(self) -> bytes:
+        return b""
+
+
+class JsonLines:
+    """An object for each row, in a line of its own. Names that come twice get numbers."""
+
+    media_type = LINES_TYPE
+
+    def load(self) -> None:
+        """Nothing is needed."""
+
+    def begin(self, columns: Sequence[ResultColumn]) -> bytes:
+        self._columns = columns
+        self._names = distinct_names([column.name for column in columns])
+        return b""
+
+    def rows(self, rows: Rows) -> bytes:
+        encode = msgspec.json.Encoder().encode
+        names = self._names
+        return b"".join([encode(dict(zip(names, row, strict=True))) + b"\n" for row in json_rows(self._columns, rows)])
+
+    def end(self) -> bytes:
+        return b""
+
+
+_ENCODERS: dict[str, Callable[[], RowEncoder]] = {ARROW_TYPE: ArrowRows, CSV_TYPE: CsvRows, LINES_TYPE: JsonLines}
+
+
+class _Sink:
+    """Where Arrow writes to, emptied after each batch."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def write(self, data: bytes) -> int:
+        self._parts.append(bytes(data))
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+    def take(self) -> bytes:
+        taken = b"".join(self._parts)
+        self._parts.clear()
+        return taken
+
+
+def _holds_timestamps(kind: ColumnType) -> bool:
+    return kind.kind == "timestamp" or (kind.element is not None and _holds_timestamps(kind.element))
+
+
+def _with_text_timestamps(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return [_with_text_timestamps(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _arrow_type(kind: ColumnType) -> Any:
+    import pyarrow as pa
+
+    if kind.kind == "list":
+        return pa.list_(pa.string() if kind.element is None else _arrow_type(kind.element))
+    if kind.kind == "timestamp":
+        return pa.timestamp("us", "UTC")
+    if kind.kind == "decimal":
+        return pa.string() if _is_text(kind) else pa.decimal128(kind.precision, kind.scale or 0)
+    return getattr(pa, _SIMPLE[kind.kind])()
+
+
+def _is_text(kind: ColumnType) -> bool:
+    is_wide = kind.kind == "decimal" and (kind.precision is None or kind.precision > _MAX_DECIMAL_DIGITS)
+    return is_wide or kind.kind == "uuid"
+
+
+def _writer(kind: ColumnType) -> Callable[[Any], Any]:
+    """How a value is handed to Arrow."""
+    if kind.kind == "json":
+        return lambda value: None if value is None else _json_text(value)
+    if kind.kind == "list" and kind.element is not None and (_is_text(kind.element) or kind.element.kind in ("json", "list")):
+        inner = _writer(kind.element)
+        return lambda items: None if items is None else [inner(item) for item in items]
+    if _is_text(kind):
+        return lambda value: None if value is None else str(value)
+    return lambda value: value
+
+
+def _json_text(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

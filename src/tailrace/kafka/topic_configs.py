@@ -1,0 +1,223 @@
+"""Kafka's names for the settings of a topic, and ours.
+
+Each config that is known has an effect; a name that is not known is refused, for a setting that is taken and ignored does harm.
+"""
+
+from collections.abc import Callable, Iterable
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from tailrace.model.errors import ConfigurationError
+from tailrace.model.limits import Limits
+from tailrace.model.topic import Topic, TopicOptions, TopicSettings
+
+UNBOUNDED = "-1"
+NONE = "none"
+
+
+class ConfigType(IntEnum):
+    """How Kafka's tools show a value."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    LIST = 7
+
+
+class ConfigSource(IntEnum):
+    TOPIC = 1
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+class TopicChange(NamedTuple):
+    """What a set of configs asks for."""
+
+    options: TopicOptions
+    alias: str | UnsetType | None
+
+
+class ConfigEntry(NamedTuple):
+    """One config as a client sees it."""
+
+    name: str
+    value: str
+    type: ConfigType
+    source: ConfigSource
+    documentation: str
+    read_only: bool = False
+
+
+class _Setting(NamedTuple):
+    name: str
+    field: str
+    type: ConfigType
+    parse: Callable[[str], Any]
+    show: Callable[[Any, Limits], str]
+    documentation: str
+
+
+def _parse_int(text: str) -> int:
+    try:
+        return int(text.strip())
+    except ValueError:
+        raise ConfigurationError(f"{text!r} is not a number") from None
+
+
+def _parse_bound(text: str) -> int | None:
+    number = _parse_int(text)
+    return None if number == -1 else number
+
+
+def _parse_span(text: str) -> int | None:
+    """Milliseconds as whole seconds, rounded up: records may stay a little longer than asked, never shorter."""
+    milliseconds = _parse_bound(text)
+    return None if milliseconds is None else -(-milliseconds // 1000)
+
+
+def _parse_window(text: str) -> int:
+    return -(-_parse_int(text) // 1000)
+
+
+def _choice(**choices: Any) -> Callable[[str], Any]:
+    def parse(text: str) -> Any:
+        if text not in choices:
+            raise ConfigurationError(f"{text!r} is none of {', '.join(choices)}")
+        return choices[text]
+
+    return parse
+
+
+def _show_span(seconds: int | None, limits: Limits) -> str:
+    return UNBOUNDED if seconds is None else str(seconds * 1000)
+
+
+def _show_bound(value: int | None, limits: Limits) -> str:
+    return UNBOUNDED if value is None else str(value)
+
+
+_SETTINGS = (
+    _Setting(
+        "retention.ms",
+        "retention_seconds",
+        ConfigType.LONG,
+        _parse_span,
+        _show_span,
+        "How long records are kept, in whole seconds; -1 keeps them for ever.",
+    ),
+    _Setting(
+        "retention.bytes",
+        "retention_max_bytes",
+        ConfigType.LONG,
+        _parse_bound,
+        _show_bound,
+        "Bytes kept of each partition; -1 keeps them all.",
+    ),
+    _Setting(
+        "max.message.bytes",
+        "max_message_bytes",
+        ConfigType.INT,
+        _parse_int,
+        lambda value, limits: str(limits.batch_bytes if value is None else value),
+        "Bytes of the largest record batch.",
+    ),
+    _Setting(
+        "message.timestamp.type",
+        "timestamps",
+        ConfigType.STRING,
+        _choice(CreateTime="create", LogAppendTime="append"),
+        lambda value, limits: "LogAppendTime" if value == "append" else "CreateTime",
+        "Whether records keep the sender's time or get the time of their append.",
+    ),
+    _Setting(
+        "tailrace.dedup",
+        "dedup",
+        ConfigType.STRING,
+        _choice(none=None, id="id", content="content"),
+        lambda value, limits: value or NONE,
+        "What makes a record a duplicate: its message_id header (id), or its key and value (content).",
+    ),
+    _Setting(
+        "tailrace.dedup.window.ms",
+        "dedup_window_seconds",
+        ConfigType.LONG,
+        _parse_window,
+        lambda value, limits: str(value * 1000),
+        "How long a record is remembered for that, in whole seconds.",
+    ),
+)
+_BY_NAME = {setting.name: setting for setting in _SETTINGS}
+
+ALIAS = "tailrace.alias"
+_ALIAS_DOCUMENTATION = "A second name of the topic; empty for none."
+
+_FIXED = {
+    "cleanup.policy": ("delete", ConfigType.LIST, "Old records are deleted; there is no compaction yet."),
+    "compression.type": ("producer", ConfigType.STRING, "Batches are stored as the producer compressed them."),
+    "min.insync.replicas": ("1", ConfigType.INT, "There is one server, and it syncs before it acknowledges."),
+}
+"""Configs that have one possible value."""
+
+CONFIG_NAMES = (*_BY_NAME, ALIAS, *_FIXED)
+
+
+def parse_configs(configs: Iterable[tuple[str, str | None]]) -> TopicChange:
+    """What these configs ask for; `None` as a value asks for the default."""
+    options: dict[str, Any] = {}
+    alias: str | UnsetType | None = UNSET
+    for name, value in configs:
+        if name == ALIAS:
+            alias = value or None
+        elif name in _FIXED:
+            possible = _FIXED[name][0]
+            if value is not None and value != possible:
+                raise ConfigurationError(f"{name} can only be {possible!r} and not {value!r}")
+        elif name in _BY_NAME:
+            setting = _BY_NAME[name]
+            options[setting.field] = _default(setting.field) if value is None else _parsed(setting, value)
+        else:
+            raise ConfigurationError(f"unknown topic config {name!r}; known are {', '.join(sorted(CONFIG_NAMES))}")
+    return TopicChange(TopicOptions(**options), alias)
+
+
+def show_configs(topic: Topic | None, settings: TopicSettings, limits: Limits) -> list[ConfigEntry]:
+    """All configs of a topic, set or not."""
+    shown = []
+    for setting in _SETTINGS:
+        value = getattr(settings, setting.field)
+        source = ConfigSource.DEFAULT if value == _default(setting.field) else ConfigSource.TOPIC
+        shown.append(ConfigEntry(setting.name, setting.show(value, limits), setting.type, source, setting.documentation))
+    alias = topic.alias if topic is not None else None
+    source = ConfigSource.TOPIC if alias else ConfigSource.DEFAULT
+    shown.append(ConfigEntry(ALIAS, alias or "", ConfigType.STRING, source, _ALIAS_DOCUMENTATION))
+    shown += [
+        ConfigEntry(name, value, kind, ConfigSource.DEFAULT, documentation, read_only=True)
+        for name, (value, kind, documentation) in _FIXED.items()
+    ]
+    return sorted(shown)
+
+
+def _parsed(setting: _Setting, value: str) -> Any:
+    try:
+        return setting.parse(value)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{setting.name}: {error}") from None
+
+
+def _default(field: str) -> Any:
+    return getattr(_DEFAULTS, field)
+
+
+_DEFAULTS = TopicSettings()
+_ALL_DEFAULT = TopicOptions(**msgspec.structs.asdict(_DEFAULTS))
+
+
+def from_defaults(change: TopicChange) -> TopicChange:
+    """What is not asked for goes back to its default."""
+    asked = {name: value for name, value in msgspec.structs.asdict(change.options).items() if value is not UNSET}
+    alias = None if change.alias is UNSET else change.alias
+    return TopicChange(msgspec.structs.replace(_ALL_DEFAULT, **asked), alias)

@@ -1,0 +1,96 @@
+"""Endpoints that are asked past the framework answer as they do within it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from tailrace.broker.broker import Broker
+from tailrace.http.app import create_app
+from tailrace.http.health import ServerStatus
+from tailrace.model.clock import SystemClock
+from tailrace.model.limits import DEFAULT_LIMITS
+from tailrace.store.memory import MemoryStore
+from tests.support.aio import on_loop
+
+CLOCK = SystemClock()
+JSON = {"content-type": "application/json"}
+LIMITS = msgspec.structs.replace(DEFAULT_LIMITS, request_bytes=1_000)
+ONCE = b'{"publisher": "me", "number": 1, "messages": [{"topic": "a", "value": 1}]}'
+
+
+@asynccontextmanager
+async def running() -> AsyncIterator[tuple[Broker, Any]]:
+    store = MemoryStore()
+    broker = Broker(store, CLOCK, LIMITS)
+    await broker.start()
+    await broker.topics.create("a", 1)
+    app = create_app(broker, ServerStatus("fsync", CLOCK, lambda: None), LIMITS, on_loopback=True)
+    yield broker, app
+    await broker.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers", "status"),
+    [
+        ("publish", ONCE, JSON, 200),
+        ("publish", b'{"messages": [{"topic": "nowhere", "value": 1}]}', JSON, 404),
+        ("publish", b'{"messages": 1}', JSON, 400),
+        ("publish", b"{", JSON, 400),
+        ("publish", ONCE, {}, 415),
+        ("publish", ONCE, {"content-type": "text/plain"}, 415),
+        ("publish", ONCE, {**JSON, "host": "elsewhere.example"}, 403),
+        ("publish", b" " * 2_000, JSON, 413),
+        ("fetch", b'{"topic": "a", "positions": [{"partition_id": 0, "offset": 0}]}', JSON, 200),
+        ("fetch", b'{"topic": "a", "positions": [{"partition_id": 7, "offset": 0}]}', JSON, 404),
+    ],
+)
+@on_loop
+async def test_an_answer_is_the_same_by_both_ways(path: str, body: bytes, headers: dict[str, str], status: int) -> None:
+    async with running() as (broker, app):
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            # The first of each kind is the one that is stored; what is compared comes again.
+            await client.post("/api/topics/publish", content=ONCE, headers=JSON)
+            answers = [await client.post(f"/api/topics/{path}{slash}", content=body, headers=headers) for slash in ("", "/")]
+        assert broker.positions.bounds("a", 0)[1] == 1
+    direct, framed = ((each.status_code, each.headers["content-type"], each.content) for each in answers)
+    assert direct == framed
+    assert direct[0] == status
+
+
+@pytest.mark.parametrize("headers", [{}, {"host": "elsewhere.example"}], ids=["answered", "refused"])
+@on_loop
+async def test_health_is_the_same_by_both_ways(headers: dict[str, str]) -> None:
+    async with running() as (_, app):
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            direct, framed = [await client.get(f"/health{slash}", headers=headers) for slash in ("", "/")]
+    told = [answer.json() | {"uptime_seconds": 0} for answer in (direct, framed)]
+    assert told[0] == told[1]
+    assert direct.status_code == framed.status_code == (403 if headers else 200)
+    assert direct.headers["content-type"] == framed.headers["content-type"]
+
+
+@on_loop
+async def test_a_request_that_was_cut_off_has_no_effect_and_no_answer() -> None:
+    messages = iter(({"type": "http.request", "body": ONCE, "more_body": True}, {"type": "http.disconnect"}))
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        await asyncio.sleep(0)
+        return next(messages)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async with running() as (broker, app):
+        head = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+        scope = {"type": "http", "method": "POST", "path": "/api/topics/publish", "headers": head}
+        await app(scope, receive, send)
+        assert broker.positions.bounds("a", 0)[1] == 0
+    assert sent == []

@@ -1,0 +1,91 @@
+"""Kafka's names of a topic's settings have the effect that they promise; what has none is refused."""
+
+import pytest
+
+from tailrace.kafka.topic_configs import CONFIG_NAMES, ConfigSource, from_defaults, parse_configs, show_configs
+from tailrace.model.errors import ConfigurationError
+from tailrace.model.limits import DEFAULT_LIMITS
+from tailrace.model.topic import TopicOptions, TopicSettings, with_options
+
+
+def settings_of(**configs: str | None) -> TopicSettings:
+    named = {name.replace("_", "."): value for name, value in configs.items()}
+    return with_options(TopicSettings(), parse_configs(named.items()).options)
+
+
+def shown(settings: TopicSettings) -> dict[str, str]:
+    return {config.name: config.value for config in show_configs(None, settings, DEFAULT_LIMITS)}
+
+
+@pytest.mark.parametrize(
+    ("configs", "expected"),
+    [
+        ({"retention_ms": "60000"}, TopicSettings(retention_seconds=60)),
+        ({"retention_ms": "1500"}, TopicSettings(retention_seconds=2)),
+        ({"retention_ms": "-1"}, TopicSettings()),
+        ({"retention_bytes": "1048576"}, TopicSettings(retention_max_bytes=1048576)),
+        ({"retention_bytes": "-1"}, TopicSettings()),
+        ({"max_message_bytes": "1000"}, TopicSettings(max_message_bytes=1000)),
+        ({"message_timestamp_type": "LogAppendTime"}, TopicSettings(timestamps="append")),
+        ({"message_timestamp_type": "CreateTime"}, TopicSettings()),
+        ({"cleanup_policy": "delete", "compression_type": "producer", "min_insync_replicas": "1"}, TopicSettings()),
+        (
+            {"tailrace_dedup": "content", "tailrace_dedup_window_ms": "5000"},
+            TopicSettings(dedup="content", dedup_window_seconds=5),
+        ),
+        ({"tailrace_dedup": "none"}, TopicSettings()),
+    ],
+)
+def test_a_config_sets_what_it_names(configs: dict[str, str], expected: TopicSettings) -> None:
+    assert settings_of(**configs) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("cleanup.policy", "compact", "can only be 'delete'"),
+        ("cleanup.policy", "compact,delete", "can only be 'delete'"),
+        ("compression.type", "gzip", "can only be 'producer'"),
+        ("min.insync.replicas", "2", "can only be '1'"),
+        ("retention.ms", "soon", "retention.ms: 'soon' is not a number"),
+        ("message.timestamp.type", "now", "none of CreateTime, LogAppendTime"),
+        ("tailrace.dedup", "sometimes", "none of none, id, content"),
+        ("segment.bytes", "1", "unknown topic config 'segment.bytes'"),
+    ],
+)
+def test_what_would_have_no_effect_is_refused(name: str, value: str, why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        parse_configs([(name, value)])
+
+
+def test_what_is_shown_can_be_set_again() -> None:
+    settings = TopicSettings(
+        retention_seconds=60,
+        retention_max_bytes=10,
+        dedup="id",
+        dedup_window_seconds=7,
+        max_message_bytes=500,
+        timestamps="append",
+    )
+    change = parse_configs(shown(settings).items())
+    assert with_options(TopicSettings(), change.options) == settings
+    assert set(shown(settings)) == set(CONFIG_NAMES)
+
+
+def test_a_config_without_a_value_goes_back_to_its_default() -> None:
+    change = parse_configs([("retention.ms", None), ("tailrace.alias", None)])
+    assert change.options == TopicOptions(retention_seconds=None)
+    assert change.alias is None
+
+
+def test_setting_all_configs_takes_the_others_back() -> None:
+    change = from_defaults(parse_configs([("retention.ms", "1000")]))
+    before = TopicSettings(retention_max_bytes=10, timestamps="append")
+    assert with_options(before, change.options) == TopicSettings(retention_seconds=1)
+    assert change.alias is None
+
+
+def test_who_set_a_config_is_told() -> None:
+    sources = {config.name: config.source for config in show_configs(None, TopicSettings(retention_seconds=1), DEFAULT_LIMITS)}
+    assert sources["retention.ms"] is ConfigSource.TOPIC
+    assert sources["retention.bytes"] is ConfigSource.DEFAULT
