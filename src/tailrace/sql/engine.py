@@ -7,7 +7,7 @@ This module decides who runs what; `handlers`, `tables`, `select` and `routes` d
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.reading.answers import ReadAnswer
@@ -21,8 +21,6 @@ from tailrace.model.errors import (
 )
 from tailrace.model.limits import KIB, Limits
 from tailrace.model.record import Message
-from tailrace.model.route import Route
-from tailrace.model.table import Table
 from tailrace.sql.answer_stream import AnswerStream, RowEncoder
 from tailrace.sql.cache import ParsedTexts
 from tailrace.sql.handlers.consuming import ConsumeStatements
@@ -39,6 +37,8 @@ from tailrace.sql.places import place_of
 from tailrace.sql.plain_inserts import PlainInserts, read_plain_insert
 from tailrace.sql.plan import Step, Transaction, plan
 from tailrace.sql.result import Result
+from tailrace.sql.routes.statements import RouteStatements
+from tailrace.sql.select.queries import Queries
 from tailrace.sql.statements import (
     Ack,
     AddPartitions,
@@ -58,6 +58,7 @@ from tailrace.sql.statements import (
     Statement,
     Write,
 )
+from tailrace.sql.tables.tables import Tables
 
 Handler = Callable[[Any], Awaitable[Result]]
 
@@ -65,37 +66,8 @@ _READ_INLINE = 64 * KIB
 _SHARED_OUT_INLINE = 10_000
 
 
-class TableStatements(Protocol):
-    """Embedded tables: see `sql.tables`."""
-
-    async def create(self, asked: CreateTable) -> Table: ...
-    async def drop(self, name: str, *, cascade: bool = False) -> Table: ...
-    async def write(
-        self, statements: Sequence[Write | Query], params: Sequence[Parameters], messages: Sequence[Message] = ()
-    ) -> list[Result]: ...
-    async def query(self, query: Query, params: Parameters) -> Result: ...
-    async def stream(self, query: Query, params: Parameters, out: AnswerStream) -> None: ...
-
-
-class RouteStatements(Protocol):
-    """Routes from tables to topics: see `sql.routes`."""
-
-    async def add(self, asked: AddSource) -> Route: ...
-    async def explain(self, asked: AddSource) -> Result: ...
-    async def drop(self, asked: DropSource) -> None: ...
-
-
-class QueryStatements(Protocol):
-    """Queries over topics and `system.*`: see `sql.select`."""
-
-    async def run(self, query: Query, params: Parameters, answer: ReadAnswer | None = None) -> Result: ...
-    async def stream(self, query: Query, params: Parameters, out: AnswerStream, answer: ReadAnswer) -> None: ...
-
-
 class SqlEngine:
-    def __init__(
-        self, broker: Broker, tables: TableStatements, routes: RouteStatements, queries: QueryStatements, limits: Limits
-    ) -> None:
+    def __init__(self, broker: Broker, tables: Tables, routes: RouteStatements, queries: Queries, limits: Limits) -> None:
         self._broker = broker
         self._stats = broker.changes.stats
         self._limits = limits

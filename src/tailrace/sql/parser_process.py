@@ -11,7 +11,7 @@ import pickle
 import signal
 import struct
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import BinaryIO, NamedTuple
 
 import msgspec
@@ -20,11 +20,12 @@ from sqlglot import exp
 from tailrace.model.errors import LimitExceededError, SqlError, TailraceError
 from tailrace.model.limits import Limits
 from tailrace.model.table import ColumnType, Table
-from tailrace.sql.grammar.queries import is_cte, name_of
 from tailrace.sql.parse import parse
+from tailrace.sql.places import is_cte, name_of
 from tailrace.sql.plain_inserts import as_plain_insert
 from tailrace.sql.statements import AddSource, Query, Redrive, Statement, Write
 from tailrace.sql.tables.compile import program_of
+from tailrace.sql.tables.inference import Find
 from tailrace.sql.tables.programs import Compiled
 
 LENGTH = struct.Struct(">I")
@@ -32,8 +33,6 @@ OUT_OF_TIME = signal.SIGPROF
 """What ends the process when a text takes too long."""
 _LEAST_SECONDS = 0.01
 _NICE = 5
-
-Find = Callable[[str], Table | None]
 
 
 class Text(NamedTuple):

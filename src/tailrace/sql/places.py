@@ -30,3 +30,28 @@ def place_of(tree: exp.Expr) -> Place | None:
         if "line" in (meta := node.meta)
     ]
     return min(places)[1] if places else None
+
+
+def name_of(table: exp.Table) -> str:
+    """With its namespace, as it was written."""
+    return ".".join(part.name for part in table.parts)
+
+
+def is_cte(table: exp.Table) -> bool:
+    """Whether the name is that of a CTE where it stands: one of the same WITH sees those before it, and itself if recursive."""
+    if table.args.get("db"):
+        return False
+    inside: exp.Expr = table
+    while inside.parent is not None:
+        around = inside.parent
+        with_ = around.args.get("with_")
+        if isinstance(around, exp.With):
+            seen = around.expressions if around.recursive else around.expressions[: around.expressions.index(inside)]
+        elif isinstance(with_, exp.With) and with_ is not inside:
+            seen = with_.expressions
+        else:
+            seen = []
+        if any(cte.alias == table.name for cte in seen):
+            return True
+        inside = around
+    return False

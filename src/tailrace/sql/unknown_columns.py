@@ -8,9 +8,8 @@ from sqlglot import exp
 
 from tailrace.model.errors import SqlError, TailraceError
 from tailrace.model.table import Table
-from tailrace.sql.grammar.queries import name_of
 from tailrace.sql.near_names import did_you_mean
-from tailrace.sql.places import place_of
+from tailrace.sql.places import name_of, place_of
 
 _SAID = (
     re.compile(r"there is no column (\S+)"),

@@ -12,7 +12,7 @@ from sqlglot.tokenizer_core import Token
 from tailrace.model.errors import SqlError, SqlSyntaxError, UnsupportedSqlError
 from tailrace.model.route import Operation
 from tailrace.sql.dialect import parse_statement
-from tailrace.sql.places import Place, place_of, place_of_token
+from tailrace.sql.places import Place, is_cte, name_of, place_of, place_of_token
 from tailrace.sql.statements import Query, Statement, Write
 from tailrace.sql.strict.statements import check_statement
 
@@ -70,11 +70,6 @@ def query_of(tree: exp.Expression, text: str, parameters: Sequence[str]) -> Quer
     )
 
 
-def name_of(table: exp.Table) -> str:
-    """With its namespace, as it was written."""
-    return ".".join(part.name for part in table.parts)
-
-
 def _by_number(name: str) -> tuple[int, str]:
     return (int(name), "") if name.isdigit() else (0, name)
 
@@ -122,23 +117,3 @@ def _target(tree: exp.Expression, place: Place) -> str:
     if not isinstance(target, exp.Table) or isinstance(target.this, exp.Func):
         raise SqlSyntaxError(f"expected {tree.key.upper()} and the name of a table or topic", *place)
     return name_of(target)
-
-
-def is_cte(table: exp.Table) -> bool:
-    """Whether the name is that of a CTE where it stands: one of the same WITH sees those before it, and itself if recursive."""
-    if table.args.get("db"):
-        return False
-    inside: exp.Expr = table
-    while inside.parent is not None:
-        around = inside.parent
-        with_ = around.args.get("with_")
-        if isinstance(around, exp.With):
-            seen = around.expressions if around.recursive else around.expressions[: around.expressions.index(inside)]
-        elif isinstance(with_, exp.With) and with_ is not inside:
-            seen = with_.expressions
-        else:
-            seen = []
-        if any(cte.alias == table.name for cte in seen):
-            return True
-        inside = around
-    return False

@@ -9,13 +9,13 @@ from sqlglot import exp
 
 from tailrace.model.errors import SqlError
 from tailrace.sql.grammar.queries import query_of
-from tailrace.sql.handlers.publishing import Evaluates
 from tailrace.sql.parameters import Parameters
+from tailrace.sql.select.queries import Queries
 from tailrace.sql.statements import Query, Write
 
 
 class FillStatements:
-    def __init__(self, queries: Evaluates) -> None:
+    def __init__(self, queries: Queries) -> None:
         self._queries = queries
 
     async def with_rows(self, write: Write, query: Query, params: Parameters) -> Write:

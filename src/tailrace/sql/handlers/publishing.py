@@ -7,7 +7,6 @@ values as JSON. `headers` is a JSON object; a header that comes more than once h
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Protocol
 from uuid import UUID
 
 import msgspec
@@ -21,19 +20,14 @@ from tailrace.sql.grammar.queries import query_of
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters, by_name, is_many
 from tailrace.sql.places import place_of
 from tailrace.sql.result import Result
-from tailrace.sql.statements import Query, Write
+from tailrace.sql.select.queries import Queries
+from tailrace.sql.statements import Write
 
 COLUMNS = ("key", "value", "headers", "partition", "timestamp", "message_id")
 
 
-class Evaluates(Protocol):
-    """Whoever can run a query."""
-
-    async def run(self, query: Query, params: Parameters) -> Result: ...
-
-
 class PublishStatements:
-    def __init__(self, broker: Broker, queries: Evaluates) -> None:
+    def __init__(self, broker: Broker, queries: Queries) -> None:
         self._broker = broker
         self._queries = queries
 

@@ -9,8 +9,8 @@ from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.model.errors import SqlError
 from tailrace.model.table import ColumnType
 from tailrace.sql.grammar.queries import query_of
-from tailrace.sql.handlers.publishing import Evaluates
 from tailrace.sql.result import Result, ResultColumn
+from tailrace.sql.select.queries import Queries
 from tailrace.sql.statements import Redrive
 
 _REDRIVEN = (
@@ -21,7 +21,7 @@ _REDRIVEN = (
 
 
 class RedriveStatements:
-    def __init__(self, broker: Broker, queries: Evaluates) -> None:
+    def __init__(self, broker: Broker, queries: Queries) -> None:
         self._broker = broker
         self._queries = queries
 

@@ -11,9 +11,8 @@ from sqlglot import exp, parse_one
 
 from tailrace.model.errors import SqlError, UnknownTableError
 from tailrace.model.table import Table
-from tailrace.sql.grammar.queries import is_cte, name_of
 from tailrace.sql.near_names import did_you_mean
-from tailrace.sql.places import place_of
+from tailrace.sql.places import is_cte, name_of, place_of
 from tailrace.sql.select.bounds import CHANGE_PLACES, PLACES, Condition, Place, conditions, is_constant
 from tailrace.sql.select.changes import META_COLUMNS, TOPIC_COLUMNS_READ, changes_sql
 from tailrace.sql.select.tables import can_push

@@ -26,7 +26,7 @@ from tailrace.sql.tables.library import Library
 from tailrace.sql.tables.programs import InsertRows, Program, Run, rows_to_store
 from tailrace.sql.tables.recorder import Recorder
 from tailrace.sql.tables.rows import Log, Rows
-from tailrace.sql.tables.runner import Fetch, Given, Turn, Watch, fetch, result_of, values_for
+from tailrace.sql.tables.runner import Fetch, Turn, Watch, fetch, result_of, values_for
 from tailrace.sql.tables.table_file import TableFile, check_sealed, judged
 from tailrace.sql.tables.values import Stored, shown
 
@@ -39,7 +39,7 @@ class _Step(NamedTuple):
 
     statement: Write | Query
     program: Program
-    given: Sequence[Given]
+    given: Sequence[Parameters]
     """Parameters for each time that it is run."""
 
     @property
@@ -228,7 +228,7 @@ class Execution:
         finally:
             self._is_ours = True
 
-    def _change(self, statement: Write, program: Run, given: Sequence[Given]) -> Result:
+    def _change(self, statement: Write, program: Run, given: Sequence[Parameters]) -> Result:
         connection = self._connection
         before = connection.total_changes()
         if program.returning is None:
@@ -238,7 +238,7 @@ class Execution:
         fetched = [self._fetch(program, params, self._limits.query_rows) for params in given]
         return self._returned(statement.kind, fetched, program.returning.types, connection.total_changes() - before)
 
-    def _insert(self, program: InsertRows, given: Sequence[Given]) -> Result:
+    def _insert(self, program: InsertRows, given: Sequence[Parameters]) -> Result:
         connection = self._connection
         rows = rows_to_store(program, given)  # type: ignore[arg-type]
         if program.is_plain:
@@ -272,7 +272,7 @@ class Execution:
         finally:
             connection.preupdate_hook(self.recorder.hook)
 
-    def _fetch(self, program: Run, params: Given, most: int) -> Fetch:
+    def _fetch(self, program: Run, params: Parameters, most: int) -> Fetch:
         return fetch(self._connection, self._watch, program.sql, values_for(program.parameters, params), self._limits, most)
 
     def _returned(self, kind: str, fetched: Sequence[Fetch], types: object, affected: int) -> Result:
@@ -286,7 +286,7 @@ def _is_many(statement: Write | Query, params: Parameters) -> bool:
     return isinstance(statement, Write) and (statement.rows is not None or is_many(params, statement))
 
 
-def _given(statement: Write | Query, params: Parameters) -> Sequence[Given]:
+def _given(statement: Write | Query, params: Parameters) -> Sequence[Parameters]:
     """The parameters for each time that the statement is run."""
     return params if _is_many(statement, params) else [params]  # type: ignore[return-value]
 

@@ -11,6 +11,7 @@ from tailrace.model.errors import QueryLimitError, SqlError
 from tailrace.model.limits import MIB, Limits
 from tailrace.model.table import ColumnKind, ColumnType
 from tailrace.model.text import counted
+from tailrace.sql.parameters import Parameters
 from tailrace.sql.result import Result, ResultColumn
 from tailrace.sql.tables.column_values import bound
 from tailrace.sql.tables.inference import Find
@@ -22,9 +23,6 @@ _PART_BYTES = MIB
 _AS_KEPT = frozenset(("smallint", "integer", "bigint", "double", "text", "bytes"))
 _WHOLE = frozenset(("smallint", "integer", "bigint"))
 _BY_VALUE: dict[type, ColumnKind] = {int: "bigint", float: "double", str: "text", bytes: "bytes"}
-
-Given = Mapping[str, object] | Sequence[object]
-"""Parameters by name, or by their number less one."""
 
 
 class Described(NamedTuple):
@@ -221,12 +219,12 @@ def _as_inferred(type_: ColumnType | None, kept: Sequence[Stored]) -> tuple[Colu
         return seen, kept
 
 
-def values_for(names: Sequence[str], given: Given) -> tuple[Stored, ...]:
+def values_for(names: Sequence[str], given: Parameters) -> tuple[Stored, ...]:
     """The parameters of a statement in the order in which SQLite numbers them."""
     return tuple(bound(value_for(name, given)) for name in names)
 
 
-def value_for(name: str, given: Given) -> object:
+def value_for(name: str, given: Parameters) -> object:
     if isinstance(given, Mapping):
         if name not in given:
             raise SqlError(f"the parameter :{name} has no value")
