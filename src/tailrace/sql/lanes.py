@@ -1,8 +1,8 @@
-"""Two lanes for queries, so that short ones never wait for long ones.
+"""Runs queries so that short ones never wait for long ones.
 
-A query begins in the short lane. When it has run for its turn and others wait there, it changes to the long lane if that has a
-free slot; else it is interrupted, waits for such a slot, and begins again. So a short query waits for the turns of those
-before it and no longer, and no query is refused because of another.
+Every query starts with a slot for short queries. When it has run for its time slice while others wait for such a slot, it moves
+to a slot for long queries if one is free. Otherwise it is interrupted, waits for one and starts again from the beginning.
+A short query therefore waits at most for the time slices of those before it, and no query is rejected because of another.
 """
 
 import asyncio
