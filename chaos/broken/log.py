@@ -11,7 +11,7 @@ from tailrace.log.catalog import Catalog, NewBatch
 from tailrace.log.recovery import Recovery, SegmentFile, SyncEvidence
 from tailrace.model.fetch import PartitionBatches
 from tailrace.model.ids import Offset, PartitionId, TableId
-from tailrace.sql.tables.execution import Execution
+from tailrace.sql.tables.writer_connection import WriterConnection
 from tailrace.store.sequencer import Sequencer
 from tests.support.folders import frames_of
 
@@ -75,13 +75,13 @@ def check_no_sequences() -> None:
 
 def leave_rows_out() -> None:
     """Now and then a change that the log has does not get into its table."""
-    commit = Execution.commit
+    commit = WriterConnection.commit
     numbers = count(1)
 
-    def careless(self: Execution, reached: Mapping[TableId, Offset]) -> None:
+    def careless(self: WriterConnection, reached: Mapping[TableId, Offset]) -> None:
         if next(numbers) % _EVERY:
             commit(self, reached)
         else:
             self.roll_back()
 
-    Execution.commit = careless  # type: ignore[method-assign]
+    WriterConnection.commit = careless  # type: ignore[method-assign]

@@ -119,13 +119,13 @@ class Server:
         from tailrace.kafka.cluster import Cluster
         from tailrace.kafka.listener import KafkaListener
         from tailrace.kafka.metrics import KafkaCollector, Traffic
-        from tailrace.sql.on_demand import SqlOnDemand
+        from tailrace.sql.lazy_engine import LazySqlEngine
 
         limits = self._limits
         broker = Broker(opened.store, self._clock, limits, self._broker)
         await broker.start()
         try:
-            sql = await SqlOnDemand.open(self._folder, broker, self._clock, limits)
+            sql = await LazySqlEngine.open(self._folder, broker, self._clock, limits)
         except BaseException:
             await broker.close()
             raise

@@ -11,10 +11,10 @@ from tailrace.model.route import Operation, PayloadMode
 from tailrace.model.table import ColumnKind, ColumnType
 from tailrace.sql.dialect import parse_expression, tokenize
 from tailrace.sql.parse import parse
+from tailrace.sql.routes.errors import FUNCTIONS
+from tailrace.sql.routes.expression import cast_operator
 from tailrace.sql.routes.functions import HANDLERS
-from tailrace.sql.routes.refusals import FUNCTIONS
 from tailrace.sql.routes.statements import COLUMNS
-from tailrace.sql.routes.types import cast_operator
 from tailrace.wire.routing import ChangeEvent, headers_of, payload_of
 from tests.docs.tables import REFERENCE, named_rows
 from tests.support.route_cases import checked

@@ -8,8 +8,8 @@ import pytest
 from tailrace.model.record import MESSAGE_ID_HEADER
 from tailrace.model.topic import TopicOptions
 from tailrace.sql.grammar.tables import TYPES
-from tailrace.sql.handlers.consuming import CONSUMED
-from tailrace.sql.handlers.publishing import COLUMNS
+from tailrace.sql.handlers.consume import CONSUMED
+from tailrace.sql.handlers.insert import COLUMNS
 from tailrace.sql.parse import parse
 from tailrace.sql.statements import Statement
 from tests.docs.tables import REFERENCE, named_rows

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tailrace.model.errors import InvalidRequestError
 from tailrace.model.limits import DEFAULT_LIMITS
-from tailrace.sql.routes.dry_run import dry_run
+from tailrace.sql.routes.statements import dry_run
 from tests.support.route_cases import TABLE, Writer, checked, event, hard_rows, random_row
 from tests.support.route_oracle import Images, expected
 

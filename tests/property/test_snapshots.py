@@ -17,7 +17,7 @@ from tailrace.broker.broker import Broker
 from tailrace.model.clock import SystemClock
 from tailrace.model.errors import SqlError
 from tailrace.model.limits import DEFAULT_LIMITS
-from tailrace.sql.service import Sql
+from tailrace.sql.engine import Sql
 from tailrace.sql.tables.tables import FILE_NAME
 from tailrace.store.memory import MemoryStore
 from tests.support.brokers import running_broker

@@ -17,7 +17,7 @@ from tailrace.model.commit import Append, Changes
 from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.record import NO_TIMESTAMP, Record
-from tailrace.sql.select.bounds import Bounds, Span
+from tailrace.sql.select.sources import ScanBounds, ValueRange
 from tailrace.sql.select.topics import TopicRelation
 from tailrace.store.memory import MemoryStore
 from tailrace.wire.codecs import Codec
@@ -39,8 +39,8 @@ class Sent(NamedTuple):
 
 
 class Asked(NamedTuple):
-    times: Span
-    offsets: Span
+    times: ValueRange
+    offsets: ValueRange
     more: Sent | None
     """Is appended before."""
     trimmed: int
@@ -50,8 +50,8 @@ class Asked(NamedTuple):
 
 
 a_time = st.integers(0, 20).map(START_MS.__add__)
-a_span = st.tuples(st.none() | a_time, st.none() | a_time).map(Span._make)
-offsets = st.tuples(st.none() | st.integers(0, 30), st.none() | st.integers(0, 30)).map(Span._make)
+a_span = st.tuples(st.none() | a_time, st.none() | a_time).map(ValueRange._make)
+offsets = st.tuples(st.none() | st.integers(0, 30), st.none() | st.integers(0, 30)).map(ValueRange._make)
 sent = st.builds(
     Sent,
     st.lists(a_time | st.just(NO_TIMESTAMP), min_size=1, max_size=3),
@@ -59,7 +59,13 @@ sent = st.builds(
     st.booleans(),
 )
 asked = st.builds(
-    Asked, a_span, st.just(Span()) | offsets, st.none() | sent, st.just(0) | st.integers(0, 5), st.booleans(), st.booleans()
+    Asked,
+    a_span,
+    st.just(ValueRange()) | offsets,
+    st.none() | sent,
+    st.just(0) | st.integers(0, 5),
+    st.booleans(),
+    st.booleans(),
 )
 
 
@@ -102,7 +108,7 @@ def test_queries_by_time_find_just_the_records_of_that_time(first: list[Sent], q
                     for offset, time in enumerate(kept[start:], start)
                     if time != NO_TIMESTAMP and is_within(time, query.times) and is_within(offset, query.offsets)
                 ]
-                bounds = Bounds(offsets=query.offsets, timestamps=query.times)
+                bounds = ScanBounds(offsets=query.offsets, timestamps=query.times)
                 assert found(broker.view("t"), bounds, OldestTimes(MemoryStore(), 100)) == expected
                 assert found(broker.view("t"), bounds, OldestTimes(store, 100)) == expected
                 assert found(broker.view("t"), bounds, broker.oldest_times) == expected
@@ -110,7 +116,7 @@ def test_queries_by_time_find_just_the_records_of_that_time(first: list[Sent], q
     asyncio.run(check())
 
 
-def found(view: TopicView, bounds: Bounds, known: OldestTimes) -> list[int]:
+def found(view: TopicView, bounds: ScanBounds, known: OldestTimes) -> list[int]:
     """Offsets of what the relation shows that is within the bounds: these only save reading, and DuckDB checks every row."""
     answer = AnswerMemory(DEFAULT_LIMITS).answer()
     relation = TopicRelation(view, ["offset", "timestamp"], bounds, DEFAULT_LIMITS, plain_fields, known, answer)
@@ -123,5 +129,5 @@ def found(view: TopicView, bounds: Bounds, known: OldestTimes) -> list[int]:
     ]
 
 
-def is_within(value: int, span: Span) -> bool:
+def is_within(value: int, span: ValueRange) -> bool:
     return (span.low is None or span.low <= value) and (span.high is None or value <= span.high)

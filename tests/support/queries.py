@@ -13,10 +13,10 @@ from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters
 from tailrace.sql.parse import parse
-from tailrace.sql.result import Result
-from tailrace.sql.select.queries import Queries
+from tailrace.sql.results import Result
+from tailrace.sql.select.queries import TopicQueries
 from tailrace.sql.select.tables import ReadTables
-from tailrace.sql.select.workers import Workers
+from tailrace.sql.select.workers import WorkerPool
 from tailrace.sql.statements import Query
 from tailrace.store.contract import Store
 from tailrace.store.memory import MemoryStore
@@ -30,7 +30,7 @@ class NoTables:
 
 
 class Asker:
-    def __init__(self, broker: Broker, queries: Queries) -> None:
+    def __init__(self, broker: Broker, queries: TopicQueries) -> None:
         self.broker = broker
         self.queries = queries
 
@@ -64,16 +64,16 @@ async def asking_with_tables(folder: Path, limits: Limits = DEFAULT_LIMITS) -> A
 
 
 @cache
-def workers_for(limits: Limits) -> Workers:
+def workers_for(limits: Limits) -> WorkerPool:
     """Shared by all tests with these limits, because a process takes a second to start."""
-    workers = Workers(limits)
+    workers = WorkerPool(limits)
     atexit.register(workers.close)
     return workers
 
 
 @asynccontextmanager
-async def _queries(broker: Broker, tables: ReadTables, limits: Limits) -> AsyncIterator[Queries]:
-    queries = Queries(broker, tables, limits, workers_for(limits))
+async def _queries(broker: Broker, tables: ReadTables, limits: Limits) -> AsyncIterator[TopicQueries]:
+    queries = TopicQueries(broker, tables, limits, workers_for(limits))
     try:
         yield queries
     finally:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from tailrace.model.table import ColumnType
 from tailrace.sql.routes.check import CheckedRoute
-from tailrace.sql.routes.expression import Call, ColumnValue, Constant, Expression
+from tailrace.sql.routes.expression import RouteCall, RouteColumn, RouteConstant, RouteExpression
 
 Row = Mapping[str, Any]
 
@@ -46,10 +46,10 @@ def expected(route: CheckedRoute, images: Images) -> Expected:
     return Expected(matches, False, keys)
 
 
-def evaluate(expression: Expression, images: Images) -> Any:
-    if isinstance(expression, ColumnValue):
+def evaluate(expression: RouteExpression, images: Images) -> Any:
+    if isinstance(expression, RouteColumn):
         return _column(expression, images)
-    if isinstance(expression, Constant):
+    if isinstance(expression, RouteConstant):
         return expression.value
     match expression.operator:
         case "and":
@@ -75,12 +75,12 @@ def evaluate(expression: Expression, images: Images) -> Any:
         raise
 
 
-def _column(column: ColumnValue, images: Images) -> Any:
+def _column(column: RouteColumn, images: Images) -> Any:
     row = {"old": images.old, "new": images.new, "row": images.old if images.new is None else images.new}[column.image]
     return None if row is None else row[column.name]
 
 
-def _connected(call: Call, images: Images, settled: bool) -> bool | None:
+def _connected(call: RouteCall, images: Images, settled: bool) -> bool | None:
     found: list[bool | None] = []
     failed = False
     for part in call.operands:
@@ -95,7 +95,7 @@ def _connected(call: Call, images: Images, settled: bool) -> bool | None:
     return None if None in found else not settled
 
 
-def _case(call: Call, images: Images) -> Any:
+def _case(call: RouteCall, images: Images) -> Any:
     *branches, last = call.operands
     for condition, result in zip(branches[::2], branches[1::2], strict=True):
         if evaluate(condition, images) is True:
@@ -103,7 +103,7 @@ def _case(call: Call, images: Images) -> Any:
     return evaluate(last, images)
 
 
-def _computed(name: str, values: list[Any], call: Call) -> Any:
+def _computed(name: str, values: list[Any], call: RouteCall) -> Any:
     if name in _CASTS:
         return _CASTS[name](values[0], call.type)
     if name in _BIGINT:

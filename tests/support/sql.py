@@ -8,9 +8,9 @@ from pathlib import Path
 from tailrace.broker.broker import Broker
 from tailrace.model.clock import Clock
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
+from tailrace.sql.engine import Sql
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters
-from tailrace.sql.result import Result
-from tailrace.sql.service import Sql
+from tailrace.sql.results import Result
 from tailrace.store.contract import Store
 from tests.support.brokers import running_broker
 from tests.support.clocks import ManualClock

@@ -15,7 +15,7 @@ from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.record import Message, Record
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters, share_out
 from tailrace.sql.parse import parse
-from tailrace.sql.result import Result
+from tailrace.sql.results import Result
 from tailrace.sql.statements import CreateTable, DropTable, Query, Write
 from tailrace.sql.tables.decimals import register_decimals
 from tailrace.sql.tables.tables import Tables

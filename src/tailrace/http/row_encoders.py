@@ -15,8 +15,7 @@ from tailrace.http.request_guard import JSON
 from tailrace.model.errors import SqlError
 from tailrace.model.table import ColumnType
 from tailrace.model.text import csv_field, distinct_names
-from tailrace.sql.answer_stream import RowEncoder, Rows
-from tailrace.sql.result import ResultColumn
+from tailrace.sql.results import ResultColumn, ResultEncoder, ResultRows
 
 ARROW_TYPE = "application/vnd.apache.arrow.stream"
 CSV_TYPE = "text/csv"
@@ -38,7 +37,7 @@ _MAX_DECIMAL_DIGITS = 38
 """Of `decimal128`, the decimals that every reader of Arrow knows. Those with more digits, or with no fixed number, are text."""
 
 
-def encoder_for(accept: str) -> RowEncoder | None:
+def encoder_for(accept: str) -> ResultEncoder | None:
     """What writes the rows as the header wants them; `None` is one answer in JSON."""
     for wanted in accept.split(","):
         kind = wanted.partition(";")[0].strip().lower()
@@ -49,7 +48,7 @@ def encoder_for(accept: str) -> RowEncoder | None:
     return None
 
 
-def json_rows(columns: Sequence[ResultColumn], rows: Rows) -> list[list[Any]]:
+def json_rows(columns: Sequence[ResultColumn], rows: ResultRows) -> list[list[Any]]:
     """Rows of values that `msgspec` writes in the way that we want."""
     found = [list(row) for row in rows]
     for place, column in enumerate(columns):
@@ -77,7 +76,7 @@ class ArrowRows:
         )
         return self._sink.take()
 
-    def rows(self, rows: Rows) -> bytes:
+    def rows(self, rows: ResultRows) -> bytes:
         import pyarrow as pa
 
         if not rows:
@@ -108,7 +107,7 @@ class CsvRows:
         self._columns = columns
         return (",".join(csv_field(column.name) for column in columns) + "\n").encode() if columns else b""
 
-    def rows(self, rows: Rows) -> bytes:
+    def rows(self, rows: ResultRows) -> bytes:
         found = json_rows(self._columns, rows)
         return "".join([",".join(map(csv_field, msgspec.to_builtins(row))) + "\n" for row in found]).encode()
 
@@ -129,7 +128,7 @@ class JsonLines:
         self._names = distinct_names([column.name for column in columns])
         return b""
 
-    def rows(self, rows: Rows) -> bytes:
+    def rows(self, rows: ResultRows) -> bytes:
         encode = msgspec.json.Encoder().encode
         names = self._names
         return b"".join([encode(dict(zip(names, row, strict=True))) + b"\n" for row in json_rows(self._columns, rows)])
@@ -138,7 +137,7 @@ class JsonLines:
         return b""
 
 
-_ENCODERS: dict[str, Callable[[], RowEncoder]] = {ARROW_TYPE: ArrowRows, CSV_TYPE: CsvRows, LINES_TYPE: JsonLines}
+_ENCODERS: dict[str, Callable[[], ResultEncoder]] = {ARROW_TYPE: ArrowRows, CSV_TYPE: CsvRows, LINES_TYPE: JsonLines}
 
 
 class _Sink:

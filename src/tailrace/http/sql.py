@@ -22,15 +22,14 @@ from tailrace.http.responses import INLINE_BYTES, HeldResponse, abort_connection
 from tailrace.http.row_encoders import ARROW_TYPE, CSV_TYPE, LINES_TYPE, encoder_for, json_rows
 from tailrace.model.errors import InvalidRequestError
 from tailrace.model.limits import Limits
-from tailrace.sql.answer_stream import AnswerStream, RowEncoder
-from tailrace.sql.result import Result
+from tailrace.sql.results import Result, ResultEncoder, ResultStream
 
 SqlParameters = Sequence[Any] | Mapping[str, Any]
 
 
 class SqlEngine(Protocol):
     async def execute(self, text: str, params: SqlParameters = (), answer: ReadAnswer | None = None) -> list[Result]: ...
-    async def stream(self, text: str, params: SqlParameters, encoder: RowEncoder, answer: ReadAnswer) -> AnswerStream: ...
+    async def stream(self, text: str, params: SqlParameters, encoder: ResultEncoder, answer: ReadAnswer) -> ResultStream: ...
 
 
 class NoSqlEngine:
@@ -39,7 +38,7 @@ class NoSqlEngine:
     async def execute(self, text: str, params: SqlParameters = (), answer: ReadAnswer | None = None) -> list[Result]:
         raise InvalidRequestError("this server runs no SQL")
 
-    async def stream(self, text: str, params: SqlParameters, encoder: RowEncoder, answer: ReadAnswer) -> AnswerStream:
+    async def stream(self, text: str, params: SqlParameters, encoder: ResultEncoder, answer: ReadAnswer) -> ResultStream:
         raise InvalidRequestError("this server runs no SQL")
 
 
@@ -112,7 +111,7 @@ async def sql(
         return HeldResponse(encoded, JSON, answer, limits)
 
 
-def _streamed(stream: AnswerStream, media_type: str, held: ReadAnswer, limits: Limits) -> ASGIApp:
+def _streamed(stream: ResultStream, media_type: str, held: ReadAnswer, limits: Limits) -> ASGIApp:
     """The parts as they come. An answer that can't be completed is broken off, which no client takes for its end."""
 
     async def send_parts(scope: Scope, receive: Receive, send: Send) -> None:

@@ -17,9 +17,9 @@ from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from tailrace.model.errors import SqlError, SqlSyntaxError
-from tailrace.sql.near_names import CLAUSES, did_you_mean
-from tailrace.sql.places import Place, place_at, place_of_token
 from tailrace.sql.strict.statements import check_expression, check_statement
+from tailrace.sql.suggestions import CLAUSES, did_you_mean
+from tailrace.sql.syntax_trees import Position, position_at, position_of_token
 
 _NUMBER = re.compile(r"\d+(\.\d*)?([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?")
 _NESTED_BRACKETS = 50
@@ -28,7 +28,7 @@ _CHAINED_INDEXES = 8
 _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
 _CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
 
-Check = Callable[[Sequence[Token], str], None]
+GrammarCheck = Callable[[Sequence[Token], str], None]
 
 
 class Tailrace(Postgres):
@@ -53,9 +53,9 @@ def tokenize(text: str) -> list[Token]:
     for token in tokens:
         kind = token.token_type
         if kind is TokenType.UNKNOWN or (kind is TokenType.VAR and "\0" in token.text):
-            raise SqlSyntaxError(f"{token.text!r} has no meaning in SQL", *place_of_token(token, text))
+            raise SqlSyntaxError(f"{token.text!r} has no meaning in SQL", *position_of_token(token, text))
         if kind is TokenType.NUMBER and not _NUMBER.fullmatch(token.text):
-            raise SqlSyntaxError(f"{token.text!r} is not a number", *place_of_token(token, text))
+            raise SqlSyntaxError(f"{token.text!r} is not a number", *position_of_token(token, text))
     return tokens
 
 
@@ -83,7 +83,7 @@ def parse_expression(tokens: Sequence[Token], text: str) -> exp.Expression:
     return tree
 
 
-def _parsed(parse: Callable[[], Sequence[Any]], check: Check, tokens: Sequence[Token], text: str) -> exp.Expression:
+def _parsed(parse: Callable[[], Sequence[Any]], check: GrammarCheck, tokens: Sequence[Token], text: str) -> exp.Expression:
     try:
         found = parse()
     except ParseError as error:
@@ -91,14 +91,14 @@ def _parsed(parse: Callable[[], Sequence[Any]], check: Check, tokens: Sequence[T
         check(tokens, text)
         raise _misplaced(tokens, text, error) from error
     except RecursionError as error:
-        raise SqlError("the statement is nested too deep; take it apart", *place_of_token(tokens[0], text)) from error
+        raise SqlError("the statement is nested too deep; take it apart", *position_of_token(tokens[0], text)) from error
     except Exception as error:  # Some texts make sqlglot stumble over its own types
         check(tokens, text)
         raise SqlSyntaxError(
-            "expected a statement that can be read; something is missing in this one", *place_of_token(tokens[0], text)
+            "expected a statement that can be read; something is missing in this one", *position_of_token(tokens[0], text)
         ) from error
     if len(found) != 1 or not isinstance(found[0], exp.Expression):
-        raise SqlSyntaxError("expected one statement or expression", *place_of_token(tokens[0], text))
+        raise SqlSyntaxError("expected one statement or expression", *position_of_token(tokens[0], text))
     return found[0]
 
 
@@ -115,14 +115,14 @@ def _check_nesting(tokens: Sequence[Token], text: str) -> None:
             follows_bracket = before is not None and before.token_type is TokenType.R_BRACKET
             indexes = indexes + 1 if follows_bracket else 0
             if indexes > _CHAINED_INDEXES:
-                raise SqlError(f"more than {_CHAINED_INDEXES} indexes follow each other", *place_of_token(token, text))
+                raise SqlError(f"more than {_CHAINED_INDEXES} indexes follow each other", *position_of_token(token, text))
             of_type = before is not None and before.token_type in types and before.token_type is not TokenType.IDENTIFIER
             opened.append(of_type)
             of_types += of_type
             if len(opened) > _NESTED_BRACKETS:
-                raise SqlError(f"brackets are nested more than {_NESTED_BRACKETS} deep", *place_of_token(token, text))
+                raise SqlError(f"brackets are nested more than {_NESTED_BRACKETS} deep", *position_of_token(token, text))
             if of_types > _NESTED_TYPES:
-                raise SqlError(f"arrays and types are nested more than {_NESTED_TYPES} deep", *place_of_token(token, text))
+                raise SqlError(f"arrays and types are nested more than {_NESTED_TYPES} deep", *position_of_token(token, text))
         elif kind in _CLOSING and opened:
             of_types -= opened.pop()
         before = token
@@ -146,7 +146,7 @@ def _unreadable(text: str, error: TokenError) -> SqlSyntaxError:
     # Compiled, sqlglot tells the cause in one place, else in the other.
     said, _, where = str(error.__cause__ or error.__context__ or "").partition(" from ")
     start = where.rpartition(":")[2]
-    place = place_at(text, int(start) if start.isdigit() else len(text))
+    place = position_at(text, int(start) if start.isdigit() else len(text))
     if said.startswith("Missing "):
         closing = said.removeprefix("Missing ")
         return SqlSyntaxError(f"what begins here is not closed; expected {closing}, found the end of the text", *place)
@@ -159,7 +159,7 @@ def _misplaced(tokens: Sequence[Token], text: str, error: ParseError) -> SqlSynt
     told = error.errors[0] if error.errors else {}
     line, column = told.get("line"), told.get("col")
     at = next((token for token in tokens if token.line == line and token.col == column), None)
-    place = place_of_token(at, text) if at is not None else Place(*place_at(text, tokens[-1].end))
+    place = position_of_token(at, text) if at is not None else Position(*position_at(text, tokens[-1].end))
     return SqlSyntaxError(_in_words(str(told.get("description") or error), at, at is tokens[-1]), *place)
 
 

@@ -1,16 +1,16 @@
-"""Runs SQL: a text and its parameters in, a result for each statement out.
+"""Which statements of a text stand for themselves, and which are one transaction.
 
-Each statement stands for itself, unless BEGIN and COMMIT make some of them one transaction, which is one frame of the log.
-After an error nothing more of the text is run; the error says which statement it was, and that those before it took effect.
-This module decides who runs what; `handlers`, `tables`, `select` and `routes` do it.
+All of it is decided before anything is run, so a BEGIN without its COMMIT changes nothing.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.reading.answers import ReadAnswer
+from tailrace.model.clock import Clock
 from tailrace.model.errors import (
     InvalidRequestError,
     QueryLimitError,
@@ -21,29 +21,24 @@ from tailrace.model.errors import (
 )
 from tailrace.model.limits import KIB, Limits
 from tailrace.model.record import Message
-from tailrace.sql.answer_stream import AnswerStream, RowEncoder
-from tailrace.sql.cache import ParsedTexts
-from tailrace.sql.handlers.consuming import ConsumeStatements
-from tailrace.sql.handlers.filling import FillStatements, source_of
-from tailrace.sql.handlers.publishing import PublishStatements
-from tailrace.sql.handlers.redriving import RedriveStatements
-from tailrace.sql.handlers.showing import ShowStatements
+from tailrace.sql.fast_insert import FastInsertParser, fast_parse_insert
+from tailrace.sql.handlers.consume import ConsumeStatements, RedriveStatements
+from tailrace.sql.handlers.insert import FillStatements, TopicInserts, source_of
+from tailrace.sql.handlers.show import ShowStatements
 from tailrace.sql.handlers.topics import TopicStatements
-from tailrace.sql.long_texts import LongTexts
-from tailrace.sql.near_names import did_you_mean, tables_and_topics
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters, by_name, share_out
 from tailrace.sql.parse import bind, kind_of
-from tailrace.sql.places import place_of
-from tailrace.sql.plain_inserts import PlainInserts, read_plain_insert
-from tailrace.sql.plan import Step, Transaction, plan
-from tailrace.sql.result import Result
+from tailrace.sql.results import Result, ResultEncoder, ResultStream
 from tailrace.sql.routes.statements import RouteStatements
-from tailrace.sql.select.queries import Queries
+from tailrace.sql.select.queries import TopicQueries
+from tailrace.sql.statement_cache import ParserProcess, StatementCache
 from tailrace.sql.statements import (
     Ack,
     AddPartitions,
     AddSource,
+    Begin,
     ClearTopic,
+    Commit,
     Consume,
     CreateTable,
     CreateTopic,
@@ -53,36 +48,92 @@ from tailrace.sql.statements import (
     DropTopic,
     Query,
     Redrive,
+    Rollback,
     SetTopic,
     Show,
     Statement,
     Write,
 )
+from tailrace.sql.suggestions import did_you_mean, tables_and_topics
+from tailrace.sql.syntax_trees import position_of
 from tailrace.sql.tables.tables import Tables
 
-Handler = Callable[[Any], Awaitable[Result]]
+
+class PlannedStatement(NamedTuple):
+    """A statement, its parameters, and its number in the text, from 1."""
+
+    number: int
+    statement: Statement
+    parameters: Parameters
+
+
+class PlannedTransaction(NamedTuple):
+    """What stands between BEGIN and its end."""
+
+    begin: PlannedStatement
+    steps: Sequence[PlannedStatement]
+    end: PlannedStatement
+
+    @property
+    def is_kept(self) -> bool:
+        return isinstance(self.end.statement, Commit)
+
+
+def plan(statements: Sequence[Statement], parameters: Sequence[Parameters]) -> list[PlannedStatement | PlannedTransaction]:
+    units: list[PlannedStatement | PlannedTransaction] = []
+    begin: PlannedStatement | None = None
+    inside: list[PlannedStatement] = []
+    for number, (statement, values) in enumerate(zip(statements, parameters, strict=True), 1):
+        step = PlannedStatement(number, statement, values)
+        if isinstance(statement, Begin):
+            if begin is not None:
+                raise _misplaced(step, "a transaction has begun already; COMMIT or ROLLBACK it first")
+            begin, inside = step, []
+        elif isinstance(statement, Commit | Rollback):
+            if begin is None:
+                raise _misplaced(step, "there is no transaction; begin one with BEGIN")
+            units.append(PlannedTransaction(begin, inside, step))
+            begin = None
+        elif begin is None:
+            units.append(step)
+        elif isinstance(statement, Write | Query):
+            inside.append(step)
+        else:
+            raise UnsupportedSqlError(
+                "only SELECT, INSERT, UPDATE and DELETE can be part of a transaction", statement.line, statement.column
+            )
+    if begin is not None:
+        raise _misplaced(begin, "the transaction has no COMMIT or ROLLBACK; a transaction is one request")
+    return units
+
+
+def _misplaced(step: PlannedStatement, message: str) -> SqlError:
+    return SqlError(message, step.statement.line, step.statement.column)
+
+
+StatementHandler = Callable[[Any], Awaitable[Result]]
 
 _READ_INLINE = 64 * KIB
 _SHARED_OUT_INLINE = 10_000
 
 
 class SqlEngine:
-    def __init__(self, broker: Broker, tables: Tables, routes: RouteStatements, queries: Queries, limits: Limits) -> None:
+    def __init__(self, broker: Broker, tables: Tables, routes: RouteStatements, queries: TopicQueries, limits: Limits) -> None:
         self._broker = broker
         self._stats = broker.changes.stats
         self._limits = limits
         self._tables = tables
         self._routes = routes
         self._queries = queries
-        self._long_texts = LongTexts(broker.tables.find, limits)
-        self._parsed = ParsedTexts(limits, self._long_texts)
-        self._plain_inserts = PlainInserts(limits)
+        self._long_texts = ParserProcess(broker.tables.find, limits)
+        self._parsed = StatementCache(limits, self._long_texts)
+        self._plain_inserts = FastInsertParser(limits)
         topics = TopicStatements(broker)
         self._consuming = ConsumeStatements(broker, limits)
         showing = ShowStatements(broker)
-        self._publishing = PublishStatements(broker, queries)
+        self._publishing = TopicInserts(broker, queries)
         self._filling = FillStatements(queries)
-        self._handlers: dict[type[Statement], Handler] = {
+        self._handlers: dict[type[Statement], StatementHandler] = {
             CreateTopic: topics.create,
             SetTopic: topics.set,
             AddPartitions: topics.add_partitions,
@@ -120,7 +171,7 @@ class SqlEngine:
         """End the process that parses long texts."""
         await self._long_texts.close()
 
-    async def stream(self, text: str, params: Parameters, encoder: RowEncoder, answer: ReadAnswer) -> AnswerStream:
+    async def stream(self, text: str, params: Parameters, encoder: ResultEncoder, answer: ReadAnswer) -> ResultStream:
         """Run one statement and give its rows in parts, any number of them if it is a query. To be closed by whoever asked.
 
         What goes wrong before the first part is raised here.
@@ -128,7 +179,7 @@ class SqlEngine:
         statements = await self._parse(text)
         if len(statements) != 1:
             raise InvalidRequestError(f"{encoder.media_type} holds the rows of one statement, not of {len(statements)}")
-        out = AnswerStream(encoder, self._limits)
+        out = ResultStream(encoder, self._limits)
         running = asyncio.create_task(self._run_into(out, statements, text, params, answer))
         out.on_close(running.cancel)
         try:
@@ -139,13 +190,13 @@ class SqlEngine:
         return out
 
     async def _run_into(
-        self, out: AnswerStream, statements: Sequence[Statement], text: str, params: Parameters, answer: ReadAnswer
+        self, out: ResultStream, statements: Sequence[Statement], text: str, params: Parameters, answer: ReadAnswer
     ) -> None:
         try:
             (statement,) = statements
             if isinstance(statement, Query):
                 (unit,) = plan(statements, share_out(statements, params))
-                values = unit.parameters if isinstance(unit, Step) else NO_PARAMETERS
+                values = unit.parameters if isinstance(unit, PlannedStatement) else NO_PARAMETERS
                 if self._is_on_tables(statement):
                     await self._tables.stream(statement, values, out)
                 else:
@@ -175,7 +226,9 @@ class SqlEngine:
         for unit in units:
             try:
                 results += (
-                    await self._run_transaction(unit) if isinstance(unit, Transaction) else [await self._run(unit, answer)]
+                    await self._run_transaction(unit)
+                    if isinstance(unit, PlannedTransaction)
+                    else [await self._run(unit, answer)]
                 )
             except TailraceError as error:
                 if len(statements) == 1:
@@ -184,8 +237,8 @@ class SqlEngine:
             self._count(unit)
         return results
 
-    def _count(self, unit: Step | Transaction) -> None:
-        if isinstance(unit, Step):
+    def _count(self, unit: PlannedStatement | PlannedTransaction) -> None:
+        if isinstance(unit, PlannedStatement):
             self._stats.statements[kind_of(unit.statement)] += 1
         elif unit.is_kept:
             self._stats.statements.update(kind_of(step.statement) for step in unit.steps)
@@ -194,14 +247,14 @@ class SqlEngine:
         shape = self._plain_inserts.shape_of(text)
         if shape is not None:
             if len(text) <= _READ_INLINE:
-                insert = read_plain_insert(text, shape)
+                insert = fast_parse_insert(text, shape)
             else:
-                insert = await asyncio.to_thread(read_plain_insert, text, shape)
+                insert = await asyncio.to_thread(fast_parse_insert, text, shape)
             if insert is not None:
                 return [insert]
         return await self._parsed.parse(text)
 
-    async def _run(self, step: Step, answer: ReadAnswer) -> Result:
+    async def _run(self, step: PlannedStatement, answer: ReadAnswer) -> Result:
         statement, params = step.statement, step.parameters
         if isinstance(statement, Query):
             return await self._query(statement, params, answer)
@@ -229,7 +282,7 @@ class SqlEngine:
         (result,) = await self._tables.write([write], [params])
         return result
 
-    async def _run_transaction(self, transaction: Transaction) -> list[Result]:
+    async def _run_transaction(self, transaction: PlannedTransaction) -> list[Result]:
         """Everything in one frame, or nothing."""
         if not transaction.is_kept:
             skipped = [Result(status="not run, because of ROLLBACK")] * len(transaction.steps)
@@ -290,7 +343,7 @@ class SqlEngine:
             return False
         if self._broker.topics.find(write.target) is None:
             hint = did_you_mean(write.target, tables_and_topics(self._broker))
-            place = place_of(write.tree.this) or (write.line, write.column)
+            place = position_of(write.tree.this) or (write.line, write.column)
             raise UnknownTableError(f"there is no table or topic {write.target!r}{hint}", *place)
         return True
 
@@ -303,9 +356,9 @@ class SqlEngine:
         )
 
 
-def _in_context(error: TailraceError, unit: Step | Transaction, count: int) -> TailraceError:
+def _in_context(error: TailraceError, unit: PlannedStatement | PlannedTransaction, count: int) -> TailraceError:
     """The same error, with what became of the statements before and after it. What was done once must not be sent again."""
-    if isinstance(unit, Transaction):
+    if isinstance(unit, PlannedTransaction):
         first = unit.begin
         which = f"the transaction of statements {first.number} to {unit.end.number} took no effect"
     else:
@@ -320,3 +373,25 @@ def _in_context(error: TailraceError, unit: Step | Transaction, count: int) -> T
     if done:
         told.__dict__.update(retriable=False, outcome="unknown")
     return told
+
+
+class Sql:
+    """Opened with `Sql.open` once the broker has started, and closed before it."""
+
+    @classmethod
+    async def open(cls, folder: Path, broker: Broker, clock: Clock, limits: Limits) -> "Sql":
+        """Open the tables in the folder and bring them up to the log."""
+        return cls(broker, await Tables.open(folder, broker, clock, limits), limits)
+
+    def __init__(self, broker: Broker, tables: Tables, limits: Limits) -> None:
+        self.tables = tables
+        self._routes = RouteStatements(broker, tables, limits)
+        self._queries = TopicQueries(broker, tables, limits)
+        self.engine = SqlEngine(broker, tables, self._routes, self._queries, limits)
+
+    async def close(self) -> None:
+        """Stop queries, finish writes."""
+        await self.engine.close()
+        self._queries.close()
+        self._routes.close()
+        await self.tables.close()

@@ -14,11 +14,11 @@ from sqlglot.tokenizer_core import Token, TokenType
 from tailrace.model.errors import LimitExceededError, SqlSyntaxError
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.sql.dialect import tokenize
-from tailrace.sql.grammar import consuming, redriving, showing, tables, topics
+from tailrace.sql.grammar import tables, topics
 from tailrace.sql.grammar.queries import query_or_write
-from tailrace.sql.places import place_of_token
+from tailrace.sql.grammar.token_reader import TokenReader, Values
 from tailrace.sql.statements import Begin, Commit, Query, Rollback, Statement, Write
-from tailrace.sql.words import Values, Words
+from tailrace.sql.syntax_trees import position_of_token
 
 _STATEMENTS = (
     "SELECT, WITH, VALUES, INSERT, UPDATE, DELETE, CREATE, ALTER, CLEAR, DROP, CONSUME, ACK, REDRIVE, SHOW, DESCRIBE, EXPLAIN,"
@@ -82,73 +82,75 @@ def _split(tokens: Sequence[Token]) -> list[Sequence[Token]]:
 
 def _parse_one(tokens: Sequence[Token], source: str) -> Statement:
     text = source[tokens[0].start : tokens[-1].end + 1]
-    line, column = place_of_token(tokens[0], source)
-    words = Words(tokens, source)
-    if any(words.sees(first) for first in _QUERIES):
+    line, column = position_of_token(tokens[0], source)
+    reader = TokenReader(tokens, source)
+    if any(reader.sees(first) for first in _QUERIES):
         statement = query_or_write(tokens, text, source)
         return msgspec.structs.replace(statement, line=line, column=column)
 
-    statement = _read(words, text, source)
-    if words.parameters:
-        names = tuple(dict.fromkeys(words.parameters))
+    statement = _read(reader, text, source)
+    if reader.parameters:
+        names = tuple(dict.fromkeys(reader.parameters))
         build = partial(_bound, text, line, column)
         return Unbound(text=text, line=line, column=column, parameters=names, build=build, means=type(statement))
     return msgspec.structs.replace(statement, line=line, column=column)
 
 
 def _bound(text: str, line: int, column: int, values: Values) -> Statement:
-    """Read a statement of our own again, now with its values, and with its words where they stand in the whole text."""
+    """Read a statement of our own again, now with its values, and with its reader where they stand in the whole text."""
     source = "\n" * (line - 1) + " " * (column - 1) + text
-    bound = _read(Words(tokenize(source), source, values), text, source)
+    bound = _read(TokenReader(tokenize(source), source, values), text, source)
     return msgspec.structs.replace(bound, line=line, column=column)
 
 
-def _read(words: Words, text: str, source: str) -> Statement:
-    """A statement that sqlglot does not know, by its first words."""
-    if words.sees("CREATE"):
-        return _by_object(words, "CREATE", {"TABLE": tables.create_table, "TOPIC": topics.create_topic}, text)
-    if words.sees("DROP"):
-        return _by_object(words, "DROP", {"TABLE": tables.drop_table, "TOPIC": topics.drop_topic}, text)
-    if words.sees("ALTER"):
-        return _by_object(words, "ALTER", {"TOPIC": partial(topics.alter_topic, source=source)}, text)
-    if words.take("EXPLAIN"):
-        if not words.sees("ALTER TOPIC"):
-            words.fail("ALTER TOPIC ... ADD SOURCE, the only statement that can be explained")
-        return topics.alter_topic(words, text, source=source, explain=True)
-    if words.sees("CLEAR"):
-        return topics.clear_topic(words, text)
-    if words.sees("CONSUME"):
-        return consuming.consume(words, text)
-    if words.sees("ACK"):
-        return consuming.ack(words, text)
-    if words.sees("REDRIVE"):
-        return redriving.redrive(words, text, source)
-    if words.sees("SHOW"):
-        return showing.show(words, text)
-    if words.sees("DESCRIBE") or words.sees("DESC"):
-        return showing.describe(words, text)
-    return _transaction(words, text)
+def _read(reader: TokenReader, text: str, source: str) -> Statement:
+    """A statement that sqlglot does not know, by its first reader."""
+    if reader.sees("CREATE"):
+        return _by_object(reader, "CREATE", {"TABLE": tables.create_table, "TOPIC": topics.create_topic}, text)
+    if reader.sees("DROP"):
+        return _by_object(reader, "DROP", {"TABLE": tables.drop_table, "TOPIC": topics.drop_topic}, text)
+    if reader.sees("ALTER"):
+        return _by_object(reader, "ALTER", {"TOPIC": partial(topics.alter_topic, source=source)}, text)
+    if reader.take("EXPLAIN"):
+        if not reader.sees("ALTER TOPIC"):
+            reader.fail("ALTER TOPIC ... ADD SOURCE, the only statement that can be explained")
+        return topics.alter_topic(reader, text, source=source, explain=True)
+    if reader.sees("CLEAR"):
+        return topics.clear_topic(reader, text)
+    if reader.sees("CONSUME"):
+        return topics.consume(reader, text)
+    if reader.sees("ACK"):
+        return topics.ack(reader, text)
+    if reader.sees("REDRIVE"):
+        return topics.redrive(reader, text, source)
+    if reader.sees("SHOW"):
+        return topics.show(reader, text)
+    if reader.sees("DESCRIBE") or reader.sees("DESC"):
+        return topics.describe(reader, text)
+    return _transaction(reader, text)
 
 
-def _transaction(words: Words, text: str) -> Statement:
-    if words.take("BEGIN") or words.take("START TRANSACTION"):
-        words.take("WORK") or words.take("TRANSACTION")
-        words.expect_end()
+def _transaction(reader: TokenReader, text: str) -> Statement:
+    if reader.take("BEGIN") or reader.take("START TRANSACTION"):
+        reader.take("WORK") or reader.take("TRANSACTION")
+        reader.expect_end()
         return Begin(text=text)
-    if words.take("ROLLBACK"):
-        words.take("WORK") or words.take("TRANSACTION")
-        words.expect_end()
+    if reader.take("ROLLBACK"):
+        reader.take("WORK") or reader.take("TRANSACTION")
+        reader.expect_end()
         return Rollback(text=text)
-    if any(words.ends_with(phrase) for phrase in ("COMMIT", "COMMIT WORK", "COMMIT TRANSACTION")):
+    if any(reader.ends_with(phrase) for phrase in ("COMMIT", "COMMIT WORK", "COMMIT TRANSACTION")):
         return Commit(text=text)
-    if words.sees("COMMIT"):
-        return consuming.ack(words, text)
-    words.unknown(_STATEMENTS)
+    if reader.sees("COMMIT"):
+        return topics.ack(reader, text)
+    reader.unknown(_STATEMENTS)
 
 
-def _by_object(words: Words, verb: str, readers: dict[str, Callable[[Words, str], Statement]], text: str) -> Statement:
+def _by_object(
+    reader: TokenReader, verb: str, readers: dict[str, Callable[[TokenReader, str], Statement]], text: str
+) -> Statement:
     for noun, read in readers.items():
-        if words.sees(f"{verb} {noun}"):
-            return read(words, text)
-    words.expect(verb)
-    words.unknown(" or ".join(readers), f"{verb} ")
+        if reader.sees(f"{verb} {noun}"):
+            return read(reader, text)
+    reader.expect(verb)
+    reader.unknown(" or ".join(readers), f"{verb} ")

@@ -16,7 +16,7 @@ from tailrace.model.table import Column
 from tailrace.model.topic import NO_OPTIONS, TopicOptions
 
 if TYPE_CHECKING:
-    from tailrace.sql.tables.programs import Compiled
+    from tailrace.sql.tables.programs import CompiledStatement
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ class Write(Statement, frozen=True, kw_only=True):
     """Shared by all who run the same text: copy it before you change it."""
     rows: Sequence[Sequence[object]] | None = None
     """The rows of an INSERT of plain values, which stand as parameters in the tree: it is to be run once for each."""
-    compiled: Union["Compiled", None] = None
+    compiled: Union["CompiledStatement", None] = None
     """Of a long statement, which was compiled where it was parsed. Of its tree only the head is here."""
 
 
@@ -67,7 +67,7 @@ class Query(Statement, frozen=True, kw_only=True):
     """The tables and topics that it names, CTEs and functions left out."""
     has_functions: bool = False
     """Whether it reads from functions too, such as `table_changes`."""
-    compiled: Union["Compiled", None] = None
+    compiled: Union["CompiledStatement", None] = None
     """Of a long query, which was compiled where it was parsed. Its tree is empty here."""
 
 

@@ -12,9 +12,9 @@ from sqlglot.tokenizer_core import Token
 from tailrace.model.errors import SqlError, SqlSyntaxError, UnsupportedSqlError
 from tailrace.model.route import Operation
 from tailrace.sql.dialect import parse_statement
-from tailrace.sql.places import Place, is_cte, name_of, place_of, place_of_token
 from tailrace.sql.statements import Query, Statement, Write
 from tailrace.sql.strict.statements import check_statement
+from tailrace.sql.syntax_trees import Position, is_cte, name_of, position_of, position_of_token
 
 _MAX_DEPTH = 100
 _QUERY = frozenset({"with_", "order", "limit", "offset"})
@@ -45,7 +45,7 @@ _WRITES: dict[type[exp.Expression], Operation] = {exp.Insert: "insert", exp.Upda
 def query_or_write(tokens: Sequence[Token], text: str, source: str) -> Statement:
     """`source` is the whole text of the request, in which the expressions have their places."""
     tree = parse_statement(tokens, source)
-    place = place_of_token(tokens[0], source)
+    place = position_of_token(tokens[0], source)
     _check_depth(tree, place)
     _check_clauses(tree, place)
     check_statement(tokens, source)
@@ -74,45 +74,45 @@ def _by_number(name: str) -> tuple[int, str]:
     return (int(name), "") if name.isdigit() else (0, name)
 
 
-def _check_depth(tree: exp.Expression, place: Place) -> None:
+def _check_depth(tree: exp.Expression, place: Position) -> None:
     """Engines walk the tree by recursion. Chains of AND and OR they walk in a loop."""
     waiting: list[tuple[exp.Expr, int]] = [(tree, 1)]
     while waiting:
         node, depth = waiting.pop()
         if depth > _MAX_DEPTH:
-            raise SqlError(f"the statement is nested more than {_MAX_DEPTH} deep; take it apart", *(place_of(node) or place))
+            raise SqlError(f"the statement is nested more than {_MAX_DEPTH} deep; take it apart", *(position_of(node) or place))
         for child in node.iter_expressions():
             is_chain = isinstance(node, exp.Connector) and type(child) is type(node)
             waiting.append((child, depth if is_chain else depth + 1))
 
 
-def _check_clauses(tree: exp.Expression, place: Place) -> None:
+def _check_clauses(tree: exp.Expression, place: Position) -> None:
     for node in tree.walk():
         allowed = next((clauses for kind, clauses in _CLAUSES.items() if isinstance(node, kind)), None)
         if allowed is not None:
             for clause, value in node.args.items():
                 if value and clause not in allowed:
                     written = _IN_WORDS.get(clause) or clause.strip("_").replace("_", " ").upper()
-                    raise UnsupportedSqlError(f"{written} is not supported here", *(place_of(node) or place))
+                    raise UnsupportedSqlError(f"{written} is not supported here", *(position_of(node) or place))
         if node is not tree and isinstance(node, exp.DML | exp.DDL | exp.Command) and not isinstance(node, exp.Query):
-            raise UnsupportedSqlError(f"{node.key.upper()} can't be part of another statement", *(place_of(node) or place))
+            raise UnsupportedSqlError(f"{node.key.upper()} can't be part of another statement", *(position_of(node) or place))
         if isinstance(node, exp.Limit | exp.Offset):
             _check_count(node, place)
         if isinstance(node, exp.Parameter | exp.SessionParameter) or (isinstance(node, exp.Placeholder) and not node.this):
-            raise UnsupportedSqlError("parameters are written ? or :name", *(place_of(node) or place))
+            raise UnsupportedSqlError("parameters are written ? or :name", *(position_of(node) or place))
 
 
-def _check_count(node: exp.Limit | exp.Offset, place: Place) -> None:
+def _check_count(node: exp.Limit | exp.Offset, place: Position) -> None:
     """One of the engines takes a negative limit for none at all."""
     count = node.expression
     if isinstance(count, exp.Neg) or (isinstance(count, exp.Literal) and not count.is_int):
         raise SqlError(
             f"{node.key.upper()} is {count.sql(dialect='postgres')}; it must be a whole number from 0 on",
-            *(place_of(count) or place),
+            *(position_of(count) or place),
         )
 
 
-def _target(tree: exp.Expression, place: Place) -> str:
+def _target(tree: exp.Expression, place: Position) -> str:
     target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
     if not isinstance(target, exp.Table) or isinstance(target.this, exp.Func):
         raise SqlSyntaxError(f"expected {tree.key.upper()} and the name of a table or topic", *place)

@@ -10,41 +10,50 @@ CLEAR TOPIC name
 DROP TOPIC [IF EXISTS] name [CASCADE]
 """
 
+import re
 from collections.abc import Callable
-from typing import Any, get_args
+from datetime import UTC, datetime
+from typing import Any, Literal, get_args
 
 import msgspec
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
+from tailrace.model.errors import UnsupportedSqlError
+from tailrace.model.fetch import AtOffset, AtTime, StartAt, StartEdge
 from tailrace.model.route import Operation, PayloadMode
 from tailrace.model.topic import DedupMode, TimestampMode, TopicOptions
 from tailrace.sql.dialect import parse_expression
-from tailrace.sql.places import Place
+from tailrace.sql.grammar.token_reader import TokenReader
 from tailrace.sql.statements import (
+    Ack,
     AddPartitions,
     AddSource,
     ClearTopic,
+    Consume,
     CreateTopic,
+    Describe,
     DropSource,
     DropTopic,
+    Redrive,
     SetTopic,
+    Show,
     Statement,
 )
-from tailrace.sql.words import Words
+from tailrace.sql.syntax_trees import Position, position_of
 
 _TOPIC = "the name of a topic"
 _TABLE = "the name of a table"
 _OPERATIONS: dict[str, Operation] = {"INSERT": "insert", "UPDATE": "update", "DELETE": "delete"}
 
 
-def create_topic(words: Words, text: str) -> Statement:
-    words.expect("CREATE TOPIC")
-    if_not_exists = words.take("IF NOT EXISTS")
-    name = words.name(_TOPIC)
-    partitions = words.integer("the number of partitions") if words.take("PARTITIONS") else None
-    options = _options(words, _topic_option) if words.take("WITH") else {}
-    words.expect_end("PARTITIONS, WITH" if partitions is None and not options else "")
+def create_topic(reader: TokenReader, text: str) -> Statement:
+    reader.expect("CREATE TOPIC")
+    if_not_exists = reader.take("IF NOT EXISTS")
+    name = reader.name(_TOPIC)
+    partitions = reader.integer("the number of partitions") if reader.take("PARTITIONS") else None
+    options = _options(reader, _topic_option) if reader.take("WITH") else {}
+    reader.expect_end("PARTITIONS, WITH" if partitions is None and not options else "")
     alias = options.pop("alias", None)
     return CreateTopic(
         text=text,
@@ -56,55 +65,55 @@ def create_topic(words: Words, text: str) -> Statement:
     )
 
 
-def alter_topic(words: Words, text: str, *, source: str, explain: bool = False) -> Statement:
+def alter_topic(reader: TokenReader, text: str, *, source: str, explain: bool = False) -> Statement:
     """`source` is the whole text of the request, in which the expressions have their places."""
-    words.expect("ALTER TOPIC")
-    name = words.name(_TOPIC)
-    if words.take("ADD SOURCE"):
-        return _add_source(words, text, source, name, explain)
+    reader.expect("ALTER TOPIC")
+    name = reader.name(_TOPIC)
+    if reader.take("ADD SOURCE"):
+        return _add_source(reader, text, source, name, explain)
     if explain:
-        words.fail("ADD SOURCE; only that can be explained")
-    if words.take("ADD PARTITIONS"):
-        more = words.integer("the number of partitions to add")
-        words.expect_end()
+        reader.fail("ADD SOURCE; only that can be explained")
+    if reader.take("ADD PARTITIONS"):
+        more = reader.integer("the number of partitions to add")
+        reader.expect_end()
         return AddPartitions(text=text, name=name, partitions=more)
-    if words.take("DROP SOURCE"):
-        table = words.name(_TABLE)
-        words.expect_end()
+    if reader.take("DROP SOURCE"):
+        table = reader.name(_TABLE)
+        reader.expect_end()
         return DropSource(text=text, topic=name, table=table)
-    words.one_of("SET", "ADD SOURCE", "ADD PARTITIONS", "DROP SOURCE")
-    options = _options(words, _topic_option)
-    words.expect_end()
+    reader.one_of("SET", "ADD SOURCE", "ADD PARTITIONS", "DROP SOURCE")
+    options = _options(reader, _topic_option)
+    reader.expect_end()
     alias = options.pop("alias", msgspec.UNSET)
     return SetTopic(text=text, name=name, options=TopicOptions(**options), alias=alias)
 
 
-def clear_topic(words: Words, text: str) -> Statement:
-    words.expect("CLEAR TOPIC")
-    name = words.name(_TOPIC)
-    words.expect_end()
+def clear_topic(reader: TokenReader, text: str) -> Statement:
+    reader.expect("CLEAR TOPIC")
+    name = reader.name(_TOPIC)
+    reader.expect_end()
     return ClearTopic(text=text, name=name)
 
 
-def drop_topic(words: Words, text: str) -> Statement:
-    words.expect("DROP TOPIC")
-    if_exists = words.take("IF EXISTS")
-    name = words.name(_TOPIC)
-    cascade = words.take("CASCADE")
-    words.expect_end("" if cascade else "CASCADE")
+def drop_topic(reader: TokenReader, text: str) -> Statement:
+    reader.expect("DROP TOPIC")
+    if_exists = reader.take("IF EXISTS")
+    name = reader.name(_TOPIC)
+    cascade = reader.take("CASCADE")
+    reader.expect_end("" if cascade else "CASCADE")
     return DropTopic(text=text, name=name, if_exists=if_exists, cascade=cascade)
 
 
-def _add_source(words: Words, text: str, source: str, topic: str, explain: bool) -> Statement:
-    table = words.name(_TABLE)
-    words.expect("ON")
-    operations = [_operation(words)]
-    while words.takes_comma():
-        operations.append(_operation(words, operations))
-    where = parse_expression(words.until("PARTITION BY", "WITH"), source) if words.take("WHERE") else None
-    partition_by = _expressions(words, source) if words.take("PARTITION BY") else ()
-    options = _options(words, _source_option) if words.take("WITH") else {}
-    words.expect_end("" if options else "WHERE, PARTITION BY, WITH")
+def _add_source(reader: TokenReader, text: str, source: str, topic: str, explain: bool) -> Statement:
+    table = reader.name(_TABLE)
+    reader.expect("ON")
+    operations = [_operation(reader)]
+    while reader.takes_comma():
+        operations.append(_operation(reader, operations))
+    where = parse_expression(reader.until("PARTITION BY", "WITH"), source) if reader.take("WHERE") else None
+    partition_by = _expressions(reader, source) if reader.take("PARTITION BY") else ()
+    options = _options(reader, _source_option) if reader.take("WITH") else {}
+    reader.expect_end("" if options else "WHERE, PARTITION BY, WITH")
     return AddSource(
         text=text,
         topic=topic,
@@ -117,58 +126,189 @@ def _add_source(words: Words, text: str, source: str, topic: str, explain: bool)
     )
 
 
-def _operation(words: Words, known: list[Operation] | None = None) -> Operation:
-    operation = _OPERATIONS[words.one_of(*_OPERATIONS)]
+def _operation(reader: TokenReader, known: list[Operation] | None = None) -> Operation:
+    operation = _OPERATIONS[reader.one_of(*_OPERATIONS)]
     if known and operation in known:
-        words.refuse(f"{operation.upper()} is named twice")
+        reader.refuse(f"{operation.upper()} is named twice")
     return operation
 
 
-def _expressions(words: Words, source: str) -> list[exp.Expression]:
-    words.expect_open()
-    found = [parse_expression(words.until_comma(), source)]
-    while not words.closes():
-        found.append(parse_expression(words.until_comma(), source))
+def _expressions(reader: TokenReader, source: str) -> list[exp.Expression]:
+    reader.expect_open()
+    found = [parse_expression(reader.until_comma(), source)]
+    while not reader.closes():
+        found.append(parse_expression(reader.until_comma(), source))
     return found
 
 
-def _options(words: Words, read: Callable[[Words, str, Place], object]) -> dict[str, Any]:
-    words.expect_open()
+def _options(reader: TokenReader, read: Callable[[TokenReader, str, Position], object]) -> dict[str, Any]:
+    reader.expect_open()
     options: dict[str, Any] = {}
     while True:
-        place = words.place
-        name = words.word("the name of an option").lower()
+        place = reader.place
+        name = reader.word("the name of an option").lower()
         if name in options:
-            words.refuse(f"{name} is set twice")
-        words.expect_sign(TokenType.EQ, "=")
-        options[name] = read(words, name, place)
-        if words.closes():
+            reader.refuse(f"{name} is set twice")
+        reader.expect_sign(TokenType.EQ, "=")
+        options[name] = read(reader, name, place)
+        if reader.closes():
             return options
 
 
-def _topic_option(words: Words, name: str, place: Place) -> object:
+def _topic_option(reader: TokenReader, name: str, place: Position) -> object:
     if name == "alias":
-        return None if words.take("NULL") else words.string("the alias")
+        return None if reader.take("NULL") else reader.string("the alias")
     if name not in TopicOptions.__struct_fields__:
-        words.refuse(f"topics have no option {name!r}; they have alias, {', '.join(TopicOptions.__struct_fields__)}", place)
-    value = words.value(f"the value of {name}", str if name in ("dedup", "timestamps") else int)
-    if words.is_guess:
+        reader.refuse(f"topics have no option {name!r}; they have alias, {', '.join(TopicOptions.__struct_fields__)}", place)
+    value = reader.value(f"the value of {name}", str if name in ("dedup", "timestamps") else int)
+    if reader.is_guess:
         return msgspec.UNSET
     try:
         return getattr(msgspec.convert({name: value}, TopicOptions), name)
     except msgspec.ValidationError:
         choices = {"dedup": DedupMode, "timestamps": TimestampMode}.get(name)
         wanted = "a whole number" if choices is None else " or ".join(map(repr, get_args(choices)))
-        words.refuse(f"{name} can't be {value!r}; it is {wanted}")
+        reader.refuse(f"{name} can't be {value!r}; it is {wanted}")
 
 
-def _source_option(words: Words, name: str, place: Place) -> object:
+def _source_option(reader: TokenReader, name: str, place: Position) -> object:
     if name == "payload":
-        value = words.string("the payload")
+        value = reader.string("the payload")
         payloads: tuple[PayloadMode, ...] = ("key", "full", "diff")
         if value not in payloads:
-            words.refuse(f"payload can't be {value!r}; it is 'key', 'full' or 'diff'")
+            reader.refuse(f"payload can't be {value!r}; it is 'key', 'full' or 'diff'")
         return value
     if name == "snapshot":
-        return words.one_of("TRUE", "FALSE") == "TRUE"
-    words.refuse(f"sources have no option {name!r}; they have payload and snapshot", place)
+        return reader.one_of("TRUE", "FALSE") == "TRUE"
+    reader.refuse(f"sources have no option {name!r}; they have payload and snapshot", place)
+
+
+_DURATION = re.compile(r"\s*(\d{1,9})\s*(ms|s|m)\s*", re.IGNORECASE)
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000}
+
+
+def consume(reader: TokenReader, text: str) -> Statement:
+    reader.expect("CONSUME FROM")
+    topic = reader.name(_TOPIC)
+    group: str | None = None
+    partition: int | None = None
+    start: StartAt | None = None
+    limit = 100
+    wait_ms = 0
+    skips_corrupt = False
+    left = ["GROUP", "PARTITION", "FROM", "LIMIT", "WAIT", "SKIP CORRUPT"]
+    while not reader.is_at_end:
+        clause = reader.one_of(*left, "the end of the statement")
+        left.remove(clause)
+        if clause == "GROUP":
+            group = reader.string("the name of the group")
+        elif clause == "PARTITION":
+            partition = reader.integer("the number of the partition")
+        elif clause == "FROM":
+            start = _start(reader)
+        elif clause == "LIMIT":
+            limit = reader.integer("the number of records")
+        elif clause == "WAIT":
+            wait_ms = _duration(reader)
+        else:
+            skips_corrupt = True
+    return Consume(
+        text=text,
+        topic=topic,
+        group=group,
+        partition=partition,
+        start=start,
+        limit=limit,
+        wait_ms=wait_ms,
+        skips_corrupt=skips_corrupt,
+    )
+
+
+def ack(reader: TokenReader, text: str) -> Statement:
+    reader.one_of("ACK", "COMMIT")
+    topic = reader.name(_TOPIC)
+    reader.expect("GROUP")
+    group = reader.string("the name of the group")
+    partition = reader.integer("the number of the partition") if reader.take("PARTITION") else 0
+    reader.expect("UPTO OFFSET")
+    upto_offset = reader.integer("the last offset that is done")
+    reader.expect_end()
+    return Ack(text=text, topic=topic, group=group, partition=partition, upto_offset=upto_offset)
+
+
+def _start(reader: TokenReader) -> StartAt:
+    kind = reader.one_of("LATEST", "EARLIEST", "OFFSET", "TIMESTAMP")
+    if kind == "OFFSET":
+        return AtOffset(reader.integer("the offset"))
+    if kind == "TIMESTAMP":
+        return AtTime(_timestamp_ms(reader))
+    return StartEdge(kind.lower())
+
+
+def _timestamp_ms(reader: TokenReader) -> int:
+    value = reader.value("a time such as '2026-01-28T12:00:00Z', or milliseconds since 1970", int)
+    if isinstance(value, datetime):
+        moment = value
+    elif isinstance(value, int) and not isinstance(value, bool):
+        return value
+    else:
+        try:
+            moment = datetime.fromisoformat(str(value))
+        except ValueError:
+            reader.refuse(f"{value!r} is not a time; write it like '2026-01-28T12:00:00Z', or as milliseconds since 1970")
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _duration(reader: TokenReader) -> int:
+    value = reader.value("a duration such as '5s', or milliseconds", int)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    found = _DURATION.fullmatch(str(value))
+    if found is None:
+        reader.refuse(f"{value!r} is not a duration; write it like '500ms', '5s' or '1m'")
+    return int(found[1]) * _UNITS_MS[found[2].lower()]
+
+
+def redrive(reader: TokenReader, text: str, source: str) -> Statement:
+    """`source` is the whole text of the request, in which the condition has its places."""
+    reader.expect("REDRIVE DEAD LETTERS OF")
+    topic = reader.name("the name of a topic")
+    where = parse_expression(reader.until("LIMIT"), source) if reader.take("WHERE") else None
+    if where is not None:
+        _check(where)
+    limit = reader.integer("the number of dead letters") if reader.take("LIMIT") else None
+    reader.expect_end("LIMIT" if where is not None else "WHERE, LIMIT")
+    return Redrive(text=text, topic=topic, where=where, limit=limit)
+
+
+def _check(where: exp.Expression) -> None:
+    for node in where.walk():
+        place = position_of(node) or ()
+        if isinstance(node, exp.Placeholder | exp.Parameter | exp.SessionParameter):
+            raise UnsupportedSqlError("the condition of REDRIVE can't have parameters; write the values", *place)
+        if isinstance(node, exp.Query):
+            raise UnsupportedSqlError("the condition of REDRIVE can't have a query in it", *place)
+
+
+_SHOWN: dict[str, Literal["topics", "tables", "routes", "groups"]] = {
+    "TOPICS": "topics",
+    "TABLES": "tables",
+    "ROUTES": "routes",
+    "GROUPS": "groups",
+}
+_DESCRIBED: dict[str, Literal["topic", "table"]] = {"TOPIC": "topic", "TABLE": "table"}
+
+
+def show(reader: TokenReader, text: str) -> Statement:
+    reader.expect("SHOW")
+    what = _SHOWN[reader.one_of(*_SHOWN)]
+    reader.expect_end()
+    return Show(text=text, what=what)
+
+
+def describe(reader: TokenReader, text: str) -> Statement:
+    reader.one_of("DESCRIBE", "DESC")
+    what = _DESCRIBED[reader.one_of(*_DESCRIBED)]
+    name = reader.name(f"the name of a {what}")
+    reader.expect_end()
+    return Describe(text=text, what=what, name=name)

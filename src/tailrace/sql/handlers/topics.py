@@ -3,7 +3,7 @@
 from tailrace.broker.broker import Broker
 from tailrace.model.errors import ReservedTopicError, TopicExistsError
 from tailrace.model.text import counted
-from tailrace.sql.result import Result
+from tailrace.sql.results import Result
 from tailrace.sql.statements import AddPartitions, ClearTopic, CreateTopic, DropTopic, SetTopic
 
 

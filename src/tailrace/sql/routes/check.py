@@ -17,14 +17,26 @@ from tailrace.model.limits import Limits
 from tailrace.model.route import Operation
 from tailrace.model.table import Column, Table
 from tailrace.sql.routes import constants
-from tailrace.sql.routes.arithmetic import computed, negated
-from tailrace.sql.routes.coercion import of_one_type
-from tailrace.sql.routes.expression import BOOLEAN, TEXT, TRY, Call, ColumnValue, Constant, Expression, Image, columns_of
-from tailrace.sql.routes.functions import function_of
-from tailrace.sql.routes.like import canonical_pattern
-from tailrace.sql.routes.refusals import not_allowed, wrong
-from tailrace.sql.routes.types import COMPARED, MOST_DIGITS, ORDERED, PLAIN_SCALE, cast_operator, digits_of
-from tailrace.sql.routes.written_types import written_type
+from tailrace.sql.routes.errors import sql_error, unsupported
+from tailrace.sql.routes.expression import (
+    BOOLEAN,
+    COMPARED,
+    MOST_DIGITS,
+    ORDERED,
+    PLAIN_SCALE,
+    TEXT,
+    TRY,
+    Image,
+    RouteCall,
+    RouteColumn,
+    RouteConstant,
+    RouteExpression,
+    cast_operator,
+    columns_of,
+    digits_of,
+    written_type,
+)
+from tailrace.sql.routes.functions import computed, function_of, negated, of_one_type
 
 _NESTED = 60
 _NUMBER = re.compile(r"(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -49,8 +61,8 @@ _OF_ANY_ORDER = frozenset({"eq", "ne", "same", "differs"})
 
 
 class CheckedRoute(NamedTuple):
-    where: Expression | None
-    keys: tuple[Expression, ...]
+    where: RouteExpression | None
+    keys: tuple[RouteExpression, ...]
 
 
 def check_route(
@@ -83,7 +95,7 @@ class _Checker:
         self._has_snapshot = has_snapshot
         self._operations = frozenset(operations)
         self._columns = {column.name.lower(): column for column in table.columns}
-        self._handlers: Mapping[type[exp.Expr], Callable[..., Expression]] = {
+        self._handlers: Mapping[type[exp.Expr], Callable[..., RouteExpression]] = {
             exp.Column: self._column,
             exp.Boolean: lambda tree: constants.TRUE if tree.this else constants.FALSE,
             exp.Null: lambda _: constants.null(TEXT),
@@ -91,7 +103,7 @@ class _Checker:
             exp.Paren: lambda tree: self.of(tree.this),
             exp.And: self._logical,
             exp.Or: self._logical,
-            exp.Not: lambda tree: Call("not", (self.condition(tree.this),), BOOLEAN),
+            exp.Not: lambda tree: RouteCall("not", (self.condition(tree.this),), BOOLEAN),
             exp.Is: self._is,
             exp.In: self._in,
             exp.Between: self._between,
@@ -105,53 +117,53 @@ class _Checker:
             **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod), self._arithmetic),
         }
 
-    def condition(self, tree: exp.Expr) -> Expression:
+    def condition(self, tree: exp.Expr) -> RouteExpression:
         node = self.of(tree)
         if node.type.kind != "boolean":
-            raise wrong(tree, f"a condition is true or false, and this is {_shown_type(node)}")
+            raise sql_error(tree, f"a condition is true or false, and this is {_shown_type(node)}")
         return node
 
-    def key(self, tree: exp.Expr) -> Expression:
+    def key(self, tree: exp.Expr) -> RouteExpression:
         node = self.of(tree)
         why = _UNFIT_KEYS.get(node.type.kind)
         if why is None and node.type.kind == "decimal" and (node.type.scale or 0) > PLAIN_SCALE:
             why = f"has more than {PLAIN_SCALE} digits behind the point; cast it to fewer"
         if why is not None:
-            raise wrong(tree, f"can't partition by {node.type}: it {why}")
+            raise sql_error(tree, f"can't partition by {node.type}: it {why}")
         if next(columns_of(node), None) is None:
-            raise wrong(tree, "a constant sends everything to one partition; name a column")
+            raise sql_error(tree, "a constant sends everything to one partition; name a column")
         return node
 
-    def of(self, tree: exp.Expr) -> Expression:
+    def of(self, tree: exp.Expr) -> RouteExpression:
         handler = self._handlers.get(type(tree))
         if handler is not None:
             return handler(tree)
         function = function_of(tree)
         if function is None:
-            raise not_allowed(tree)
+            raise unsupported(tree)
         return function(self, tree)
 
-    def _column(self, tree: exp.Column) -> Expression:
+    def _column(self, tree: exp.Column) -> RouteExpression:
         column = self._found(tree)
-        return ColumnValue(column.name, self._image(tree), column.type)
+        return RouteColumn(column.name, self._image(tree), column.type)
 
     def _found(self, tree: exp.Column) -> Column:
         if not isinstance(tree.this, exp.Identifier):
-            raise not_allowed(tree.this)
+            raise unsupported(tree.this)
         name = tree.this.name
         column = self._columns.get(name.lower())
         if column is None:
             close = get_close_matches(name.lower(), self._columns, n=1)
             hint = f"; did you mean {self._columns[close[0]].name!r}?" if close else ""
-            raise wrong(tree, f"table {self._table.name!r} has no column {name!r}{hint}")
+            raise sql_error(tree, f"table {self._table.name!r} has no column {name!r}{hint}")
         if column.type.kind == "decimal" and digits_of(column.type) is None:
-            raise wrong(tree, f"column {name!r} is {column.type}; a route can use decimals of up to {MOST_DIGITS} digits")
+            raise sql_error(tree, f"column {name!r} is {column.type}; a route can use decimals of up to {MOST_DIGITS} digits")
         return column
 
     def _image(self, tree: exp.Column) -> Image:
         qualifier = tree.table.lower()
         if tree.args.get("db") is not None or qualifier not in ("", "old", "new"):
-            raise wrong(tree, f"{tree.sql()!r}: only OLD. and NEW. can stand before a column")
+            raise sql_error(tree, f"{tree.sql()!r}: only OLD. and NEW. can stand before a column")
         if not qualifier:
             if "delete" not in self._operations:
                 return "new"
@@ -159,81 +171,83 @@ class _Checker:
             return "old" if self._operations == {"delete"} and not self._has_snapshot else "row"
         lacking, image = ("insert", "row before it") if qualifier == "old" else ("delete", "row after it")
         if lacking in self._operations:
-            raise wrong(tree, f"{qualifier.upper()}.{tree.name}: the route is ON {lacking.upper()} too, which has no {image}")
+            raise sql_error(
+                tree, f"{qualifier.upper()}.{tree.name}: the route is ON {lacking.upper()} too, which has no {image}"
+            )
         return "old" if qualifier == "old" else "new"
 
-    def _logical(self, tree: exp.Connector) -> Expression:
+    def _logical(self, tree: exp.Connector) -> RouteExpression:
         word = "and" if isinstance(tree, exp.And) else "or"
-        return Call(word, tuple(self.condition(part) for part in tree.flatten(unnest=False)), BOOLEAN)
+        return RouteCall(word, tuple(self.condition(part) for part in tree.flatten(unnest=False)), BOOLEAN)
 
-    def _comparison(self, tree: exp.Binary) -> Expression:
+    def _comparison(self, tree: exp.Binary) -> RouteExpression:
         return self._compared(_COMPARISONS[type(tree)], tree.left, tree.right)
 
-    def _compared(self, operator: str, left: exp.Expr, right: exp.Expr) -> Expression:
-        return Call(operator, self._comparable([left, right], COMPARED if operator in _OF_ANY_ORDER else ORDERED), BOOLEAN)
+    def _compared(self, operator: str, left: exp.Expr, right: exp.Expr) -> RouteExpression:
+        return RouteCall(operator, self._comparable([left, right], COMPARED if operator in _OF_ANY_ORDER else ORDERED), BOOLEAN)
 
-    def _comparable(self, trees: Sequence[exp.Expr], kinds: frozenset[str]) -> tuple[Expression, ...]:
+    def _comparable(self, trees: Sequence[exp.Expr], kinds: frozenset[str]) -> tuple[RouteExpression, ...]:
         """The parts in the one type by which they are compared."""
         if any(isinstance(tree, exp.Null) for tree in trees):
             known = next((tree for tree in trees if not isinstance(tree, exp.Null)), trees[0])
-            raise wrong(known, "a comparison with NULL is never true; use IS NULL")
+            raise sql_error(known, "a comparison with NULL is never true; use IS NULL")
         nodes = of_one_type(trees, [self.of(tree) for tree in trees], "compare", widened=False)
         kind = nodes[0].type.kind
         if kind not in kinds:
-            raise wrong(trees[0], f"{nodes[0].type} can't be compared{' by its order' if kind in COMPARED else ''}")
+            raise sql_error(trees[0], f"{nodes[0].type} can't be compared{' by its order' if kind in COMPARED else ''}")
         return nodes
 
-    def _between(self, tree: exp.Between) -> Expression:
+    def _between(self, tree: exp.Between) -> RouteExpression:
         self._only(tree, "this", "low", "high")
         node, low, high = self._comparable([tree.this, tree.args["low"], tree.args["high"]], ORDERED)
-        return Call("and", (Call("ge", (node, low), BOOLEAN), Call("le", (node, high), BOOLEAN)), BOOLEAN)
+        return RouteCall("and", (RouteCall("ge", (node, low), BOOLEAN), RouteCall("le", (node, high), BOOLEAN)), BOOLEAN)
 
-    def _in(self, tree: exp.In) -> Expression:
+    def _in(self, tree: exp.In) -> RouteExpression:
         if tree.args.get("query") is not None:
-            raise not_allowed(tree.args["query"])
+            raise unsupported(tree.args["query"])
         self._only(tree, "this", "expressions")
         if not tree.expressions:
-            raise wrong(tree, "IN needs a list with something in it")
+            raise sql_error(tree, "IN needs a list with something in it")
         nodes = self._comparable([tree.this, *tree.expressions], COMPARED)
-        return Call("in", nodes, BOOLEAN)
+        return RouteCall("in", nodes, BOOLEAN)
 
-    def _is(self, tree: exp.Is) -> Expression:
+    def _is(self, tree: exp.Is) -> RouteExpression:
         self._only(tree, "this", "expression", "negate")
         right = tree.expression
         if isinstance(right, exp.Null):
-            found = Call("is_null", (self.of(tree.this),), BOOLEAN)
+            found = RouteCall("is_null", (self.of(tree.this),), BOOLEAN)
         elif isinstance(right, exp.Boolean):
-            found = Call("is_true" if right.this else "is_false", (self.condition(tree.this),), BOOLEAN)
+            found = RouteCall("is_true" if right.this else "is_false", (self.condition(tree.this),), BOOLEAN)
         else:
-            raise not_allowed(tree)
-        return Call("not", (found,), BOOLEAN) if tree.args.get("negate") else found
+            raise unsupported(tree)
+        return RouteCall("not", (found,), BOOLEAN) if tree.args.get("negate") else found
 
-    def _like(self, tree: exp.Like) -> Expression:
+    def _like(self, tree: exp.Like) -> RouteExpression:
         return self._matched(tree, "\\")
 
-    def _escaped_like(self, tree: exp.Escape) -> Expression:
+    def _escaped_like(self, tree: exp.Escape) -> RouteExpression:
         escape = tree.expression
         if not isinstance(tree.this, exp.Like) or not isinstance(escape, exp.Literal) or len(escape.name) > 1:
-            raise not_allowed(tree)
+            raise unsupported(tree)
         return self._matched(tree.this, escape.name)
 
-    def _matched(self, tree: exp.Like, escape: str) -> Expression:
+    def _matched(self, tree: exp.Like, escape: str) -> RouteExpression:
         self._only(tree, "this", "expression", "negate")
         node, pattern = self.of(tree.this), self.of(tree.expression)
         if node.type.kind != "text":
-            raise wrong(tree.this, f"LIKE compares text, and this is {_shown_type(node)}")
-        if not isinstance(pattern, Constant) or not isinstance(pattern.value, str):
-            raise wrong(tree.expression, "the pattern of LIKE must be written out in a route")
+            raise sql_error(tree.this, f"LIKE compares text, and this is {_shown_type(node)}")
+        if not isinstance(pattern, RouteConstant) or not isinstance(pattern.value, str):
+            raise sql_error(tree.expression, "the pattern of LIKE must be written out in a route")
         canonical = canonical_pattern(pattern.value, escape)
         if canonical is None:
-            raise wrong(tree.expression, f"in a pattern, {escape!r} can only stand before %, _ or itself")
-        found = Call("like", (node, constants.text(canonical)), BOOLEAN)
-        return Call("not", (found,), BOOLEAN) if tree.args.get("negate") else found
+            raise sql_error(tree.expression, f"in a pattern, {escape!r} can only stand before %, _ or itself")
+        found = RouteCall("like", (node, constants.text(canonical)), BOOLEAN)
+        return RouteCall("not", (found,), BOOLEAN) if tree.args.get("negate") else found
 
-    def _arithmetic(self, tree: exp.Binary) -> Expression:
+    def _arithmetic(self, tree: exp.Binary) -> RouteExpression:
         return computed(tree, self.of(tree.left), self.of(tree.right))
 
-    def _case(self, tree: exp.Case) -> Expression:
+    def _case(self, tree: exp.Case) -> RouteExpression:
         self._only(tree, "this", "ifs", "default")
         subject = tree.this
         branches = tree.args["ifs"]
@@ -245,47 +259,47 @@ class _Checker:
         trees = [*(branch.args["true"] for branch in branches), default]
         results = of_one_type(trees, [self.of(part) for part in trees], "give by one CASE")
         pairs = [part for pair in zip(conditions, results[:-1], strict=True) for part in pair]
-        return Call("case", (*pairs, results[-1]), results[-1].type)
+        return RouteCall("case", (*pairs, results[-1]), results[-1].type)
 
-    def _cast(self, tree: exp.Cast) -> Expression:
+    def _cast(self, tree: exp.Cast) -> RouteExpression:
         self._only(tree, "this", "to")
         node = self.of(tree.this)
         target = written_type(tree)
         if node.type == target:
             return node
-        if isinstance(node, Constant):
+        if isinstance(node, RouteConstant):
             constant = constants.adapted(node, target)
             if constant is not None and constant.type == target:
                 return constant
             if constants.is_read(target) and isinstance(node.value, str) and not isinstance(tree, exp.TryCast):
-                raise wrong(tree, f"the text {node.value!r} is no {target}")
+                raise sql_error(tree, f"the text {node.value!r} is no {target}")
         operator = cast_operator(node.type, target)
         if operator is None:
-            raise wrong(tree, f"a route can't cast {_shown_type(node)} to {target}")
+            raise sql_error(tree, f"a route can't cast {_shown_type(node)} to {target}")
         if isinstance(tree, exp.TryCast):
             operator = TRY + operator
-        return Call(operator, (node,), target)
+        return RouteCall(operator, (node,), target)
 
     def _only(self, tree: exp.Expr, *known: str) -> None:
         """Parts of a tree that are not looked at would be left out in silence."""
         for name, value in tree.args.items():
             if value and name not in known and name not in _IGNORED:
-                raise not_allowed(tree)
+                raise unsupported(tree)
 
 
-def _literal(tree: exp.Literal) -> Expression:
+def _literal(tree: exp.Literal) -> RouteExpression:
     if tree.is_string:
         return constants.text(tree.name)
     if not _NUMBER.fullmatch(tree.name):
-        raise wrong(tree, f"{tree.name[:40]!r} is no number")
+        raise sql_error(tree, f"{tree.name[:40]!r} is no number")
     number = constants.number(tree.name)
     if number is None:
-        raise wrong(tree, f"the number {tree.name[:40]} has more digits than a route can compute with")
+        raise sql_error(tree, f"the number {tree.name[:40]} has more digits than a route can compute with")
     return number
 
 
-def _shown_type(node: Expression) -> str:
-    return "NULL" if isinstance(node, Constant) and node.value is None else str(node.type)
+def _shown_type(node: RouteExpression) -> str:
+    return "NULL" if isinstance(node, RouteConstant) and node.value is None else str(node.type)
 
 
 def _check_names(table: Table) -> None:
@@ -300,7 +314,22 @@ def _check_depth(tree: exp.Expr) -> None:
     while waiting:
         node, depth = waiting.pop()
         if depth > _NESTED:
-            raise wrong(node, f"the expression is nested more than {_NESTED} deep")
+            raise sql_error(node, f"the expression is nested more than {_NESTED} deep")
         for child in node.iter_expressions():
             flat = isinstance(node, exp.Connector) and type(child) is type(node)
             waiting.append((child, depth if flat else depth + 1))
+
+
+def canonical_pattern(pattern: str, escape: str) -> str | None:
+    """The pattern with backslashes, whatever was escaped by before. `None` if an escape stands before nothing special."""
+    parts = []
+    letters = iter(pattern)
+    for letter in letters:
+        if escape and letter == escape:
+            letter = next(letters, "")
+            if letter not in ("%", "_", escape) or not letter:
+                return None
+            parts.append(f"\\{letter}" if letter in "%_\\" else letter)
+        else:
+            parts.append("\\\\" if letter == "\\" else letter)
+    return "".join(parts)

@@ -13,13 +13,11 @@ from tailrace.model.limits import Limits
 from tailrace.model.route import RouteSql
 from tailrace.model.table import ColumnType, Table
 from tailrace.sql.routes.check import CheckedRoute
-from tailrace.sql.routes.engines import SPARK, Engine, key_text
-from tailrace.sql.routes.expression import TRY, Call, ColumnValue, Constant, Expression
-from tailrace.sql.routes.operators import OPERATORS
-from tailrace.sql.routes.types import digits_of
+from tailrace.sql.routes.engines import OPERATORS, SPARK, RouteDialect, key_text
+from tailrace.sql.routes.expression import TRY, RouteCall, RouteColumn, RouteConstant, RouteExpression, digits_of
 
 
-class Compiled(NamedTuple):
+class CompiledExpression(NamedTuple):
     value: str
     failure: str | None
     """`None` where it can't fail."""
@@ -32,10 +30,12 @@ class CompiledRoute(NamedTuple):
     """Values of the partition expressions, of use where the condition is true."""
 
 
-def compile_route(where: Expression | None, keys: Sequence[Expression], engine: Engine, limits: Limits) -> CompiledRoute:
+def compile_route(
+    where: RouteExpression | None, keys: Sequence[RouteExpression], engine: RouteDialect, limits: Limits
+) -> CompiledRoute:
     """What a route does with a row, for one engine. The condition is never true where there is a failure."""
     compiler = _Compiler(engine, limits)
-    condition = compiler.render(where) if where is not None else Compiled("TRUE", None)
+    condition = compiler.render(where) if where is not None else CompiledExpression("TRUE", None)
     values = [compiler.render(key) for key in keys]
     failed_keys = _any(value.failure for value in values)
     failures = [] if condition.failure is None else [condition.failure]
@@ -61,15 +61,15 @@ def compile_for_spark(checked: CheckedRoute, table: Table, limits: Limits) -> Ro
 
 
 class _Compiler:
-    def __init__(self, engine: Engine, limits: Limits) -> None:
+    def __init__(self, engine: RouteDialect, limits: Limits) -> None:
         self._engine = engine
         self._limits = limits
 
-    def render(self, expression: Expression) -> Compiled:
-        if isinstance(expression, ColumnValue):
-            return Compiled(self._engine.column(expression), None)
-        if isinstance(expression, Constant):
-            return Compiled(self._engine.constant(expression.value, expression.type), None)
+    def render(self, expression: RouteExpression) -> CompiledExpression:
+        if isinstance(expression, RouteColumn):
+            return CompiledExpression(self._engine.column(expression), None)
+        if isinstance(expression, RouteConstant):
+            return CompiledExpression(self._engine.constant(expression.value, expression.type), None)
         operands = [self.render(operand) for operand in expression.operands]
         match expression.operator:
             case "and" | "or":
@@ -84,7 +84,7 @@ class _Compiler:
             raise _too_large(self._limits)
         return rendered
 
-    def _call(self, call: Call, operands: Sequence[Compiled]) -> Compiled:
+    def _call(self, call: RouteCall, operands: Sequence[CompiledExpression]) -> CompiledExpression:
         operator = OPERATORS[call.operator.removeprefix(TRY)]
         values = [operand.value for operand in operands]
         value = self._engine.form(operator).format(
@@ -100,9 +100,9 @@ class _Compiler:
             failures.append(f"({' AND '.join([*present, value])} IS NULL)")
         elif not operator.strict:
             value = _null_if(_any(failures), value)
-        return Compiled(value, _any(failures))
+        return CompiledExpression(value, _any(failures))
 
-    def _decimal_parts(self, call: Call) -> dict[str, object]:
+    def _decimal_parts(self, call: RouteCall) -> dict[str, object]:
         digits = digits_of(call.type)
         if digits is None or call.type.kind != "decimal":
             return {"roomy": self._engine.type_name(call.type)}
@@ -112,48 +112,48 @@ class _Compiler:
         return {"whole": max(1, whole), "scale": max(1, scale), "roomy": self._engine.type_name(roomy)}
 
 
-def _logical(operator: str, operands: Sequence[Compiled]) -> Compiled:
+def _logical(operator: str, operands: Sequence[CompiledExpression]) -> CompiledExpression:
     """AND is false, and OR true, whatever the others are, once one operand is."""
     word, settled = ("AND", "FALSE") if operator == "and" else ("OR", "TRUE")
     value = f"({f' {word} '.join(operand.value for operand in operands)})"
     failed = _any(operand.failure for operand in operands)
     if failed is None:
-        return Compiled(value, None)
+        return CompiledExpression(value, None)
     decided = " OR ".join(f"{operand.value} IS {settled}" for operand in operands)
-    return Compiled(value, f"({failed} AND NOT ({decided}))")
+    return CompiledExpression(value, f"({failed} AND NOT ({decided}))")
 
 
-def _case(operands: Sequence[Compiled]) -> Compiled:
+def _case(operands: Sequence[CompiledExpression]) -> CompiledExpression:
     """Only the conditions up to the first true one are looked at, and the result that belongs to it."""
     pairs = list(zip(operands[:-1:2], operands[1::2], strict=True))
     last = operands[-1]
     branches = " ".join(f"WHEN {condition.value} THEN {result.value}" for condition, result in pairs)
     value = f"CASE {branches} ELSE {last.value} END"
     if all(operand.failure is None for operand in operands):
-        return Compiled(value, None)
+        return CompiledExpression(value, None)
     steps = [
         f"WHEN {condition.failure or 'FALSE'} THEN TRUE WHEN {condition.value} THEN {result.failure or 'FALSE'}"
         for condition, result in pairs
     ]
     failure = f"CASE {' '.join(steps)} ELSE {last.failure or 'FALSE'} END"
     # A condition that failed is null, which would go on to the next branch.
-    return Compiled(_null_if(failure, value), failure)
+    return CompiledExpression(_null_if(failure, value), failure)
 
 
-def _coalesce(operands: Sequence[Compiled]) -> Compiled:
+def _coalesce(operands: Sequence[CompiledExpression]) -> CompiledExpression:
     """Only the operands up to the first that is not null are looked at."""
     value = f"coalesce({', '.join(operand.value for operand in operands)})"
     if all(operand.failure is None for operand in operands):
-        return Compiled(value, None)
+        return CompiledExpression(value, None)
     steps = [f"WHEN {operand.failure or 'FALSE'} THEN TRUE WHEN {operand.value} IS NOT NULL THEN FALSE" for operand in operands]
     failure = f"CASE {' '.join(steps)} ELSE FALSE END"
-    return Compiled(_null_if(failure, value), failure)
+    return CompiledExpression(_null_if(failure, value), failure)
 
 
-def _is_never_null(expression: Expression) -> bool:
-    if isinstance(expression, Call):
+def _is_never_null(expression: RouteExpression) -> bool:
+    if isinstance(expression, RouteCall):
         return expression.operator == "widen" and _is_never_null(expression.operands[0])
-    return isinstance(expression, Constant) and expression.value is not None
+    return isinstance(expression, RouteConstant) and expression.value is not None
 
 
 def _null_if(failure: str | None, value: str) -> str:

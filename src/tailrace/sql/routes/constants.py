@@ -11,8 +11,22 @@ from decimal import Context, Decimal, Inexact
 from uuid import UUID as UniqueId
 
 from tailrace.model.table import ColumnType
-from tailrace.sql.routes.expression import BIGINT, BOOLEAN, DATE, DOUBLE, TEXT, TIMESTAMP, UUID, Constant, Expression
-from tailrace.sql.routes.types import INTEGERS, MOST_DIGITS, common_type, decimal, digits_of
+from tailrace.sql.routes.expression import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INTEGERS,
+    MOST_DIGITS,
+    TEXT,
+    TIMESTAMP,
+    UUID,
+    RouteConstant,
+    RouteExpression,
+    common_type,
+    decimal,
+    digits_of,
+)
 
 _MOST = (1 << 63) - 1
 _EXACT = Context(prec=2 * MOST_DIGITS, traps=[Inexact])
@@ -22,41 +36,41 @@ _HEX_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 _WRITTEN_AS_TEXT = ("date", "timestamp", "uuid")
 
-TRUE = Constant(True, BOOLEAN)
-FALSE = Constant(False, BOOLEAN)
+TRUE = RouteConstant(True, BOOLEAN)
+FALSE = RouteConstant(False, BOOLEAN)
 
 
-def number(text: str) -> Constant | None:
+def number(text: str) -> RouteConstant | None:
     """A number as it is written. `None` if it has more digits than can be computed with."""
     if "e" in text.lower():
         value = float(text)
-        return Constant(value, DOUBLE) if abs(value) != float("inf") else None
+        return RouteConstant(value, DOUBLE) if abs(value) != float("inf") else None
     exact = Decimal(text)
     return _whole(exact) if "." not in text else _decimal(exact)
 
 
-def text(value: str) -> Constant:
-    return Constant(value, TEXT)
+def text(value: str) -> RouteConstant:
+    return RouteConstant(value, TEXT)
 
 
-def null(type_: ColumnType) -> Constant:
-    return Constant(None, type_)
+def null(type_: ColumnType) -> RouteConstant:
+    return RouteConstant(None, type_)
 
 
-def negated(constant: Constant) -> Constant | None:
+def negated(constant: RouteConstant) -> RouteConstant | None:
     """Minus a number; `None` if it is none."""
     value = constant.value
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         return None
     # Without its sign the least bigint is no bigint, and the other way round.
-    return _whole(-Decimal(value)) if abs(value) == _MOST + 1 else Constant(-value, constant.type)
+    return _whole(-Decimal(value)) if abs(value) == _MOST + 1 else RouteConstant(-value, constant.type)
 
 
-def adapted(constant: Constant, target: ColumnType) -> Constant | None:
+def adapted(constant: RouteConstant, target: ColumnType) -> RouteConstant | None:
     """The same constant in another type. `None` if it has none there."""
     value = constant.value
     if value is None or constant.type == target:
-        return Constant(value, target)
+        return RouteConstant(value, target)
     if isinstance(value, str):
         return _read(value, target)
     if isinstance(value, date):
@@ -64,31 +78,31 @@ def adapted(constant: Constant, target: ColumnType) -> Constant | None:
     if isinstance(value, bool):
         return None
     if target.kind == "double":
-        return Constant(float(value), DOUBLE)
+        return RouteConstant(float(value), DOUBLE)
     if target.kind in INTEGERS:
-        return Constant(value, BIGINT) if isinstance(value, int) else None
+        return RouteConstant(value, BIGINT) if isinstance(value, int) else None
     digits = digits_of(target)
     if target.kind != "decimal" or digits is None or isinstance(value, float):
         return None
     whole, scale = _digits(Decimal(value))
     if whole > digits[0] or scale > digits[1]:
         return None
-    return Constant(Decimal(value).quantize(Decimal(1).scaleb(-digits[1]), context=_EXACT), target)
+    return RouteConstant(Decimal(value).quantize(Decimal(1).scaleb(-digits[1]), context=_EXACT), target)
 
 
-def type_beside(nodes: Sequence[Expression]) -> ColumnType | None:
+def type_beside(nodes: Sequence[RouteExpression]) -> ColumnType | None:
     """The type in which all of these can be compared, where constants take that of the others."""
-    present = [node for node in nodes if not isinstance(node, Constant) or node.value is not None]
-    texts = [node for node in present if isinstance(node, Constant) and node.type.kind == "text"]
+    present = [node for node in nodes if not isinstance(node, RouteConstant) or node.value is not None]
+    texts = [node for node in present if isinstance(node, RouteConstant) and node.type.kind == "text"]
     others = [node for node in present if node not in texts]
     if others and all(is_read(node.type) for node in others):
         present = others
     has_decimals = any(node.type.kind == "decimal" for node in present)
-    types = [narrowest(node) if has_decimals and isinstance(node, Constant) else node.type for node in present]
+    types = [narrowest(node) if has_decimals and isinstance(node, RouteConstant) else node.type for node in present]
     return common_type(types) if types else None
 
 
-def narrowest(constant: Constant) -> ColumnType:
+def narrowest(constant: RouteConstant) -> ColumnType:
     """Of an integer, the decimal with just its digits: a bigint would take more beside a decimal than there are."""
     value = constant.value
     if isinstance(value, int) and not isinstance(value, bool):
@@ -96,13 +110,13 @@ def narrowest(constant: Constant) -> ColumnType:
     return constant.type
 
 
-def _whole(value: Decimal) -> Constant | None:
-    return Constant(int(value), BIGINT) if -_MOST - 1 <= value <= _MOST else _decimal(value)
+def _whole(value: Decimal) -> RouteConstant | None:
+    return RouteConstant(int(value), BIGINT) if -_MOST - 1 <= value <= _MOST else _decimal(value)
 
 
-def _decimal(value: Decimal) -> Constant | None:
+def _decimal(value: Decimal) -> RouteConstant | None:
     type_ = decimal(*_digits(value))
-    return None if type_ is None else Constant(value, type_)
+    return None if type_ is None else RouteConstant(value, type_)
 
 
 def is_read(target: ColumnType) -> bool:
@@ -110,24 +124,24 @@ def is_read(target: ColumnType) -> bool:
     return target.kind in _WRITTEN_AS_TEXT
 
 
-def _read(value: str, target: ColumnType) -> Constant | None:
+def _read(value: str, target: ColumnType) -> RouteConstant | None:
     try:
         if target.kind == "date" and _ISO_DATE.fullmatch(value):
-            return Constant(date.fromisoformat(value), DATE)
+            return RouteConstant(date.fromisoformat(value), DATE)
         if target.kind == "timestamp" and _ISO_DATE.fullmatch(value):
-            return Constant(datetime.fromisoformat(value).replace(tzinfo=UTC), TIMESTAMP)
+            return RouteConstant(datetime.fromisoformat(value).replace(tzinfo=UTC), TIMESTAMP)
         if target.kind == "timestamp" and _ISO_TIMESTAMP.fullmatch(value):
             at = datetime.fromisoformat(value)
-            return Constant(at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC), TIMESTAMP)
+            return RouteConstant(at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC), TIMESTAMP)
         if target.kind == "uuid" and _HEX_UUID.fullmatch(value):
-            return Constant(str(UniqueId(value)), UUID)
+            return RouteConstant(str(UniqueId(value)), UUID)
     except (ValueError, OverflowError):
         return None
     return None
 
 
-def _midnight(day: date) -> Constant:
-    return Constant(datetime(day.year, day.month, day.day, tzinfo=UTC), TIMESTAMP)
+def _midnight(day: date) -> RouteConstant:
+    return RouteConstant(datetime(day.year, day.month, day.day, tzinfo=UTC), TIMESTAMP)
 
 
 def _digits(value: Decimal) -> tuple[int, int]:

@@ -1,6 +1,11 @@
-"""How each engine writes columns, constants and types.
+"""Every operator that a checked expression can have, as it is written in Spark's and in DuckDB's SQL.
 
-Spark replaces `${name}` by its own settings anywhere in a text, also within strings, so no dollar sign may reach it.
+Each pair means the same on every row: that is what the tests of this module hold. Where the engines differ, the form is
+chosen so that they don't. Nothing here raises on bad data: an operator that can't give a value (`fails`) gives null instead,
+and only then gives null for operands that are not.
+
+`{0}`, `{1}` are operands, `{rest}` all but the first, `{all}` all of them, `{type}` the type of the result. For decimals
+`{whole}` and `{scale}` are its digits before and behind the point, `{roomy}` the type of the left operand with as many digits.
 """
 
 from collections.abc import Callable
@@ -10,9 +15,128 @@ from typing import NamedTuple
 
 from tailrace.model.errors import invariant
 from tailrace.model.table import ColumnKind, ColumnType, Table
-from tailrace.sql.routes.expression import TEXT, ColumnValue, Value
-from tailrace.sql.routes.operators import Operator
-from tailrace.sql.routes.types import digits_of
+from tailrace.sql.routes.expression import TEXT, ConstantValue, RouteColumn, digits_of
+
+
+class RouteOperator(NamedTuple):
+    spark: str
+    duckdb: str = ""
+    """As in Spark, if it is left out."""
+    fails: bool = False
+    strict: bool = True
+    """Whether a null operand makes it null."""
+
+
+_LEAST = "-9223372036854775808"
+_WHOLE = r"^[+-]?[0-9]{1,40}\z"
+_REAL = r"^[+-]?([0-9]{1,40}([.][0-9]{1,40})?|[.][0-9]{1,40})([eE][+-]?[0-9]{1,2})?\z"
+_DECIMAL = r"^[+-]?[0-9]{{1,{whole}}}([.][0-9]{{1,{scale}}})?\z"
+_YEAR_MONTH_DAY = r"(000[1-9]|00[1-9][0-9]|0[1-9][0-9][0-9]|[1-9][0-9][0-9][0-9])-[0-9][0-9]-[0-9][0-9]"
+_DATE = rf"^{_YEAR_MONTH_DAY}\z"
+_TIMESTAMP = rf"^{_YEAR_MONTH_DAY}[ T]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{{1,6}})?Z?\z"
+_UUID = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\z"
+
+
+def _parsed(pattern: str, result: str) -> RouteOperator:
+    """Something read from a text. Engines take many forms, not the same ones; only those of the pattern are let through."""
+    quoted = pattern.replace("\\", "\\\\")
+    return RouteOperator(
+        result.replace("{text}", f"CASE WHEN {{0}} RLIKE '{quoted}' THEN {{0}} END"),
+        result.replace("{text}", f"CASE WHEN regexp_matches({{0}}, '{pattern}') THEN {{0}} END"),
+        fails=True,
+    )
+
+
+def _braced(pattern: str) -> str:
+    """A pattern as part of a form, where braces are doubled."""
+    return pattern.replace("{", "{{").replace("}", "}}")
+
+
+OPERATORS = {
+    "not": RouteOperator("(NOT {0})"),
+    "eq": RouteOperator("({0} = {1})"),
+    "ne": RouteOperator("({0} <> {1})"),
+    "lt": RouteOperator("({0} < {1})"),
+    "le": RouteOperator("({0} <= {1})"),
+    "gt": RouteOperator("({0} > {1})"),
+    "ge": RouteOperator("({0} >= {1})"),
+    "same": RouteOperator("({0} <=> {1})", "({0} IS NOT DISTINCT FROM {1})", strict=False),
+    "differs": RouteOperator("(NOT ({0} <=> {1}))", "({0} IS DISTINCT FROM {1})", strict=False),
+    "is_null": RouteOperator("({0} IS NULL)", strict=False),
+    "is_true": RouteOperator("({0} IS TRUE)", strict=False),
+    "is_false": RouteOperator("({0} IS FALSE)", strict=False),
+    "in": RouteOperator("({0} IN ({rest}))", strict=False),
+    "like": RouteOperator("({0} LIKE {1} ESCAPE '\\\\')", "({0} LIKE {1} ESCAPE '\\')"),
+    # Numbers.
+    "add": RouteOperator("try_add({0}, {1})", "TRY({0} + {1})", fails=True),
+    "subtract": RouteOperator("try_subtract({0}, {1})", "TRY({0} - {1})", fails=True),
+    "multiply": RouteOperator("try_multiply({0}, {1})", "TRY({0} * {1})", fails=True),
+    "add_exact": RouteOperator("({0} + {1})"),
+    "subtract_exact": RouteOperator("({0} - {1})"),
+    # With operands of few digits DuckDB would give the product no more than 18.
+    "multiply_exact": RouteOperator("({0} * {1})", "(CAST({0} AS {roomy}) * {1})"),
+    "divide": RouteOperator("({0} / nullif({1}, 0))", fails=True),
+    # DuckDB finds no remainder of the least number by -1.
+    "remainder": RouteOperator(
+        "({0} % nullif({1}, 0))", "CASE WHEN {1} = -1 THEN {0} - {0} ELSE {0} % nullif({1}, 0) END", fails=True
+    ),
+    "negate": RouteOperator("try_subtract(0L, {0})", "TRY(CAST(0 AS BIGINT) - {0})", fails=True),
+    "negate_exact": RouteOperator("(- {0})"),
+    "absolute": RouteOperator(f"CASE WHEN {{0}} > {_LEAST} THEN abs({{0}}) END", fails=True),
+    "absolute_exact": RouteOperator("abs({0})"),
+    "greatest": RouteOperator("greatest({all})", strict=False),
+    "least": RouteOperator("least({all})", strict=False),
+    # Text.
+    "lower": RouteOperator("lower({0})"),
+    "upper": RouteOperator("upper({0})"),
+    "length": RouteOperator("CAST(length({0}) AS BIGINT)"),
+    "trim": RouteOperator("trim(BOTH ' ' FROM {0})", "trim({0}, ' ')"),
+    "ltrim": RouteOperator("trim(LEADING ' ' FROM {0})", "ltrim({0}, ' ')"),
+    "rtrim": RouteOperator("trim(TRAILING ' ' FROM {0})", "rtrim({0}, ' ')"),
+    "substring": RouteOperator("substring({0}, {1}, {2})"),
+    "concat": RouteOperator("({0} || {1})"),
+    "starts_with": RouteOperator("startswith({0}, {1})", "starts_with({0}, {1})"),
+    "ends_with": RouteOperator("endswith({0}, {1})", "ends_with({0}, {1})"),
+    "contains": RouteOperator("contains({0}, {1})"),
+    # Dates and times.
+    "year": RouteOperator("CAST(year({0}) AS BIGINT)"),
+    "month": RouteOperator("CAST(month({0}) AS BIGINT)"),
+    "day": RouteOperator("CAST(day({0}) AS BIGINT)"),
+    "hour": RouteOperator("CAST(hour({0}) AS BIGINT)"),
+    "minute": RouteOperator("CAST(minute({0}) AS BIGINT)"),
+    # Lists. A list with nulls in it makes Spark answer null for what is not there, DuckDB false.
+    "array_contains": RouteOperator(
+        "CASE WHEN {0} IS NOT NULL AND {1} IS NOT NULL THEN coalesce(array_contains({0}, {1}), FALSE) END",
+        "CASE WHEN {0} IS NOT NULL AND {1} IS NOT NULL THEN coalesce(list_contains({0}, {1}), FALSE) END",
+    ),
+    "array_size": RouteOperator("CAST(array_size({0}) AS BIGINT)", "len({0})"),
+    # Nulls.
+    "nullif": RouteOperator("nullif({0}, {1})", strict=False),
+    # Casts. The first ones always succeed.
+    "widen": RouteOperator("CAST({0} AS {type})"),
+    "text_of": RouteOperator("CAST({0} AS STRING)", "CAST({0} AS VARCHAR)"),
+    "uuid_as_text": RouteOperator("{0}"),
+    # DuckDB's own way from decimal to double does not round right.
+    "decimal_as_double": RouteOperator("CAST({0} AS DOUBLE)", "CAST(CAST({0} AS VARCHAR) AS DOUBLE)"),
+    "boolean_as_bigint": RouteOperator("CAST({0} AS BIGINT)"),
+    "narrow": RouteOperator("try_cast({0} AS {type})", fails=True),
+    "whole_of_decimal": RouteOperator("try_cast({0} AS {type})", "TRY_CAST(trunc({0}) AS {type})", fails=True),
+    # Spark takes 2^63 for the greatest bigint, so both stop before it.
+    "whole_of_double": RouteOperator(
+        "try_cast(CASE WHEN {0} BETWEEN -9.2E18D AND 9.2E18D THEN {0} END AS {type})",
+        "TRY_CAST(trunc(CASE WHEN {0} BETWEEN CAST('-9.2E18' AS DOUBLE) AND CAST('9.2E18' AS DOUBLE) THEN {0} END) AS {type})",
+        fails=True,
+    ),
+    "whole_of_text": _parsed(_braced(_WHOLE), "try_cast({text} AS {type})"),
+    "decimal_of_text": _parsed(_DECIMAL, "try_cast({text} AS {type})"),
+    "double_of_text": _parsed(_braced(_REAL), "try_cast({text} AS DOUBLE)"),
+    "date_of_text": _parsed(_braced(_DATE), "try_cast({text} AS DATE)"),
+    "timestamp_of_text": _parsed(_braced(_TIMESTAMP), "try_cast({text} AS TIMESTAMP)"),
+    "uuid_of_text": _parsed(_braced(_UUID), "lower({text})"),
+    "boolean_of_text": RouteOperator("CASE lower({0}) WHEN 'true' THEN TRUE WHEN 'false' THEN FALSE END", fails=True),
+}
+"""All but `and`, `or`, `case` and `coalesce`, which do not look at all of their operands: `compile` knows them."""
+
 
 _SPARK_TYPES: dict[ColumnKind, str] = {
     "boolean": "BOOLEAN",
@@ -39,8 +163,8 @@ _JSON_TEXTS: dict[ColumnKind, str] = {
 """What is not here is in JSON as it is in text."""
 
 
-class Engine(NamedTuple):
-    form: Callable[[Operator], str]
+class RouteDialect(NamedTuple):
+    form: Callable[[RouteOperator], str]
     """How it writes an operator."""
     types: dict[ColumnKind, str]
     list_of: str
@@ -67,14 +191,14 @@ class Engine(NamedTuple):
             fields.append(self.field.format(self.identifier(column.name), self.type_name(column.type if is_known else TEXT)))
         return self.row_of.format(", ".join(fields))
 
-    def column(self, column: ColumnValue) -> str:
+    def column(self, column: RouteColumn) -> str:
         """`old` and `new` are structs with a field for each column; of a row that is not there they are null."""
         name = self.identifier(column.name)
         if column.image == "row":
             return f"CASE WHEN new IS NULL THEN old.{name} ELSE new.{name} END"
         return f"{column.image}.{name}"
 
-    def constant(self, value: Value, type_: ColumnType) -> str:
+    def constant(self, value: ConstantValue, type_: ColumnType) -> str:
         match value:
             case None:
                 return f"CAST(NULL AS {self.type_name(type_)})"
@@ -116,7 +240,7 @@ def _duckdb_identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-SPARK = Engine(
+SPARK = RouteDialect(
     form=lambda operator: operator.spark,
     types=_SPARK_TYPES,
     list_of="ARRAY<{}>",
@@ -126,7 +250,7 @@ SPARK = Engine(
     string=_spark_string,
     zone="Z",
 )
-DUCKDB = Engine(
+DUCKDB = RouteDialect(
     form=lambda operator: operator.duckdb or operator.spark,
     types=_DUCKDB_TYPES,
     list_of="{}[]",

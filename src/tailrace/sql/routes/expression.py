@@ -4,12 +4,15 @@
 are compared with, and each operator is one of `operators`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
-from tailrace.model.table import ColumnType
+from sqlglot import exp
+
+from tailrace.model.table import ColumnKind, ColumnType
+from tailrace.sql.routes.errors import sql_error
 
 Image = Literal["old", "new", "row"]
 """`row` is the row that an operation leaves, or for a delete the one that it removes."""
@@ -17,36 +20,36 @@ Image = Literal["old", "new", "row"]
 TRY = "try_"
 """Before the name of an operator: it is null where it would fail."""
 
-Value = bool | int | float | str | Decimal | date | datetime | None
+ConstantValue = bool | int | float | str | Decimal | date | datetime | None
 
 
-class ColumnValue(NamedTuple):
+class RouteColumn(NamedTuple):
     name: str
     image: Image
     type: ColumnType
 
 
-class Constant(NamedTuple):
-    value: Value
+class RouteConstant(NamedTuple):
+    value: ConstantValue
     type: ColumnType
 
 
-class Call(NamedTuple):
+class RouteCall(NamedTuple):
     """An operator or function. The operands of `case` are conditions and results by turns, then the last resort."""
 
     operator: str
-    operands: "tuple[Expression, ...]"
+    operands: "tuple[RouteExpression, ...]"
     type: ColumnType
 
 
-Expression = ColumnValue | Constant | Call
+RouteExpression = RouteColumn | RouteConstant | RouteCall
 
 
-def columns_of(expression: Expression) -> Iterator[ColumnValue]:
+def columns_of(expression: RouteExpression) -> Iterator[RouteColumn]:
     """The columns that it looks at, each as often as it does."""
-    if isinstance(expression, ColumnValue):
+    if isinstance(expression, RouteColumn):
         yield expression
-    elif isinstance(expression, Call):
+    elif isinstance(expression, RouteCall):
         for operand in expression.operands:
             yield from columns_of(operand)
 
@@ -58,3 +61,114 @@ TEXT = ColumnType("text")
 DATE = ColumnType("date")
 TIMESTAMP = ColumnType("timestamp")
 UUID = ColumnType("uuid")
+
+
+MOST_DIGITS = 38
+PLAIN_SCALE = 6
+"""Decimals with more digits behind the point are text with an exponent in Spark, by one of its settings."""
+
+INTEGERS = frozenset({"smallint", "integer", "bigint"})
+NUMBERS = INTEGERS | {"decimal", "double"}
+ORDERED = NUMBERS | {"text", "date", "timestamp"}
+COMPARED = ORDERED | {"boolean", "uuid", "bytes"}
+CASTABLE = ORDERED | {"boolean", "uuid"}
+
+_DIGITS: dict[ColumnKind, int] = {"smallint": 5, "integer": 10, "bigint": 19}
+
+_CASTS: dict[tuple[ColumnKind, ColumnKind], str] = {
+    ("text", "double"): "double_of_text",
+    ("text", "decimal"): "decimal_of_text",
+    ("text", "boolean"): "boolean_of_text",
+    ("text", "date"): "date_of_text",
+    ("text", "timestamp"): "timestamp_of_text",
+    ("text", "uuid"): "uuid_of_text",
+    ("uuid", "text"): "uuid_as_text",
+    ("boolean", "text"): "text_of",
+    ("boolean", "bigint"): "boolean_as_bigint",
+    ("date", "text"): "text_of",
+    ("date", "timestamp"): "widen",
+    ("timestamp", "date"): "widen",
+    ("decimal", "double"): "decimal_as_double",
+    ("decimal", "decimal"): "narrow",
+}
+
+
+def decimal(whole: int, scale: int) -> ColumnType | None:
+    """A decimal with so many digits before and behind the point, if there is one."""
+    return ColumnType("decimal", precision=max(1, whole + scale), scale=scale) if whole + scale <= MOST_DIGITS else None
+
+
+def digits_of(type_: ColumnType) -> tuple[int, int] | None:
+    """Digits before and behind the point, of integers and decimals."""
+    if type_.kind == "decimal":
+        if type_.precision is None or type_.precision > MOST_DIGITS:
+            return None
+        return type_.precision - (type_.scale or 0), type_.scale or 0
+    digits = _DIGITS.get(type_.kind)
+    return None if digits is None else (digits, 0)
+
+
+def common_type(types: Sequence[ColumnType]) -> ColumnType | None:
+    """The type in which all of these can be compared. `None` if there is none."""
+    kinds = {type_.kind for type_ in types}
+    if kinds <= INTEGERS:
+        return BIGINT
+    if kinds <= NUMBERS:
+        return DOUBLE if "double" in kinds else _common_decimal(types)
+    if kinds == {"date", "timestamp"}:
+        return TIMESTAMP
+    return types[0] if len(set(types)) == 1 else None
+
+
+def cast_operator(source: ColumnType, target: ColumnType) -> str | None:
+    """The operator for a cast that the user asked for; `widen` where it can't fail. `None` if there is none."""
+    from_, to = source.kind, target.kind
+    if from_ in INTEGERS:
+        if to in INTEGERS:
+            return "widen" if _DIGITS[from_] <= _DIGITS[to] else "narrow"
+        return {"double": "widen", "decimal": "narrow", "text": "text_of"}.get(to)
+    if to in INTEGERS and from_ in ("text", "decimal", "double"):
+        return f"whole_of_{from_}"
+    if from_ == "decimal" and to == "text":
+        return "text_of" if (source.scale or 0) <= PLAIN_SCALE else None
+    return _CASTS.get((from_, to))
+
+
+def _common_decimal(types: Sequence[ColumnType]) -> ColumnType | None:
+    digits = [digits_of(type_) for type_ in types]
+    known = [pair for pair in digits if pair is not None]
+    if len(known) < len(digits):
+        return None
+    return decimal(max(whole for whole, _ in known), max(scale for _, scale in known))
+
+
+_KINDS: dict[exp.DType, ColumnKind] = {
+    exp.DType.BOOLEAN: "boolean",
+    exp.DType.SMALLINT: "smallint",
+    exp.DType.INT: "integer",
+    exp.DType.BIGINT: "bigint",
+    exp.DType.DOUBLE: "double",
+    exp.DType.DECIMAL: "decimal",
+    exp.DType.TEXT: "text",
+    exp.DType.VARCHAR: "text",
+    exp.DType.DATE: "date",
+    exp.DType.TIMESTAMP: "timestamp",
+    exp.DType.TIMESTAMPTZ: "timestamp",
+    exp.DType.UUID: "uuid",
+}
+
+
+def written_type(cast: exp.Cast) -> ColumnType:
+    to = cast.to
+    kind = _KINDS.get(to.this)
+    parameters = [int(part.name) for part in to.expressions if part.name.isdigit()]
+    if kind is None or len(parameters) != len(to.expressions) or (parameters and kind != "decimal"):
+        raise sql_error(cast, f"a route can't cast to {to.sql(dialect='postgres').lower()}")
+    if kind != "decimal":
+        return ColumnType(kind)
+    if not parameters:
+        raise sql_error(cast, "say how many digits the decimal has, as in decimal(12, 2)")
+    precision, scale = parameters[0], parameters[1] if len(parameters) > 1 else 0
+    if not 1 <= precision <= MOST_DIGITS or not 0 <= scale <= precision:
+        raise sql_error(cast, f"a decimal has 1 to {MOST_DIGITS} digits, and no more of them behind the point")
+    return ColumnType("decimal", precision=precision, scale=scale)

@@ -13,41 +13,36 @@ from tailrace.broker.times.oldest_times import OldestTimes
 from tailrace.model.errors import SqlError, TailraceError
 from tailrace.model.limits import Limits
 from tailrace.model.table import CHANGES_PREFIX
-from tailrace.sql.answer_stream import AnswerStream
-from tailrace.sql.column_names import with_column_names
-from tailrace.sql.near_names import tables_and_topics
 from tailrace.sql.parameters import Parameters, by_name
-from tailrace.sql.result import Result
-from tailrace.sql.select.bounds import bounds, question
-from tailrace.sql.select.decoding import FieldReader
-from tailrace.sql.select.literals import with_constants
-from tailrace.sql.select.relations import Relation
-from tailrace.sql.select.sources import Named, Source, resolve
+from tailrace.sql.results import Result, ResultStream
+from tailrace.sql.select.sources import NamedSource, QuerySource, constants_query, resolve, scan_bounds
 from tailrace.sql.select.system import NAMESPACE, SYSTEM_TABLES, SystemRelation
 from tailrace.sql.select.tables import ReadTables, read_table
-from tailrace.sql.select.topics import HIDDEN_COLUMNS, TOPIC_COLUMNS, TopicRelation
-from tailrace.sql.select.translate import to_duckdb
-from tailrace.sql.select.workers import WorkerProcess, Workers
+from tailrace.sql.select.topics import HIDDEN_COLUMNS, TOPIC_COLUMNS, FieldReader, TopicRelation
+from tailrace.sql.select.translate import to_duckdb, with_constants
+from tailrace.sql.select.worker_protocol import Relation
+from tailrace.sql.select.workers import WorkerPool, WorkerProcess
 from tailrace.sql.statements import Query
-from tailrace.sql.unknown_columns import with_place
+from tailrace.sql.suggestions import tables_and_topics
+from tailrace.sql.syntax_trees import with_column_names, with_position
 
 _COPIES = 3
 """Rows are in memory as they came from DuckDB, as values, and encoded; for a moment all at the same time."""
 
 
-class Preparation:
+class QueryPlanner:
     """Makes queries ready to run. Lives as long as the server."""
 
-    def __init__(self, broker: Broker, tables: ReadTables, limits: Limits, workers: Workers | None = None) -> None:
+    def __init__(self, broker: Broker, tables: ReadTables, limits: Limits, workers: WorkerPool | None = None) -> None:
         """Workers that are given stay with whoever made them."""
         self._broker = broker
         self._tables = tables
         self._limits = limits
-        self._workers = workers or Workers(limits)
+        self._workers = workers or WorkerPool(limits)
         self._owns_workers = workers is None
         self.read_fields = FieldReader()
 
-    async def prepare(self, query: Query, params: Parameters, answer: ReadAnswer) -> "Execution":
+    async def prepare(self, query: Query, params: Parameters, answer: ReadAnswer) -> "QueryExecution":
         """Look up all that the query names. Topics are seen as they are now."""
         tree = with_constants(with_column_names(query.tree), by_name(query, params), self._limits)
         sources = resolve(tree, self._find, lambda: tables_and_topics(self._broker))
@@ -67,7 +62,7 @@ class Preparation:
                 relations[source.relation] = await read_table(
                     self._tables, source.named.table, source.columns, source.where, self._limits
                 )
-        return Execution(
+        return QueryExecution(
             query,
             tree,
             sources,
@@ -84,31 +79,31 @@ class Preparation:
         if self._owns_workers:
             self._workers.close()
 
-    def _find(self, name: str) -> Named | None:
+    def _find(self, name: str) -> NamedSource | None:
         namespace, _, rest = name.lower().partition(".")
         if namespace == NAMESPACE:
             if rest not in SYSTEM_TABLES:
                 raise SqlError(
                     f"there is no {name!r}; there are {', '.join(f'{NAMESPACE}.{table}' for table in SYSTEM_TABLES)}"
                 )
-            return Named("system", rest, list(SYSTEM_TABLES[rest].columns))
+            return NamedSource("system", rest, list(SYSTEM_TABLES[rest].columns))
         table = self._broker.tables.find(name)
         if table is not None:
-            return Named("table", table.name, [column.name for column in table.columns], table=table)
+            return NamedSource("table", table.name, [column.name for column in table.columns], table=table)
         live = self._broker.topics.find(name)
-        return None if live is None else Named("topic", live.topic.name, list(TOPIC_COLUMNS), list(HIDDEN_COLUMNS))
+        return None if live is None else NamedSource("topic", live.topic.name, list(TOPIC_COLUMNS), list(HIDDEN_COLUMNS))
 
 
-class Execution:
+class QueryExecution:
     def __init__(
         self,
         query: Query,
         tree: exp.Expr,
-        sources: Sequence[Source],
+        sources: Sequence[QuerySource],
         relations: Mapping[str, Relation],
         views: Mapping[str, TopicView],
         limits: Limits,
-        workers: Workers,
+        workers: WorkerPool,
         read_fields: FieldReader,
         oldest_times: OldestTimes,
         answer: ReadAnswer,
@@ -128,7 +123,7 @@ class Execution:
         self._worker: WorkerProcess | None = None
         self._stopped_by: TailraceError | None = None
 
-    def run(self, on_start: Callable[[], None], out: AnswerStream | None = None) -> Result:
+    def run(self, on_start: Callable[[], None], out: ResultStream | None = None) -> Result:
         """In a thread. `on_start` is called there when the query begins. With `out` all rows go there, and none is returned."""
         try:
             return self._run(on_start, out)
@@ -136,7 +131,7 @@ class Execution:
             if self._stopped_by is not None:
                 raise self._stopped_by from error
             known = (column for _, named, *_ in self._sources for column in (*named.columns, *named.hidden))
-            raise with_place(error, [self._query.tree], known) from error
+            raise with_position(error, [self._query.tree], known) from error
         finally:
             with self._lock:
                 worker, self._worker = self._worker, None
@@ -157,7 +152,7 @@ class Execution:
             if self._worker is not None:
                 self._worker.interrupt()
 
-    def _run(self, on_start: Callable[[], None], out: AnswerStream | None) -> Result:
+    def _run(self, on_start: Callable[[], None], out: ResultStream | None) -> Result:
         worker = self._workers.take()
         with self._lock:
             self._worker = worker
@@ -173,14 +168,14 @@ class Execution:
     def _topics(self, worker: WorkerProcess) -> dict[str, Relation]:
         sources = [source for source in self._sources if source.relation in self._views]
         found = [condition for source in sources for condition in source.conditions]
-        left = iter(worker.constants(question(found)) if found else ())
+        left = iter(worker.constants(constants_query(found)) if found else ())
         relations: dict[str, Relation] = {}
         for source in sources:
             known = [next(left) for condition in source.conditions for _ in condition.constants]
             relations[source.relation] = TopicRelation(
                 self._views[source.relation],
                 source.columns,
-                bounds(source.conditions, known),
+                scan_bounds(source.conditions, known),
                 self._limits,
                 self._read_fields,
                 self._oldest_times,

@@ -3,7 +3,7 @@
 What belongs to the event loop is done there: names are looked up, topics are looked at as they are now. DuckDB then runs in a
 process of its own and asks for the rows that it wants, which one of a few threads reads and decodes, without the interpreter's
 lock where it can, so that producers and consumers go on. A query that takes too long is stopped, and so is one whose caller has
-gone. Short ones do not wait for long ones (`sql/lanes.py`).
+gone. Short ones do not wait for long ones (`sql/query_scheduler.py`).
 
 Arrow is loaded by the first query, in a thread: the server is ready without it.
 """
@@ -18,42 +18,43 @@ from tailrace.broker.broker import Broker
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.model.errors import QueryLimitError, StoreClosedError, TailraceError
 from tailrace.model.limits import Limits
-from tailrace.sql.answer_stream import AnswerStream, StreamSlots
-from tailrace.sql.lanes import QueryLanes, Slot
 from tailrace.sql.parameters import Parameters
-from tailrace.sql.result import Result
+from tailrace.sql.query_scheduler import QueryScheduler, QuerySlot
+from tailrace.sql.results import Result, ResultStream, StreamSlots
 from tailrace.sql.statements import Query
 
 if TYPE_CHECKING:
-    from tailrace.sql.select.execution import Execution, Preparation
+    from tailrace.sql.select.execution import QueryExecution, QueryPlanner
     from tailrace.sql.select.tables import ReadTables
-    from tailrace.sql.select.workers import Workers
+    from tailrace.sql.select.workers import WorkerPool
 
 
-class Queries:
-    def __init__(self, broker: Broker, tables: "ReadTables", limits: Limits, workers: "Workers | None" = None) -> None:
+class TopicQueries:
+    def __init__(self, broker: Broker, tables: "ReadTables", limits: Limits, workers: "WorkerPool | None" = None) -> None:
         self._broker = broker
         self._tables = tables
         self._limits = limits
         self._workers = workers
         self._threads = ThreadPoolExecutor(2 * limits.query_threads, "tailrace-select")
-        self._lanes = QueryLanes(limits)
+        self._scheduler = QueryScheduler(limits)
         self._streaming = ThreadPoolExecutor(limits.streamed_answers, "tailrace-select-stream")
         """Of their own: they wait for their clients, and others must not wait for that."""
         self._stream_slots = StreamSlots(limits)
-        self._running: set[Execution] = set()
-        self._preparation: Preparation | None = None
+        self._running: set[QueryExecution] = set()
+        self._preparation: QueryPlanner | None = None
         self._is_closed = False
 
     async def run(self, query: Query, params: Parameters, answer: ReadAnswer | None = None) -> Result:
         """All rows, up to the limit `query_rows`, which take the room of `answer`. Cancel the task to stop it."""
-        return await self._lanes.run(lambda slot: self._attempt(slot, query, params, answer or self._broker.answers.answer()))
+        return await self._scheduler.run(
+            lambda slot: self._attempt(slot, query, params, answer or self._broker.answers.answer())
+        )
 
-    async def _attempt(self, slot: Slot, query: Query, params: Parameters, answer: ReadAnswer) -> Result:
+    async def _attempt(self, slot: QuerySlot, query: Query, params: Parameters, answer: ReadAnswer) -> Result:
         execution = await self._prepared(query, params, answer)
         return await self._answered(execution, self._threads, on_start=lambda: slot.begin(execution.interrupt))
 
-    async def stream(self, query: Query, params: Parameters, out: AnswerStream, answer: ReadAnswer) -> None:
+    async def stream(self, query: Query, params: Parameters, out: ResultStream, answer: ReadAnswer) -> None:
         """Hand over all rows, however many. Cancel the task to stop it."""
         async with self._stream_slots.slot():
             await self._answered(await self._prepared(query, params, answer), self._streaming, out)
@@ -68,23 +69,23 @@ class Queries:
         if self._preparation is not None:
             self._preparation.close()
 
-    async def _prepared(self, query: Query, params: Parameters, answer: ReadAnswer) -> "Execution":
+    async def _prepared(self, query: Query, params: Parameters, answer: ReadAnswer) -> "QueryExecution":
         if self._is_closed:
             raise _closing()
         if self._preparation is None:
             self._preparation = await asyncio.get_running_loop().run_in_executor(self._threads, self._load)
         return await self._preparation.prepare(query, params, answer)
 
-    def _load(self) -> "Preparation":
-        from tailrace.sql.select.execution import Preparation
+    def _load(self) -> "QueryPlanner":
+        from tailrace.sql.select.execution import QueryPlanner
 
-        return Preparation(self._broker, self._tables, self._limits, self._workers)
+        return QueryPlanner(self._broker, self._tables, self._limits, self._workers)
 
     async def _answered(
         self,
-        execution: "Execution",
+        execution: "QueryExecution",
         threads: ThreadPoolExecutor,
-        out: AnswerStream | None = None,
+        out: ResultStream | None = None,
         on_start: Callable[[], None] = lambda: None,
     ) -> Result:
         loop = asyncio.get_running_loop()
@@ -115,7 +116,9 @@ class _TimeLimit:
     It must not refer to the query's rows: they would stay in memory until the garbage collector comes by.
     """
 
-    def __init__(self, execution: "Execution", seconds: int, out: AnswerStream | None, on_start: Callable[[], None]) -> None:
+    def __init__(
+        self, execution: "QueryExecution", seconds: int, out: ResultStream | None, on_start: Callable[[], None]
+    ) -> None:
         self._execution = execution
         self._seconds = seconds
         self._out = out

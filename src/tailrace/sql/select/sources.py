@@ -1,7 +1,8 @@
-"""What a query reads: tables, topics, system tables and change feeds; which of their columns, and which rows it can want.
+"""Which records of a topic a query can want, by the conditions of its WHERE: so that the others are not read.
 
-Every place where a name stands becomes a relation of its own in DuckDB (`scan_1`, `scan_2` ...), because each may want other
-rows. The tree is changed to name them, so nothing else can be reached by a name.
+Only conditions of the form `column = constant` and the like count, joined by AND, on the columns that say where a record is:
+`partition`, `offset`, `cursor` and `timestamp`. DuckDB still checks every row, so bounds may be too wide and must never be
+too narrow. Constants are worked out by DuckDB, in the transaction of the query, so that `now()` means one time.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,21 +12,179 @@ from sqlglot import exp, parse_one
 
 from tailrace.model.errors import SqlError, UnknownTableError
 from tailrace.model.table import Table
-from tailrace.sql.near_names import did_you_mean
-from tailrace.sql.places import is_cte, name_of, place_of
-from tailrace.sql.select.bounds import CHANGE_PLACES, PLACES, Condition, Place, conditions, is_constant
-from tailrace.sql.select.changes import META_COLUMNS, TOPIC_COLUMNS_READ, changes_sql
-from tailrace.sql.select.tables import can_push
+from tailrace.sql.select.tables import META_COLUMNS, TOPIC_COLUMNS_READ, can_push, changes_sql
+from tailrace.sql.suggestions import did_you_mean
+from tailrace.sql.syntax_trees import is_cte, name_of, position_of
+
+ScanColumn = Literal["partition", "offset", "cursor", "timestamp"]
+BoundSide = Literal["low", "high", "one_of"]
+
+_FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+    exp.EQ: exp.EQ,
+}
+_SIDES: dict[type[exp.Expr], tuple[BoundSide, ...]] = {
+    exp.GT: ("low",),
+    exp.GTE: ("low",),
+    exp.LT: ("high",),
+    exp.LTE: ("high",),
+    exp.EQ: ("low", "high"),
+}
+_CONSTANT_PARTS = (
+    exp.Literal,
+    exp.Neg,
+    exp.Paren,
+    exp.Cast,
+    exp.DataType,
+    exp.DataTypeParam,
+    exp.Interval,
+    exp.Var,
+    exp.Add,
+    exp.Sub,
+    exp.Mul,
+    exp.CurrentTimestamp,
+    exp.CurrentDate,
+)
+
+
+class ValueRange(NamedTuple):
+    """From `low` to `high`, both included; `None` is no bound."""
+
+    low: int | None = None
+    high: int | None = None
+
+
+class ScanBounds(NamedTuple):
+    """Timestamps in milliseconds."""
+
+    partitions: frozenset[int] | None = None
+    offsets: ValueRange = ValueRange()
+    cursors: ValueRange = ValueRange()
+    timestamps: ValueRange = ValueRange()
+
+
+class ScanCondition(NamedTuple):
+    """One side of what a column is compared with. Of `one_of` there is at least one constant."""
+
+    place: ScanColumn
+    side: BoundSide
+    constants: Sequence[exp.Expr]
+
+
+def scan_conditions(where: exp.Expr, place_of: Callable[[exp.Column], ScanColumn | None]) -> Iterator[ScanCondition]:
+    """Those that must hold of a row of the source; `place_of` tells which columns are the source's."""
+    for term in where.flatten() if isinstance(where, exp.And) else (where,):
+        term = term.unnest()
+        if isinstance(term, exp.And):
+            yield from scan_conditions(term, place_of)
+        elif isinstance(term, exp.Between) and not term.args.get("symmetric"):
+            yield from _compared(term.this, ("low",), term.args["low"], place_of)
+            yield from _compared(term.this, ("high",), term.args["high"], place_of)
+        elif isinstance(term, exp.In) and term.expressions and isinstance(term.this, exp.Column):
+            place = place_of(term.this)
+            if place is not None and all(map(is_constant, term.expressions)):
+                yield ScanCondition(place, "one_of", term.expressions)
+        elif type(term) in _SIDES:
+            if is_constant(term.expression):
+                yield from _compared(term.this, _SIDES[type(term)], term.expression, place_of)
+            else:
+                yield from _compared(term.expression, _SIDES[_FLIPPED[type(term)]], term.this, place_of)
+
+
+def is_constant(tree: exp.Expr) -> bool:
+    """Whether it has the same value for all rows, each time it is asked for."""
+    return all(isinstance(node, _CONSTANT_PARTS) for node in tree.walk())
+
+
+def constants_query(found: Sequence[ScanCondition]) -> str:
+    """A query for the values of all constants of these conditions, in one row; null for what has none."""
+    asked = [_asked(condition.place, constant) for condition in found for constant in condition.constants]
+    return f"SELECT {', '.join(asked)}"
+
+
+def scan_bounds(found: Sequence[ScanCondition], answers: Sequence[int | None]) -> ScanBounds:
+    """What the conditions say together, with the answers to `question`."""
+    left = iter(answers)
+    spans: dict[str, ValueRange] = {}
+    partitions: frozenset[int] | None = None
+    for condition in found:
+        values = [next(left) for _ in condition.constants]
+        known = [value for value in values if value is not None]
+        if len(known) < len(values):
+            continue
+        low, high = min(known), max(known)
+        if condition.side == "one_of" and condition.place == "partition":
+            partitions = frozenset(known) if partitions is None else partitions & frozenset(known)
+        spans[condition.place] = _narrowed(
+            spans.get(condition.place, ValueRange()),
+            low if condition.side in ("low", "one_of") else None,
+            high if condition.side in ("high", "one_of") else None,
+        )
+    return ScanBounds(
+        _within(partitions, spans.get("partition", ValueRange())),
+        spans.get("offset", ValueRange()),
+        spans.get("cursor", ValueRange()),
+        _milliseconds(spans.get("timestamp", ValueRange())),
+    )
+
+
+def _compared(
+    column: exp.Expr, sides: Sequence[BoundSide], constant: exp.Expr, place_of: Callable[[exp.Column], ScanColumn | None]
+) -> Iterator[ScanCondition]:
+    place = place_of(column) if isinstance(column, exp.Column) else None
+    if place is not None and is_constant(constant):
+        for side in sides:
+            yield ScanCondition(place, side, (constant,))
+
+
+def _asked(place: ScanColumn, constant: exp.Expr) -> str:
+    text = constant.sql(dialect="duckdb")
+    return f"TRY(epoch_us(CAST({text} AS TIMESTAMP)))" if place == "timestamp" else f"TRY(CAST({text} AS BIGINT))"
+
+
+def _narrowed(span: ValueRange, low: int | None, high: int | None) -> ValueRange:
+    lows = [bound for bound in (span.low, low) if bound is not None]
+    highs = [bound for bound in (span.high, high) if bound is not None]
+    return ValueRange(max(lows, default=None), min(highs, default=None))
+
+
+def _within(partitions: frozenset[int] | None, span: ValueRange) -> frozenset[int] | None:
+    """One partition, where that is all a span leaves."""
+    if partitions is None and span.low is not None and span.low == span.high:
+        return frozenset((span.low,))
+    return partitions
+
+
+def _milliseconds(micros: ValueRange) -> ValueRange:
+    return ValueRange(
+        None if micros.low is None else micros.low // 1000, None if micros.high is None else -(-micros.high // 1000)
+    )
+
+
+SCAN_COLUMNS: Mapping[str, ScanColumn] = {
+    "partition": "partition",
+    "offset": "offset",
+    "cursor": "cursor",
+    "timestamp": "timestamp",
+}
+"""Columns of a topic that say where a record is."""
+
+CHANGE_SCAN_COLUMNS: Mapping[str, ScanColumn] = {"_commit_version": "cursor", "_commit_timestamp": "timestamp"}
+"""The same of the changes of a table."""
+
 
 CHANGES_FUNCTION = "table_changes"
 
-Kind = Literal["topic", "system", "table", "changes"]
+SourceKind = Literal["topic", "system", "table", "changes"]
 
 
-class Named(NamedTuple):
+class NamedSource(NamedTuple):
     """What a name means."""
 
-    kind: Kind
+    kind: SourceKind
     name: str
     columns: Sequence[str]
     """What `SELECT *` shows."""
@@ -34,23 +193,23 @@ class Named(NamedTuple):
     table: Table | None = None
 
 
-class Source(NamedTuple):
+class QuerySource(NamedTuple):
     relation: str
-    named: Named
+    named: NamedSource
     columns: Sequence[str]
     """Those that the query can want: of a topic, for changes."""
-    conditions: Sequence[Condition]
+    conditions: Sequence[ScanCondition]
     """On where a record is: of a topic, for changes."""
     where: Sequence[exp.Expr]
     """On columns of a table."""
 
 
-Find = Callable[[str], Named | None]
-Names = Callable[[], Iterable[str]]
+FindSource = Callable[[str], NamedSource | None]
+KnownNames = Callable[[], Iterable[str]]
 """What a query could name."""
 
 
-def resolve(tree: exp.Expr, find: Find, names: Names = lambda: ()) -> list[Source]:
+def resolve(tree: exp.Expr, find: FindSource, names: KnownNames = lambda: ()) -> list[QuerySource]:
     """Find all sources and put their relations into the tree, which is changed."""
     nodes = [node for node in tree.find_all(exp.Table) if not is_cte(node)]
     meant = {id(node): named for node in nodes if (named := _meaning(node, find, names)) is not None}
@@ -72,7 +231,7 @@ def resolve(tree: exp.Expr, find: Find, names: Names = lambda: ()) -> list[Sourc
     return sources
 
 
-def _meaning(node: exp.Table, find: Find, names: Names) -> Named | None:
+def _meaning(node: exp.Table, find: FindSource, names: KnownNames) -> NamedSource | None:
     """`None` for functions of DuckDB's."""
     if isinstance(node.this, exp.Func):
         if node.this.name.lower() != CHANGES_FUNCTION:
@@ -82,13 +241,13 @@ def _meaning(node: exp.Table, find: Find, names: Names) -> Named | None:
     named = find(name)
     if named is None:
         hint = did_you_mean(name, names())
-        raise UnknownTableError(f"there is no table, topic or alias {name!r}{hint}", *(place_of(node) or ()))
+        raise UnknownTableError(f"there is no table, topic or alias {name!r}{hint}", *(position_of(node) or ()))
     return named
 
 
-def _changes_of(call: exp.Func, find: Find) -> Named:
+def _changes_of(call: exp.Func, find: FindSource) -> NamedSource:
     arguments = call.expressions
-    place = place_of(call) or ()
+    place = position_of(call) or ()
     if not 1 <= len(arguments) <= 3 or not (isinstance(arguments[0], exp.Literal) and arguments[0].is_string):
         raise SqlError(f"write {CHANGES_FUNCTION}('namespace.table' [, from_cursor [, to_cursor]])", *place)
     if not all(map(is_constant, arguments[1:])):
@@ -96,12 +255,12 @@ def _changes_of(call: exp.Func, find: Find) -> Named:
     named = find(arguments[0].name)
     if named is None or named.table is None:
         raise SqlError(f"there is no table {arguments[0].name!r}", *place)
-    return Named("changes", named.name, (*named.columns, *META_COLUMNS), table=named.table)
+    return NamedSource("changes", named.name, (*named.columns, *META_COLUMNS), table=named.table)
 
 
 def _placed(
-    node: exp.Table, relation: str, alias: str, named: Named, columns: Sequence[str], terms: Sequence[exp.Expr]
-) -> Source:
+    node: exp.Table, relation: str, alias: str, named: NamedSource, columns: Sequence[str], terms: Sequence[exp.Expr]
+) -> QuerySource:
     """Put the relation where the name stood."""
     given = node.args.get("alias")
     table_alias = exp.TableAlias(
@@ -109,36 +268,36 @@ def _placed(
     )
     if named.kind == "changes" and named.table is not None:
         low, high = [*node.this.expressions[1:], None, None][:2]
-        found = [*_from_cursors(low, high), *_conditions(terms, CHANGE_PLACES)]
+        found = [*_from_cursors(low, high), *_conditions(terms, CHANGE_SCAN_COLUMNS)]
         query = parse_one(changes_sql(named.table, relation, columns, _text(low), _text(high)), dialect="duckdb")
         kept = {key: node.args.get(key) for key in ("joins", "laterals")}
         node.replace(exp.Subquery(this=query, alias=table_alias, **kept))
-        return Source(relation, named, TOPIC_COLUMNS_READ, found, ())
+        return QuerySource(relation, named, TOPIC_COLUMNS_READ, found, ())
     node.set("this", exp.to_identifier(relation, quoted=True))
     node.set("db", None)
     node.set("catalog", None)
     node.set("alias", table_alias)
     if named.kind == "topic":
-        return Source(relation, named, columns or ("partition",), list(_conditions(terms, PLACES)), ())
+        return QuerySource(relation, named, columns or ("partition",), list(_conditions(terms, SCAN_COLUMNS)), ())
     if named.kind == "table" and named.table is not None:
-        return Source(relation, named, columns, (), _pushed(terms, named.table))
-    return Source(relation, named, columns, (), ())
+        return QuerySource(relation, named, columns, (), _pushed(terms, named.table))
+    return QuerySource(relation, named, columns, (), ())
 
 
-def _from_cursors(low: exp.Expr | None, high: exp.Expr | None) -> Iterator[Condition]:
+def _from_cursors(low: exp.Expr | None, high: exp.Expr | None) -> Iterator[ScanCondition]:
     if low is not None:
-        yield Condition("cursor", "low", (low,))
+        yield ScanCondition("cursor", "low", (low,))
     if high is not None:
-        yield Condition("cursor", "high", (high,))
+        yield ScanCondition("cursor", "high", (high,))
 
 
 def _text(constant: exp.Expr | None) -> str | None:
     return None if constant is None else constant.sql(dialect="duckdb")
 
 
-def _conditions(terms: Sequence[exp.Expr], places: Mapping[str, Place]) -> Iterator[Condition]:
+def _conditions(terms: Sequence[exp.Expr], places: Mapping[str, ScanColumn]) -> Iterator[ScanCondition]:
     for term in terms:
-        yield from conditions(term, lambda column: places.get(column.name.lower()))
+        yield from scan_conditions(term, lambda column: places.get(column.name.lower()))
 
 
 def _pushed(terms: Sequence[exp.Expr], table: Table) -> list[exp.Expr]:
@@ -154,7 +313,7 @@ def _pushed(terms: Sequence[exp.Expr], table: Table) -> list[exp.Expr]:
     return found
 
 
-def _terms(node: exp.Table, alias: str, named: Named, meant: Mapping[int, Named]) -> Iterator[exp.Expr]:
+def _terms(node: exp.Table, alias: str, named: NamedSource, meant: Mapping[int, NamedSource]) -> Iterator[exp.Expr]:
     """The terms of the WHERE around a source that speak of this source alone. They hold of every row that comes through."""
     select = node.find_ancestor(exp.Select)
     where = select.args.get("where") if select is not None else None
@@ -187,7 +346,7 @@ def _beside(select: exp.Select) -> list[exp.Expr]:
     return [*([first.this] if first is not None else []), *joined, *(select.args.get("laterals") or ())]
 
 
-def _lacks(other: exp.Expr, name: str, meant: Mapping[int, Named]) -> bool:
+def _lacks(other: exp.Expr, name: str, meant: Mapping[int, NamedSource]) -> bool:
     """Whether it is known to have no column of that name."""
     named = meant.get(id(other))
     return named is not None and name.lower() not in {column.lower() for column in (*named.columns, *named.hidden)}

@@ -18,8 +18,8 @@ from tailrace.model.route import Route
 
 NAMESPACE = "system"
 
-Row = tuple[object, ...]
-ReadRows = Callable[[], Iterable[Row]]
+SystemRow = tuple[object, ...]
+ReadRows = Callable[[], Iterable[SystemRow]]
 
 _TEXTS = pa.list_(pa.string())
 _TIME = pa.timestamp("us")
@@ -48,7 +48,7 @@ class SystemRelation:
 def _topics(broker: Broker) -> ReadRows:
     topics = [live.topic for live in broker.topics]
 
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[SystemRow]:
         for topic in topics:
             settings = topic.settings
             yield (
@@ -72,7 +72,7 @@ def _routes(broker: Broker) -> ReadRows:
     return lambda: [row for route in broker.routes for row in _of_route(broker, route)]
 
 
-def _of_route(broker: Broker, route: Route) -> Iterator[Row]:
+def _of_route(broker: Broker, route: Route) -> Iterator[SystemRow]:
     partition_by = ", ".join(route.partition_by) or None
     for operation in route.operations:
         yield (
@@ -93,7 +93,7 @@ def _of_route(broker: Broker, route: Route) -> Iterator[Row]:
 def _offsets(broker: Broker) -> ReadRows:
     lives = {live.topic.name: live for live in broker.topics}
 
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[SystemRow]:
         for group, committed in broker.offsets.all_committed():
             live = lives.get(committed.topic)
             end = None if live is None else _end(broker, live, committed.partition)
@@ -113,7 +113,7 @@ def _offsets(broker: Broker) -> ReadRows:
 
 
 def _tables(broker: Broker) -> ReadRows:
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[SystemRow]:
         for table in broker.tables:
             live = broker.topics.by_id(table.changes)
             checkpoint = broker.changes.checkpoints.find(table)
@@ -138,7 +138,7 @@ def _tables(broker: Broker) -> ReadRows:
 def _groups(broker: Broker) -> ReadRows:
     described = [broker.groups.describe(listing.name) for listing in broker.groups.all()]
 
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[SystemRow]:
         lags: dict[str, int] = {}
         for (name, _), lag in broker.offsets.total_lags().items():
             lags[name] = lags.get(name, 0) + lag
@@ -152,7 +152,7 @@ def _groups(broker: Broker) -> ReadRows:
 def _partitions(broker: Broker) -> ReadRows:
     lives = list(broker.topics)
 
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[SystemRow]:
         for live in lives:
             for number in range(len(live.partitions)):
                 try:
@@ -168,7 +168,7 @@ def _partitions(broker: Broker) -> ReadRows:
 def _queues(broker: Broker) -> ReadRows:
     queues = broker.queues.all()
 
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[SystemRow]:
         for queue in queues:
             for share in queue.shares:
                 yield queue.group, *share, queue.max_deliveries
@@ -179,7 +179,7 @@ def _queues(broker: Broker) -> ReadRows:
 def _pipelines(broker: Broker) -> ReadRows:
     statuses = broker.pipeline_statuses()
 
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[SystemRow]:
         for status in statuses:
             report = status.report
             yield (
@@ -203,7 +203,7 @@ def _pipelines(broker: Broker) -> ReadRows:
 def _stats(broker: Broker) -> ReadRows:
     families = [*broker.collector().collect(), *SqlCollector(broker.changes.stats).collect()]
 
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[SystemRow]:
         for family in families:
             for sample in family.samples:
                 if not sample.name.endswith(("_bucket", "_created")):

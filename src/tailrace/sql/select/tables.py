@@ -14,10 +14,9 @@ from sqlglot import exp
 
 from tailrace.model.errors import QueryLimitError
 from tailrace.model.limits import Limits
-from tailrace.model.table import Column, ColumnType, Table
+from tailrace.model.table import Column, ColumnKind, ColumnType, Table
 from tailrace.sql.parameters import Parameters
-from tailrace.sql.result import Result
-from tailrace.sql.select.types import arrow_type
+from tailrace.sql.results import Result
 from tailrace.sql.statements import Query
 
 _NUMBERS = frozenset(("smallint", "integer", "bigint"))
@@ -106,3 +105,121 @@ def _plain(kind: ColumnType, value: object) -> object:
 
 def _without_zone(value: object) -> object:
     return value.astimezone(UTC).replace(tzinfo=None) if isinstance(value, datetime) and value.tzinfo else value
+
+
+CHANGE_TYPE = "_change_type"
+COMMIT_VERSION = "_commit_version"
+COMMIT_TIMESTAMP = "_commit_timestamp"
+META_COLUMNS = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
+
+TOPIC_COLUMNS_READ = ("offset", "cursor", "timestamp", "value")
+"""What the subquery reads of the change topic."""
+
+
+def changes_sql(table: Table, relation: str, wanted: Sequence[str], low: str | None, high: str | None) -> str:
+    """In DuckDB's SQL, over the relation that holds the change topic. Only the wanted columns are taken from the events.
+
+    `low` and `high` are the SQL of the cursors that bound it, both included.
+    """
+    columns = [_column(column) for column in table.columns if column.name in wanted]
+    # What snapshots have read is no change.
+    bounds = ["""json_extract_string("value", '$.op') <> 'read'"""]
+    bounds += [f'"cursor" >= {low}'] if low is not None else []
+    bounds += [f'"cursor" <= {high}'] if high is not None else []
+    return f"""
+        SELECT {"".join(f"{column}, " for column in columns)} {CHANGE_TYPE},
+            "cursor" AS {COMMIT_VERSION}, "timestamp" AS {COMMIT_TIMESTAMP}
+        FROM (
+            SELECT "cursor", "timestamp", {CHANGE_TYPE},
+                json_extract("value", CASE WHEN {CHANGE_TYPE} IN ('delete', 'update_preimage')
+                    THEN '$.old' ELSE '$.new' END) AS image
+            FROM (
+                SELECT "cursor", "timestamp", "value", unnest(
+                    CASE json_extract_string("value", '$.op')
+                    WHEN 'update' THEN ['update_preimage', 'update_postimage']
+                    WHEN 'insert' THEN ['insert'] ELSE ['delete'] END) AS {CHANGE_TYPE}
+                FROM {relation} WHERE {" AND ".join(bounds)}
+            )
+        )"""  # noqa: S608
+
+
+def _column(column: Column) -> str:
+    path = "'$.\"" + column.name.replace("'", "''") + "\"'"
+    return f"{_value(column.type, path)} AS {_quoted(column.name)}"
+
+
+def _value(kind: ColumnType, path: str) -> str:
+    text = f"json_extract_string(image, {path})"
+    match kind.kind:
+        case "text":
+            return text
+        case "bytes":
+            return f"from_base64({text})"
+        case "json":
+            return f"CASE WHEN {text} IS NOT NULL THEN json_extract(image, {path}) END"
+        case "list":
+            return f"CAST({_items(kind, f'json_extract(image, {path})')} AS {duckdb_type(kind)})"
+    return f"CAST({text} AS {duckdb_type(kind)})"
+
+
+def _items(kind: ColumnType, json: str) -> str:
+    """A list out of its JSON; bytes are base64 in it."""
+    if kind.element is not None and kind.element.kind == "bytes":
+        return f"list_transform(CAST({json} AS VARCHAR[]), lambda item: from_base64(item))"
+    return json
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+_MAX_DIGITS = 38
+
+_IN_DUCKDB: dict[ColumnKind, str] = {
+    "boolean": "BOOLEAN",
+    "smallint": "SMALLINT",
+    "integer": "INTEGER",
+    "bigint": "BIGINT",
+    "double": "DOUBLE",
+    "text": "VARCHAR",
+    "bytes": "BLOB",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP",
+    "uuid": "UUID",
+    "json": "JSON",
+}
+
+_IN_ARROW: dict[ColumnKind, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "smallint": pa.int16(),
+    "integer": pa.int32(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "text": pa.string(),
+    "bytes": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "uuid": pa.uuid(),
+    "json": pa.json_(),
+}
+
+
+def duckdb_type(kind: ColumnType) -> str:
+    if kind.kind == "list":
+        return f"{duckdb_type(kind.element or ColumnType('text'))}[]"
+    if kind.kind == "decimal":
+        return f"DECIMAL({kind.precision}, {kind.scale or 0})" if _fits(kind) else "DOUBLE"
+    return _IN_DUCKDB[kind.kind]
+
+
+def arrow_type(kind: ColumnType) -> pa.DataType:
+    if kind.kind == "list":
+        return pa.list_(arrow_type(kind.element or ColumnType("text")))
+    if kind.kind == "decimal":
+        return pa.decimal128(kind.precision, kind.scale or 0) if _fits(kind) else pa.float64()
+    return _IN_ARROW[kind.kind]
+
+
+def _fits(decimal: ColumnType) -> bool:
+    """DuckDB's decimals have a precision, and not a large one. Others are doubles there."""
+    return decimal.precision is not None and decimal.precision <= _MAX_DIGITS

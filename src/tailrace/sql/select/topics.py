@@ -1,6 +1,12 @@
 """Topics as relations: decoded while they are read, only the columns that the query names, only the batches it can want."""
 
+import logging
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +20,12 @@ from tailrace.model.fetch import CorruptBatch
 from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
 from tailrace.model.record import NO_TIMESTAMP
-from tailrace.sql.select.bounds import Bounds
-from tailrace.wire.arrow import ReadFields, decode_batches, decode_readable
+from tailrace.sql.select.sources import ScanBounds
+from tailrace.wire.arrow import Chunk, Fields, ReadFields, decode_batches, decode_readable
 from tailrace.wire.batch import TIMESTAMP_TYPE_MASK, BatchHeader, read_header
 from tailrace.wire.batch_stream import PlacedBatch
 from tailrace.wire.oldest_time import LONG_AGO_MS, NEVER_MS
+from tailrace.wire.plain_fields import plain_fields
 
 TOPIC_COLUMNS: Mapping[str, pa.DataType] = {
     "partition": pa.int32(),
@@ -48,7 +55,7 @@ class TopicRelation:
         self,
         view: TopicView,
         columns: Sequence[str],
-        bounds: Bounds,
+        bounds: ScanBounds,
         limits: Limits,
         read_fields: ReadFields,
         oldest_times: OldestTimes,
@@ -210,3 +217,64 @@ def _timestamps(column: pa.Array) -> pa.Array:
 def _are_unknown(millis: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     unknown: npt.NDArray[np.bool_] = (millis == NO_TIMESTAMP) | (millis < _EARLIEST_MS) | (millis > _LATEST_MS)
     return unknown
+
+
+_MUCH_RECORDS = 20_000
+_TOO_MUCH_RECORDS = 200_000
+_WAIT_SECONDS = 10
+_KERNELS = "tailrace.wire.decoding_kernels"
+_COMPILE_SECONDS = 120
+
+_log = logging.getLogger(__name__)
+
+
+class FieldReader:
+    """May be called from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._records = 0
+        self._loading: threading.Thread | None = None
+        self._is_loaded = threading.Event()
+        self._read: ReadFields = plain_fields
+
+    def __call__(self, chunk: Chunk, limits: Limits) -> Fields:
+        if not self._is_loaded.is_set():
+            self._count(sum(head.records for head in chunk.heads))
+            if self._records >= _TOO_MUCH_RECORDS:
+                self._is_loaded.wait(_WAIT_SECONDS)
+        return self._read(chunk, limits)
+
+    def load(self) -> None:
+        """Load the loops now, and return when that is done or turned out to be impossible here."""
+        self._count(_MUCH_RECORDS)
+        self._is_loaded.wait()
+
+    def _count(self, records: int) -> None:
+        with self._lock:
+            self._records += records
+            if self._loading is None and self._records >= _MUCH_RECORDS:
+                self._loading = threading.Thread(target=self._load, name="tailrace-kernels", daemon=True)
+                self._loading.start()
+
+    def _load(self) -> None:
+        try:
+            if not _are_compiled():
+                command = [sys.executable, "-c", f"import {_KERNELS}"]
+                subprocess.run(command, check=True, timeout=_COMPILE_SECONDS, capture_output=True)  # noqa: S603
+            from tailrace.wire.compiled_fields import compiled_fields
+
+            self._read = compiled_fields()
+        except (ImportError, OSError, subprocess.SubprocessError) as error:
+            _log.warning("Records are decoded without compiled loops, many times slower: %s", error)
+        finally:
+            self._is_loaded.set()
+
+
+def _are_compiled() -> bool:
+    """Whether there are compiled loops beside the code, where numba puts them if it can."""
+    found = find_spec(_KERNELS)
+    if found is None or found.origin is None:
+        return False
+    code = Path(found.origin)
+    return any((code.parent / "__pycache__").glob(f"{code.stem}.*.nbi"))

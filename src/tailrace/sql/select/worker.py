@@ -1,10 +1,7 @@
-"""The process that runs DuckDB, one query at a time, for a server that hands it the rows.
+"""DuckDB for one query at a time: in memory, and locked in.
 
-DuckDB is locked in by `session.py`; what is left to fear is its memory. It bounds what it keeps, but a single call such as
-`replace` may ask for gigabytes. Here the kernel bounds that, and it is an error and not the end of the server. A query
-that must stop is stopped by ending the process; one that only makes room for others is interrupted, and the process goes on.
-It ends by itself when the server has gone, also in the middle of a query, or when a query takes longer than the server would
-let it.
+A session can't reach files, the network, extensions or its own settings; it has a bound on memory and threads. What DuckDB says
+when something is wrong becomes one of our errors here.
 """
 
 import os
@@ -13,31 +10,143 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 
 from tailrace.model.errors import QueryLimitError, SqlError, UnsupportedSqlError
 from tailrace.model.limits import MIB
 from tailrace.model.parent_process import end_with_parent
-from tailrace.sql.select.channel import (
+from tailrace.sql.select.functions import check_calls
+from tailrace.sql.select.worker_protocol import (
     QUERY_NUMBER,
-    Ask,
-    Channel,
-    Columns,
-    Done,
-    Known,
-    Message,
-    Piece,
-    Pull,
-    Reason,
-    Refused,
-    Rows,
-    Run,
+    AnswerColumn,
+    ConstantValues,
+    EvaluateConstants,
+    FailureReason,
+    NextBatch,
+    QueryFailed,
+    Relation,
+    RelationBatch,
+    RelationStream,
+    ResultBatch,
+    ResultSchema,
+    RunQuery,
+    WorkerChannel,
+    WorkerMessage,
+    WorkerReady,
+    column_type,
+    form_of,
 )
-from tailrace.sql.select.session import QueryInterrupted, Session
+
+_ROWS_AT_ONCE = 512
+# Half of the machine is for producers and consumers.
+_THREADS = max(1, (os.cpu_count() or 1) // 2)
+_FOREIGN_ERRORS = (duckdb.Error, pa.ArrowException, OSError, MemoryError)
+
+
+class QueryInterrupted(Exception):
+    """The query was told to make room for others."""
+
+
+class DuckDbSession:
+    def __init__(self, query_bytes: int) -> None:
+        self._query_bytes = query_bytes
+        self._names: list[str] = []
+        self._connection = duckdb.connect(
+            ":memory:",
+            config={
+                "allow_community_extensions": "false",
+                "autoinstall_known_extensions": "false",
+                "autoload_known_extensions": "false",
+                "enable_external_access": "false",
+                # As in PostgreSQL and SQLite: 7 / 2 is 3.
+                "integer_division": "true",
+                "max_temp_directory_size": "0KB",
+                "memory_limit": f"{query_bytes}B",
+                "python_enable_replacements": "false",
+                "temp_directory": "",
+                "threads": str(_THREADS),
+            },
+        )
+        self._connection.execute("SET TimeZone = 'UTC'")
+        self._connection.execute("SET lock_configuration = true")
+
+    def begin(self) -> None:
+        """From here on `now()` is one time."""
+        self._connection.execute("BEGIN")
+
+    def constants(self, question: str) -> Sequence[int | None]:
+        """One row of numbers."""
+        try:
+            (row,) = self._connection.execute(question).fetchall()
+        except _FOREIGN_ERRORS as error:
+            raise self._in_our_words(error) from error
+        return tuple(row)
+
+    def run(
+        self, text: str, relations: Mapping[str, Relation]
+    ) -> tuple[Sequence[AnswerColumn], pa.Schema, Iterator[pa.RecordBatch]]:
+        """The query's columns and rows, which are made while they are read."""
+        try:
+            ((parsed,),) = self._connection.execute("SELECT json_serialize_sql($1::VARCHAR)", [text]).fetchall()
+            check_calls(parsed, relations.keys())
+            for name, relation in relations.items():
+                self._names.append(name)
+                self._connection.register(name, RelationStream(relation))
+            found = self._connection.sql(text)
+            columns = [
+                AnswerColumn(name, column_type(kind), form_of(kind))
+                for name, kind in zip(found.columns, found.types, strict=True)
+            ]
+            reader = found.to_arrow_reader(_ROWS_AT_ONCE)
+        except _FOREIGN_ERRORS as error:
+            raise self._in_our_words(error) from error
+        return columns, reader.schema, self._batches(reader)
+
+    def reset(self) -> bool:
+        """Forget the query, and say whether the session is fit for another one."""
+        try:
+            # First, for a query that failed leaves a transaction in which nothing else can be done.
+            self._connection.execute("ROLLBACK")
+            for name in self._names:
+                self._connection.unregister(name)
+        except duckdb.Error:
+            return False
+        self._names = []
+        return True
+
+    def interrupt(self) -> None:
+        """From any thread: make the query that runs fail. Without one it does nothing."""
+        self._connection.interrupt()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        try:
+            with reader:
+                yield from reader
+        except _FOREIGN_ERRORS as error:
+            raise self._in_our_words(error) from error
+
+    def _in_our_words(self, error: Exception) -> SqlError | QueryInterrupted:
+        said = str(error).split("\n\nLINE ")[0]
+        if isinstance(error, duckdb.InterruptException) or "INTERRUPT Error" in said:
+            return QueryInterrupted("the query made room for others")
+        if isinstance(error, duckdb.OutOfMemoryException | MemoryError) or "Out of Memory Error" in said:
+            return QueryLimitError(
+                f"the query takes more memory than query_bytes allows ({self._query_bytes}); narrow it down by WHERE, or select"
+                " fewer columns"
+            )
+        _, _, words = said.partition("Error: ")
+        # It goes on with settings that nobody can change here.
+        words = words.partition(" Use TRY(...)")[0]
+        return SqlError(f"the query can't be run: {words or said}")
+
 
 _SPARE_SECONDS = 5
 _SPARE_BYTES = 256 * MIB
@@ -45,8 +154,8 @@ _STEPS = 2
 """How many times `query_bytes` one step of a query may take besides what DuckDB keeps."""
 
 
-class Worker:
-    def __init__(self, channel: Channel, session: Session, seconds: int) -> None:
+class QueryWorker:
+    def __init__(self, channel: WorkerChannel, session: DuckDbSession, seconds: int) -> None:
         self._channel = channel
         self._session = session
         self._seconds = seconds
@@ -61,7 +170,7 @@ class Worker:
         """Until a query leaves the session unfit for another one."""
         is_ready = True
         while is_ready:
-            self._channel.send(Done())
+            self._channel.send(WorkerReady())
             message, _ = self._channel.receive()
             signal.alarm(self._seconds + _SPARE_SECONDS)
             is_ready = self._answer(message)
@@ -75,22 +184,22 @@ class Worker:
                 if self._is_running and QUERY_NUMBER.unpack(told)[0] == self._asked:
                     self._session.interrupt()
 
-    def _answer(self, message: Message) -> bool:
+    def _answer(self, message: WorkerMessage) -> bool:
         """Run a query, and say whether the session is fit for another one."""
         self._session.begin()
         try:
-            if isinstance(message, Ask):
-                self._channel.send(Known(self._session.constants(message.question)))
+            if isinstance(message, EvaluateConstants):
+                self._channel.send(ConstantValues(self._session.constants(message.question)))
                 message, _ = self._channel.receive()
-            if isinstance(message, Run):
+            if isinstance(message, RunQuery):
                 self._run(message)
         except (SqlError, QueryInterrupted) as error:
             is_ready = not isinstance(error, QueryLimitError) and self._session.reset()
-            self._channel.send(Refused(_reason(error), str(error), is_ready))
+            self._channel.send(QueryFailed(_reason(error), str(error), is_ready))
             return is_ready
         return self._session.reset()
 
-    def _run(self, query: Run) -> None:
+    def _run(self, query: RunQuery) -> None:
         relations = {
             name: _Pulled(self, name, pa.ipc.read_schema(pa.py_buffer(schema))) for name, schema in query.schemas.items()
         }
@@ -99,12 +208,12 @@ class Worker:
         try:
             columns, schema, batches = self._session.run(query.text, relations)
             with self._lock:
-                self._channel.send(Columns(columns, schema.serialize().to_pybytes()))
+                self._channel.send(ResultSchema(columns, schema.serialize().to_pybytes()))
             for batch in batches:
                 # The server may have to wait until its client takes them; that is no time of the query's.
                 signal.alarm(0)
                 with self._lock:
-                    self._channel.send(Rows(), memoryview(batch.serialize()))
+                    self._channel.send(ResultBatch(), memoryview(batch.serialize()))
                 signal.alarm(self._seconds + _SPARE_SECONDS)
         finally:
             with self._interrupting:
@@ -115,9 +224,9 @@ class Worker:
         scan = next(self._scans)
         while True:
             with self._lock:
-                self._channel.send(Pull(name, scan))
+                self._channel.send(NextBatch(name, scan))
                 piece, carried = self._channel.receive()
-            if not isinstance(piece, Piece) or piece.has_failed:
+            if not isinstance(piece, RelationBatch) or piece.has_failed:
                 raise SqlError("the server could not read the rows")
             if piece.is_last:
                 return
@@ -127,7 +236,7 @@ class Worker:
 class _Pulled:
     """A relation whose rows the server has."""
 
-    def __init__(self, worker: Worker, name: str, schema: pa.Schema) -> None:
+    def __init__(self, worker: QueryWorker, name: str, schema: pa.Schema) -> None:
         self._worker = worker
         self._name = name
         self.schema = schema
@@ -136,7 +245,7 @@ class _Pulled:
         return self._worker.pulled(self._name, self.schema)
 
 
-def _reason(error: SqlError | QueryInterrupted) -> Reason:
+def _reason(error: SqlError | QueryInterrupted) -> FailureReason:
     if isinstance(error, QueryLimitError):
         return "memory"
     if isinstance(error, QueryInterrupted):
@@ -155,11 +264,11 @@ def main() -> None:
     """Called with the numbers of the socket and of the pipe for interrupts, the bytes and the seconds that a query may take."""
     end_with_parent()
     end, interrupts, query_bytes, seconds = map(int, sys.argv[1:])
-    session = Session(query_bytes)
+    session = DuckDbSession(query_bytes)
     if sys.platform == "linux":
         _bound_memory(query_bytes)
     try:
-        worker = Worker(Channel(socket.socket(fileno=end)), session, seconds)
+        worker = QueryWorker(WorkerChannel(socket.socket(fileno=end)), session, seconds)
         threading.Thread(target=worker.interrupt_as_told, args=(interrupts,), daemon=True).start()
         worker.serve()
     except EOFError:

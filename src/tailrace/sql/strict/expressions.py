@@ -1,12 +1,243 @@
-"""Expressions: operands with operators between them.
+"""Operands: values, columns, calls, and whatever stands in brackets.
 
-Which operator binds stronger is not asked here, only whether each has what it needs.
+Functions may have any name and any number of arguments; that is for the engines to say.
 """
 
-from abc import ABC
+from abc import ABC, abstractmethod
 
-from tailrace.sql.strict.operands import Operands
-from tailrace.sql.strict.tape import Kind
+from tailrace.sql.strict.token_stream import RESERVED, NameGrammar, TokenKind
+
+_CALLED_ALL_THE_SAME = frozenset(("LEFT", "RIGHT", "INSERT"))
+_PREFIXES = frozenset(("-", "+", "~", "@"))
+_TYPES_OF_TEXTS = frozenset(("DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ", "TIMETZ", "UUID", "JSON", "JSONB", "BOOLEAN", "BYTEA"))
+_WITH_WORDS = frozenset(("EXTRACT", "SUBSTRING", "SUBSTR", "TRIM", "LTRIM", "RTRIM", "OVERLAY", "POSITION"))
+"""Functions whose arguments may have words between them."""
+_UNIT_NAMES = """
+    MICROSECOND MILLISECOND SECOND MINUTE HOUR DAY WEEK MONTH QUARTER YEAR DECADE CENTURY MILLENNIUM
+"""
+_UNITS = frozenset(unit + plural for unit in _UNIT_NAMES.split() for plural in ("", "S"))
+
+
+class OperandGrammar(NameGrammar, ABC):
+    @abstractmethod
+    def expression(self) -> None:
+        """Operands with operators between them."""
+
+    @abstractmethod
+    def order_by(self) -> None:
+        """ORDER BY, if it is there."""
+
+    @abstractmethod
+    def window(self) -> None:
+        """What stands in the brackets of OVER and WINDOW."""
+
+    @abstractmethod
+    def query(self) -> None:
+        """SELECT, WITH, VALUES or one of these in brackets."""
+
+    @abstractmethod
+    def more_of_query(self) -> None:
+        """The rest of a query whose first part, in brackets, was taken for a value."""
+
+    def begins_query(self) -> bool:
+        return self._stream.word.said in ("SELECT", "WITH", "VALUES")
+
+    def operand(self) -> None:
+        stream = self._stream
+        while stream.take_any(_PREFIXES):
+            pass
+        word = stream.word
+        if word.kind is TokenKind.NUMBER:
+            stream.step()
+        elif word.kind is TokenKind.TEXT:
+            self._text()
+        elif word.kind is TokenKind.QUOTED:
+            self._named()
+        elif word.kind is TokenKind.WORD:
+            self._word()
+        elif word.said == "(":
+            self.parenthesised()
+        elif word.said == "[":
+            self._items("[", "]")
+        elif word.said == "{":
+            self._struct()
+        elif stream.take(":"):
+            if stream.word.kind not in (TokenKind.WORD, TokenKind.NUMBER):
+                stream.fail("the name of a parameter")
+            stream.step()
+        elif not stream.take("?"):
+            stream.fail("a value")
+
+    def _text(self) -> None:
+        self._stream.step()
+        while self._stream.word.kind is TokenKind.TEXT and self._stream.follows_line_break():
+            self._stream.step()
+
+    def _word(self) -> None:
+        stream = self._stream
+        said, after = stream.word.said, stream.next
+        if said == "CASE":
+            self._case()
+        elif said in ("CAST", "TRY_CAST") and after.said == "(":
+            stream.step()
+            stream.expect("(")
+            self.expression()
+            stream.expect("AS")
+            self.type_()
+            stream.expect(")")
+        elif said == "EXISTS" and after.said == "(":
+            stream.step()
+            stream.expect("(")
+            self.query()
+            stream.expect(")")
+        elif said == "ARRAY" and after.said in ("[", "("):
+            stream.step()
+            self._items("[", "]") if stream.sees("[") else self.parenthesised()
+        elif said == "MAP" and after.said == "{":
+            stream.step()
+            self._struct()
+        elif said == "INTERVAL" and (after.kind in (TokenKind.TEXT, TokenKind.NUMBER) or after.said in ("(", "?", ":")):
+            self._interval()
+        elif said == "LAMBDA" and after.kind is TokenKind.WORD:
+            stream.step()
+            self.listed(self.name)
+            stream.expect(":")
+            self.expression()
+        elif said in _TYPES_OF_TEXTS and after.kind is TokenKind.TEXT:
+            stream.step()
+            self._text()
+        elif said == "TIMESTAMP" and after.said in ("WITH", "WITHOUT"):
+            self.type_()
+            if stream.word.kind is not TokenKind.TEXT:
+                stream.fail("a time in quotes")
+            stream.step()
+        elif said in _CALLED_ALL_THE_SAME and after.said == "(":
+            stream.step()
+            self._call(said)
+        elif said in RESERVED:
+            stream.fail("a value")
+        else:
+            self._named()
+
+    def _named(self) -> None:
+        """A column, a constant such as NULL, or a call."""
+        stream = self._stream
+        said = stream.step().said
+        while stream.take("."):
+            if stream.take("*"):
+                return
+            said = stream.word.said
+            self.part()
+        if stream.sees("("):
+            self._call(said)
+
+    def _call(self, function: str) -> None:
+        stream = self._stream
+        stream.expect("(")
+        if not stream.take("*") and not stream.sees(")"):
+            self._arguments(function)
+        stream.expect(")")
+        if stream.take("WITHIN"):
+            stream.expect("GROUP")
+            stream.expect("(")
+            self.order_by()
+            stream.expect(")")
+        if stream.take("FILTER"):
+            stream.expect("(")
+            stream.expect("WHERE")
+            self.expression()
+            stream.expect(")")
+        if stream.take_any(("IGNORE", "RESPECT")):
+            stream.expect("NULLS")
+        if stream.take("OVER"):
+            if stream.take("("):
+                self.window()
+                stream.expect(")")
+            else:
+                self.name("the name of a window, or a window in brackets")
+
+    def _arguments(self, function: str) -> None:
+        stream = self._stream
+        stream.take_any(("DISTINCT", "ALL"))
+        if function in _WITH_WORDS:
+            is_trimmed = stream.take_any(("BOTH", "LEADING", "TRAILING"))
+            if not (is_trimmed and stream.sees("FROM")):
+                self.listed(self.expression)
+            while stream.take_any(("FROM", "FOR", "PLACING")):
+                self.expression()
+            return
+        self.listed(self._argument)
+        self.order_by()
+        if stream.take_any(("IGNORE", "RESPECT")):
+            stream.expect("NULLS")
+
+    def _argument(self) -> None:
+        if self._stream.take("*"):
+            return
+        self.expression()
+        if self._stream.take("AS"):
+            self.type_()
+
+    def parenthesised(self) -> None:
+        """A query, a value or several in brackets."""
+        stream = self._stream
+        stream.expect("(")
+        if self.begins_query():
+            self.query()
+        else:
+            self.listed(self.expression)
+            if stream.word.said in ("UNION", "INTERSECT", "EXCEPT"):
+                self.more_of_query()
+        stream.expect(")")
+
+    def _items(self, opening: str, closing: str) -> None:
+        stream = self._stream
+        stream.expect(opening)
+        if not stream.sees(closing):
+            self.listed(self.expression)
+        if stream.take("FOR"):
+            self.name()
+            stream.expect("IN")
+            self.expression()
+            if stream.take("IF"):
+                self.expression()
+        stream.expect(closing)
+
+    def _struct(self) -> None:
+        stream = self._stream
+        stream.expect("{")
+        if not stream.sees("}"):
+            self.listed(self._field)
+        stream.expect("}")
+
+    def _field(self) -> None:
+        self.operand()
+        self._stream.expect(":")
+        self.expression()
+
+    def _case(self) -> None:
+        stream = self._stream
+        stream.step()
+        if not stream.sees("WHEN"):
+            self.expression()
+        if not stream.sees("WHEN"):
+            stream.fail("WHEN")
+        while stream.take("WHEN"):
+            self.expression()
+            stream.expect("THEN")
+            self.expression()
+        if stream.take("ELSE"):
+            self.expression()
+        if not stream.take("END"):
+            stream.fail("WHEN, ELSE or END")
+
+    def _interval(self) -> None:
+        stream = self._stream
+        stream.step()
+        self.operand()
+        if stream.take_any(_UNITS) and stream.take("TO") and not stream.take_any(_UNITS):
+            stream.fail("a unit of time")
+
 
 _NO_OPERATORS = frozenset(("(", ")", "[", "]", "{", "}", ",", ".", ";", ":", "::", "?", ""))
 _WORD_OPERATORS = frozenset(("OVERLAPS", "DIV", "GLOB", "REGEXP", "RLIKE"))
@@ -16,26 +247,26 @@ _LIKES = frozenset(("LIKE", "ILIKE", "GLOB", "RLIKE", "REGEXP"))
 _NEGATABLE = _LIKES | {"BETWEEN", "IN", "SIMILAR"}
 
 
-class Expressions(Operands, ABC):
+class ExpressionGrammar(OperandGrammar, ABC):
     def expression(self) -> None:
         self._negations()
         self._operation(with_logic=True)
 
     def ordered(self) -> None:
         self.expression()
-        self._tape.take_any(("ASC", "DESC"))
-        if self._tape.take("NULLS") and not self._tape.take_any(("FIRST", "LAST")):
-            self._tape.fail("FIRST or LAST")
+        self._stream.take_any(("ASC", "DESC"))
+        if self._stream.take("NULLS") and not self._stream.take_any(("FIRST", "LAST")):
+            self._stream.fail("FIRST or LAST")
 
     def order_by(self) -> None:
-        if self._tape.take("ORDER"):
-            self._tape.expect("BY")
+        if self._stream.take("ORDER"):
+            self._stream.expect("BY")
             self.listed(self.ordered)
 
     def window(self) -> None:
         """What stands in the brackets of OVER and WINDOW."""
-        tape = self._tape
-        if tape.word.kind in (Kind.WORD, Kind.QUOTED) and tape.word.said not in (
+        stream = self._stream
+        if stream.word.kind in (TokenKind.WORD, TokenKind.QUOTED) and stream.word.said not in (
             "PARTITION",
             "ORDER",
             "ROWS",
@@ -43,31 +274,31 @@ class Expressions(Operands, ABC):
             "GROUPS",
         ):
             self.name()
-        if tape.take("PARTITION"):
-            tape.expect("BY")
+        if stream.take("PARTITION"):
+            stream.expect("BY")
             self.listed(self.expression)
         self.order_by()
-        if tape.take_any(("ROWS", "RANGE", "GROUPS")):
-            if tape.take("BETWEEN"):
+        if stream.take_any(("ROWS", "RANGE", "GROUPS")):
+            if stream.take("BETWEEN"):
                 self._edge()
-                tape.expect("AND")
+                stream.expect("AND")
             self._edge()
-            if tape.take("EXCLUDE") and not (
-                tape.take("CURRENT", "ROW") or tape.take("NO", "OTHERS") or tape.take_any(("GROUP", "TIES"))
+            if stream.take("EXCLUDE") and not (
+                stream.take("CURRENT", "ROW") or stream.take("NO", "OTHERS") or stream.take_any(("GROUP", "TIES"))
             ):
-                tape.fail("CURRENT ROW, GROUP, TIES or NO OTHERS")
+                stream.fail("CURRENT ROW, GROUP, TIES or NO OTHERS")
 
     def _edge(self) -> None:
-        tape = self._tape
-        if tape.take("CURRENT", "ROW"):
+        stream = self._stream
+        if stream.take("CURRENT", "ROW"):
             return
-        if not tape.take("UNBOUNDED"):
+        if not stream.take("UNBOUNDED"):
             self._operation(with_logic=False)
-        if not tape.take_any(("PRECEDING", "FOLLOWING")):
-            tape.fail("PRECEDING or FOLLOWING")
+        if not stream.take_any(("PRECEDING", "FOLLOWING")):
+            stream.fail("PRECEDING or FOLLOWING")
 
     def _negations(self) -> None:
-        while self._tape.take("NOT"):
+        while self._stream.take("NOT"):
             pass
 
     def _operation(self, *, with_logic: bool) -> None:
@@ -77,38 +308,38 @@ class Expressions(Operands, ABC):
 
     def _goes_on(self, with_logic: bool) -> bool:
         """Read an operator and what belongs to it, if there is one."""
-        tape = self._tape
-        said = tape.word.said
+        stream = self._stream
+        said = stream.word.said
         if said in _ENDS:
             return False
         if said in _LOGIC:
             if not with_logic:
                 return False
-            tape.step()
+            stream.step()
             self._negations()
             self.operand()
         elif said == "IS":
             self._is_what()
         elif said in ("ISNULL", "NOTNULL"):
-            tape.step()
-        elif said in _NEGATABLE or (said == "NOT" and tape.next.said in _NEGATABLE):
+            stream.step()
+        elif said in _NEGATABLE or (said == "NOT" and stream.next.said in _NEGATABLE):
             self._compared_by_word()
-        elif tape.take("COLLATE"):
+        elif stream.take("COLLATE"):
             self.dotted("the name of a collation")
-        elif tape.take("AT"):
-            tape.expect("TIME")
-            tape.expect("ZONE")
+        elif stream.take("AT"):
+            stream.expect("TIME")
+            stream.expect("ZONE")
             self.operand()
-        elif tape.take("::"):
+        elif stream.take("::"):
             self.type_()
         elif said == "[":
             self._index()
-        elif said == "." and tape.word.kind is Kind.SIGN:
-            tape.step()
+        elif said == "." and stream.word.kind is TokenKind.SIGN:
+            stream.step()
             self.part()
-        elif said in _WORD_OPERATORS or (tape.word.kind is Kind.SIGN and said not in _NO_OPERATORS):
-            tape.step()
-            if tape.take_any(("ANY", "ALL", "SOME")):
+        elif said in _WORD_OPERATORS or (stream.word.kind is TokenKind.SIGN and said not in _NO_OPERATORS):
+            stream.step()
+            if stream.take_any(("ANY", "ALL", "SOME")):
                 self.parenthesised()
             else:
                 self.operand()
@@ -117,48 +348,48 @@ class Expressions(Operands, ABC):
         return True
 
     def _is_what(self) -> None:
-        tape = self._tape
-        tape.step()
-        tape.take("NOT")
-        if tape.take("DISTINCT"):
-            tape.expect("FROM")
+        stream = self._stream
+        stream.step()
+        stream.take("NOT")
+        if stream.take("DISTINCT"):
+            stream.expect("FROM")
             self.operand()
-        elif tape.take("JSON"):
-            tape.take_any(("OBJECT", "ARRAY", "SCALAR", "VALUE"))
-        elif not tape.take_any(("NULL", "TRUE", "FALSE", "UNKNOWN")):
-            tape.fail("NULL, TRUE, FALSE or DISTINCT FROM")
+        elif stream.take("JSON"):
+            stream.take_any(("OBJECT", "ARRAY", "SCALAR", "VALUE"))
+        elif not stream.take_any(("NULL", "TRUE", "FALSE", "UNKNOWN")):
+            stream.fail("NULL, TRUE, FALSE or DISTINCT FROM")
 
     def _compared_by_word(self) -> None:
-        tape = self._tape
-        tape.take("NOT")
-        if tape.take("BETWEEN"):
-            tape.take("SYMMETRIC")
+        stream = self._stream
+        stream.take("NOT")
+        if stream.take("BETWEEN"):
+            stream.take("SYMMETRIC")
             self._operation(with_logic=False)
-            tape.expect("AND")
+            stream.expect("AND")
             self.operand()
-        elif tape.take("IN"):
-            if tape.sees("("):
+        elif stream.take("IN"):
+            if stream.sees("("):
                 self.parenthesised()
             else:
                 self.operand()
         else:
-            if tape.take("SIMILAR"):
-                tape.expect("TO")
+            if stream.take("SIMILAR"):
+                stream.expect("TO")
             else:
-                tape.step()
-            if tape.take_any(("ANY", "ALL", "SOME")):
+                stream.step()
+            if stream.take_any(("ANY", "ALL", "SOME")):
                 self.parenthesised()
             else:
                 self.operand()
-            if tape.take("ESCAPE"):
+            if stream.take("ESCAPE"):
                 self.operand()
 
     def _index(self) -> None:
-        tape = self._tape
-        tape.expect("[")
-        if not tape.sees(":"):
+        stream = self._stream
+        stream.expect("[")
+        if not stream.sees(":"):
             self.expression()
-        while tape.take(":"):
-            if not (tape.sees("]") or tape.sees(":")):
+        while stream.take(":"):
+            if not (stream.sees("]") or stream.sees(":")):
                 self.expression()
-        tape.expect("]")
+        stream.expect("]")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from sqlglot.tokenizer_core import Token
 
-from tailrace.sql.strict.expressions import Expressions
-from tailrace.sql.strict.tape import Kind, Tape
+from tailrace.sql.strict.expressions import ExpressionGrammar
+from tailrace.sql.strict.token_stream import TokenKind, TokenStream
 
 _SETS = ("UNION", "INTERSECT", "EXCEPT")
 _SIDES = ("LEFT", "RIGHT", "FULL", "SEMI", "ANTI")
@@ -17,123 +17,123 @@ _BEFORE_JOIN = ("NATURAL", "ASOF", "POSITIONAL", "CROSS", "INNER", "OUTER", *_SI
 
 def check_statement(tokens: Sequence[Token], text: str) -> None:
     """Raises at the first word of a query or write that does not fit. `text` is that of the whole request."""
-    tape = Tape(tokens, text)
-    Statements(tape).statement()
-    tape.expect_end()
+    stream = TokenStream(tokens, text)
+    StatementGrammar(stream).statement()
+    stream.expect_end()
 
 
 def check_expression(tokens: Sequence[Token], text: str) -> None:
-    tape = Tape(tokens, text)
-    Statements(tape).expression()
-    tape.expect_end()
+    stream = TokenStream(tokens, text)
+    StatementGrammar(stream).expression()
+    stream.expect_end()
 
 
-class Statements(Expressions):
+class StatementGrammar(ExpressionGrammar):
     def statement(self) -> None:
-        tape = self._tape
-        if tape.sees("WITH"):
+        stream = self._stream
+        if stream.sees("WITH"):
             self._ctes()
-        if tape.take("INSERT"):
+        if stream.take("INSERT"):
             self._insert()
-        elif tape.take("UPDATE"):
+        elif stream.take("UPDATE"):
             self._update()
-        elif tape.take("DELETE"):
+        elif stream.take("DELETE"):
             self._delete()
         else:
             self.query()
 
     def query(self) -> None:
-        if self._tape.sees("WITH"):
+        if self._stream.sees("WITH"):
             self._ctes()
         self._part_of_query()
         self.more_of_query()
 
     def more_of_query(self) -> None:
-        tape = self._tape
-        while tape.take_any(_SETS):
-            tape.take_any(("ALL", "DISTINCT"))
-            tape.take("BY", "NAME")
+        stream = self._stream
+        while stream.take_any(_SETS):
+            stream.take_any(("ALL", "DISTINCT"))
+            stream.take("BY", "NAME")
             self._part_of_query()
         self.order_by()
         for _ in range(2):
-            if tape.take("LIMIT"):
-                if not tape.take("ALL"):
+            if stream.take("LIMIT"):
+                if not stream.take("ALL"):
                     self.expression()
-                tape.take("%")
-            elif tape.take("OFFSET"):
+                stream.take("%")
+            elif stream.take("OFFSET"):
                 self.expression()
-                tape.take_any(("ROW", "ROWS"))
-        if tape.take("FETCH"):
+                stream.take_any(("ROW", "ROWS"))
+        if stream.take("FETCH"):
             self._fetch()
 
     def _fetch(self) -> None:
-        tape = self._tape
-        if not tape.take_any(("FIRST", "NEXT")):
-            tape.fail("FIRST or NEXT")
-        if tape.word.said not in ("ROW", "ROWS"):
+        stream = self._stream
+        if not stream.take_any(("FIRST", "NEXT")):
+            stream.fail("FIRST or NEXT")
+        if stream.word.said not in ("ROW", "ROWS"):
             self.expression()
-        if not tape.take_any(("ROW", "ROWS")):
-            tape.fail("ROWS")
-        tape.expect("ONLY")
+        if not stream.take_any(("ROW", "ROWS")):
+            stream.fail("ROWS")
+        stream.expect("ONLY")
 
     def _ctes(self) -> None:
-        self._tape.expect("WITH")
-        self._tape.take("RECURSIVE")
+        self._stream.expect("WITH")
+        self._stream.take("RECURSIVE")
         self.listed(self._cte)
 
     def _cte(self) -> None:
-        tape = self._tape
+        stream = self._stream
         self.name("the name of a CTE")
-        if tape.sees("("):
+        if stream.sees("("):
             self.bracketed(self.name)
-        tape.expect("AS")
-        tape.take("NOT")
-        tape.take("MATERIALIZED")
-        tape.expect("(")
+        stream.expect("AS")
+        stream.take("NOT")
+        stream.take("MATERIALIZED")
+        stream.expect("(")
         self.statement()
-        tape.expect(")")
+        stream.expect(")")
 
     def _part_of_query(self) -> None:
-        tape = self._tape
-        if tape.take("("):
+        stream = self._stream
+        if stream.take("("):
             self.query()
-            tape.expect(")")
-        elif tape.take("VALUES"):
+            stream.expect(")")
+        elif stream.take("VALUES"):
             self.listed(self._row)
-        elif tape.take("SELECT"):
+        elif stream.take("SELECT"):
             self._select()
         else:
-            tape.fail("SELECT, VALUES or a query in brackets")
+            stream.fail("SELECT, VALUES or a query in brackets")
 
     def _row(self) -> None:
         self.bracketed(self.expression)
 
     def _select(self) -> None:
-        tape = self._tape
-        if tape.take("DISTINCT"):
-            if tape.take("ON"):
+        stream = self._stream
+        if stream.take("DISTINCT"):
+            if stream.take("ON"):
                 self.bracketed(self.expression)
         else:
-            tape.take("ALL")
+            stream.take("ALL")
         self.listed(self._column)
-        if tape.take("FROM"):
+        if stream.take("FROM"):
             self.listed(self._sources)
-        if tape.take("WHERE"):
+        if stream.take("WHERE"):
             self.expression()
-        if tape.take("GROUP"):
-            tape.expect("BY")
-            if not tape.take("ALL"):
+        if stream.take("GROUP"):
+            stream.expect("BY")
+            if not stream.take("ALL"):
                 self.listed(self._grouping)
-        if tape.take("HAVING"):
+        if stream.take("HAVING"):
             self.expression()
-        if tape.take("WINDOW"):
+        if stream.take("WINDOW"):
             self.listed(self._named_window)
-        if tape.take("QUALIFY"):
+        if stream.take("QUALIFY"):
             self.expression()
 
     def _column(self) -> None:
-        tape = self._tape
-        if tape.take("*"):
+        stream = self._stream
+        if stream.take("*"):
             self._but()
             return
         self.expression()
@@ -142,9 +142,9 @@ class Statements(Expressions):
 
     def _but(self) -> None:
         """What a star leaves out or shows otherwise."""
-        tape = self._tape
-        while tape.word.said in ("EXCLUDE", "EXCEPT", "REPLACE", "RENAME") and tape.next.said != "SELECT":
-            if tape.step().said and tape.sees("("):
+        stream = self._stream
+        while stream.word.said in ("EXCLUDE", "EXCEPT", "REPLACE", "RENAME") and stream.next.said != "SELECT":
+            if stream.step().said and stream.sees("("):
                 self.bracketed(self._aliased)
             else:
                 self._aliased()
@@ -154,54 +154,56 @@ class Statements(Expressions):
         self.alias()
 
     def _grouping(self) -> None:
-        tape = self._tape
-        if tape.take("GROUPING", "SETS") or (tape.word.said in ("ROLLUP", "CUBE") and tape.next.said == "(" and tape.step()):
+        stream = self._stream
+        if stream.take("GROUPING", "SETS") or (
+            stream.word.said in ("ROLLUP", "CUBE") and stream.next.said == "(" and stream.step()
+        ):
             self.bracketed(self._grouping)
-        elif not tape.take("(", ")"):
+        elif not stream.take("(", ")"):
             self.expression()
 
     def _named_window(self) -> None:
         self.name("the name of a window")
-        self._tape.expect("AS")
-        self._tape.expect("(")
+        self._stream.expect("AS")
+        self._stream.expect("(")
         self.window()
-        self._tape.expect(")")
+        self._stream.expect(")")
 
     def _sources(self) -> None:
         """A source and those that are joined with it."""
-        tape = self._tape
+        stream = self._stream
         self._source()
-        while tape.word.said in _BEFORE_JOIN or tape.sees("JOIN"):
-            needs_condition = tape.word.said not in ("NATURAL", "CROSS", "POSITIONAL")
-            while tape.take_any(_BEFORE_JOIN):
+        while stream.word.said in _BEFORE_JOIN or stream.sees("JOIN"):
+            needs_condition = stream.word.said not in ("NATURAL", "CROSS", "POSITIONAL")
+            while stream.take_any(_BEFORE_JOIN):
                 pass
-            tape.expect("JOIN")
+            stream.expect("JOIN")
             self._source()
-            if tape.take("ON"):
+            if stream.take("ON"):
                 self.expression()
-            elif tape.take("USING"):
+            elif stream.take("USING"):
                 self.bracketed(self.name)
-            elif needs_condition and not (tape.word.said in _BEFORE_JOIN or tape.sees("JOIN")):
-                tape.fail("ON or USING")
+            elif needs_condition and not (stream.word.said in _BEFORE_JOIN or stream.sees("JOIN")):
+                stream.fail("ON or USING")
 
     def _source(self) -> None:
-        tape = self._tape
-        tape.take("LATERAL")
-        if tape.take("("):
+        stream = self._stream
+        stream.take("LATERAL")
+        if stream.take("("):
             if self.begins_query():
                 self.query()
-            elif tape.sees("("):
+            elif stream.sees("("):
                 self._nested_source()
             else:
                 self.listed(self._sources)
-            tape.expect(")")
+            stream.expect(")")
         else:
             self.dotted("a table, a topic or a query in brackets")
-            if tape.sees("("):
+            if stream.sees("("):
                 self._call("")
-        if tape.take("WITH"):
-            tape.expect("ORDINALITY")
-        if self.alias() and tape.sees("("):
+        if stream.take("WITH"):
+            stream.expect("ORDINALITY")
+        if self.alias() and stream.sees("("):
             self.bracketed(self._alias_column)
 
     def _nested_source(self) -> None:
@@ -211,74 +213,74 @@ class Statements(Expressions):
 
     def _alias_column(self) -> None:
         self.name()
-        if self._tape.word.kind is Kind.WORD:
+        if self._stream.word.kind is TokenKind.WORD:
             self.type_()
 
     def _insert(self) -> None:
-        tape = self._tape
-        tape.expect("INTO")
+        stream = self._stream
+        stream.expect("INTO")
         self.dotted("the name of a table or topic")
-        if tape.sees("AS"):
+        if stream.sees("AS"):
             self.alias()
-        if tape.sees("(") and tape.next.said not in ("SELECT", "WITH", "VALUES", "("):
+        if stream.sees("(") and stream.next.said not in ("SELECT", "WITH", "VALUES", "("):
             self.bracketed(self.name)
-        if tape.take("DEFAULT"):
-            tape.expect("VALUES")
+        if stream.take("DEFAULT"):
+            stream.expect("VALUES")
         else:
             self.query()
-        if tape.take("ON"):
+        if stream.take("ON"):
             self._conflict()
         self._returning()
 
     def _conflict(self) -> None:
-        tape = self._tape
-        tape.expect("CONFLICT")
-        if tape.sees("("):
+        stream = self._stream
+        stream.expect("CONFLICT")
+        if stream.sees("("):
             self.bracketed(self.ordered)
-            if tape.take("WHERE"):
+            if stream.take("WHERE"):
                 self.expression()
-        elif tape.take("ON"):
-            tape.expect("CONSTRAINT")
+        elif stream.take("ON"):
+            stream.expect("CONSTRAINT")
             self.name()
-        tape.expect("DO")
-        if tape.take("NOTHING"):
+        stream.expect("DO")
+        if stream.take("NOTHING"):
             return
-        tape.expect("UPDATE")
-        tape.expect("SET")
+        stream.expect("UPDATE")
+        stream.expect("SET")
         self._assignments()
 
     def _update(self) -> None:
-        tape = self._tape
+        stream = self._stream
         self.dotted("the name of a table")
-        if not tape.sees("SET"):
+        if not stream.sees("SET"):
             self.alias()
-        tape.expect("SET")
+        stream.expect("SET")
         self._assignments(with_sources=True)
         self._returning()
 
     def _delete(self) -> None:
-        self._tape.expect("FROM")
+        self._stream.expect("FROM")
         self.dotted("the name of a table")
         self.alias()
-        if self._tape.take("WHERE"):
+        if self._stream.take("WHERE"):
             self.expression()
         self._returning()
 
     def _assignments(self, *, with_sources: bool = False) -> None:
         self.listed(self._assignment)
-        if with_sources and self._tape.take("FROM"):
+        if with_sources and self._stream.take("FROM"):
             self.listed(self._sources)
-        if self._tape.take("WHERE"):
+        if self._stream.take("WHERE"):
             self.expression()
 
     def _assignment(self) -> None:
-        if self._tape.sees("("):
+        if self._stream.sees("("):
             self.bracketed(self.name)
         else:
             self.dotted("the name of a column")
-        self._tape.expect("=")
+        self._stream.expect("=")
         self.expression()
 
     def _returning(self) -> None:
-        if self._tape.take("RETURNING"):
+        if self._stream.take("RETURNING"):
             self.listed(self._column)

@@ -20,11 +20,11 @@ from tailrace.model.commit import Append
 from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
 from tailrace.model.table import Table, TableCheckpoint, checkpoint_partition
+from tailrace.sql.tables.change_recorder import ChangeRecorder
 from tailrace.sql.tables.database import abandon, open_reader
 from tailrace.sql.tables.decimals import register_decimals
-from tailrace.sql.tables.library import Library
-from tailrace.sql.tables.recorder import Recorder
-from tailrace.sql.tables.rows import Rows, can_be_made_again
+from tailrace.sql.tables.rows import TableRows, can_be_made_again
+from tailrace.sql.tables.table_catalog import TableCatalog
 from tailrace.sql.tables.table_file import TableFile, check_sealed, is_damage
 
 _log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 10.0
 
 
-class _Piece(NamedTuple):
+class _CheckpointPart(NamedTuple):
     """Rows as they go into the log, and how far the checkpoint is with them."""
 
     moved: TableCheckpoint
@@ -41,20 +41,20 @@ class _Piece(NamedTuple):
     is_done: bool
 
 
-class CheckpointTurns:
+class CheckpointTask:
     """Lives on the event loop; rows are read and encoded in a thread."""
 
     def __init__(
         self,
         file: TableFile,
-        library: Library,
+        catalog: TableCatalog,
         changes: ChangeLog,
         limits: Limits,
         why_not: Callable[[], Exception | None],
         on_damage: Callable[[Exception], None],
     ) -> None:
         self._file = file
-        self._library = library
+        self._catalog = catalog
         self._changes = changes
         self._checkpoints = changes.checkpoints
         self._limits = limits
@@ -69,7 +69,7 @@ class CheckpointTurns:
 
     def start(self) -> None:
         """Finish those that an earlier run of the server has left, and take one of each table that only the file has."""
-        for of in self._library.events.values():
+        for of in self._catalog.events.values():
             if self._checkpoints.unfinished(of.table) is not None or not can_be_made_again(of.table, self._changes):
                 self._checkpoints.want(of.table)
         self._checkpoints.is_served = True
@@ -127,11 +127,11 @@ class CheckpointTurns:
                 )
                 return
 
-    def _read(self, table: Table, before: TableCheckpoint | None) -> _Piece | None:
+    def _read(self, table: Table, before: TableCheckpoint | None) -> _CheckpointPart | None:
         """The next rows; `None` if there is no such table any more."""
-        rows = Rows(self._connected())
+        rows = TableRows(self._connected())
         offset = rows.offsets().get(table.id)
-        of = self._library.events.get(table.name)
+        of = self._catalog.events.get(table.name)
         if offset is None or of is None or of.table.id != table.id:
             return None
         now_ms = self._changes.now_ms()
@@ -139,7 +139,7 @@ class CheckpointTurns:
         limits = self._limits
         found, is_done = rows.behind(table, begun.last_key, limits.snapshot_rows, limits.snapshot_bytes)
         check_sealed(self._connected())
-        recorder = Recorder(self._library.events, limits)
+        recorder = ChangeRecorder(self._catalog.events, limits)
         try:
             recorder.begin(now_ms, {})
             recorder.transaction("")
@@ -155,7 +155,7 @@ class CheckpointTurns:
             bytes=begun.bytes + sum(len(batch.batch) for batch in batches),
             last_key=tuple(of.key_of(found[-1])) if found else begun.last_key,
         )
-        return _Piece(moved, appends, is_done)
+        return _CheckpointPart(moved, appends, is_done)
 
     def _connected(self) -> apsw.Connection:
         """A connection to the file that is in its place now."""

@@ -11,7 +11,7 @@ from typing import Any
 import apsw
 
 from tailrace.model.errors import SqlError
-from tailrace.sql.tables.values import DECIMALS, Unfit, shown, store_decimal
+from tailrace.sql.tables.values import DECIMALS, InvalidValueError, shown, store_decimal
 
 COLLATION = "tr_decimal"
 
@@ -56,14 +56,14 @@ def _sortable(text: str) -> Decimal:
 def _number(value: _Value) -> Decimal:
     try:
         return Decimal(store_decimal(value, None, None))
-    except Unfit as why:
+    except InvalidValueError as why:
         raise SqlError(f"{shown(value)} is not a decimal: {why}") from None
 
 
 def _text(number: Decimal) -> str:
     try:
         return store_decimal(number, None, None)
-    except Unfit as why:
+    except InvalidValueError as why:
         raise SqlError(f"the result does not fit a decimal: {why}") from None
 
 

@@ -21,11 +21,10 @@ from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import Limits
 from tailrace.model.record import Record
 from tailrace.model.table import Table, TableCheckpoint, changes_partition, checkpoint_partition
+from tailrace.sql.tables.change_events import StoredRow, TableEvents
 from tailrace.sql.tables.database import abandon, open_writer
 from tailrace.sql.tables.decimals import register_decimals
-from tailrace.sql.tables.events import Row, TableEvents
-from tailrace.sql.tables.rebuild import rebuild
-from tailrace.sql.tables.rows import Rows, can_be_made_again
+from tailrace.sql.tables.rows import TableRows, can_be_made_again, rebuild
 from tailrace.sql.tables.schema import rows_sql
 from tailrace.sql.tables.table_file import DamagedFileError, TableFile, check_sealed, is_damage
 from tailrace.sql.tables.values import shown
@@ -36,7 +35,7 @@ FILE_NAME = "tables.db"
 _REMEDY = "the next start makes it again from the log"
 
 
-class Stored(Protocol):
+class OfflineLog(Protocol):
     """The log of a folder that nobody has open."""
 
     def get(self, key: bytes) -> bytes | None: ...
@@ -55,7 +54,7 @@ class TablesReport(NamedTuple):
     """Rows that are as the log says."""
 
 
-def check_tables(folder: Path, stored: Stored, limits: Limits) -> TablesReport:
+def check_tables(folder: Path, stored: OfflineLog, limits: Limits) -> TablesReport:
     """Check the file in the folder. The log must have been checked and found good."""
     definitions = [msgspec.msgpack.decode(value, type=Table) for _, value in stored.range(keys.TABLES)]
     findings: list[tuple[str, str]] = []
@@ -65,7 +64,7 @@ def check_tables(folder: Path, stored: Stored, limits: Limits) -> TablesReport:
         return report
     tables = [TableEvents(table, limits) for table in definitions]
     stored.find([partition(table) for table in definitions for partition in (changes_partition, checkpoint_partition)])
-    log = _OfflineChanges(stored, limits)
+    log = _OfflineTableLog(stored, limits)
     with TemporaryDirectory(prefix="tailrace-fsck-") as temporary:
         file = _copied(folder, Path(temporary), (stored.get(keys.IDENTITY) or b"").decode())
         why = file.why_made_again()
@@ -90,10 +89,10 @@ def check_tables(folder: Path, stored: Stored, limits: Limits) -> TablesReport:
     return report
 
 
-class _OfflineChanges:
+class _OfflineTableLog:
     """What `rows.Log` asks for, from a log that nobody has open."""
 
-    def __init__(self, stored: Stored, limits: Limits) -> None:
+    def __init__(self, stored: OfflineLog, limits: Limits) -> None:
         self._stored = stored
         self._limits = limits
 
@@ -135,7 +134,7 @@ def _compare(
     file: TableFile,
     temporary: Path,
     tables: Sequence[TableEvents],
-    log: _OfflineChanges,
+    log: _OfflineTableLog,
     limits: Limits,
     findings: list[tuple[str, str]],
     notes: list[str],
@@ -161,7 +160,7 @@ def _compare(
         if faults != [("ok",)]:
             raise DamagedFileError(f"a page of the tables' file is not what was written ({str(faults[0][0]).splitlines()[-1]})")
         found.execute("BEGIN")
-        Rows(found).bring_up(tables, log)
+        TableRows(found).bring_up(tables, log)
         return sum(_same_rows(of, found, wanted, findings) for of in known)
     finally:
         for connection in connections:
@@ -187,5 +186,5 @@ def _same_rows(of: TableEvents, found: apsw.Connection, wanted: apsw.Connection,
     return rows
 
 
-def _rows(table: Table, connection: apsw.Connection) -> Iterator[Row]:
+def _rows(table: Table, connection: apsw.Connection) -> Iterator[StoredRow]:
     return connection.execute(rows_sql(table))

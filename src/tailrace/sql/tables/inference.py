@@ -198,5 +198,5 @@ def type_of_cast(to: exp.Expr) -> ColumnType | None:
     return _CASTS.get(name)
 
 
-Find = Callable[[str], Table | None]
+FindTable = Callable[[str], Table | None]
 """The table of a name, if there is one."""

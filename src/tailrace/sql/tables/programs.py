@@ -4,15 +4,24 @@ An INSERT of plain values is rows for one prepared statement, checked and brough
 Everything else is one statement of SQLite's, in which each value that is written passes through `tr_store`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from tailrace.model.table import ColumnType, Table
-from tailrace.sql.tables.column_values import stored_column
-from tailrace.sql.tables.values import Stored
+import apsw
+import msgspec
+
+from tailrace.model.clock import Clock
+from tailrace.model.errors import QueryLimitError, SqlError
+from tailrace.model.limits import MIB, Limits
+from tailrace.model.table import ColumnKind, ColumnType, Table
+from tailrace.model.text import counted
+from tailrace.sql.parameters import Parameters
+from tailrace.sql.results import Result, ResultColumn
+from tailrace.sql.tables.inference import FindTable
+from tailrace.sql.tables.values import StoredValue, bound, codec_of, stored_column
 
 
-class Cell(NamedTuple):
+class InsertCell(NamedTuple):
     """Where a value of an INSERT comes from."""
 
     parameter: str | None = None
@@ -25,33 +34,33 @@ class InsertRows(NamedTuple):
     """Rows for one prepared statement."""
 
     table: Table
-    rows: Sequence[Sequence[Cell]]
+    rows: Sequence[Sequence[InsertCell]]
     sql: str
     parameters: Sequence[str]
     """Of the clauses after the rows; they are bound after a row's cells."""
     is_plain: bool
     """Whether each row goes in as it is or the statement fails, so that the change is known without looking."""
-    returning: "Returned | None"
+    returning: "ReturnedColumns | None"
 
 
-class Run(NamedTuple):
+class SqliteStatement(NamedTuple):
     """One statement of SQLite's."""
 
     sql: str
     parameters: Sequence[str]
-    returning: "Returned | None"
+    returning: "ReturnedColumns | None"
 
 
-class Returned(NamedTuple):
+class ReturnedColumns(NamedTuple):
     """What comes back: types by column, as far as they are known."""
 
     types: Sequence[ColumnType | None] | None
 
 
-Program = InsertRows | Run
+Program = InsertRows | SqliteStatement
 
 
-class Compiled(NamedTuple):
+class CompiledStatement(NamedTuple):
     """A program that was made in another process, and what it was made for."""
 
     program: Program
@@ -63,7 +72,7 @@ class Compiled(NamedTuple):
 
 def rows_to_store(
     program: InsertRows, given: Sequence[Mapping[str, object]] | Sequence[Sequence[object]]
-) -> list[tuple[Stored, ...]]:
+) -> list[tuple[StoredValue, ...]]:
     """The rows in the form in which they are kept, once for each set of parameters."""
     columns = []
     by_position = not given or not isinstance(given[0], Mapping)
@@ -82,3 +91,224 @@ def rows_to_store(
                 values += [parameters[name] for parameters in given]  # type: ignore[call-overload]
         columns.append(values if is_stored else stored_column(values, column))
     return list(zip(*columns, strict=True))
+
+
+_CHECK_EVERY_STEPS = 20_000
+_FETCH_ROWS = 1000
+_PART_BYTES = MIB
+_AS_KEPT = frozenset(("smallint", "integer", "bigint", "double", "text", "bytes"))
+_WHOLE = frozenset(("smallint", "integer", "bigint"))
+_BY_VALUE: dict[type, ColumnKind] = {int: "bigint", float: "double", str: "text", bytes: "bytes"}
+
+
+class SqliteColumn(NamedTuple):
+    """A column of a query as SQLite knows it."""
+
+    name: str
+    table: str | None
+    column: str | None
+
+
+class TimeSlice(NamedTuple):
+    """How long a statement may run while others wait for it."""
+
+    seconds: float
+    is_awaited: Callable[[], bool]
+    """Whether others wait."""
+
+
+def _never() -> bool:
+    return False
+
+
+_NO_TIME_SLICE = TimeSlice(0.0, _never)
+
+
+class StatementGuard:
+    """Stops a statement that takes too long or too much. One for each connection."""
+
+    def __init__(self, connection: apsw.Connection, clock: Clock, limits: Limits) -> None:
+        self._clock = clock
+        self._limits = limits
+        self._deadline: float | None = None
+        self._memory = 0
+        self._is_cancelled = _never
+        self._turn = _NO_TIME_SLICE
+        self._turn_ends = 0.0
+        self._now_ms = 0
+        self.refusal: QueryLimitError | None = None
+        self.made_room = False
+        """Whether the statement was stopped only because its turn was over."""
+        connection.set_progress_handler(self._must_stop, _CHECK_EVERY_STEPS)
+
+    def start(self, is_cancelled: Callable[[], bool] = _never, turn: TimeSlice = _NO_TIME_SLICE) -> None:
+        self.refusal = None
+        self.made_room = False
+        self._is_cancelled = is_cancelled
+        self._now_ms = self._clock.now_ms()
+        now = self._clock.monotonic()
+        self._deadline = now + self._limits.query_seconds
+        self._turn = turn
+        self._turn_ends = now + turn.seconds
+        self._memory = apsw.memory_used() + self._limits.query_bytes
+
+    def begin_part(self) -> None:
+        """The statement has handed over some of its rows, and has as long again for more."""
+        self._deadline = self._clock.monotonic() + self._limits.query_seconds
+
+    def now_ms(self) -> int:
+        """What `now()` is, from the start of a transaction to its end."""
+        return self._now_ms
+
+    def stop(self) -> None:
+        self._deadline = None
+
+    def check(self) -> None:
+        """Between two rows."""
+        if self._must_stop() and self.refusal is not None:
+            raise self.refusal
+
+    def _must_stop(self) -> bool:
+        if self._deadline is None:
+            return False
+        limits = self._limits
+        now = self._clock.monotonic()
+        if self._is_cancelled():
+            self.refusal = QueryLimitError("the query was cancelled")
+        elif now > self._turn_ends and self._turn.is_awaited():
+            self.made_room = True
+            self.refusal = QueryLimitError(
+                f"the statement held up other writers, each time for longer than write_turn_ms allows ({limits.write_turn_ms}"
+                " ms), and nothing of it was written; change fewer rows at a time, and work out what takes long by a SELECT"
+            )
+        elif now > self._deadline:
+            self.refusal = QueryLimitError(
+                f"the statement ran longer than query_seconds allows ({limits.query_seconds} s); ask for less at a time"
+            )
+        elif apsw.memory_used() > self._memory:
+            self.refusal = QueryLimitError(
+                f"the statement needs more memory than query_bytes allows ({limits.query_bytes}); ask for less at a time"
+            )
+        return self.refusal is not None
+
+
+class FetchedRows(NamedTuple):
+    columns: Sequence[SqliteColumn]
+    rows: list[tuple[StoredValue, ...]]
+    truncated: bool
+
+
+def fetch(
+    connection: apsw.Connection, guard: StatementGuard, sql: str, values: Sequence[StoredValue], limits: Limits, most: int
+) -> FetchedRows:
+    """All rows of a query, or as many as it may answer."""
+    columns: list[SqliteColumn] = []
+
+    def describe(cursor: apsw.Cursor, sql: str, bindings: object) -> bool:
+        columns[:] = [SqliteColumn(name, table, column) for name, _, _, table, column in cursor.description_full]
+        return True
+
+    cursor = connection.cursor()
+    cursor.exec_trace = describe
+    rows: list[tuple[StoredValue, ...]] = []
+    size = 0
+    try:
+        for row in cursor.execute(sql, values):
+            if len(rows) == most:
+                return FetchedRows(columns, rows, True)
+            rows.append(row)
+            size += 64 + sum(len(cell) for cell in row if isinstance(cell, (str, bytes)))
+            if size > limits.query_bytes:
+                raise QueryLimitError(
+                    f"the first {len(rows)} rows take more than query_bytes ({limits.query_bytes}); ask for less at a time"
+                )
+            if len(rows) % _FETCH_ROWS == 0:
+                guard.check()
+    finally:
+        cursor.close(force=True)
+    return FetchedRows(columns, rows, False)
+
+
+def fetch_in_parts(
+    connection: apsw.Connection, guard: StatementGuard, sql: str, values: Sequence[StoredValue], limits: Limits
+) -> Iterator[FetchedRows]:
+    """All rows of a query, however many, some at a time; at least one part, which says what the columns are."""
+    columns: list[SqliteColumn] = []
+
+    def describe(cursor: apsw.Cursor, sql: str, bindings: object) -> bool:
+        columns[:] = [SqliteColumn(name, table, column) for name, _, _, table, column in cursor.description_full]
+        return True
+
+    cursor = connection.cursor()
+    cursor.exec_trace = describe
+    rows: list[tuple[StoredValue, ...]] = []
+    size = 0
+    is_first = True
+    try:
+        for row in cursor.execute(sql, values):
+            rows.append(row)
+            size += sum(len(cell) for cell in row if isinstance(cell, (str, bytes)))
+            if len(rows) == _FETCH_ROWS or size > _PART_BYTES:
+                yield FetchedRows(columns, rows, False)
+                rows, size, is_first = [], 0, False
+                guard.check()
+        if rows or is_first:
+            yield FetchedRows(columns, rows, False)
+    finally:
+        cursor.close(force=True)
+
+
+def result_of(fetched: FetchedRows, types: Sequence[ColumnType | None] | None, find: FindTable) -> Result:
+    """Rows of our values."""
+    columns = []
+    cells: list[Sequence[object]] = []
+    for at, (name, table_name, column_name) in enumerate(fetched.columns):
+        kept = [row[at] for row in fetched.rows]
+        table = find(table_name) if table_name is not None else None
+        column = table.column(column_name) if table is not None and column_name is not None else None
+        if column is not None:
+            type_, values = column.type, _loaded(column.type, kept)
+        else:
+            inferred = types[at] if types is not None and at < len(types) else None
+            type_, values = _as_inferred(inferred, kept)
+        columns.append(ResultColumn(name, type_))
+        cells.append(values)
+    rows = list(zip(*cells, strict=True)) if cells else []
+    return Result(columns, rows, status=f"SELECT {len(rows)}", truncated=fetched.truncated)
+
+
+def _loaded(type_: ColumnType, kept: Sequence[StoredValue]) -> Sequence[object]:
+    if type_.kind in _AS_KEPT:
+        return kept
+    load = codec_of(type_).load
+    return [None if cell is None else load(cell) for cell in kept]
+
+
+def _as_inferred(type_: ColumnType | None, kept: Sequence[StoredValue]) -> tuple[ColumnType, Sequence[object]]:
+    """Values of the type that an expression seems to have, unless they say otherwise."""
+    first = next((cell for cell in kept if cell is not None), None)
+    seen = ColumnType(_BY_VALUE.get(type(first), "text"))
+    if type_ is None or (type_.kind in _AS_KEPT and first is not None and seen.kind != type_.kind):
+        is_whole = type_ is not None and type_.kind in _WHOLE and seen.kind == "bigint"
+        return (type_ if is_whole and type_ is not None else seen), kept
+    try:
+        return type_, _loaded(type_, kept)
+    except (ValueError, TypeError, ArithmeticError, msgspec.MsgspecError):
+        return seen, kept
+
+
+def values_for(names: Sequence[str], given: Parameters) -> tuple[StoredValue, ...]:
+    """The parameters of a statement in the order in which SQLite numbers them."""
+    return tuple(bound(value_for(name, given)) for name in names)
+
+
+def value_for(name: str, given: Parameters) -> object:
+    if isinstance(given, Mapping):
+        if name not in given:
+            raise SqlError(f"the parameter :{name} has no value")
+        return given[name]
+    if not name.isdigit():
+        raise SqlError(f"the parameter :{name} has a name; give parameters as an object with their names")
+    if int(name) > len(given):
+        raise SqlError(f"the statement has a parameter number {name} and was given {counted(len(given), 'value')}")
+    return given[int(name) - 1]

@@ -1,7 +1,7 @@
 """Queries of tables: a few threads with a connection each, which see what is committed and hold up nobody.
 
 A query can be cancelled at any time, and stops by itself at the limits of time, memory and rows. Short ones do not wait for
-long ones (`sql/lanes.py`).
+long ones (`sql/query_scheduler.py`).
 """
 
 import asyncio
@@ -14,33 +14,30 @@ from typing import TypeVar
 from tailrace.model.clock import Clock
 from tailrace.model.errors import QueryLimitError, StoreClosedError
 from tailrace.model.limits import Limits
-from tailrace.sql.answer_stream import AnswerStream, StreamSlots
-from tailrace.sql.lanes import QueryLanes, Slot
 from tailrace.sql.parameters import Parameters
-from tailrace.sql.result import Result
+from tailrace.sql.query_scheduler import QueryScheduler, QuerySlot
+from tailrace.sql.results import Result, ResultStream, StreamSlots
 from tailrace.sql.statements import Query
-from tailrace.sql.tables.database import abandon, allow, open_reader
-from tailrace.sql.tables.failures import failure_of
+from tailrace.sql.syntax_trees import columns_in, with_position
+from tailrace.sql.tables.database import abandon, allow, failure_of, open_reader
 from tailrace.sql.tables.functions import register_functions
-from tailrace.sql.tables.library import Library
-from tailrace.sql.tables.programs import Run
-from tailrace.sql.tables.runner import Watch, fetch, fetch_in_parts, result_of, values_for
+from tailrace.sql.tables.programs import SqliteStatement, StatementGuard, fetch, fetch_in_parts, result_of, values_for
+from tailrace.sql.tables.table_catalog import TableCatalog
 from tailrace.sql.tables.table_file import TableFile, check_sealed, is_damage, judged
-from tailrace.sql.unknown_columns import columns_in, with_place
 
 T = TypeVar("T")
 
 
 class TableReaders:
     def __init__(
-        self, file: TableFile, library: Library, clock: Clock, limits: Limits, on_damage: Callable[[Exception], None]
+        self, file: TableFile, catalog: TableCatalog, clock: Clock, limits: Limits, on_damage: Callable[[Exception], None]
     ) -> None:
         self._file = file
         self._on_damage = on_damage
-        self._library = library
+        self._catalog = catalog
         self._clock = clock
         self._limits = limits
-        self._lanes = QueryLanes(limits)
+        self._scheduler = QueryScheduler(limits)
         self._threads = ThreadPoolExecutor(2 * limits.query_threads, "tailrace-query")
         self._streaming = ThreadPoolExecutor(limits.streamed_answers, "tailrace-stream")
         """Of their own: they wait for their clients, and others must not wait for that."""
@@ -53,14 +50,14 @@ class TableReaders:
     async def run(self, query: Query, params: Parameters, most_rows: int) -> Result:
         """All rows, up to so many."""
 
-        async def attempt(slot: Slot) -> Result:
+        async def attempt(slot: QuerySlot) -> Result:
             work = _Work()
             slot.begin(work.cancel)
             return await self._in_thread(self._threads, work, partial(self._query, work, query, params, most_rows))
 
-        return await self._lanes.run(attempt)
+        return await self._scheduler.run(attempt)
 
-    async def stream(self, query: Query, params: Parameters, out: AnswerStream) -> None:
+    async def stream(self, query: Query, params: Parameters, out: ResultStream) -> None:
         """Hand over all rows, however many."""
         work = _Work()
         async with self._stream_slots.slot():
@@ -100,7 +97,7 @@ class TableReaders:
             finally:
                 self._free.append(reader)
 
-    def _stream(self, work: "_Work", query: Query, params: Parameters, out: AnswerStream) -> None:
+    def _stream(self, work: "_Work", query: Query, params: Parameters, out: ResultStream) -> None:
         with self._damage_told():
             reader = self._take()
             try:
@@ -127,7 +124,7 @@ class TableReaders:
                 if reader.generation == self._file.generation:
                     return reader
                 reader.close()
-            return _Reader(self._file, self._library, self._clock, self._limits)
+            return _Reader(self._file, self._catalog, self._clock, self._limits)
 
 
 def _closing() -> StoreClosedError:
@@ -150,48 +147,48 @@ class _Work:
 class _Reader:
     """One connection, used by one thread at a time."""
 
-    def __init__(self, file: TableFile, library: Library, clock: Clock, limits: Limits) -> None:
+    def __init__(self, file: TableFile, catalog: TableCatalog, clock: Clock, limits: Limits) -> None:
         self.generation = file.generation
-        self._library = library
+        self._catalog = catalog
         self._limits = limits
         connection = self._connection = open_reader(file, limits)
-        self._watch = Watch(connection, clock, limits)
-        register_functions(connection, library.columns, library.types, self._watch.now_ms)
-        connection.authorizer = allow(library.events, writes=False)
+        self._guard = StatementGuard(connection, clock, limits)
+        register_functions(connection, catalog.columns, catalog.types, self._guard.now_ms)
+        connection.authorizer = allow(catalog.events, writes=False)
 
     def query(self, query: Query, params: Parameters, most_rows: int, is_cancelled: Callable[[], bool]) -> Result:
-        self._watch.start(is_cancelled)
+        self._guard.start(is_cancelled)
         try:
-            program = self._library.program(query)
+            program = self._catalog.program(query)
             values = values_for(program.parameters, params)
-            fetched = fetch(self._connection, self._watch, program.sql, values, self._limits, most_rows)
+            fetched = fetch(self._connection, self._guard, program.sql, values, self._limits, most_rows)
             check_sealed(self._connection)
-            types = program.returning.types if isinstance(program, Run) and program.returning is not None else None
-            return result_of(fetched, types, self._library.find)
+            types = program.returning.types if isinstance(program, SqliteStatement) and program.returning is not None else None
+            return result_of(fetched, types, self._catalog.find)
         except Exception as why:  # noqa: BLE001  whatever it is, the client is told
             error = judged(self._connection, why)
-            known = columns_in([query.tree], self._library.find)
-            raise (self._watch.refusal or with_place(failure_of(error, self._limits), [query.tree], known)) from error
+            known = columns_in([query.tree], self._catalog.find)
+            raise (self._guard.refusal or with_position(failure_of(error, self._limits), [query.tree], known)) from error
         finally:
-            self._watch.stop()
+            self._guard.stop()
 
-    def stream(self, query: Query, params: Parameters, out: AnswerStream, is_cancelled: Callable[[], bool]) -> None:
-        self._watch.start(lambda: is_cancelled() or out.is_closed)
+    def stream(self, query: Query, params: Parameters, out: ResultStream, is_cancelled: Callable[[], bool]) -> None:
+        self._guard.start(lambda: is_cancelled() or out.is_closed)
         try:
-            program = self._library.program(query)
+            program = self._catalog.program(query)
             values = values_for(program.parameters, params)
-            types = program.returning.types if isinstance(program, Run) and program.returning is not None else None
-            for part in fetch_in_parts(self._connection, self._watch, program.sql, values, self._limits):
+            types = program.returning.types if isinstance(program, SqliteStatement) and program.returning is not None else None
+            for part in fetch_in_parts(self._connection, self._guard, program.sql, values, self._limits):
                 check_sealed(self._connection)
-                result = result_of(part, types, self._library.find)
+                result = result_of(part, types, self._catalog.find)
                 out.put(result.columns, result.rows)
-                self._watch.begin_part()
+                self._guard.begin_part()
         except Exception as why:  # noqa: BLE001  whatever it is, the client is told
             error = judged(self._connection, why)
-            known = columns_in([query.tree], self._library.find)
-            raise (self._watch.refusal or with_place(failure_of(error, self._limits), [query.tree], known)) from error
+            known = columns_in([query.tree], self._catalog.find)
+            raise (self._guard.refusal or with_position(failure_of(error, self._limits), [query.tree], known)) from error
         finally:
-            self._watch.stop()
+            self._guard.stop()
 
     def close(self) -> None:
         abandon(self._connection)

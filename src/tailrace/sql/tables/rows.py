@@ -6,7 +6,7 @@ of the rows, and the table is made again from that.
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 import apsw
@@ -15,15 +15,17 @@ from tailrace.model.commit import OffsetBounds
 from tailrace.model.errors import CorruptionError
 from tailrace.model.ids import Offset, TableId
 from tailrace.model.killpoint import killpoint
-from tailrace.model.limits import MIB
+from tailrace.model.limits import MIB, Limits
 from tailrace.model.record import Record
 from tailrace.model.table import Table, TableCheckpoint
-from tailrace.sql.tables.database import CATALOG, quoted
-from tailrace.sql.tables.events import Row, TableEvents, is_read
-from tailrace.sql.tables.schema import create_sql, delete_sql, insert_sql, rows_behind_sql
+from tailrace.sql.tables.change_events import StoredRow, TableEvents, is_read
+from tailrace.sql.tables.database import CATALOG, abandon, check_log_id, make_database, open_reader, quoted
+from tailrace.sql.tables.decimals import register_decimals
+from tailrace.sql.tables.schema import create_sql, delete_sql, insert_sql, rows_behind_sql, rows_sql
+from tailrace.sql.tables.table_file import CHECKSUM_BYTES, FORMAT, DamagedFileError, TableFile, is_damage
 
 
-class Log(Protocol):
+class TableLog(Protocol):
     """The changes of tables, as the broker has them."""
 
     def bounds(self, table: Table) -> OffsetBounds:
@@ -45,7 +47,7 @@ _READ_BYTES = 4 * MIB
 _FIRST = Offset(0)
 
 
-class Rows:
+class TableRows:
     """Statements of our own on the writer's connection. Transactions are the caller's."""
 
     def __init__(self, connection: apsw.Connection) -> None:
@@ -74,9 +76,9 @@ class Rows:
             [(offset, table_id) for table_id, offset in offsets.items()],
         )
 
-    def behind(self, table: Table, key: Row | None, most_rows: int, most_bytes: int) -> tuple[list[Row], bool]:
+    def behind(self, table: Table, key: StoredRow | None, most_rows: int, most_bytes: int) -> tuple[list[StoredRow], bool]:
         """The next rows in the order of their keys, behind this one or from the first on, and whether they are the last."""
-        rows: list[Row] = []
+        rows: list[StoredRow] = []
         size = 0
         cursor = self._connection.cursor()
         try:
@@ -89,7 +91,7 @@ class Rows:
             cursor.close(force=True)
         return rows, len(rows) < most_rows
 
-    def bring_up(self, events: Iterable[TableEvents], log: Log) -> int:
+    def bring_up(self, events: Iterable[TableEvents], log: TableLog) -> int:
         """Make the tables what the log says they are, and give the number of changes applied."""
         wanted = {of.table.id: of for of in events}
         there = {
@@ -106,7 +108,7 @@ class Rows:
         offsets = self.offsets()
         return sum(self._bring_up(of, offsets[table_id], log) for table_id, of in wanted.items())
 
-    def _bring_up(self, of: TableEvents, offset: Offset, log: Log) -> int:
+    def _bring_up(self, of: TableEvents, offset: Offset, log: TableLog) -> int:
         table = of.table
         start, end = log.bounds(table)
         if not start <= offset <= end and can_be_made_again(table, log):
@@ -123,7 +125,7 @@ class Rows:
             offset = self._fill(of, log)
         return self._replay(of, offset, log)
 
-    def _fill(self, of: TableEvents, log: Log) -> Offset:
+    def _fill(self, of: TableEvents, log: TableLog) -> Offset:
         """Give a new table the rows of its checkpoint, if there is one, and say which change is the first that it lacks."""
         table = of.table
         checkpoint = log.checkpoint(table)
@@ -140,7 +142,7 @@ class Rows:
         self.reached({table.id: checkpoint.offset})
         return checkpoint.offset
 
-    def _replay(self, of: TableEvents, offset: Offset, log: Log) -> int:
+    def _replay(self, of: TableEvents, offset: Offset, log: TableLog) -> int:
         table = of.table
         put, take = insert_sql(table, or_replace=True), delete_sql(table)
         first = offset
@@ -160,6 +162,87 @@ class Rows:
         return offset - first
 
 
-def can_be_made_again(table: Table, log: Log) -> bool:
+def can_be_made_again(table: Table, log: TableLog) -> bool:
     """Whether the log alone says what the rows are: from its first change on, or from a checkpoint."""
     return log.bounds(table).start == _FIRST or log.checkpoint(table) is not None
+
+
+def rebuild(file: TableFile, tables: Collection[TableEvents], log: TableLog, limits: Limits) -> int:
+    """Make the file again and put it in its place; gives the number of changes applied. No writer may have the file open.
+
+    Raises `CorruptionError` if neither the log nor the file has the rows of a table; then nothing was touched.
+    """
+    _refuse_other_log(file, limits)
+    connection = make_database(file, limits)
+    try:
+        register_decimals(connection)
+        rows = TableRows(connection)
+        connection.execute("BEGIN IMMEDIATE")
+        kept = [of for of in tables if not can_be_made_again(of.table, log)]
+        if kept:
+            _keep_rows(file, kept, log, connection, rows, limits)
+        applied = rows.bring_up(tables, log)
+        connection.execute("COMMIT")
+        connection.pragma("journal_mode", "wal")
+    finally:
+        connection.close(True)
+    file.replace()
+    return applied
+
+
+def _refuse_other_log(file: TableFile, limits: Limits) -> None:
+    """A file that can be read and is of another log is somebody's, and is not to be replaced."""
+    if not file.path.exists() or not file.path.stat().st_size:
+        return
+    try:
+        old = open_reader(file, limits)
+        try:
+            check_log_id(old, file)
+        finally:
+            abandon(old)
+    except (apsw.Error, DamagedFileError) as error:
+        _log.debug("the old file can't say which log it is of: %s", error)
+
+
+def _keep_rows(
+    file: TableFile, tables: Collection[TableEvents], log: TableLog, new: apsw.Connection, rows: TableRows, limits: Limits
+) -> None:
+    """Copy tables from the file that is there: it is the only one who has their rows."""
+    if not file.path.exists():
+        return
+    try:
+        old = open_reader(file, limits)
+        try:
+            register_decimals(old)
+            _check_readable(old, file)
+            offsets = TableRows(old).offsets()
+            for of in tables:
+                table = of.table
+                if table.id in offsets:
+                    rows.create(table)
+                    new.executemany(insert_sql(table), old.execute(rows_sql(table)))
+                    rows.reached({table.id: offsets[table.id]})
+                    _log.warning(
+                        "table %s: its rows are taken from the file that was there, for the log lacks some", table.name
+                    )
+        finally:
+            abandon(old)
+    except (apsw.Error, DamagedFileError) as error:
+        if not is_damage(error):
+            raise
+        names = ", ".join(repr(of.table.name) for of in tables)
+        raise CorruptionError(
+            f"{file.path} is damaged ({error}), and the log lacks the oldest changes of {names} and has no checkpoint of their"
+            " rows: bring back a copy of the file"
+        ) from error
+
+
+def _check_readable(old: apsw.Connection, file: TableFile) -> None:
+    """A file with checksums is checked page by page as it is read; one without them as far as SQLite can."""
+    version, reserved = old.pragma("user_version"), old.reserve_bytes()
+    if (version, reserved) not in ((FORMAT, CHECKSUM_BYTES), (1, 0)):
+        raise DamagedFileError(f"its header says format {version} with {reserved} bytes of checksum")
+    faults = old.execute("PRAGMA integrity_check(1)").fetchall()
+    if faults != [("ok",)]:
+        raise DamagedFileError(str(faults[0][0]))
+    check_log_id(old, file)

@@ -17,10 +17,9 @@ from tailrace.model.limits import Limits
 from tailrace.model.table import Column, Table
 from tailrace.sql.dialect import Tailrace
 from tailrace.sql.statements import CreateTable
-from tailrace.sql.tables.column_values import stored
 from tailrace.sql.tables.database import RESERVED_NAMES, quoted
 from tailrace.sql.tables.decimals import COLLATION
-from tailrace.sql.tables.values import Stored
+from tailrace.sql.tables.values import StoredValue, stored
 
 _RESERVED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 """What change feeds call their own columns."""
@@ -39,14 +38,14 @@ _STORAGE = {
 """What is not here is TEXT."""
 
 
-class Shape(NamedTuple):
+class TableSchema(NamedTuple):
     """The columns of a table and its key, as they may be."""
 
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...]
 
 
-def checked_shape(create: CreateTable, limits: Limits) -> Shape:
+def checked_schema(create: CreateTable, limits: Limits) -> TableSchema:
     """What a new table looks like. The columns of its key can't be null."""
     if create.name.lower().startswith(RESERVED_NAMES):
         raise ReservedTopicError(f"{create.name!r} is a name of the server's own; give the table another")
@@ -77,7 +76,7 @@ def checked_shape(create: CreateTable, limits: Limits) -> Shape:
     for column in columns.values():
         if column.default is not None:
             default_of(column)
-    return Shape(tuple(columns.values()), tuple(column.name for column in key))
+    return TableSchema(tuple(columns.values()), tuple(column.name for column in key))
 
 
 def _key_column(create: CreateTable, name: str, columns: dict[str, Column]) -> Column:
@@ -124,7 +123,7 @@ def rows_behind_sql(table: Table, *, is_first: bool) -> str:
     return f"SELECT * FROM {quoted(table.name)}{behind} ORDER BY {key} LIMIT ?"  # noqa: S608
 
 
-def default_of(column: Column) -> Stored:
+def default_of(column: Column) -> StoredValue:
     """What the column gets when an INSERT leaves it out."""
     if column.default is None:
         return stored(None, column)

@@ -5,32 +5,33 @@ one thread writes (`writer`), a few read (`readers`).
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from tailrace.broker.broker import Broker
+from tailrace.broker.tables.change_log import ChangeLog
 from tailrace.model.clock import Clock
 from tailrace.model.errors import UnknownTableError
 from tailrace.model.ids import TableId, TopicId
 from tailrace.model.limits import Limits
 from tailrace.model.record import Message
-from tailrace.model.route import Route
+from tailrace.model.route import Route, RouteSnapshot
 from tailrace.model.table import Table
-from tailrace.sql.answer_stream import AnswerStream
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters
-from tailrace.sql.result import Result
+from tailrace.sql.results import Result, ResultStream
 from tailrace.sql.statements import CreateTable, Query, Write
-from tailrace.sql.tables.checkpoints import CheckpointTurns
-from tailrace.sql.tables.execution import Execution
-from tailrace.sql.tables.jobs import RouteJob, SchemaJob, WriteJob, size_of
-from tailrace.sql.tables.library import Library
+from tailrace.sql.tables.checkpoints import CheckpointTask
+from tailrace.sql.tables.jobs import RouteJob, SchemaJob, SnapshotJob, TableJob, WriteJob, size_of
 from tailrace.sql.tables.readers import TableReaders
-from tailrace.sql.tables.rebuild import rebuild
-from tailrace.sql.tables.schema import checked_shape
-from tailrace.sql.tables.snapshots import SnapshotTurns
+from tailrace.sql.tables.rows import rebuild
+from tailrace.sql.tables.schema import checked_schema
+from tailrace.sql.tables.table_catalog import TableCatalog
 from tailrace.sql.tables.table_file import TableFile
 from tailrace.sql.tables.writer import TableWriter
+from tailrace.sql.tables.writer_connection import WriterConnection
 
 FILE_NAME = "tables.db"
 
@@ -56,23 +57,23 @@ class Tables:
         self._routes = broker.routes
         self._changes = broker.changes
         self._limits = limits
-        library = self._library = Library(limits)
-        library.add(broker.tables)
+        catalog = self._catalog = TableCatalog(limits)
+        catalog.add(broker.tables)
         file = TableFile(path, broker.cluster_id)
         self._writer = TableWriter(
-            partial(Execution, file, library, clock, limits),
+            partial(WriterConnection, file, catalog, clock, limits),
             file.why_made_again,
-            partial(rebuild, file, library.events.values(), broker.changes, limits),
-            library,
+            partial(rebuild, file, catalog.events.values(), broker.changes, limits),
+            catalog,
             broker.changes,
             clock,
             limits,
             asyncio.get_running_loop(),
         )
-        self._snapshots = SnapshotTurns(broker.changes, self._writer.submit)
-        self._readers = TableReaders(file, library, clock, limits, self._writer.damaged)
-        self._checkpoints = CheckpointTurns(
-            file, library, broker.changes, limits, lambda: self._writer.behind, self._writer.damaged
+        self._snapshots = SnapshotTask(broker.changes, self._writer.submit)
+        self._readers = TableReaders(file, catalog, clock, limits, self._writer.damaged)
+        self._checkpoints = CheckpointTask(
+            file, catalog, broker.changes, limits, lambda: self._writer.behind, self._writer.damaged
         )
         self.replayed = 0
         """Changes that opening applied, because the file lacked them."""
@@ -91,7 +92,7 @@ class Tables:
 
     async def create(self, asked: CreateTable) -> Table:
         """Make a table. Raises `TableExistsError` if there is one, whatever it looks like."""
-        shape = checked_shape(asked, self._limits)
+        shape = checked_schema(asked, self._limits)
         future: asyncio.Future[Table] = asyncio.get_running_loop().create_future()
         log = partial(self._definitions.create, asked.name, shape.columns, shape.primary_key)
         draft = Table(
@@ -154,8 +155,58 @@ class Tables:
             raise self._writer.behind.afresh()
         return await self._readers.run(query, params, self._limits.query_rows if most_rows is None else most_rows)
 
-    async def stream(self, query: Query, params: Parameters, out: AnswerStream) -> None:
+    async def stream(self, query: Query, params: Parameters, out: ResultStream) -> None:
         """The same for any number of rows, which are handed over as they are read."""
         if self._writer.behind is not None:
             raise self._writer.behind.afresh()
         await self._readers.stream(query, params, out)
+
+
+_log = logging.getLogger(__name__)
+
+_FIRST_PAUSE_SECONDS = 0.05
+_LONGEST_PAUSE_SECONDS = 10.0
+
+
+class SnapshotTask:
+    def __init__(self, changes: ChangeLog, submit: Callable[[TableJob], None]) -> None:
+        self._changes = changes
+        self._submit = submit
+        self._begun = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._pause = _FIRST_PAUSE_SECONDS
+
+    def start(self) -> None:
+        """Go on with those that an earlier run of the server has left."""
+        self._begun.set()
+        self._task = asyncio.create_task(self._run(), name="tailrace-snapshots")
+
+    def begun(self) -> None:
+        """There is a new one."""
+        self._begun.set()
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _run(self) -> None:
+        while True:
+            await self._begun.wait()
+            self._begun.clear()
+            while running := [snapshot for of_table in self._changes.snapshots.running.values() for snapshot in of_table]:
+                for snapshot in running:
+                    await self._turn(snapshot)
+
+    async def _turn(self, snapshot: RouteSnapshot) -> None:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        try:
+            self._submit(SnapshotJob(snapshot.route, str(self._changes.next_transaction()), done))
+            await done
+        except Exception as error:  # noqa: BLE001  the top of a worker task; the next turn may well succeed
+            _log.warning("the snapshot of route %d goes on in %g s: %s", snapshot.route, self._pause, error)
+            await asyncio.sleep(self._pause)
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS)
+        else:
+            self._pause = _FIRST_PAUSE_SECONDS

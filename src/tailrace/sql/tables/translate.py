@@ -11,10 +11,10 @@ from sqlglot.errors import UnsupportedError
 
 from tailrace.model.errors import SqlError, UnknownTableError, UnsupportedSqlError
 from tailrace.model.table import ColumnType, Table
-from tailrace.sql.places import place_of
+from tailrace.sql.syntax_trees import position_of
 from tailrace.sql.tables.decimals import COLLATION
-from tailrace.sql.tables.inference import DECIMAL, TIMESTAMP, Find, Inference, type_of_cast
-from tailrace.sql.tables.patterns import glob_of_like
+from tailrace.sql.tables.functions import glob_of_like
+from tailrace.sql.tables.inference import DECIMAL, TIMESTAMP, FindTable, Inference, type_of_cast
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 _DECIMAL_FUNCTIONS: dict[type[Any], str] = {
@@ -40,7 +40,7 @@ class Translated(NamedTuple):
 class Translation:
     """One statement on its way. `tree` is changed."""
 
-    def __init__(self, tree: exp.Expr, find: Find, types: dict[str, ColumnType], parameters_before: int = 0) -> None:
+    def __init__(self, tree: exp.Expr, find: FindTable, types: dict[str, ColumnType], parameters_before: int = 0) -> None:
         self._tree = tree
         self._find = find
         self._types = types
@@ -93,7 +93,7 @@ class Translation:
                 continue
             table = self._find(name)
             if table is None:
-                raise UnknownTableError(f"there is no table {name!r}", *(place_of(node) or ()))
+                raise UnknownTableError(f"there is no table {name!r}", *(position_of(node) or ()))
             found.append((node, name, table))
         full_names: dict[str, set[str]] = {}
         for _, name, _ in found:
@@ -119,7 +119,7 @@ class Translation:
     def placeholder(self, node: exp.Expr) -> exp.Expr:
         name = node.name
         if not name:
-            raise SqlError("a parameter has no number", *(place_of(node) or ()))
+            raise SqlError("a parameter has no number", *(position_of(node) or ()))
         number = self._parameters.setdefault(name, self._before + len(self._parameters) + 1)
         return exp.var(f"?{number}")
 
@@ -178,7 +178,7 @@ class Translation:
         if "timestamp" in kinds or ("date" in kinds and not isinstance(node, (exp.Add, exp.Sub))):
             raise UnsupportedSqlError(
                 "timestamps can't be computed with like this; add an INTERVAL, or subtract what extract(epoch FROM ...) gives",
-                *(place_of(node) or ()),
+                *(position_of(node) or ()),
             )
         if kinds == ["date", "date"]:
             return exp.Anonymous(this="tr_days", expressions=[left, right])
@@ -187,17 +187,17 @@ class Translation:
             return exp.Anonymous(this="tr_shift", expressions=[left, _sign(node), days])
         return node
 
-    def _shift(self, node: exp.Expr, moment: exp.Expr, interval: exp.Expr) -> exp.Expr:
+    def _shift(self, node: exp.Expr, timestamp: exp.Expr, interval: exp.Expr) -> exp.Expr:
         unit = interval.args.get("unit")
         length: exp.Expr = interval.this
         if unit is not None:
             length = exp.DPipe(this=exp.Paren(this=length), expression=exp.Literal.string(f" {unit.name}"))
-        return exp.Anonymous(this="tr_shift", expressions=[moment, _sign(node), length])
+        return exp.Anonymous(this="tr_shift", expressions=[timestamp, _sign(node), length])
 
     def negate(self, node: exp.Expr) -> exp.Expr:
         type_ = self.infer(node.this)
         if type_ is not None and type_.kind in ("date", "timestamp"):
-            raise UnsupportedSqlError(f"a {type_} has no negative", *(place_of(node) or ()))
+            raise UnsupportedSqlError(f"a {type_} has no negative", *(position_of(node) or ()))
         if not self._is_decimal(node.this):
             return node
         return exp.Anonymous(this="tr_decimal_sub", expressions=[exp.Literal.string("0"), node.this])
@@ -243,7 +243,7 @@ class Translation:
     def convert(self, node: exp.Expr) -> exp.Expr:
         type_ = type_of_cast(node.args["to"])
         if type_ is None:
-            raise UnsupportedSqlError(f"there is no type {node.args['to'].sql()}", *(place_of(node) or ()))
+            raise UnsupportedSqlError(f"there is no type {node.args['to'].sql()}", *(position_of(node) or ()))
         was = self.infer(node.this)
         if was is not None and was.kind == "boolean" and type_.kind == "text":
             words = exp.Literal.string("true"), exp.Literal.string("false")
@@ -259,7 +259,7 @@ class Translation:
 
     def escape(self, node: exp.Expr) -> exp.Expr:
         if not isinstance(node.this, (exp.Like, exp.ILike)) or not node.expression.is_string or len(node.expression.name) != 1:
-            raise UnsupportedSqlError("ESCAPE takes one character in quotes, after LIKE or ILIKE", *(place_of(node) or ()))
+            raise UnsupportedSqlError("ESCAPE takes one character in quotes, after LIKE or ILIKE", *(position_of(node) or ()))
         return self._matching(node.this, node.expression.name)
 
     def _matching(self, node: exp.Expr, escape: str) -> exp.Expr:
@@ -288,7 +288,7 @@ def to_sqlite(tree: exp.Expr) -> str:
     try:
         return tree.sql(dialect="sqlite", identify=True, unsupported_level=ErrorLevel.RAISE, comments=False)
     except UnsupportedError as error:
-        raise UnsupportedSqlError(f"this is not supported on tables: {error}", *(place_of(tree) or ())) from error
+        raise UnsupportedSqlError(f"this is not supported on tables: {error}", *(position_of(tree) or ())) from error
 
 
 def collated(node: exp.Expr) -> exp.Expr:

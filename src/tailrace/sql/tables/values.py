@@ -17,17 +17,18 @@ Every value has one form, so equal values are equal bytes and an index finds the
 import math
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from decimal import ROUND_HALF_UP, Context, Decimal, DecimalException, DivisionByZero, InvalidOperation, Overflow
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
 
-from tailrace.model.table import ColumnType
+from tailrace.model.errors import ConstraintError, SqlError
+from tailrace.model.table import Column, ColumnKind, ColumnType
 
-Stored = int | float | str | bytes | None
+StoredValue = int | float | str | bytes | None
 """What SQLite keeps."""
 
 MAX_DECIMAL_DIGITS = 1000
@@ -46,19 +47,19 @@ _BOOLEANS = {
 _WHOLE = re.compile(r"[+-]?\d+")
 
 
-class Unfit(Exception):
+class InvalidValueError(Exception):
     """The value does not fit the type; the text says why."""
 
 
-Store = Callable[[object], Stored]
-Load = Callable[[Stored], object]
+StoreValue = Callable[[object], StoredValue]
+LoadValue = Callable[[StoredValue], object]
 
 
-class Codec(NamedTuple):
+class ColumnCodec(NamedTuple):
     """Both ways of one type. Neither is asked about nulls."""
 
-    store: Store
-    load: Load
+    store: StoreValue
+    load: LoadValue
 
 
 def shown(value: object) -> str:
@@ -67,33 +68,35 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 
 
-def codec_of(type_: ColumnType) -> Codec:
+def codec_of(type_: ColumnType) -> ColumnCodec:
     match type_.kind:
         case "boolean":
-            return Codec(_store_boolean, bool)
+            return ColumnCodec(_store_boolean, bool)
         case "smallint" | "integer" | "bigint":
             return _INTEGERS[type_.kind]
         case "double":
-            return Codec(_store_double, _as_it_is)
+            return ColumnCodec(_store_double, _as_it_is)
         case "decimal":
-            return Codec(lambda value: store_decimal(value, type_.precision, type_.scale), lambda kept: Decimal(str(kept)))
+            return ColumnCodec(
+                lambda value: store_decimal(value, type_.precision, type_.scale), lambda kept: Decimal(str(kept))
+            )
         case "text":
-            return Codec(_store_text, _as_it_is)
+            return ColumnCodec(_store_text, _as_it_is)
         case "bytes":
-            return Codec(_store_bytes, _as_it_is)
+            return ColumnCodec(_store_bytes, _as_it_is)
         case "date":
-            return Codec(store_date, lambda kept: date.fromisoformat(str(kept)))
+            return ColumnCodec(store_date, lambda kept: date.fromisoformat(str(kept)))
         case "timestamp":
-            return Codec(store_timestamp, lambda kept: datetime.fromisoformat(str(kept)))
+            return ColumnCodec(store_timestamp, lambda kept: datetime.fromisoformat(str(kept)))
         case "uuid":
-            return Codec(_store_uuid, lambda kept: UUID(str(kept)))
+            return ColumnCodec(_store_uuid, lambda kept: UUID(str(kept)))
         case "json":
-            return Codec(_store_json, lambda kept: msgspec.json.decode(str(kept)))
+            return ColumnCodec(_store_json, lambda kept: msgspec.json.decode(str(kept)))
         case "list":
             return _list_codec(type_.element or ColumnType("text"))
 
 
-def json_form(type_: ColumnType, kept: Stored) -> object:
+def json_form(type_: ColumnType, kept: StoredValue) -> object:
     """A kept value as change events and lists write it in JSON."""
     if kept is None:
         return None
@@ -107,92 +110,92 @@ def json_form(type_: ColumnType, kept: Stored) -> object:
     return kept
 
 
-def _as_it_is(kept: Stored) -> object:
+def _as_it_is(kept: StoredValue) -> object:
     return kept
 
 
-def _store_boolean(value: object) -> Stored:
+def _store_boolean(value: object) -> StoredValue:
     if isinstance(value, str):
         found = _BOOLEANS.get(value.strip().lower())
     else:
         found = int(value) if isinstance(value, int) and value in (0, 1) else None
     if found is None:
-        raise Unfit("a boolean is true or false")
+        raise InvalidValueError("a boolean is true or false")
     return found
 
 
-def _integer_codec(kind: str) -> Codec:
+def _integer_codec(kind: str) -> ColumnCodec:
     least, most = RANGES[kind]
 
-    def store(value: object) -> Stored:
+    def store(value: object) -> StoredValue:
         is_whole_text = isinstance(value, str) and len(value) < _SHOWN_CHARACTERS and _WHOLE.fullmatch(value.strip())
         if is_whole_text or (isinstance(value, (float, Decimal)) and math.isfinite(value) and value == int(value)):
             value = int(value)  # type: ignore[call-overload]
         if not isinstance(value, int) or isinstance(value, bool):
-            raise Unfit("it is not a whole number")
+            raise InvalidValueError("it is not a whole number")
         if not least <= value <= most:
-            raise Unfit(f"it is not from {least} to {most}")
+            raise InvalidValueError(f"it is not from {least} to {most}")
         return value
 
-    return Codec(store, _as_it_is)
+    return ColumnCodec(store, _as_it_is)
 
 
 _INTEGERS = {kind: _integer_codec(kind) for kind in RANGES}
 
 
-def _store_double(value: object) -> Stored:
+def _store_double(value: object) -> StoredValue:
     if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal)):
-        raise Unfit("it is not a number")
+        raise InvalidValueError("it is not a number")
     try:
         number = float(value)
     except (ValueError, OverflowError):
-        raise Unfit("it is not a number of a double's range") from None
+        raise InvalidValueError("it is not a number of a double's range") from None
     if not math.isfinite(number):
-        raise Unfit("a double can't be infinite or NaN here")
+        raise InvalidValueError("a double can't be infinite or NaN here")
     return number
 
 
 def store_decimal(value: object, precision: int | None, scale: int | None) -> str:
     if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal)):
-        raise Unfit("it is not a number")
+        raise InvalidValueError("it is not a number")
     if isinstance(value, str) and len(value) > MAX_DECIMAL_DIGITS:
-        raise Unfit(f"it has more than {MAX_DECIMAL_DIGITS} digits")
+        raise InvalidValueError(f"it has more than {MAX_DECIMAL_DIGITS} digits")
     try:
         number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
         if not number.is_finite():
-            raise Unfit("a decimal can't be infinite or NaN")
+            raise InvalidValueError("a decimal can't be infinite or NaN")
         if number.adjusted() > MAX_DECIMAL_DIGITS or -int(number.as_tuple().exponent) > MAX_DECIMAL_DIGITS:
-            raise Unfit(f"it has more than {MAX_DECIMAL_DIGITS} digits")
+            raise InvalidValueError(f"it has more than {MAX_DECIMAL_DIGITS} digits")
         if precision is not None:
             number = number.quantize(Decimal(1).scaleb(-(scale or 0)), context=DECIMALS)
             if number and number.adjusted() >= precision - (scale or 0):
-                raise Unfit(f"it has more than {precision - (scale or 0)} digits before the point")
+                raise InvalidValueError(f"it has more than {precision - (scale or 0)} digits before the point")
     except (DecimalException, ValueError):
-        raise Unfit("it is not a decimal number") from None
+        raise InvalidValueError("it is not a decimal number") from None
     return format(number or abs(number), "f")
 
 
-def _store_text(value: object) -> Stored:
+def _store_text(value: object) -> StoredValue:
     if not isinstance(value, str):
-        raise Unfit("it is not text; put it in quotes or cast it")
+        raise InvalidValueError("it is not text; put it in quotes or cast it")
     if "\0" in value:
-        raise Unfit("text can't hold the character 0")
+        raise InvalidValueError("text can't hold the character 0")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise Unfit("it is not valid Unicode") from None
+        raise InvalidValueError("it is not valid Unicode") from None
     return value
 
 
-def _store_bytes(value: object) -> Stored:
+def _store_bytes(value: object) -> StoredValue:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     if isinstance(value, str) and value.startswith("\\x"):
         try:
             return bytes.fromhex(value[2:])
         except ValueError:
-            raise Unfit("after \\x come hexadecimal digits in pairs") from None
-    raise Unfit("write bytes as X'0aff', as '\\x0aff' or as decode('Cv8=', 'base64')")
+            raise InvalidValueError("after \\x come hexadecimal digits in pairs") from None
+    raise InvalidValueError("write bytes as X'0aff', as '\\x0aff' or as decode('Cv8=', 'base64')")
 
 
 def store_date(value: object) -> str:
@@ -203,7 +206,7 @@ def store_date(value: object) -> str:
     try:
         return date.fromisoformat(value.strip()).isoformat()  # type: ignore[attr-defined]
     except (ValueError, AttributeError):
-        raise Unfit("write a date as '2026-01-31'") from None
+        raise InvalidValueError("write a date as '2026-01-31'") from None
 
 
 def store_timestamp(value: object) -> str:
@@ -214,50 +217,52 @@ def store_timestamp(value: object) -> str:
             value = datetime(value.year, value.month, value.day, tzinfo=UTC)
         return timestamp_text(value)  # type: ignore[arg-type]
     except (ValueError, AttributeError, OverflowError):
-        raise Unfit("write a timestamp as '2026-01-31 13:45:00.5', with an offset such as '+02:00' if it is not UTC") from None
+        raise InvalidValueError(
+            "write a timestamp as '2026-01-31 13:45:00.5', with an offset such as '+02:00' if it is not UTC"
+        ) from None
 
 
-def timestamp_text(moment: datetime) -> str:
-    if moment.tzinfo is not None:
-        moment = moment.astimezone(UTC)
-    return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+def timestamp_text(timestamp: datetime) -> str:
+    if timestamp.tzinfo is not None:
+        timestamp = timestamp.astimezone(UTC)
+    return timestamp.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
-def _store_uuid(value: object) -> Stored:
+def _store_uuid(value: object) -> StoredValue:
     try:
         return str(value if isinstance(value, UUID) else UUID(value))  # type: ignore[arg-type]
     except (ValueError, AttributeError, TypeError):
-        raise Unfit("write a UUID as 'f81d4fae-7dec-41d0-a765-00a0c91e6bf6'") from None
+        raise InvalidValueError("write a UUID as 'f81d4fae-7dec-41d0-a765-00a0c91e6bf6'") from None
 
 
-def _store_json(value: object) -> Stored:
+def _store_json(value: object) -> StoredValue:
     """Kept as written but for white space. A JSON null is a null: a change event could not tell them apart."""
     try:
         text = msgspec.json.format(value, indent=-1) if isinstance(value, str) else msgspec.json.encode(value).decode()
         msgspec.json.decode(text)
     except (msgspec.MsgspecError, RecursionError, TypeError, ValueError) as error:
-        raise Unfit(f"it is not JSON: {error}") from None
+        raise InvalidValueError(f"it is not JSON: {error}") from None
     return None if text == "null" else text
 
 
-def _list_codec(element: ColumnType) -> Codec:
+def _list_codec(element: ColumnType) -> ColumnCodec:
     inner = codec_of(element)
 
-    def store(value: object) -> Stored:
+    def store(value: object) -> StoredValue:
         if isinstance(value, str):
             try:
                 value = msgspec.json.decode(value)
             except (msgspec.MsgspecError, RecursionError):
                 value = None
         if not isinstance(value, (list, tuple)):
-            raise Unfit("write a list as ARRAY[1, 2] or as the JSON text '[1, 2]'")
+            raise InvalidValueError("write a list as ARRAY[1, 2] or as the JSON text '[1, 2]'")
         kept = [None if item is None else json_form(element, inner.store(_from_json(element, item))) for item in value]
         return msgspec.json.encode(kept).decode()
 
-    def load(kept: Stored) -> object:
+    def load(kept: StoredValue) -> object:
         return [None if item is None else inner.load(_kept_again(element, item)) for item in msgspec.json.decode(str(kept))]
 
-    return Codec(store, load)
+    return ColumnCodec(store, load)
 
 
 def _from_json(element: ColumnType, item: object) -> object:
@@ -266,16 +271,82 @@ def _from_json(element: ColumnType, item: object) -> object:
         try:
             return b64decode(item, validate=True)
         except ValueError:
-            raise Unfit(f"{shown(item)} is not base64") from None
+            raise InvalidValueError(f"{shown(item)} is not base64") from None
     if element.kind in ("json", "list") and not isinstance(item, (list, tuple)):
         return msgspec.json.encode(item).decode()
     return item
 
 
-def _kept_again(element: ColumnType, item: object) -> Stored:
+def _kept_again(element: ColumnType, item: object) -> StoredValue:
     match element.kind:
         case "bytes":
             return b64decode(str(item))
         case "json" | "list":
             return msgspec.json.encode(item).decode()
     return item  # type: ignore[return-value]
+
+
+def stored(value: object, column: Column) -> StoredValue:
+    """A value as the column keeps it."""
+    kept = None
+    if value is not None:
+        try:
+            kept = codec_of(column.type).store(value)
+        except InvalidValueError as why:
+            raise SqlError(f"column {column.name!r} is {column.type} and can't hold {shown(value)}: {why}") from None
+    if kept is None and not column.nullable:
+        raise ConstraintError(f"column {column.name!r} can't be null")
+    return kept
+
+
+def stored_column(values: Sequence[Any], column: Column) -> Sequence[StoredValue]:
+    """The same for many values at once, which are mostly of the right type already."""
+    present = values
+    if column.nullable and None in values:
+        present = [value for value in values if value is not None]
+    if _all_fit(present, column.type.kind):
+        return values
+    if column.type.kind == "double" and present is values:
+        doubles = _doubles(values)
+        if doubles is not None:
+            return doubles
+    return [stored(value, column) for value in values]
+
+
+def bound(value: object) -> StoredValue:
+    """A parameter as SQLite takes it where no column says what it should be."""
+    match value:
+        case None | int() | float() | str() | bytes():
+            return int(value) if isinstance(value, bool) else value
+        case Decimal():
+            return format(value, "f")
+        case datetime():
+            return timestamp_text(value)
+        case date() | UUID():
+            return str(value)
+        case list() | tuple() | dict():
+            return msgspec.json.encode(value).decode()
+    raise SqlError(f"a parameter can't be a {type(value).__name__}")
+
+
+def _all_fit(values: Sequence[Any], kind: ColumnKind) -> bool:
+    kinds = set(map(type, values))
+    if kind == "text":
+        return kinds == {str} and "\0" not in "".join(values)
+    if kind == "double":
+        return kinds == {float} and all(map(math.isfinite, values))
+    if kind in RANGES and kinds == {int}:
+        least, most = RANGES[kind]
+        return bool(least <= min(values) and max(values) <= most)
+    return False
+
+
+def _doubles(values: Sequence[Any]) -> list[float] | None:
+    """Numbers of any kind as doubles, if all of them can be."""
+    if not set(map(type, values)) <= {int, float, Decimal}:
+        return None
+    try:
+        doubles = list(map(float, values))
+    except OverflowError:
+        return None
+    return doubles if all(map(math.isfinite, doubles)) else None

@@ -37,17 +37,15 @@ from tailrace.model.ids import Offset, TableId
 from tailrace.model.killpoint import killpoint
 from tailrace.model.limits import Limits
 from tailrace.model.record import Message
-from tailrace.sql.tables.answers import Answers
-from tailrace.sql.tables.execution import Execution
-from tailrace.sql.tables.failures import failure_of
-from tailrace.sql.tables.job_queue import JobQueue
-from tailrace.sql.tables.jobs import Job, RebuildJob, RouteJob, SchemaJob, SnapshotJob, WriteJob
-from tailrace.sql.tables.library import Library
-from tailrace.sql.tables.runner import Turn
+from tailrace.sql.syntax_trees import columns_in, with_position
+from tailrace.sql.tables.database import failure_of
+from tailrace.sql.tables.jobs import JobQueue, JobReplies, RebuildJob, RouteJob, SchemaJob, SnapshotJob, TableJob, WriteJob
+from tailrace.sql.tables.programs import TimeSlice
+from tailrace.sql.tables.table_catalog import TableCatalog
 from tailrace.sql.tables.table_file import is_damage
-from tailrace.sql.unknown_columns import columns_in, with_place
+from tailrace.sql.tables.writer_connection import WriterConnection
 
-AnyJob = TypeVar("AnyJob", bound=Job)
+AnyJob = TypeVar("AnyJob", bound=TableJob)
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +56,7 @@ _MOST_INTERRUPTIONS = 3
 _IDLE_SECONDS = 0.5
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 2.0
-_UNTIL_DONE = Turn(0.0, lambda: False)
+_UNTIL_DONE = TimeSlice(0.0, lambda: False)
 
 
 class TableWriter:
@@ -66,10 +64,10 @@ class TableWriter:
 
     def __init__(
         self,
-        open_execution: Callable[[], Execution],
+        open_execution: Callable[[], WriterConnection],
         why_made_again: Callable[[], str | None],
         rebuild: Callable[[], int],
-        library: Library,
+        catalog: TableCatalog,
         changes: ChangeLog,
         clock: Clock,
         limits: Limits,
@@ -78,18 +76,18 @@ class TableWriter:
         self._open_execution = open_execution
         self._why_made_again = why_made_again
         self._rebuild = rebuild
-        self._library = library
+        self._catalog = catalog
         self._changes = changes
         self._stats = changes.stats
         self._clock = clock
         self._limits = limits
         self._loop = loop
         self._queue = JobQueue(clock, limits, changes.stats)
-        self._answers = Answers(loop)
-        self._taken: list[Job] = []
+        self._replies = JobReplies(loop)
+        self._taken: list[TableJob] = []
         """The group that is worked on; whatever happens, each of them is answered."""
         self._thread = threading.Thread(target=self._run, name="tailrace-tables", daemon=True)
-        self._execution: Execution
+        self._execution: WriterConnection
         self._is_rebuild_wanted = False
         self._opened: asyncio.Future[int] = loop.create_future()
 
@@ -103,12 +101,12 @@ class TableWriter:
         """Why the tables lack changes that the log has, while they do."""
         return self._queue.refusal
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: TableJob) -> None:
         self._queue.put(job)
 
     def damaged(self, error: Exception) -> None:
         """Have the file made again, because somebody met this in it. For any thread."""
-        self._answers.call(self._want_rebuild, error)
+        self._replies.call(self._want_rebuild, error)
 
     async def close(self) -> None:
         """Finish what was taken, end the thread, close the file."""
@@ -121,10 +119,10 @@ class TableWriter:
             applied = self._open()
             self._checkpoint()
         except Exception as error:  # noqa: BLE001  the top of the thread: whoever opens the tables is told
-            self._answers.call(self._opened.set_exception, failure_of(error, self._limits))
+            self._replies.call(self._opened.set_exception, failure_of(error, self._limits))
             return
         self._stats.replayed_changes = applied
-        self._answers.call(self._opened.set_result, applied)
+        self._replies.call(self._opened.set_result, applied)
         try:
             while (job := self._next()) is not None:
                 self._do(job)
@@ -133,10 +131,10 @@ class TableWriter:
             _log.exception("the tables' writer has stopped")
             stopped = StorageFailedError(f"writing to tables has stopped because of {error!r}; restart the server")
             left = self._queue.refuse(stopped)
-            self._answers.refused([*self._taken, *left], stopped)
+            self._replies.refused([*self._taken, *left], stopped)
             raise
 
-    def _do(self, job: Job) -> None:
+    def _do(self, job: TableJob) -> None:
         try:
             match job:
                 case SchemaJob():
@@ -155,9 +153,9 @@ class TableWriter:
             # Nobody foresaw this, so nobody knows whether the log has the changes.
             failure.__dict__["outcome"] = "unknown"
             if self._catch_up(error, self._taken):
-                self._answers.refused(self._taken, failure)
+                self._replies.refused(self._taken, failure)
 
-    def _next(self) -> Job | None:
+    def _next(self) -> TableJob | None:
         """The next job, once there is one; `None` at the end. A pause is used to make durable what was committed."""
         self._taken = []
         if self._execution.is_due_for_checkpoint:
@@ -177,7 +175,7 @@ class TableWriter:
             )
             return
         if durable is not None:
-            self._answers.call(self._changes.applied, durable)
+            self._replies.call(self._changes.applied, durable)
 
     def _open(self) -> int:
         """Open the file and bring it up to the log. What can't be opened as it is, is made again first."""
@@ -191,7 +189,7 @@ class TableWriter:
                     raise
                 self._stats.rebuilds += 1
                 why = f"is damaged ({error})"
-        if any(self._library.events):
+        if any(self._catalog.events):
             _log.warning("the file of the tables %s; it is made again from the log", why)
         applied = self._rebuild()
         self._execution = self._open_execution()
@@ -200,7 +198,7 @@ class TableWriter:
     def _make_again(self, error: Exception) -> None:
         """The file is damaged: make it again. Nobody reads or writes tables meanwhile."""
         refusal = failure_of(error, self._limits)
-        self._answers.refused(self._queue.refuse(refusal), refusal)
+        self._replies.refused(self._queue.refuse(refusal), refusal)
         self._execution.abandon()
         self._rebuild()
         self._execution = self._open_execution()
@@ -265,13 +263,13 @@ class TableWriter:
             else:
                 return done
 
-    def _turn_of(self, job: WriteJob, done: Sequence[WriteJob]) -> Turn:
+    def _turn_of(self, job: WriteJob, done: Sequence[WriteJob]) -> TimeSlice:
         if job.is_long:
-            return Turn(self._limits.write_turn_ms / 1000, lambda: self._queue.is_held_up)
+            return TimeSlice(self._limits.write_turn_ms / 1000, lambda: self._queue.is_held_up)
         # Those of its group that are done wait too, for the commit.
-        return Turn(_FIRST_TURN_SECONDS, lambda: bool(done) or self._queue.is_held_up)
+        return TimeSlice(_FIRST_TURN_SECONDS, lambda: bool(done) or self._queue.is_held_up)
 
-    def _went_well(self, job: WriteJob, turn: Turn) -> bool:
+    def _went_well(self, job: WriteJob, turn: TimeSlice) -> bool:
         """Runs it. Whoever asked for one that fails is told so, unless it gets another chance."""
         try:
             self._execution.run(job, turn)
@@ -282,13 +280,13 @@ class TableWriter:
                     self._taken.remove(job)
                     self._queue.put_back(job)
                     return False
-            self._answers.refused([job], self._failure_of(job, self._execution.judged(error)))
+            self._replies.refused([job], self._failure_of(job, self._execution.judged(error)))
             return False
         return True
 
     def _failure_of(self, job: WriteJob, error: Exception) -> TailraceError:
         trees = [statement.tree for statement in job.statements]
-        return with_place(self._failure(error), trees, columns_in(trees, self._library.find))
+        return with_position(self._failure(error), trees, columns_in(trees, self._catalog.find))
 
     def _commit(self, jobs: list[WriteJob]) -> None:
         execution = self._execution
@@ -296,7 +294,7 @@ class TableWriter:
         batches = execution.recorder.batches()
         if not batches and not messages:
             execution.roll_back()
-            self._answers.written(jobs, None)
+            self._replies.written(jobs, None)
             return
         killpoint("change.made")
         try:
@@ -307,12 +305,12 @@ class TableWriter:
             if len(jobs) > 1 and not failure.retriable:
                 self._one_by_one(jobs)
             else:
-                self._answers.refused(jobs, failure)
+                self._replies.refused(jobs, failure)
             return
         if not self._apply(batches, committed, jobs):
             return
         self._count(jobs, batches)
-        self._answers.written(jobs, committed)
+        self._replies.written(jobs, committed)
 
     def _count(self, jobs: Sequence[WriteJob], batches: Sequence[ChangeBatch]) -> None:
         stats, now = self._stats, self._clock.monotonic()
@@ -326,7 +324,7 @@ class TableWriter:
     def _begin(self) -> None:
         self._execution.begin(self._changes.now_ms(), self._changes.snapshots.running)
 
-    def _apply(self, batches: Sequence[ChangeBatch], committed: CommittedChanges, jobs: Sequence[Job]) -> bool:
+    def _apply(self, batches: Sequence[ChangeBatch], committed: CommittedChanges, jobs: Sequence[TableJob]) -> bool:
         """What the log has, SQLite gets. False when the clients were told something else."""
         killpoint("change.logged")
         reached: dict[TableId, Offset] = {}
@@ -347,9 +345,9 @@ class TableWriter:
         try:
             route = asyncio.run_coroutine_threadsafe(job.log(), self._loop).result()
         except Exception as error:  # noqa: BLE001  whatever the log has against it is for the client
-            self._answers.refused([job], self._failure(error))
+            self._replies.refused([job], self._failure(error))
             return
-        self._answers.done(job, route)
+        self._replies.done(job, route)
 
     def _read_on(self, job: SnapshotJob) -> None:
         execution = self._execution
@@ -364,13 +362,13 @@ class TableWriter:
                 committed = asyncio.run_coroutine_threadsafe(logging_it, self._loop).result()
             except Exception as error:  # noqa: BLE001  whatever it is, the snapshot comes again
                 execution.roll_back()
-                self._answers.refused([job], self._failure(error))
+                self._replies.refused([job], self._failure(error))
                 return
             if committed is None:
                 execution.roll_back()
             elif not self._apply(batches, committed, [job]):
                 return
-        self._answers.done(job, None)
+        self._replies.done(job, None)
 
     def _one_by_one(self, jobs: Sequence[WriteJob]) -> None:
         """What the log refused for good is the fault of one; find it."""
@@ -387,27 +385,27 @@ class TableWriter:
     def _change_schema(self, job: SchemaJob) -> None:
         execution = self._execution
         try:
-            if job.makes is not None and self._library.find(job.makes.name) is None:
+            if job.makes is not None and self._catalog.find(job.makes.name) is None:
                 execution.try_out(job.makes)
             table = asyncio.run_coroutine_threadsafe(job.log(), self._loop).result()
         except Exception as error:  # noqa: BLE001  whatever SQLite or the log have against it is for the client
             execution.roll_back()
-            self._answers.refused([job], self._failure(error))
+            self._replies.refused([job], self._failure(error))
             return
         killpoint("change.logged")
         if job.drops is None:
-            self._library.add([table])
+            self._catalog.add([table])
         else:
-            self._library.remove(table)
+            self._catalog.remove(table)
             del self._stats.rows[table.name]
         try:
             execution.change_schema(table, job.drops)
         except Exception as error:  # noqa: BLE001  whatever keeps SQLite from it, the log has the change
             if not self._catch_up(error, [job]):
                 return
-        self._answers.done(job, table)
+        self._replies.done(job, table)
 
-    def _catch_up(self, error: Exception, jobs: Sequence[Job]) -> bool:
+    def _catch_up(self, error: Exception, jobs: Sequence[TableJob]) -> bool:
         """Apply what the log has and the tables lack, until that works. False when the clients were told something else."""
         damage = error if is_damage(error) else None
         if damage is None:
@@ -435,9 +433,9 @@ class TableWriter:
                 )
                 waiting = self._queue.refuse(behind)
                 if not is_told:
-                    self._answers.refused(jobs, behind)
+                    self._replies.refused(jobs, behind)
                     is_told = True
-                self._answers.refused(waiting, OverloadedError(f"nothing was written: {again}"))
+                self._replies.refused(waiting, OverloadedError(f"nothing was written: {again}"))
                 if not self._queue.pause(pause):
                     return False
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)

@@ -1,9 +1,12 @@
 """Columns without a name are called alike, whichever engine answers."""
 
+import re
+
 import pytest
 
+from tailrace.model.errors import ReservedTopicError, SqlError, TailraceError, UnknownTableError
 from tests.support.aio import on_loop
-from tests.support.sql import running_sql
+from tests.support.sql import SqlClient, running_sql
 
 NAMES = {
     "count(*)": "count",
@@ -55,3 +58,89 @@ async def test_what_a_write_returns_is_named_the_same_way() -> None:
         result = await sql.run("INSERT INTO a.rows VALUES ('a') RETURNING upper(key), key || '!', key")
         assert [column.name for column in result.columns] == ["upper", "key || '!'", "key"]
         assert list(map(tuple, result.rows)) == [("A", "a!", "a")]
+
+
+async def furnish(sql: SqlClient) -> None:
+    await sql.run(
+        "CREATE TABLE chat.messages (id bigint, body text, PRIMARY KEY (id)); CREATE TOPIC app.new WITH (alias = 'nm')"
+    )
+    await sql.run("INSERT INTO chat.messages VALUES (1, 'a')")
+
+
+@on_loop
+async def test_errors_have_their_place() -> None:
+    async with running_sql() as sql:
+        await furnish(sql)
+        for text, column, message in (
+            ("SELECT nope FROM chat.messages", 8, "there is no column nope"),
+            ("SELECT m.nope FROM chat.messages m", 8, "there is no column m.nope"),
+            ("SELECT id FROM chat.messages ORDER BY nope", 39, "there is no column nope"),
+            ("SELECT nope FROM app.new", 8, "there is no column nope"),
+            ("UPDATE chat.messages SET body = nope", 33, "there is no column nope"),
+            ("DELETE FROM chat.messages WHERE nope = 1", 33, "there is no column nope"),
+            ("INSERT INTO chat.messages (id) SELECT nope FROM chat.messages", 39, "there is no column nope"),
+            ("SELECT bdoy FROM chat.messages", 8, "there is no column bdoy; did you mean 'body'?"),
+            ("UPDATE chat.messages SET body = boddy", 33, "there is no column boddy; did you mean 'body'?"),
+            ("SELECT offst FROM app.new", 8, "there is no column offst; did you mean 'offset'?"),
+            ("SELECT n.offst FROM app.new n", 8, "there is no column n.offst; did you mean 'offset'?"),
+            (
+                "INSERT INTO chat.messages (id, bdy) VALUES (1, 2)",
+                32,
+                "table 'chat.messages' has no column 'bdy'; it has id, body",
+            ),
+            ("INSERT INTO chat.messages (id, Id) VALUES (1, 2)", 32, "column 'Id' is named twice"),
+            (
+                "INSERT INTO chat.messages (id) VALUES (1) ON CONFLICT (bdy) DO NOTHING",
+                56,
+                "table 'chat.messages' has no column 'bdy'; it has id, body",
+            ),
+            ("SELECT * FROM messages", 15, "there is no table, topic or alias 'messages'; did you mean 'chat.messages'?"),
+            ("SELECT * FROM app.nwe", 15, "there is no table, topic or alias 'app.nwe'; did you mean 'app.new'?"),
+            ("SELECT * FROM zzz", 15, "there is no table, topic or alias 'zzz'"),
+            ("INSERT INTO messages VALUES (1)", 13, "there is no table or topic 'messages'; did you mean 'chat.messages'?"),
+            ("UPDATE chat.message SET id = 1", 8, "there is no table or topic 'chat.message'; did you mean 'chat.messages'?"),
+            ("DELETE FROM new", 13, "there is no table or topic 'new'; did you mean 'app.new'?"),
+            ("SELECT id FROM chat.messages LIMIT -1", 37, "LIMIT is -1; it must be a whole number from 0 on"),
+            ("SELECT id FROM chat.messages LIMIT 'x'", 36, "LIMIT is 'x'; it must be a whole number from 0 on"),
+            ("SELECT id FROM app.new OFFSET 1.5", 31, "OFFSET is 1.5; it must be a whole number from 0 on"),
+        ):
+            with pytest.raises(SqlError, match=f"{re.escape(message)}$") as refused:
+                await sql.run(text)
+            assert (text, refused.value.line, refused.value.column) == (text, 1, column)
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("SELECT nofunc(id) FROM chat.messages", SqlError, "there is no function nofunc"),
+        ("SELECT id FROM chat.messages UNION SELECT 1, 2", SqlError, "SELECTs to the left and right of UNION"),
+        ("SELECT 1 / 0", SqlError, "the query can't be run: Division by zero in expression (1 // 0)."),
+        ("DROP TABLE app.new", UnknownTableError, "'app.new' is a topic; DROP TOPIC removes it"),
+        ("DROP TOPIC chat.messages", ReservedTopicError, "'chat.messages' is a table; DROP TABLE removes it"),
+    ],
+)
+@on_loop
+async def test_errors_speak_our_language(text: str, error: type[TailraceError], message: str) -> None:
+    async with running_sql() as sql:
+        await furnish(sql)
+        with pytest.raises(error) as refused:
+            await sql.run(text)
+        assert str(refused.value).startswith(message)
+        assert "SET " not in str(refused.value)
+
+
+@on_loop
+async def test_what_is_counted_of_sql_is_in_the_system_table() -> None:
+    async with running_sql() as sql:
+        await furnish(sql)
+        text = (
+            "SELECT value FROM system.stats WHERE name = 'tailrace_table_rows_total' AND labels ->> 'table' = 'chat.messages'"
+        )
+        assert await sql.rows(text) == [(1.0,)]
+
+
+@on_loop
+async def test_a_table_without_a_key_is_told_how_to_have_one() -> None:
+    async with running_sql() as sql:
+        with pytest.raises(SqlError, match=r"'t' has no PRIMARY KEY, .*; add one, such as PRIMARY KEY \(id\)$"):
+            await sql.run("CREATE TABLE t (id bigint, body text)")

@@ -12,8 +12,8 @@ from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.route import Operation
 from tailrace.model.table import Column, ColumnType
 from tailrace.sql.routes.compile import compile_for_spark, compile_route
-from tailrace.sql.routes.dry_run import dry_run
 from tailrace.sql.routes.engines import SPARK
+from tailrace.sql.routes.statements import dry_run
 from tests.support.route_cases import LEAST, MOST, TABLE, checked, event, hard_rows, row
 from tests.support.route_oracle import Images, expected
 

@@ -185,12 +185,12 @@ async def test_only_so_many_queries_wait() -> None:
         endless.append(asyncio.create_task(sql.rows(ENDLESS)))
         await until(lambda: len(sql.queries._running) == 2)
         assert await sql.value("SELECT 1") == 1, "a short query does not wait for two endless ones"
-        await until(lambda: sql.queries._lanes.waiting == 1)
+        await until(lambda: sql.queries._scheduler.waiting == 1)
         with pytest.raises(OverloadedError, match="queued_queries"):
             await sql.value("SELECT 1")
         for task in endless:
             task.cancel()
-        await until(lambda: not sql.queries._running and sql.queries._lanes.waiting == 0)
+        await until(lambda: not sql.queries._running and sql.queries._scheduler.waiting == 0)
         assert await sql.value("SELECT 1") == 1
 
 

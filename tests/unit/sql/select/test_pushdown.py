@@ -10,7 +10,7 @@ from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.record import Record
 from tailrace.model.topic import TopicOptions
-from tailrace.sql.select.bounds import Bounds, Span
+from tailrace.sql.select.sources import ScanBounds, ValueRange
 from tailrace.sql.select.topics import TopicRelation
 from tailrace.wire.arrow import Chunk
 from tailrace.wire.plain_fields import plain_fields
@@ -161,7 +161,7 @@ async def test_of_batches_that_are_too_late_only_the_times_are_decoded() -> None
                 asked.append((name, self._records))
                 return getattr(self._fields, name)
 
-        early = Bounds(timestamps=Span(None, START_MS + 2 * BATCH_MS + 5))
+        early = ScanBounds(timestamps=ValueRange(None, START_MS + 2 * BATCH_MS + 5))
         known = OldestTimes(store, DEFAULT_LIMITS.known_time_runs)
         relation = TopicRelation(
             sql.broker.view("t"), ["value"], early, DEFAULT_LIMITS, Watched, known, sql.broker.answers.answer()

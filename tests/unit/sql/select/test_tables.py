@@ -10,7 +10,7 @@ import pytest
 from tailrace.model.errors import QueryLimitError, SqlError
 from tailrace.model.limits import Limits
 from tailrace.model.record import Message
-from tailrace.sql.result import Result
+from tailrace.sql.results import Result
 from tailrace.sql.statements import Query
 from tests.support.aio import on_loop
 from tests.support.clocks import ManualClock

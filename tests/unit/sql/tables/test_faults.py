@@ -21,9 +21,9 @@ from tailrace.model.errors import (
     TailraceError,
 )
 from tailrace.model.limits import DEFAULT_LIMITS
-from tailrace.sql.result import Result
-from tailrace.sql.tables.execution import Execution
+from tailrace.sql.results import Result
 from tailrace.sql.tables.tables import FILE_NAME, Tables
+from tailrace.sql.tables.writer_connection import WriterConnection
 from tailrace.store.memory import MemoryStore
 from tests.support.aio import on_loop, until
 from tests.support.brokers import GatedStore, running_broker
@@ -125,14 +125,14 @@ class _FailingCommits:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.failing = True
-        ours = Execution._ours
+        ours = WriterConnection._ours
 
-        def refuse(execution: Execution, sql: str) -> None:
+        def refuse(execution: WriterConnection, sql: str) -> None:
             if sql == "COMMIT" and self.failing:
                 raise apsw.FullError("database or disk is full")
             ours(execution, sql)
 
-        monkeypatch.setattr(Execution, "_ours", refuse)
+        monkeypatch.setattr(WriterConnection, "_ours", refuse)
 
 
 @on_loop
@@ -162,13 +162,13 @@ async def test_a_commit_that_works_the_second_time_is_answered_as_if_nothing_was
     async with running_tables(tmp_path) as sql:
         await given_table(sql)
         disk = _FailingCommits(monkeypatch)
-        bring_up = Execution.bring_up
+        bring_up = WriterConnection.bring_up
 
-        def healed(execution: Execution, read: object) -> int:
+        def healed(execution: WriterConnection, read: object) -> int:
             disk.failing = False
             return bring_up(execution, read)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(Execution, "bring_up", healed)
+        monkeypatch.setattr(WriterConnection, "bring_up", healed)
         result = await sql.run(INSERT, [1])
         assert (result.affected, result.cursor) == (1, 0)
         assert await sql.rows("SELECT id FROM t") == [(1,)]
@@ -310,7 +310,7 @@ async def test_a_job_that_nobody_foresaw_to_fail_is_answered_and_the_next_one_ru
     async with running_tables(tmp_path) as sql:
         await given_table(sql)
         with monkeypatch.context() as patched:
-            patched.setattr("tailrace.sql.tables.recorder.Recorder.batches", lambda _: 1 / 0)
+            patched.setattr("tailrace.sql.tables.change_recorder.ChangeRecorder.batches", lambda _: 1 / 0)
             with pytest.raises(TailraceError, match="ZeroDivisionError"):
                 await sql.run(INSERT, [1])
         assert "nobody foresaw" in caplog.text
@@ -322,7 +322,7 @@ async def test_a_job_that_nobody_foresaw_to_fail_is_answered_and_the_next_one_ru
 async def test_writers_are_told_when_their_thread_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with running_tables(tmp_path) as sql:
         await given_table(sql)
-        monkeypatch.setattr(Execution, "roll_back", lambda _: 1 / 0)
+        monkeypatch.setattr(WriterConnection, "roll_back", lambda _: 1 / 0)
         monkeypatch.setattr(threading, "excepthook", lambda _: None)
         for _ in range(2):
             with pytest.raises(StorageFailedError, match="restart the server"):

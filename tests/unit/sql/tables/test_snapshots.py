@@ -17,8 +17,8 @@ from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.record import Record
 from tailrace.model.route import Route
 from tailrace.model.table import Column, ColumnType, Table
-from tailrace.sql.service import Sql
-from tailrace.sql.tables.key_order import KeyOrder
+from tailrace.sql.engine import Sql
+from tailrace.sql.tables.change_recorder import KeyOrder
 from tailrace.sql.tables.tables import FILE_NAME
 from tailrace.store.memory import MemoryStore
 from tests.support.aio import on_loop, until

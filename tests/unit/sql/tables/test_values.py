@@ -8,8 +8,7 @@ import pytest
 
 from tailrace.model.errors import ConstraintError, SqlError
 from tailrace.model.table import Column, ColumnType
-from tailrace.sql.tables.column_values import stored, stored_column
-from tailrace.sql.tables.values import codec_of
+from tailrace.sql.tables.values import codec_of, stored, stored_column
 
 DECIMAL = ColumnType("decimal", precision=6, scale=2)
 INTEGERS = ColumnType("list", element=ColumnType("integer"))

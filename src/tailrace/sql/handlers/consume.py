@@ -1,0 +1,173 @@
+"""CONSUME and ACK, as rows."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from sqlglot import exp
+
+from tailrace.broker.broker import Broker
+from tailrace.broker.reading.answers import ReadAnswer
+from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.model.consume import AckRequest, ConsumedRecord, ConsumeRequest
+from tailrace.model.errors import LimitExceededError, SqlError
+from tailrace.model.limits import Limits
+from tailrace.model.record import MESSAGE_ID_HEADER, Headers
+from tailrace.model.table import ColumnType
+from tailrace.sql.grammar.queries import query_of
+from tailrace.sql.results import Result, ResultColumn
+from tailrace.sql.select.queries import TopicQueries
+from tailrace.sql.statements import Ack, Consume, Redrive
+
+_TEXT = ColumnType("text")
+_BIGINT = ColumnType("bigint")
+
+CONSUMED = (
+    ResultColumn("topic", _TEXT),
+    ResultColumn("partition", ColumnType("integer")),
+    ResultColumn("offset", _BIGINT),
+    ResultColumn("cursor", _BIGINT),
+    ResultColumn("message_id", _TEXT),
+    ResultColumn("source_table", _TEXT),
+    ResultColumn("op", _TEXT),
+    ResultColumn("timestamp", ColumnType("timestamp")),
+    ResultColumn("payload_mode", _TEXT),
+    ResultColumn("key", _TEXT),
+    ResultColumn("value", _TEXT),
+    ResultColumn("headers", ColumnType("json")),
+)
+_ACKED = (
+    ResultColumn("topic", _TEXT),
+    ResultColumn("group_id", _TEXT),
+    ResultColumn("partition", ColumnType("integer")),
+    ResultColumn("acknowledged_offset", _BIGINT),
+)
+_LAST_TIMESTAMP_MS = 253_402_300_799_999
+
+
+class ConsumeStatements:
+    def __init__(self, broker: Broker, limits: Limits) -> None:
+        self._broker = broker
+        self._limits = limits
+
+    async def consume(self, asked: Consume, answer: ReadAnswer) -> Result:
+        if asked.limit < 1:
+            raise SqlError(f"LIMIT is {asked.limit}; it must be at least 1", asked.line, asked.column)
+        if not 0 <= asked.wait_ms <= self._limits.fetch_wait_ms:
+            raise LimitExceededError(
+                f"WAIT is {asked.wait_ms} ms; fetch_wait_ms allows up to {self._limits.fetch_wait_ms}. Consume again instead"
+            )
+        answer.skips_corrupt = answer.skips_corrupt or asked.skips_corrupt
+        consumed = await self._broker.consumers.consume(
+            ConsumeRequest(
+                topic=asked.topic,
+                group=asked.group,
+                partition=asked.partition,
+                start=asked.start,
+                limit=asked.limit,
+                wait_ms=asked.wait_ms,
+            ),
+            answer,
+        )
+        rows = [_row(consumed.topic, found) for found in consumed.records]
+        return Result(CONSUMED, rows, status=f"CONSUME {len(rows)}", truncated=answer.is_cut)
+
+    async def ack(self, asked: Ack) -> Result:
+        acked = await self._broker.consumers.ack(AckRequest(asked.topic, asked.group, asked.partition, asked.upto_offset))
+        row = (acked.topic, acked.group, acked.partition, acked.acknowledged_offset)
+        return Result(_ACKED, [row], status="ACK")
+
+
+def _row(topic: str, found: ConsumedRecord) -> tuple[object, ...]:
+    record = found.record
+    headers = _headers(record.headers)
+    return (
+        topic,
+        found.partition,
+        record.offset,
+        record.cursor,
+        _first(headers, MESSAGE_ID_HEADER),
+        _first(headers, "source_table"),
+        _first(headers, "op"),
+        _moment(record.timestamp),
+        _first(headers, "payload_mode"),
+        _text(record.key),
+        _text(record.value),
+        headers,
+    )
+
+
+def _headers(headers: Headers) -> dict[str, object]:
+    """By name; a name that comes more than once has a list."""
+    found: dict[str, object] = {}
+    for name, value in headers:
+        if name not in found:
+            found[name] = _text(value)
+        else:
+            before = found[name]
+            found[name] = [*(before if isinstance(before, list) else [before]), _text(value)]
+    return found
+
+
+def _first(headers: dict[str, object], name: str) -> object:
+    found = headers.get(name)
+    return found[0] if isinstance(found, list) else found
+
+
+def _text(data: bytes | None) -> str | None:
+    """Bytes that are no text are shown as PostgreSQL shows them, and as SELECT does."""
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return f"\\x{data.hex()}"
+
+
+def _moment(timestamp_ms: int) -> datetime | None:
+    if not 0 <= timestamp_ms <= _LAST_TIMESTAMP_MS:
+        return None
+    seconds, ms = divmod(timestamp_ms, 1000)
+    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=ms * 1000)
+
+
+_REDRIVEN = (
+    ResultColumn("topic", ColumnType("text")),
+    ResultColumn("redriven", ColumnType("bigint")),
+    ResultColumn("left_out", ColumnType("bigint")),
+)
+
+
+class RedriveStatements:
+    def __init__(self, broker: Broker, queries: TopicQueries) -> None:
+        self._broker = broker
+        self._queries = queries
+
+    async def redrive(self, asked: Redrive) -> Result:
+        if asked.limit is not None and asked.limit < 1:
+            raise SqlError(f"LIMIT is {asked.limit}; it must be at least 1", asked.line, asked.column)
+        redrives = self._broker.redrives
+        letters = redrives.letters_of(asked.topic)
+        places: Iterable[tuple[int, int]] = redrives.all_left(letters)
+        truncated = False
+        if asked.where is not None:
+            answer = await self._queries.run(query_of(self._tree(letters, asked.where), asked.text, ()), ())
+            places = ((int(str(partition)), int(str(offset))) for partition, offset in answer.rows)
+            truncated = answer.truncated
+        put_back, left_out = await redrives.redrive(asked.topic, places, asked.limit)
+        topic = self._broker.topics.get(asked.topic).topic.name
+        return Result(
+            _REDRIVEN, [(topic, put_back, left_out)], status=f"REDRIVE {put_back}", affected=put_back, truncated=truncated
+        )
+
+    def _tree(self, letters: LiveTopic, where: exp.Expression) -> exp.Expression:
+        """The places of the letters that are meant and were not put back."""
+        partition, offset = exp.column("partition", quoted=True), exp.column("offset", quoted=True)
+        left = exp.or_(
+            *(
+                exp.and_(partition.copy().eq(number), offset.copy() >= int(first))
+                for number, first in enumerate(self._broker.redrives.first_left(letters))
+            )
+        )
+        name = ".".join(f'"{part}"' for part in letters.topic.name.split("."))
+        chosen = exp.select(partition, offset).from_(exp.to_table(name, dialect="postgres"))
+        return chosen.where(exp.paren(where.copy()), left).order_by(partition.copy(), offset.copy())

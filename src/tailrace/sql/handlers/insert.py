@@ -1,0 +1,232 @@
+"""INSERT INTO a topic: each row is a message, and all of a statement are published together.
+
+Columns are `key`, `value`, `headers`, `partition`, `timestamp` and `message_id`. Texts and bytes are taken as they are, other
+values as JSON. `headers` is a JSON object; a header that comes more than once has a list there.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from uuid import UUID
+
+import msgspec
+from sqlglot import exp
+
+from tailrace.broker.broker import Broker
+from tailrace.model.errors import SqlError, UnsupportedSqlError
+from tailrace.model.record import Headers, Message, Published
+from tailrace.model.text import counted
+from tailrace.sql.grammar.queries import query_of
+from tailrace.sql.parameters import NO_PARAMETERS, Parameters, by_name, is_many
+from tailrace.sql.results import Result
+from tailrace.sql.select.queries import TopicQueries
+from tailrace.sql.statements import Query, Write
+from tailrace.sql.syntax_trees import position_of
+
+COLUMNS = ("key", "value", "headers", "partition", "timestamp", "message_id")
+
+
+class TopicInserts:
+    def __init__(self, broker: Broker, queries: TopicQueries) -> None:
+        self._broker = broker
+        self._queries = queries
+
+    async def insert(self, write: Write, params: Parameters) -> Result:
+        return result_of(await self._broker.publish(await self.messages(write, params)))
+
+    async def messages(self, write: Write, params: Parameters, *, in_transaction: bool = False) -> list[Message]:
+        """What an INSERT publishes, checked as far as the values go."""
+        _check_shape(write)
+        columns = _columns(write)
+        rows = await self._rows(write, params, in_transaction)
+        topic = self._broker.topics.get(write.target).topic.name
+        return [_message(topic, columns, row, number) for number, row in enumerate(rows, 1)]
+
+    async def _rows(self, write: Write, params: Parameters, in_transaction: bool) -> list[Sequence[object]]:
+        source = write.tree.expression
+        if isinstance(source, exp.Values) and all(_is_plain(cell) for row in source.expressions for cell in row.expressions):
+            given = params if is_many(params, write) and not isinstance(params, Mapping) else [params]
+            rows: list[Sequence[object]] = []
+            for values in given:
+                named = by_name(write, values) if isinstance(values, Mapping | Sequence) else {}
+                rows += [[_value(cell, named) for cell in row.expressions] for row in source.expressions]
+            return rows
+        if is_many(params, write):
+            raise SqlError("many rows of values go with VALUES of plain values only", write.line, write.column)
+        query = query_of(source, write.text, write.parameters)
+        if in_transaction and (query.sources or query.has_functions):
+            # It would be run before the transaction, and not see what that has written.
+            raise UnsupportedSqlError(
+                "within a transaction a topic takes VALUES only; a query for it goes outside", write.line, write.column
+            )
+        answer = await self._queries.run(query, params if write.parameters else NO_PARAMETERS)
+        if answer.truncated:
+            raise SqlError("the query has more rows than query_rows allows; insert them in parts", write.line, write.column)
+        return list(answer.rows)
+
+
+def result_of(published: Sequence[Published]) -> Result:
+    """Duplicates were there before and are not counted."""
+    duplicates = sum(one.duplicate for one in published)
+    new = len(published) - duplicates
+    cursors = [one.cursor for one in published if one.cursor is not None]
+    return Result(
+        status=f"INSERT {new}" + (f", {counted(duplicates, 'duplicate')} left out" if duplicates else ""),
+        affected=new,
+        cursor=min(cursors, default=None),
+    )
+
+
+def _check_shape(write: Write) -> None:
+    if write.kind != "insert":
+        raise UnsupportedSqlError(
+            f"{write.target!r} is a topic: its records stay as they are, and {write.kind.upper()} is for tables. CLEAR TOPIC"
+            " takes them all away",
+            write.line,
+            write.column,
+        )
+    for clause in ("conflict", "returning", "with_", "default"):
+        if write.tree.args.get(clause):
+            what = {"conflict": "ON CONFLICT", "with_": "WITH", "default": "DEFAULT VALUES"}.get(clause, clause.upper())
+            raise UnsupportedSqlError(f"{what} can't be used with a topic", write.line, write.column)
+
+
+def _columns(write: Write) -> list[str]:
+    target = write.tree.this
+    names = [column.name.lower() for column in target.expressions] if isinstance(target, exp.Schema) else []
+    if not names:
+        raise SqlError(
+            f"name the columns of topic {write.target!r}, as in INSERT INTO {write.target} (key, value) ...; there are"
+            f" {', '.join(COLUMNS)}",
+            write.line,
+            write.column,
+        )
+    for column, name in zip(target.expressions, names, strict=True):
+        place = position_of(column) or (write.line, write.column)
+        if name not in COLUMNS:
+            raise SqlError(f"a topic has no column {name!r}; it has {', '.join(COLUMNS)}", *place)
+        if names.count(name) > 1:
+            raise SqlError(f"column {name!r} is named twice", *place)
+    if "value" not in names:
+        raise SqlError("the column value is missing; NULL there publishes a tombstone", write.line, write.column)
+    return names
+
+
+def _is_plain(cell: exp.Expr) -> bool:
+    if isinstance(cell, exp.Neg):
+        return isinstance(cell.this, exp.Literal)
+    return isinstance(cell, exp.Literal | exp.Null | exp.Boolean | exp.Placeholder)
+
+
+def _value(cell: exp.Expr, named: Mapping[str, object]) -> object:
+    if isinstance(cell, exp.Placeholder):
+        return named[cell.name]
+    if isinstance(cell, exp.Neg):
+        return -_number(cell.this.name)
+    if isinstance(cell, exp.Boolean):
+        return bool(cell.this)
+    if isinstance(cell, exp.Literal):
+        return cell.name if cell.is_string else _number(cell.name)
+    return None
+
+
+def _number(written: str) -> int | Decimal:
+    return int(written) if written.isdigit() else Decimal(written)
+
+
+def _message(topic: str, columns: Sequence[str], row: Sequence[object], number: int) -> Message:
+    if len(row) != len(columns):
+        raise SqlError(f"row {number} has {counted(len(row), 'value')} for {counted(len(columns), 'column')}")
+    cells = dict(zip(columns, row, strict=True))
+    partition = cells.get("partition")
+    if partition is not None and (isinstance(partition, bool) or not isinstance(partition, int)):
+        raise SqlError(f"row {number}: partition is {partition!r}; it must be a whole number")
+    message_id = cells.get("message_id")
+    return Message(
+        topic=topic,
+        key=_bytes(cells.get("key"), "key", number),
+        value=_bytes(cells.get("value"), "value", number),
+        headers=_headers(cells.get("headers"), number),
+        partition=partition,
+        timestamp=_timestamp(cells.get("timestamp"), number),
+        message_id=None if message_id is None else str(message_id),
+    )
+
+
+def _bytes(value: object, column: str, number: int) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        try:
+            return value.encode()
+        except UnicodeEncodeError:
+            raise SqlError(f"row {number}: {column} is not valid Unicode") from None
+    if isinstance(value, Decimal):
+        return str(value).encode()
+    if isinstance(value, date | UUID):
+        return str(value).encode()
+    try:
+        return msgspec.json.encode(value)
+    except (TypeError, ValueError) as error:
+        raise SqlError(f"row {number}: {column} can't be written as JSON: {error}") from error
+
+
+def _headers(value: object, number: int) -> Headers:
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        try:
+            value = msgspec.json.decode(value)
+        except msgspec.DecodeError as error:
+            raise SqlError(f"row {number}: headers are not JSON: {error}") from error
+    if not isinstance(value, Mapping):
+        raise SqlError(f'row {number}: headers must be a JSON object such as {{"name": "value"}}')
+    headers: list[tuple[str, bytes | None]] = []
+    for name, held in value.items():
+        values = held if isinstance(held, list) else [held]
+        headers += [(str(name), _bytes(one, f"header {name!r}", number)) for one in values]
+    return headers
+
+
+def _timestamp(value: object, number: int) -> int | None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise SqlError(f"row {number}: timestamp {value!r} is no time; write it like '2026-01-28T12:00:00Z'") from None
+    if not isinstance(value, datetime):
+        raise SqlError(f"row {number}: timestamp is {value!r}; it must be a time, or milliseconds since 1970")
+    return round((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+class FillStatements:
+    def __init__(self, queries: TopicQueries) -> None:
+        self._queries = queries
+
+    async def with_rows(self, write: Write, query: Query, params: Parameters) -> Write:
+        """The INSERT with the rows of its query in the place of it."""
+        if write.tree.args.get("conflict") is not None and write.parameters:
+            raise SqlError("with ON CONFLICT the query can't have parameters", write.line, write.column)
+        answer = await self._queries.run(query, params)
+        if answer.truncated:
+            raise SqlError("the query has more rows than query_rows allows; insert them in parts", write.line, write.column)
+        names = tuple(str(number) for number in range(1, len(answer.columns) + 1))
+        tree = write.tree.copy()
+        row = exp.Tuple(expressions=[exp.Placeholder(this=name) for name in names])
+        tree.set("expression", exp.Values(expressions=[row]))
+        tree.set("with_", None)
+        return msgspec.structs.replace(write, tree=tree, parameters=names, rows=list(answer.rows))
+
+
+def source_of(write: Write) -> Query | None:
+    """The query of an INSERT ... SELECT."""
+    source = write.tree.expression
+    if write.kind != "insert" or not isinstance(source, exp.Expression) or not isinstance(source, exp.Query):
+        return None
+    with_ = write.tree.args.get("with_")
+    if with_ is not None:
+        source = source.copy()
+        source.set("with_", with_.copy())
+    return query_of(source, write.text, write.parameters)

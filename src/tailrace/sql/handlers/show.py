@@ -1,0 +1,142 @@
+"""SHOW and DESCRIBE, from what the broker knows."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import msgspec
+
+from tailrace.broker.broker import Broker
+from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.model.table import ColumnType
+from tailrace.sql.results import Result, ResultColumn
+from tailrace.sql.statements import Describe, Show
+
+_TEXT = ColumnType("text")
+_INTEGER = ColumnType("integer")
+_BIGINT = ColumnType("bigint")
+_BOOLEAN = ColumnType("boolean")
+
+
+class ShowStatements:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def show(self, asked: Show) -> Result:
+        if asked.what == "groups":
+            # They are counted by a scan over the offsets of all groups.
+            return self._groups(await asyncio.to_thread(self._broker.offsets.total_lags))
+        return {"topics": self._topics, "tables": self._tables, "routes": self._routes}[asked.what]()
+
+    async def describe(self, asked: Describe) -> Result:
+        return self._table(asked.name) if asked.what == "table" else self._topic(asked.name)
+
+    def _topics(self) -> Result:
+        columns = _columns(
+            name=_TEXT,
+            alias=_TEXT,
+            partitions=_INTEGER,
+            records=_BIGINT,
+            bytes=_BIGINT,
+            retention_seconds=_BIGINT,
+            retention_max_bytes=_BIGINT,
+            dedup=_TEXT,
+        )
+        rows = []
+        for live in self._broker.topics:
+            if live.is_reserved:
+                continue
+            topic, settings = live.topic, live.topic.settings
+            kept = settings.retention_seconds, settings.retention_max_bytes
+            rows.append((topic.name, topic.alias, topic.partitions, *self._content(live), *kept, settings.dedup))
+        return Result(columns, rows, status=f"SHOW TOPICS {len(rows)}")
+
+    def _tables(self) -> Result:
+        columns = _columns(name=_TEXT, columns=_INTEGER, primary_key=ColumnType("list", element=_TEXT), changes=_BIGINT)
+        rows = []
+        for table in self._broker.tables:
+            changes = self._broker.topics.by_id(table.changes)
+            records = 0 if changes is None else self._content(changes)[0]
+            rows.append((table.name, len(table.columns), list(table.primary_key), records))
+        return Result(columns, rows, status=f"SHOW TABLES {len(rows)}")
+
+    def _routes(self) -> Result:
+        columns = _columns(
+            route_id=_BIGINT,
+            topic=_TEXT,
+            table=_TEXT,
+            operations=ColumnType("list", element=_TEXT),
+            payload=_TEXT,
+            filter=_TEXT,
+            partition_by=ColumnType("list", element=_TEXT),
+            since=_BIGINT,
+            snapshot=_TEXT,
+            snapshot_rows=_BIGINT,
+        )
+        rows = [
+            (
+                route.id,
+                route.topic_name,
+                route.table_name,
+                list(route.operations),
+                route.payload,
+                route.where,
+                list(route.partition_by),
+                route.since,
+                *self._broker.snapshots.progress(route),
+            )
+            for route in self._broker.routes
+        ]
+        return Result(columns, rows, status=f"SHOW ROUTES {len(rows)}")
+
+    def _groups(self, lags: Mapping[tuple[str, str], int]) -> Result:
+        columns = _columns(group_id=_TEXT, state=_TEXT, members=_INTEGER, lag=_BIGINT)
+        totals: Counter[str] = Counter()
+        for (group, _), lag in lags.items():
+            totals[group] += lag
+        groups = self._broker.groups
+        rows = [
+            (listed.name, listed.state, len(groups.describe(listed.name).members), totals[listed.name])
+            for listed in groups.all()
+        ]
+        return Result(columns, rows, status=f"SHOW GROUPS {len(rows)}")
+
+    def _table(self, name: str) -> Result:
+        columns = _columns(column=_TEXT, type=_TEXT, nullable=_BOOLEAN, default=_TEXT, primary_key=_INTEGER)
+        table = self._broker.tables.get(name)
+        key = {column: place for place, column in enumerate(table.primary_key, 1)}
+        rows = [
+            (column.name, str(column.type), column.nullable and column.name not in key, column.default, key.get(column.name))
+            for column in table.columns
+        ]
+        return Result(columns, rows, status=f"DESCRIBE TABLE {table.name}")
+
+    def _topic(self, name: str) -> Result:
+        live = self._broker.topics.get(name)
+        topic = live.topic
+        records, size = self._content(live)
+        sources = [route.table_name for route in self._broker.routes.of_topic(topic.id)]
+        told: dict[str, object] = {
+            "name": topic.name,
+            "alias": topic.alias,
+            "uuid": topic.uuid,
+            "created": datetime.fromtimestamp(topic.created_ms / 1000, UTC).isoformat(),
+            "partitions": topic.partitions,
+            "records": records,
+            "bytes": size,
+            "sources": ", ".join(sources) or None,
+            **msgspec.structs.asdict(topic.settings),
+        }
+        rows = [(what, None if value is None else str(value)) for what, value in told.items()]
+        return Result(_columns(property=_TEXT, value=_TEXT), rows, status=f"DESCRIBE TOPIC {topic.name}")
+
+    def _content(self, live: LiveTopic) -> tuple[int, int]:
+        """Records and bytes of all partitions."""
+        name, numbers = live.topic.name, range(len(live.partitions))
+        bounds = [self._broker.positions.bounds(name, number) for number in numbers]
+        return sum(end - start for start, end in bounds), sum(self._broker.positions.size(name, number) for number in numbers)
+
+
+def _columns(**types: ColumnType) -> tuple[ResultColumn, ...]:
+    return tuple(ResultColumn(name, type_) for name, type_ in types.items())

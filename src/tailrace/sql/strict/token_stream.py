@@ -1,0 +1,238 @@
+"""The words of a text, one after the other, for a grammar that reads them once and never goes back."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import zip_longest
+from typing import NamedTuple, NoReturn
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from tailrace.model.errors import SqlSyntaxError
+from tailrace.sql.suggestions import CLAUSES, did_you_mean
+from tailrace.sql.syntax_trees import position_at, position_of_token
+
+_TEXTS = frozenset(
+    (
+        TokenType.STRING,
+        TokenType.HEREDOC_STRING,
+        TokenType.NATIONAL_STRING,
+        TokenType.RAW_STRING,
+        TokenType.HEX_STRING,
+        TokenType.BIT_STRING,
+        TokenType.BYTE_STRING,
+        TokenType.UNICODE_STRING,
+    )
+)
+
+_SECOND_HALVES = {TokenType.LT: TokenType.LT, TokenType.GT: TokenType.GT, TokenType.DOT: TokenType.NUMBER}
+
+
+class TokenKind:
+    """What a word is, apart from what it says."""
+
+    WORD = "word"
+    QUOTED = "quoted"
+    TEXT = "text"
+    NUMBER = "number"
+    SIGN = "sign"
+    END = "end"
+
+
+class GrammarToken(NamedTuple):
+    said: str
+    """In capitals; empty at the end and for what is quoted, which is no keyword."""
+    kind: str
+    token: Token | None
+
+
+_END = GrammarToken("", TokenKind.END, None)
+
+
+class TokenStream:
+    def __init__(self, tokens: Sequence[Token], text: str) -> None:
+        self._tokens = tokens
+        self._text = text
+        self._words = [*_words(tokens), _END, _END]
+        self._at = 0
+
+    @property
+    def word(self) -> GrammarToken:
+        return self._words[self._at]
+
+    @property
+    def next(self) -> GrammarToken:
+        return self._words[self._at + 1]
+
+    def step(self) -> GrammarToken:
+        word = self._words[self._at]
+        self._at += word.kind is not TokenKind.END
+        return word
+
+    def sees(self, said: str) -> bool:
+        return self._words[self._at].said == said
+
+    def take(self, said: str, following: str | None = None) -> bool:
+        """Step over this word, or over these two, if they come next."""
+        if self._words[self._at].said != said:
+            return False
+        if following is None:
+            self._at += 1
+            return True
+        if self._words[self._at + 1].said != following:
+            return False
+        self._at += 2
+        return True
+
+    def take_any(self, said: Collection[str]) -> bool:
+        if self.word.said not in said:
+            return False
+        self._at += 1
+        return True
+
+    def expect(self, said: str) -> None:
+        if not self.take(said):
+            self.fail(said)
+
+    def expect_end(self) -> None:
+        if self.word.kind is not TokenKind.END:
+            self.fail("an operator, a clause or the end of the statement", did_you_mean(self.word.said, CLAUSES))
+
+    def follows_line_break(self) -> bool:
+        """Whether the word that comes next stands in a line of its own."""
+        before, token = self._words[self._at - 1].token, self.word.token
+        return before is not None and token is not None and "\n" in self._text[before.end + 1 : token.start]
+
+    def fail(self, expected: str, hint: str = "") -> NoReturn:
+        token = self.word.token
+        if token is None:
+            place = position_at(self._text, self._tokens[-1].end + 1)
+            raise SqlSyntaxError(f"expected {expected}, found the end of the statement", *place)
+        raise SqlSyntaxError(f"expected {expected}, found {token.text!r}{hint}", *position_of_token(token, self._text))
+
+
+def _words(tokens: Sequence[Token]) -> Iterator[GrammarToken]:
+    """sqlglot takes some pairs, such as GROUP BY, for one token, and `<<` and `.5` for two."""
+    for token, following in zip_longest(tokens, tokens[1:]):
+        kind = token.token_type
+        second_half = _SECOND_HALVES.get(kind)
+        if following is not None and following.token_type is second_half and following.start == token.end + 1:
+            continue
+        if kind is TokenType.IDENTIFIER:
+            yield GrammarToken("", TokenKind.QUOTED, token)
+        elif kind in _TEXTS:
+            yield GrammarToken("", TokenKind.TEXT, token)
+        elif kind is TokenType.NUMBER:
+            yield GrammarToken("", TokenKind.NUMBER, token)
+        elif token.text[:1].isalpha() or token.text[:1] in "_$":
+            for said in token.text.upper().split():
+                yield GrammarToken(said, TokenKind.WORD, token)
+        else:
+            yield GrammarToken(token.text, TokenKind.SIGN, token)
+
+
+_RESERVED = """
+    ALL AND ANY AS ASC BETWEEN BY CASE CROSS DESC DISTINCT DO ELSE END ESCAPE EXCEPT FETCH FOR FROM FULL GROUP HAVING ILIKE IN
+    INNER INSERT INTERSECT INTO IS JOIN LEFT LIKE LIMIT NATURAL NOT ON OR ORDER PLACING QUALIFY RETURNING RIGHT SELECT SET
+    SIMILAR SOME THEN UNION USING VALUES WHEN WHERE WINDOW WITH
+"""
+RESERVED = frozenset(_RESERVED.split())
+"""What can't be the name of a column, nor follow it as another name for it."""
+
+_NO_ALIAS = RESERVED | {
+    "OFFSET",
+    "COLLATE",
+    "ISNULL",
+    "NOTNULL",
+    "OVERLAPS",
+    "FILTER",
+    "OVER",
+    "WITHIN",
+    "AT",
+    "NULLS",
+    "NULL",
+    "TRUE",
+    "FALSE",
+}
+
+
+class NameGrammar:
+    def __init__(self, stream: TokenStream) -> None:
+        self._stream = stream
+
+    def listed(self, item: Callable[[], None]) -> None:
+        """At least one, with commas between them."""
+        item()
+        while self._stream.take(","):
+            item()
+
+    def bracketed(self, item: Callable[[], None]) -> None:
+        self._stream.expect("(")
+        self.listed(item)
+        self._stream.expect(")")
+
+    def name(self, what: str = "a name") -> None:
+        word = self._stream.word
+        if word.kind is TokenKind.QUOTED or (word.kind is TokenKind.WORD and word.said not in RESERVED):
+            self._stream.step()
+        else:
+            self._stream.fail(what)
+
+    def dotted(self, what: str) -> None:
+        self.name(what)
+        while self._stream.take("."):
+            self.part()
+
+    def part(self) -> None:
+        """What stands behind a dot, where every word is a name."""
+        if self._stream.word.kind not in (TokenKind.WORD, TokenKind.QUOTED):
+            self._stream.fail("a name after the dot")
+        self._stream.step()
+
+    def alias(self) -> bool:
+        """`[AS] name`, if it is there."""
+        stream = self._stream
+        if stream.take("AS"):
+            if stream.word.kind not in (TokenKind.WORD, TokenKind.QUOTED, TokenKind.TEXT):
+                stream.fail("a name after AS")
+            stream.step()
+            return True
+        word = stream.word
+        if word.kind is TokenKind.QUOTED or (word.kind is TokenKind.WORD and word.said not in _NO_ALIAS):
+            stream.step()
+            return True
+        return False
+
+    def type_(self) -> None:
+        stream = self._stream
+        if stream.word.kind not in (TokenKind.WORD, TokenKind.QUOTED) or stream.word.said in RESERVED:
+            stream.fail("a type")
+        stream.step()
+        while stream.take("."):
+            self.part()
+        stream.take_any(("PRECISION", "VARYING"))
+        if stream.sees("("):
+            self._within_type()
+        if stream.take("WITH") or stream.take("WITHOUT"):
+            stream.take("LOCAL")
+            stream.expect("TIME")
+            stream.expect("ZONE")
+        while stream.take("["):
+            if stream.word.kind is TokenKind.NUMBER:
+                stream.step()
+            stream.expect("]")
+        stream.take("ARRAY")
+
+    def _within_type(self) -> None:
+        """Lengths, or the fields of a struct."""
+        stream = self._stream
+        stream.expect("(")
+        self.listed(self._of_type)
+        stream.expect(")")
+
+    def _of_type(self) -> None:
+        stream = self._stream
+        if stream.word.kind is TokenKind.NUMBER:
+            stream.step()
+            return
+        self.type_()
+        if stream.word.kind in (TokenKind.WORD, TokenKind.QUOTED):
+            self.type_()

@@ -1,0 +1,180 @@
+"""Change events: what a change of a row is in the log, made from and turned back into what SQLite keeps.
+
+The key is the row's primary key as a JSON object; the value says what happened, with the row before and after. The encoder of
+a table is built once, so that an event costs about as much as the bytes in it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tailrace.model.errors import CorruptionError, LimitExceededError
+from tailrace.model.ids import RouteId
+from tailrace.model.limits import Limits
+from tailrace.model.record import Record
+from tailrace.model.route import ChangeKind
+from tailrace.model.table import Column, Table
+from tailrace.sql.tables.values import StoredValue
+from tailrace.wire.uniform_batch import encoded_headers
+
+StoredRow = Sequence[StoredValue]
+
+_JSON_TYPES: dict[str, Any] = {
+    "boolean": bool | None,
+    "smallint": int | None,
+    "integer": int | None,
+    "bigint": int | None,
+    "double": float | None,
+    "bytes": bytes | None,
+    "json": msgspec.Raw,
+    "list": msgspec.Raw,
+}
+"""What is not here is text in JSON."""
+
+_NULL = msgspec.Raw(b"null")
+_READ = ("op", b"read")
+
+
+class ReplayedChange(NamedTuple):
+    """A change read back: the key that it is about, and the row from then on, `None` if there is none."""
+
+    key: StoredRow
+    row: StoredRow | None
+
+
+class _Change(msgspec.Struct):
+    op: ChangeKind
+    key: Any
+    old: Any
+    new: Any
+    ts: int
+    tx: str
+
+
+class TableEvents:
+    """The events of one table."""
+
+    def __init__(self, table: Table, limits: Limits) -> None:
+        self.table = table
+        self._change_bytes = limits.change_bytes
+        names = [column.name for column in table.columns]
+        self._key_at = [names.index(name) for name in table.primary_key]
+        self._key_of = _picker(self._key_at)
+        key_columns = [table.columns[at] for at in self._key_at]
+        self._row = _shape("StoredRow", table.columns)
+        self._key = _shape("Key", key_columns)
+        self._to_json = [(at, _to_json(column)) for at, column in enumerate(table.columns) if _is_converted(column)]
+        self._from_json = [(at, _from_json(column)) for at, column in enumerate(table.columns) if _is_converted(column)]
+        self._key_to_json = [(at, _to_json(column)) for at, column in enumerate(key_columns) if _is_converted(column)]
+        self._key_from_json = [(at, _from_json(column)) for at, column in enumerate(key_columns) if _is_converted(column)]
+        self._encode = msgspec.json.Encoder().encode
+        change = msgspec.defstruct("Replay", [("key", self._key), ("new", self._row | None)])
+        self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(change).decode
+
+    def key_of(self, row: StoredRow) -> StoredRow:
+        return self._key_of(row)
+
+    def headers(self, op: ChangeKind, tx: str, *, only_route: RouteId | None = None, skip_routes: str = "") -> bytes:
+        """`only_route` is the one route that the event is for, `skip_routes` those that it is not for, as `,3,7,`."""
+        headers = [("source_table", self.table.name.encode()), ("op", op.encode()), ("tx", tx.encode())]
+        if only_route is not None:
+            headers.append(("only_route", b"%d" % only_route))
+        if skip_routes:
+            headers.append(("skip_routes", skip_routes.encode()))
+        return encoded_headers(tuple(headers))
+
+    def encode(self, op: ChangeKind, old: StoredRow | None, new: StoredRow | None, ts: int, tx: str) -> tuple[bytes, bytes]:
+        """Key and value of the event."""
+        image = new if new is not None else old
+        key = self._encode(self._key(*self._converted(self._key_of(image), self._key_to_json)))  # type: ignore[arg-type]
+        value = self._encode(
+            _Change(
+                op,
+                msgspec.Raw(key),
+                None if old is None else self._image(old),
+                None if new is None else self._image(new),
+                ts,
+                tx,
+            )
+        )
+        if len(value) > self._change_bytes:
+            raise self._too_large(value)
+        return key, value
+
+    def encode_rows(self, op: ChangeKind, rows: Sequence[StoredRow], ts: int, tx: str) -> Iterator[tuple[bytes, bytes]]:
+        """The same for rows that are new or read, one after another: what their events have in common is encoded once."""
+        encode, to_key, key_of, image = self._encode, self._key, self._key_of, self._image
+        is_plain = not self._key_to_json
+        head = b'{"op":%b,"key":' % encode(op)
+        tail = b',"ts":%d,"tx":%b}' % (ts, encode(tx))
+        for row in rows:
+            values = key_of(row)
+            key = encode(to_key(*(values if is_plain else self._converted(values, self._key_to_json))))
+            value = b'%b%b,"old":null,"new":%b%b' % (head, key, encode(image(row)), tail)
+            if len(value) > self._change_bytes:
+                raise self._too_large(value)
+            yield key, value
+
+    def decode(self, value: bytes | None) -> ReplayedChange:
+        """What an event of the log says about the table."""
+        try:
+            change = self._decode(value or b"")
+        except msgspec.MsgspecError as error:
+            raise CorruptionError(f"a change event of table {self.table.name!r} can't be read: {error}") from error
+        key = self._converted(msgspec.structs.astuple(change.key), self._key_from_json)
+        if change.new is None:
+            return ReplayedChange(key, None)
+        return ReplayedChange(key, self._converted(msgspec.structs.astuple(change.new), self._from_json))
+
+    def _too_large(self, value: bytes) -> LimitExceededError:
+        return LimitExceededError(
+            f"a change of a row of {self.table.name!r} has {len(value)} bytes as an event, with the row before and after;"
+            f" change_bytes allows {self._change_bytes}"
+        )
+
+    def _image(self, row: StoredRow) -> Any:
+        return self._row(*(self._converted(row, self._to_json) if self._to_json else row))
+
+    def _converted(self, row: StoredRow, changes: Sequence[tuple[int, Callable[[Any], Any]]]) -> StoredRow:
+        if not changes:
+            return row
+        cells = list(row)
+        for at, convert in changes:
+            cells[at] = convert(cells[at])
+        return cells
+
+
+def is_read(record: Record) -> bool:
+    """Whether an event tells a row for a snapshot, and changes nothing."""
+    return _READ in record.headers
+
+
+def _shape(name: str, columns: Sequence[Column]) -> Any:
+    """A struct with a field for each column, in order. Columns may have names that are none in Python."""
+    fields = [(f"f{at}", _JSON_TYPES.get(column.type.kind, str | None)) for at, column in enumerate(columns)]
+    return msgspec.defstruct(name, fields, rename={f"f{at}": column.name for at, column in enumerate(columns)})
+
+
+def _picker(at: Sequence[int]) -> Callable[[StoredRow], StoredRow]:
+    if len(at) == 1:
+        (only,) = at
+        return lambda row: (row[only],)
+    return itemgetter(*at)
+
+
+def _is_converted(column: Column) -> bool:
+    return column.type.kind in ("boolean", "json", "list")
+
+
+def _to_json(column: Column) -> Callable[[Any], Any]:
+    if column.type.kind == "boolean":
+        return lambda kept: None if kept is None else kept != 0
+    return lambda kept: _NULL if kept is None else msgspec.Raw(kept.encode())
+
+
+def _from_json(column: Column) -> Callable[[Any], Any]:
+    if column.type.kind == "boolean":
+        return lambda value: None if value is None else int(value)
+    return lambda value: None if value == _NULL else bytes(value).decode()

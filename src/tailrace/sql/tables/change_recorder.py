@@ -1,0 +1,208 @@
+"""Collects the change events of a group of transactions while their statements run.
+
+SQLite tells the images of each row as it is changed; the events are encoded on the spot, so what is held is what goes into the
+log. An update that changes the key is a delete and an insert.
+
+While the snapshot of a route runs, a change of a row that it has not come to yet says that it is not for this route: the row
+will be read later, and then as it is by then.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import apsw
+
+from tailrace.broker.tables.change_log import ChangeBatch
+from tailrace.model.errors import LimitExceededError, TailraceError
+from tailrace.model.ids import RouteId, TableId
+from tailrace.model.limits import MIB, Limits
+from tailrace.model.route import ChangeKind, Operation, RouteSnapshot
+from tailrace.model.table import Column, Table
+from tailrace.sql.tables.change_events import StoredRow, TableEvents
+from tailrace.sql.tables.decimals import COLLATION, register_decimals
+from tailrace.sql.tables.values import StoredValue
+from tailrace.wire.uniform_batch import encode_uniform_batch
+
+_RECORD_OVERHEAD_BYTES = 16
+_FRAME_RESERVE_BYTES = MIB
+
+
+class _Event(NamedTuple):
+    of: TableEvents
+    record: tuple[bytes, bytes, bytes]
+
+
+class RecorderSavepoint(NamedTuple):
+    """A state of the recorder to go back to."""
+
+    events: int
+    size: int
+
+
+class ChangeRecorder:
+    def __init__(self, events: Mapping[str, TableEvents], limits: Limits) -> None:
+        """`events` is by the name of the table."""
+        self._by_name = events
+        self._limits = limits
+        self._most_bytes = limits.frame_bytes - _FRAME_RESERVE_BYTES
+        self._events: list[_Event] = []
+        self._headers: dict[tuple[str, Operation, str], bytes] = {}
+        self._order = KeyOrder()
+        self._snapshots: Mapping[TableId, Sequence[RouteSnapshot]] = {}
+        self._tx = ""
+        self._ts = 0
+        self.size = 0
+        self.refusal: TailraceError | None = None
+        """Why the statement that runs must not go on."""
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def begin(self, ts: int, snapshots: Mapping[TableId, Sequence[RouteSnapshot]]) -> None:
+        """A new group. The snapshots are those that run, by table; none of them moves while the group does."""
+        self._events = []
+        self._ts = ts
+        self._snapshots = snapshots
+        self.size = 0
+        self.refusal = None
+
+    def transaction(self, tx: str) -> RecorderSavepoint:
+        """What follows belongs to this transaction."""
+        self._tx = tx
+        self._headers = {}
+        self.refusal = None
+        return RecorderSavepoint(len(self._events), self.size)
+
+    def back_to(self, mark: RecorderSavepoint) -> None:
+        del self._events[mark.events :]
+        self.size = mark.size
+
+    def hook(self, update: apsw.PreUpdate) -> None:
+        """Called by SQLite before it changes a row."""
+        of = self._by_name.get(update.table_name)
+        if of is None or self.refusal is not None:
+            return
+        try:
+            op = update.op
+            if op == "INSERT":
+                self._add(of, "insert", None, update.new)
+            elif op == "DELETE":
+                self._add(of, "delete", update.old, None)
+            else:
+                old, new = update.old, update.new
+                if of.key_of(old) == of.key_of(new):  # type: ignore[arg-type]
+                    self._add(of, "update", old, new)
+                else:
+                    self._add(of, "delete", old, None)
+                    self._add(of, "insert", None, new)
+        except TailraceError as error:
+            # An error in a hook does not stop SQLite; this does.
+            self.refusal = error
+            update.connection.interrupt()
+
+    def inserted(self, of: TableEvents, rows: Sequence[StoredRow]) -> None:
+        """Rows that are known to go in as they are."""
+        if of.table.id not in self._snapshots:
+            self._add_rows(of, "insert", rows, self._headers_of(of, "insert"))
+            return
+        for row in rows:
+            self._add_rows(of, "insert", (row,), self._headers_of(of, "insert", self._skipped(of, row)))
+
+    def read(self, of: TableEvents, rows: Sequence[StoredRow], route: RouteId | None) -> None:
+        """Rows that a snapshot tells its route, or a checkpoint whoever needs it."""
+        self._add_rows(of, "read", rows, of.headers("read", self._tx, only_route=route))
+
+    def close(self) -> None:
+        self._order.close()
+
+    def batches(self) -> list[ChangeBatch]:
+        """The events in order, in as few batches as that allows."""
+        return [
+            ChangeBatch(of.table, encode_uniform_batch(records, self._ts), len(records), self._ts)
+            for of, records in self._runs()
+        ]
+
+    def _runs(self) -> Iterator[tuple[TableEvents, list[tuple[bytes, bytes, bytes]]]]:
+        """Neighbours of one table, up to the size of a batch."""
+        limits = self._limits
+        run: list[tuple[bytes, bytes, bytes]] = []
+        last: TableEvents | None = None
+        size = 0
+        for of, record in self._events:
+            grown = size + len(record[0]) + len(record[1]) + len(record[2]) + _RECORD_OVERHEAD_BYTES
+            if last is not None and (of is not last or grown > limits.batch_bytes or len(run) == limits.batch_records):
+                yield last, run
+                run = []
+                grown -= size
+            run.append(record)
+            last = of
+            size = grown
+        if last is not None:
+            yield last, run
+
+    def _add_rows(self, of: TableEvents, op: ChangeKind, rows: Sequence[StoredRow], headers: bytes) -> None:
+        fixed = len(headers) + _RECORD_OVERHEAD_BYTES
+        add = self._events.append
+        for key, value in of.encode_rows(op, rows, self._ts, self._tx):
+            self.size += len(key) + len(value) + fixed
+            if self.size > self._most_bytes:
+                raise self._too_much()
+            add(_Event(of, (key, value, headers)))
+
+    def _add(self, of: TableEvents, op: Operation, old: StoredRow | None, new: StoredRow | None) -> None:
+        key, value = of.encode(op, old, new, self._ts, self._tx)
+        headers = self._headers_of(of, op, self._skipped(of, new if new is not None else old))
+        self.size += len(key) + len(value) + len(headers) + _RECORD_OVERHEAD_BYTES
+        if self.size > self._most_bytes:
+            raise self._too_much()
+        self._events.append(_Event(of, (key, value, headers)))
+
+    def _headers_of(self, of: TableEvents, op: Operation, skip_routes: str = "") -> bytes:
+        headers = self._headers.get((of.table.name, op, skip_routes))
+        if headers is None:
+            headers = of.headers(op, self._tx, skip_routes=skip_routes)
+            self._headers[of.table.name, op, skip_routes] = headers
+        return headers
+
+    def _skipped(self, of: TableEvents, row: StoredRow | None) -> str:
+        """The routes whose snapshots have not come to this row yet."""
+        running = self._snapshots.get(of.table.id)
+        if running is None or row is None:
+            return ""
+        key = tuple(of.key_of(row))
+        waiting = [
+            f"{snapshot.route},"
+            for snapshot in running
+            if snapshot.last_key is None or self._order.is_behind(of.table, key, snapshot.last_key)
+        ]
+        return "," + "".join(waiting) if waiting else ""
+
+    def _too_much(self) -> LimitExceededError:
+        return LimitExceededError(
+            f"the changes of the transaction take more than {self._most_bytes} bytes, as much as a commit can hold"
+            " (frame_bytes); change fewer rows at a time"
+        )
+
+
+class KeyOrder:
+    """For one thread."""
+
+    def __init__(self) -> None:
+        self._connection = apsw.Connection(":memory:")
+        register_decimals(self._connection)
+
+    def is_behind(self, table: Table, key: tuple[StoredValue, ...], other: tuple[StoredValue, ...]) -> bool:
+        ((answer,),) = self._connection.execute(_comparison(table), key + other)
+        return bool(answer)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _comparison(table: Table) -> str:
+    key = [_place(table.column(name)) for name in table.primary_key]
+    return f"SELECT ({', '.join(key)}) > ({', '.join('?' * len(key))})"
+
+
+def _place(column: Column | None) -> str:
+    return f"? COLLATE {COLLATION}" if column is not None and column.type.kind == "decimal" else "?"

@@ -1,0 +1,270 @@
+"""Queries and writes: what passes, what they read, where their parameters are, and what is refused."""
+
+import time
+
+import pytest
+from sqlglot import exp
+
+from tailrace.model.errors import LimitExceededError, SqlError, SqlSyntaxError, UnsupportedSqlError
+from tailrace.model.limits import Limits
+from tailrace.sql.parse import parse
+from tailrace.sql.statements import Begin, Commit, Query, Rollback, Write
+from tailrace.sql.syntax_trees import position_of
+
+
+def query(text: str) -> Query:
+    (statement,) = parse(text)
+    assert isinstance(statement, Query)
+    return statement
+
+
+@pytest.mark.parametrize(
+    ("text", "sources"),
+    [
+        ("SELECT 1", []),
+        ("VALUES (1), (2)", []),
+        ("SELECT * FROM a.b", ["a.b"]),
+        ("SELECT * FROM a.b x JOIN c.d.e y ON x.i = y.i, a.b z", ["a.b", "c.d.e"]),
+        ("SELECT * FROM a WHERE x IN (SELECT y FROM b)", ["a", "b"]),
+        ("(SELECT * FROM a) UNION ALL SELECT * FROM b", ["a", "b"]),
+        ("WITH c AS (SELECT * FROM a) SELECT * FROM c", ["a"]),
+        ("WITH a AS (SELECT * FROM a) SELECT * FROM a", ["a"]),
+        ("WITH RECURSIVE a AS (SELECT 1 UNION ALL SELECT * FROM a) SELECT * FROM a", []),
+        ("WITH c AS (SELECT * FROM a), d AS (SELECT * FROM c) SELECT * FROM d, e", ["a", "e"]),
+        ("WITH d AS (SELECT * FROM c), c AS (SELECT 1) SELECT * FROM d", ["c"]),
+        ("WITH c AS (SELECT 1) SELECT * FROM x.c, (SELECT * FROM c) s", ["x.c"]),
+        ("SELECT * FROM (WITH c AS (SELECT 1) SELECT * FROM c) s, c", ["c"]),
+        ('SELECT * FROM "my-topic"."Big"', ["my-topic.Big"]),
+        ("SELECT * FROM table_changes('a.b') t, a.c", ["a.c"]),
+    ],
+)
+def test_a_query_knows_what_it_reads(text: str, sources: list[str]) -> None:
+    assert sorted(query(text).sources) == sources
+
+
+def test_a_query_knows_whether_it_reads_from_functions() -> None:
+    assert query("SELECT * FROM table_changes('a.b')").has_functions
+    assert not query("SELECT lower(x) FROM a.b").has_functions
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "target"),
+    [
+        ("INSERT INTO a.b (x, y) VALUES (1, 'z'), (2, NULL)", "insert", "a.b"),
+        ("insert into a.b select * from c", "insert", "a.b"),
+        ("INSERT INTO a (x) VALUES (1) ON CONFLICT (x) DO UPDATE SET x = excluded.x RETURNING x", "insert", "a"),
+        ("INSERT INTO a VALUES (1) ON CONFLICT DO NOTHING", "insert", "a"),
+        ("UPDATE a.b SET x = x + 1, y = DEFAULT WHERE z = 3 RETURNING *", "update", "a.b"),
+        ("UPDATE a SET x = b.x FROM b WHERE a.i = b.i", "update", "a"),
+        ("DELETE FROM a.b WHERE x = 1", "delete", "a.b"),
+        ("WITH c AS (SELECT 1 AS x) DELETE FROM a WHERE x IN (SELECT x FROM c)", "delete", "a"),
+    ],
+)
+def test_a_write_knows_what_it_writes(text: str, kind: str, target: str) -> None:
+    (statement,) = parse(text)
+    assert isinstance(statement, Write)
+    assert (statement.kind, statement.target) == (kind, target)
+
+
+def test_parameters_are_numbered_by_their_place_in_the_text() -> None:
+    found = query("SELECT ? FROM t WHERE a = ? OFFSET ? LIMIT ?")
+    assert found.parameters == ("1", "2", "3", "4")
+    offset, limit = found.tree.args["offset"], found.tree.args["limit"]
+    assert [offset.expression.name, limit.expression.name] == ["3", "4"]
+
+
+def test_parameters_by_name_are_kept_once() -> None:
+    assert query("SELECT :a, :b, :a::int").parameters == ("a", "b")
+
+
+def test_many_statements_have_their_places() -> None:
+    statements = parse("BEGIN; -- one\nSELECT 1;\n  /* two; */ COMMIT ;; start transaction; rollback work;")
+    assert [type(statement) for statement in statements] == [Begin, Query, Commit, Begin, Rollback]
+    assert [(statement.line, statement.column, statement.text) for statement in statements[:3]] == [
+        (1, 1, "BEGIN"),
+        (2, 1, "SELECT 1"),
+        (3, 14, "COMMIT"),
+    ]
+
+
+def test_names_in_a_tree_have_their_places_in_the_whole_text() -> None:
+    found = parse("SELECT 1;\nSELECT a,\n       wrong FROM t")[1]
+    assert isinstance(found, Query)
+    (column,) = (column for column in found.tree.find_all(exp.Column) if column.name == "wrong")
+    assert position_of(column) == (3, 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("SELECT * FROM t WHERE (a = 1", "line 1, column 29: expected ), found the end of the statement"),
+        ("SELECT * FROM t\nWHERE a = = 1", "line 2, column 11: expected"),
+        ("SELECT 1 FROMM x y", "line 1, column 16: expected an operator, a clause or the end of the statement, found 'x'"),
+        ("SELECT a,, b", "line 1, column 10: expected a value, found ','"),
+        ("SELECT a, FROM t", "line 1, column 11: expected a value, found 'FROM'"),
+        ("SELECT , a", "line 1, column 8: expected a value, found ','"),
+        ("INSERT INTO t VALUES (1,)", "line 1, column 25: expected a value, found ')'"),
+        ("INSERT INTO t", "line 1, column 14: expected SELECT, VALUES or a query in brackets, found the end of the statement"),
+        ("INSERT INTO t VALUES (1) ON CONFLICT", "line 1, column 37: expected DO, found the end of the statement"),
+        ("UPDATE t SET", "line 1, column 13: expected the name of a column, found the end of the statement"),
+        ("SELECT * FROM a JOIN b ON", "line 1, column 26: expected a value, found the end of the statement"),
+        ("SELECT 'abc", "line 1, column 8: what begins here is not closed; expected ', found the end of the text"),
+        ('SELECT "abc', 'expected "'),
+        ("SELECT /* abc", "expected the end of a comment"),
+        ("SELECT 1e", "'1e' is not a number"),
+        ("SELECT `a`", "'`' has no meaning in SQL"),
+        ("SELECT a ? 'b'", "line 1, column 10"),
+        ("", "expected a statement"),
+        (" ;; -- nothing\n", "expected a statement"),
+    ],
+)
+def test_a_syntax_error_says_where_and_what_was_expected(text: str, message: str) -> None:
+    with pytest.raises(SqlSyntaxError) as refused:
+        parse(text)
+    assert message in str(refused.value)
+    assert "expected" in str(refused.value) or "has no meaning" in str(refused.value) or "not a number" in str(refused.value)
+
+
+UNSUPPORTED = [
+    "ABORT",
+    "ANALYZE",
+    "ATTACH 'x.db' AS x",
+    "CACHE TABLE t",
+    "CALL f()",
+    "CHECKPOINT",
+    "COMMENT ON TABLE t IS 'x'",
+    "COPY t TO 'file'",
+    "COPY t FROM PROGRAM 'sh'",
+    "CREATE DATABASE x",
+    "CREATE EXTENSION x",
+    "CREATE FUNCTION f() RETURNS int AS 'x'",
+    "CREATE INDEX i ON t (a)",
+    "CREATE MACRO f(a) AS a",
+    "CREATE OR REPLACE TABLE t (a int)",
+    "CREATE ROLE x",
+    "CREATE SCHEMA s",
+    "CREATE SECRET x",
+    "CREATE SEQUENCE s",
+    "CREATE TRIGGER x",
+    "CREATE TYPE x",
+    "CREATE VIEW v AS SELECT 1",
+    "ALTER TABLE t ADD COLUMN a int",
+    "ALTER SYSTEM SET x = 1",
+    "DROP SCHEMA s",
+    "DROP VIEW v",
+    "DEALLOCATE x",
+    "DECLARE c CURSOR FOR SELECT 1",
+    "DETACH x",
+    "DO $$ x $$",
+    "END",
+    "EXECUTE x",
+    "EXPORT DATABASE 'x'",
+    "FETCH 1 FROM c",
+    "FROM t",
+    "GRANT SELECT ON t TO x",
+    "IMPORT DATABASE 'x'",
+    "INSTALL httpfs",
+    "KILL 1",
+    "LISTEN x",
+    "LOAD httpfs",
+    "LOCK TABLE t",
+    "MERGE INTO t USING u ON true WHEN MATCHED THEN DELETE",
+    "NOTIFY x",
+    "PIVOT t ON a",
+    "PRAGMA journal_mode = OFF",
+    "PREPARE x AS SELECT 1",
+    "REFRESH MATERIALIZED VIEW v",
+    "REINDEX",
+    "RELEASE x",
+    "REPLACE INTO t VALUES (1)",
+    "RESET x",
+    "REVOKE SELECT ON t FROM x",
+    "SAVEPOINT x",
+    "SELEC 1",
+    "SET x = 1",
+    "SUMMARIZE t",
+    "TABLE t",
+    "TRUNCATE t",
+    "UNPIVOT t ON a",
+    "USE x",
+    "VACUUM",
+]
+
+
+@pytest.mark.parametrize("text", UNSUPPORTED)
+def test_what_is_not_on_the_list_is_refused_by_name(text: str) -> None:
+    with pytest.raises(UnsupportedSqlError, match=r"line 1, column \d+: .* is not supported; expected ") as refused:
+        parse(text)
+    named = str(refused.value).partition(": ")[2].partition(" is not")[0]
+    assert text.upper().startswith(named)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("SELECT 1 INTO x", "INTO"),
+        ("SELECT * FROM t FOR UPDATE", "FOR UPDATE"),
+        ("SELECT * FROM t TABLESAMPLE (10)", "TABLESAMPLE"),
+        ("SELECT * FROM t PIVOT (sum(a) FOR b IN (1))", "PIVOT"),
+        ("INSERT OR REPLACE INTO t VALUES (1)", "INSERT OR"),
+        ("DELETE t", "DELETE without FROM"),
+        ("DELETE FROM t USING u WHERE t.a = u.a", "USING"),
+        ("WITH x AS (INSERT INTO t VALUES (1) RETURNING 1) SELECT * FROM x", "INSERT"),
+        ("WITH x AS (DELETE FROM t RETURNING 1) SELECT * FROM x", "DELETE"),
+        ("SELECT $1", "parameters are written ? or :name"),
+        ("SELECT @x", "parameters are written ? or :name"),
+        ("SELECT %s", "parameters are written ? or :name"),
+    ],
+)
+def test_a_clause_that_is_not_on_the_list_is_refused_by_name(text: str, named: str) -> None:
+    with pytest.raises(UnsupportedSqlError, match="line 1") as refused:
+        parse(text)
+    assert named in str(refused.value)
+
+
+NESTED = {
+    "brackets": ("SELECT " + "(" * 5000, "1", ")" * 5000),
+    "subqueries": ("SELECT * FROM " + "(SELECT * FROM " * 3000, "t", ")" * 3000),
+    "arrays": ("SELECT " + "ARRAY[" * 40, "1", "]" * 40),
+    "types": ("SELECT " + "decimal(" * 40, "1", ")" * 40),
+    "casts to arrays": ("SELECT " + "a::int[" * 40, "1", "]" * 40),
+    "negations": ("SELECT " + "NOT " * 20_000, "a", ""),
+    "signs": ("SELECT " + "- " * 20_000, "1", ""),
+    "sums": ("SELECT " + "1 + " * 20_000, "1", ""),
+    "cases": ("SELECT " + "CASE WHEN a THEN " * 3000, "1", " END" * 3000),
+    "casts": ("SELECT 1", "", "::int" * 20_000),
+    "names": ("SELECT a", "", ".a" * 20_000),
+    "indexes": ("SELECT a", "", "[1]" * 2_000),
+}
+
+
+@pytest.mark.parametrize("kind", NESTED)
+def test_deep_nesting_is_refused_at_once(kind: str) -> None:
+    text = "".join(NESTED[kind])
+    began = time.process_time()
+    with pytest.raises(SqlError):
+        parse(text)
+    assert time.process_time() - began < 5
+
+
+def test_long_chains_of_conditions_are_no_nesting() -> None:
+    conditions = " OR ".join(f"a = {number}" for number in range(1000))
+    assert query(f"SELECT * FROM t WHERE {conditions}").sources == ("t",)
+
+
+def test_a_text_that_is_too_long_is_refused() -> None:
+    with pytest.raises(LimitExceededError, match="statement_bytes"):
+        parse("SELECT 1 -- " + "x" * 100, Limits(statement_bytes=100))
+
+
+def test_too_many_statements_are_refused() -> None:
+    assert len(parse("SELECT 1;" * 3, Limits(statements=3))) == 3
+    with pytest.raises(LimitExceededError, match="4 statements, more than statements allows"):
+        parse("SELECT 1;" * 4, Limits(statements=3))
+
+
+def test_nothing_of_a_text_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    for text in ("WITH a AS (CREATE secret", "SELECT IF > secret", "WITH a AS (SET secret = 1) SELECT 1"):
+        with pytest.raises(SqlError):
+            parse(text)
+    assert caplog.records == []
