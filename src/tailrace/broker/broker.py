@@ -26,9 +26,8 @@ from tailrace.broker.payloads.references import PayloadReferences
 from tailrace.broker.payloads.sweep import PayloadSweep
 from tailrace.broker.pipelines.pipelines import Pipelines
 from tailrace.broker.publishing.append import Answer, Appender
-from tailrace.broker.publishing.bundle import Waiter
 from tailrace.broker.publishing.dedup import Dedup
-from tailrace.broker.publishing.intake import Intake
+from tailrace.broker.publishing.intake import Intake, Waiter
 from tailrace.broker.publishing.producers import Producers
 from tailrace.broker.publishing.publish import Publisher
 from tailrace.broker.publishing.publishers import Publishers

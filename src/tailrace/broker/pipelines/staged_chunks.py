@@ -15,7 +15,8 @@ from tailrace.broker.commits.commit import Committer
 from tailrace.broker.commits.draft import Draft
 from tailrace.broker.commits.proposal import Proposal
 from tailrace.broker.publishing.admission import CheckedBatch, checked_batch, read_batch_for
-from tailrace.broker.publishing.intake import Intake, Windows
+from tailrace.broker.publishing.dedup import Windows
+from tailrace.broker.publishing.intake import Intake
 from tailrace.broker.publishing.placing import Placed, place
 from tailrace.broker.publishing.record_checks import RecordChecks
 from tailrace.broker.reading.reader import Reader

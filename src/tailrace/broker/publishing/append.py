@@ -10,9 +10,9 @@ from functools import partial
 
 from tailrace.broker.commits.commit import Committer
 from tailrace.broker.publishing.admission import CheckedBatch, ReadBatch, checked_batch, missing, read_batch_for
-from tailrace.broker.publishing.append_batches import AppendBatches, Outcome
-from tailrace.broker.publishing.bundle import Bundle, Waiter, pass_on
-from tailrace.broker.publishing.intake import Intake
+from tailrace.broker.publishing.append_batches import AppendBatches
+from tailrace.broker.publishing.bundle import Bundle
+from tailrace.broker.publishing.intake import Intake, Outcome, Waiter
 from tailrace.model.errors import StoreClosedError, TailraceError
 from tailrace.model.ids import PartitionId
 from tailrace.model.record import RawBatch
@@ -142,13 +142,16 @@ class Appender:
         elif checked.live.takes_batches_as_they_are and not checked.header.attributes & TRANSACTIONAL_MASK:
             self._bundle_up(checked, waiter)
         else:
-            proposal = AppendBatches(self._intake, judged, adds_partitions=adds_partitions)
-            self._committer.submit(proposal).add_done_callback(partial(pass_on, waiter))
+            self._append_alone(checked, waiter, adds_partitions=adds_partitions)
+
+    def _append_alone(self, checked: CheckedBatch, waiter: Waiter, *, adds_partitions: bool = False) -> None:
+        proposal = AppendBatches(self._intake, [checked], adds_partitions=adds_partitions)
+        self._committer.submit(proposal).add_done_callback(partial(_pass_on, waiter))
 
     def _bundle_up(self, checked: CheckedBatch, waiter: Waiter) -> None:
         bundle = self._bundle
         if bundle is None:
-            bundle = self._bundle = Bundle(self._intake)
+            bundle = self._bundle = Bundle(self._intake, self._append_alone)
             self._committer.loop.call_soon(self._submit)
             self._committer.let_first(self._submit)
         if bundle.add(checked, waiter):
@@ -173,6 +176,18 @@ class _FutureWaiter:
 
     def failed(self, error: BaseException) -> None:
         _fail(self._answer, error)
+
+
+def _pass_on(waiter: Waiter, done: "asyncio.Future[list[Outcome]]") -> None:
+    """Tell what became of a batch that was committed by itself."""
+    if done.cancelled():
+        waiter.failed(asyncio.CancelledError())
+        return
+    error = done.exception()
+    if error is None:
+        waiter.told(done.result()[0])
+    else:
+        waiter.failed(error)
 
 
 def _fail(answer: Answer, error: BaseException) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from tailrace.broker.commits.draft import Draft
 from tailrace.broker.commits.proposal import Proposal
 from tailrace.broker.publishing.admission import CheckedBatch
-from tailrace.broker.publishing.intake import Intake, Windows
+from tailrace.broker.publishing.dedup import Windows
+from tailrace.broker.publishing.intake import Intake, Outcome
 from tailrace.broker.publishing.placing import Placed, place
 from tailrace.broker.transactions.appends import TransactionalAppend
 from tailrace.model.commit import Changes, CommitReceipt
@@ -17,8 +18,6 @@ from tailrace.model.errors import TailraceError
 from tailrace.model.ids import Cursor, Offset, PartitionId
 from tailrace.model.record import NO_TIMESTAMP, Appended
 from tailrace.wire.batch import NO_PRODUCER, BatchHeader
-
-Outcome = Appended | TailraceError
 
 
 class AppendBatches(Proposal[list[Outcome]]):

@@ -4,17 +4,14 @@ Single batches that come in the same turn of the event loop share a commit, whic
 still judged and answered for itself.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable
-from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from tailrace.broker.commits.draft import Draft
 from tailrace.broker.commits.proposal import Proposal, StillInFlight
 from tailrace.broker.publishing.admission import CheckedBatch
-from tailrace.broker.publishing.append_batches import AppendBatches, Outcome
-from tailrace.broker.publishing.intake import Intake
+from tailrace.broker.publishing.intake import Intake, Outcome, Waiter
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.model.commit import Append, Changes, CommitReceipt
 from tailrace.model.errors import TailraceError
@@ -29,28 +26,6 @@ _MOST_BYTES = MIB
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
-
-
-class Waiter(Protocol):
-    """Whoever sent a batch. Told once, on the event loop, while others wait for their turn: it must be quick."""
-
-    def told(self, outcome: Outcome) -> None:
-        """What became of the batch."""
-
-    def failed(self, error: BaseException) -> None:
-        """The commit failed."""
-
-
-def pass_on(waiter: Waiter, done: "asyncio.Future[list[Outcome]]") -> None:
-    """Tell what became of a batch that was committed by itself."""
-    if done.cancelled():
-        waiter.failed(asyncio.CancelledError())
-        return
-    error = done.exception()
-    if error is None:
-        waiter.told(done.result()[0])
-    else:
-        waiter.failed(error)
 
 
 class _Arrival:
@@ -68,10 +43,11 @@ class _Arrival:
 class Bundle(Proposal[None]):
     """For topics that take batches as they are."""
 
-    __slots__ = ("_held_bytes", "_intake", "_placed", "_waiting")
+    __slots__ = ("_append_alone", "_held_bytes", "_intake", "_placed", "_waiting")
 
-    def __init__(self, intake: Intake) -> None:
+    def __init__(self, intake: Intake, append_alone: Callable[[CheckedBatch, Waiter], None]) -> None:
         self._intake = intake
+        self._append_alone = append_alone
         self._waiting: list[tuple[CheckedBatch, Waiter]] = []
         self._placed: list[Append | Outcome] = []
         self._held_bytes = 0
@@ -97,7 +73,8 @@ class Bundle(Proposal[None]):
             except TailraceError as error:
                 outcome = error
             except StillInFlight:
-                self._postpone(checked, waiter)
+                # A duplicate of something in flight waits for that; the others need not.
+                self._append_alone(checked, waiter)
                 continue
             if isinstance(outcome, Appended) and self._intake.producers.has_stored(checked.partition, checked.header):
                 # Not to be told that there is no room: its sender would take it for not stored, and send it as another.
@@ -144,10 +121,6 @@ class Bundle(Proposal[None]):
         append = Append(partition, batch, header.records, header.max_timestamp, base_offset)
         draft.append(append)
         return append
-
-    def _postpone(self, checked: CheckedBatch, waiter: Waiter) -> None:
-        """A duplicate of something in flight waits for that; the others need not."""
-        self.committer.submit(AppendBatches(self._intake, [checked])).add_done_callback(partial(pass_on, waiter))
 
 
 def _tell(waiter: Callable[[T], None], outcome: T) -> None:

@@ -17,7 +17,7 @@ from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.broker.topics.topics import Topics
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes
-from tailrace.model.ids import Offset
+from tailrace.model.ids import Offset, TopicId
 from tailrace.model.limits import Limits
 from tailrace.store.contract import Store
 
@@ -175,6 +175,33 @@ class Window:
 
     def _put_count(self, count: int) -> None:
         self._draft.put(keys.dedup_count_key(self._live.topic.id), max(count, 0).to_bytes(8))
+
+
+class Windows:
+    """The dedup windows that one decision looks into."""
+
+    __slots__ = ("_dedup", "_draft", "_open")
+
+    def __init__(self, dedup: Dedup, draft: Draft) -> None:
+        self._dedup = dedup
+        self._draft = draft
+        self._open: dict[TopicId, tuple[LiveTopic, Window]] = {}
+
+    def of(self, live: LiveTopic) -> Window:
+        found = self._open.get(live.topic.id)
+        if found is None:
+            found = self._open[live.topic.id] = live, self._dedup.window(self._draft, live)
+        return found[1]
+
+    def close(self) -> None:
+        for _, window in self._open.values():
+            window.close()
+
+    def count(self) -> None:
+        """The draft is durable: what was found and forgotten in it counts."""
+        for live, window in self._open.values():
+            live.dedup_hits += window.hits
+            live.dedup_evictions += window.evicted
 
 
 def fingerprint_of_id(message_id: bytes) -> bytes:

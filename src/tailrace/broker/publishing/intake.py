@@ -1,9 +1,9 @@
 """What both ways in share: where records are decided on, and what follows when they are durable."""
 
 from collections.abc import Callable
+from typing import Protocol
 
-from tailrace.broker.commits.draft import Draft
-from tailrace.broker.publishing.dedup import Dedup, Window
+from tailrace.broker.publishing.dedup import Dedup
 from tailrace.broker.publishing.producers import Producers
 from tailrace.broker.publishing.record_checks import RecordChecks
 from tailrace.broker.topics.live_topic import LiveTopic
@@ -11,15 +11,29 @@ from tailrace.broker.topics.topics import Topics
 from tailrace.broker.transactions.appends import TransactionalAppends
 from tailrace.model.clock import Clock
 from tailrace.model.errors import TailraceError
-from tailrace.model.ids import Offset, PartitionId, TopicId
+from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import Limits
+from tailrace.model.record import Appended
 from tailrace.store.contract import Store
 
 GONE = Offset(-1)
 """As the start of a partition: there is none any more."""
 
+Outcome = Appended | TailraceError
+"""What became of one batch."""
+
 OnArrival = Callable[[PartitionId, int], None]
 """Called with a partition and the bytes that readers can see there from now on."""
+
+
+class Waiter(Protocol):
+    """Whoever sent a batch. Told once, on the event loop, while others wait for their turn: it must be quick."""
+
+    def told(self, outcome: Outcome) -> None:
+        """What became of the batch."""
+
+    def failed(self, error: BaseException) -> None:
+        """The commit failed."""
 
 
 class Intake:
@@ -57,30 +71,3 @@ class Intake:
         live.messages_in += records
         live.bytes_in += size
         self._on_arrival(partition, size)
-
-
-class Windows:
-    """The dedup windows that one decision looks into."""
-
-    __slots__ = ("_dedup", "_draft", "_open")
-
-    def __init__(self, dedup: Dedup, draft: Draft) -> None:
-        self._dedup = dedup
-        self._draft = draft
-        self._open: dict[TopicId, tuple[LiveTopic, Window]] = {}
-
-    def of(self, live: LiveTopic) -> Window:
-        found = self._open.get(live.topic.id)
-        if found is None:
-            found = self._open[live.topic.id] = live, self._dedup.window(self._draft, live)
-        return found[1]
-
-    def close(self) -> None:
-        for _, window in self._open.values():
-            window.close()
-
-    def count(self) -> None:
-        """The draft is durable: what was found and forgotten in it counts."""
-        for live, window in self._open.values():
-            live.dedup_hits += window.hits
-            live.dedup_evictions += window.evicted

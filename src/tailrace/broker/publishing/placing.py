@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from tailrace.broker.commits.draft import Draft
 from tailrace.broker.publishing.admission import CheckedBatch
-from tailrace.broker.publishing.dedup import Window
-from tailrace.broker.publishing.intake import Intake, Windows
+from tailrace.broker.publishing.dedup import Window, Windows
+from tailrace.broker.publishing.intake import Intake
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.model.commit import Append, Buffer
 from tailrace.model.ids import Offset

@@ -12,7 +12,8 @@ from tailrace.broker.commits.draft import Draft
 from tailrace.broker.commits.proposal import Proposal
 from tailrace.broker.payloads.payloads import Payloads
 from tailrace.broker.payloads.references import PayloadReferences, PayloadUse
-from tailrace.broker.publishing.intake import Intake, Windows
+from tailrace.broker.publishing.dedup import Windows
+from tailrace.broker.publishing.intake import Intake
 from tailrace.broker.publishing.publishers import Publishers
 from tailrace.broker.publishing.snowflake import Snowflakes
 from tailrace.broker.topics.live_topic import LiveTopic
