@@ -365,7 +365,7 @@ class TransactionMachine(RuleBasedStateMachine):
         async def close() -> None:
             await self.broker._jobs.close()
             self.broker.groups.close()
-            self.broker._reader.close()
+            self.broker.threads.close()
 
         self.loop.run_until_complete(close())
 

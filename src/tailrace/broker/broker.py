@@ -35,6 +35,7 @@ from tailrace.broker.publishing.record_checks import RecordChecks
 from tailrace.broker.publishing.snowflake import Snowflakes
 from tailrace.broker.queues.queues import Queues
 from tailrace.broker.queues.redrive import Redrives
+from tailrace.broker.read_threads import ReadThreads
 from tailrace.broker.reading.answers import AnswerMemory, ReadAnswer
 from tailrace.broker.reading.committed_reader import CommittedReader
 from tailrace.broker.reading.consume import Consumers
@@ -82,17 +83,18 @@ class Broker:
         self._committer = Committer(store, limits)
         self._references = PayloadReferences(store)
         self._expansion = Expansion(store, self._references, limits)
-        self._reader = Reader(store, self._expansion, limits)
+        self.threads = ReadThreads(limits)
+        self._reader = Reader(store, self._expansion, self.threads)
         self.topics = Topics(store, self._committer, clock, limits, self._partition_gone, self._check_droppable)
         stable = StableOffsets()
         aborted = AbortedTransactions(store)
         self._waiting_fetches = WaitingFetches(stable, limits)
-        self.unchecked = UncheckedBatches(store, self._reader, limits)
+        self.unchecked = UncheckedBatches(store, self.threads, limits)
         self._fetcher = Fetcher(
             store, self._reader, self.topics, stable, aborted, self._waiting_fetches, self.unchecked, limits
         )
         self.answers = AnswerMemory(limits)
-        self._committed = CommittedReader(self._fetcher, self._reader, self.topics, self.answers, limits)
+        self._committed = CommittedReader(self._fetcher, self.threads, self.topics, self.answers, limits)
         self._scanner = Scanner(store, self._expansion, stable, aborted)
         self.producers = Producers(store, self._committer, clock, limits)
         group_names = GroupNames(limits)
@@ -103,7 +105,7 @@ class Broker:
             store, self._committer, self._live_groups, self.offsets, group_names, clock, limits, settings
         )
         self.group_removal = GroupRemoval(self._live_groups, self.offsets, group_names, clock, settings)
-        self.positions = Positions(store, self._reader, self.topics, stable, limits)
+        self.positions = Positions(store, self.threads, self.topics, stable, limits)
         self.consumers = Consumers(self.topics, self.positions, self.offsets, self.groups, self._committed, limits)
         self.subscriptions = Subscriptions(
             store, self._reader, LogTail(store, self._committer, self.topics, limits), stable, aborted, self.answers, limits
@@ -134,15 +136,15 @@ class Broker:
         self._appender = Appender(intake, self._committer)
         self._publishers = Publishers(store, self._committer, clock, limits)
         self._payloads = Payloads(store.payloads, self._references, limits)
-        self.payload_sweep = PayloadSweep(self._committer, self._reader, self._references, self._payloads)
+        self.payload_sweep = PayloadSweep(self._committer, self.threads, self._references, self._payloads)
         self._publisher = Publisher(
             intake, self._committer, self._snowflakes, self._publishers, self._payloads, self._references
         )
-        self.pipelines = Pipelines(store, self._committer, intake, self._reader, store.staging, clock, limits)
+        self.pipelines = Pipelines(store, self._committer, intake, self.threads, store.staging, clock, limits)
         self.tables = TableDefinitions(store, self.topics, clock, limits)
         self.snapshots = Snapshots(store)
         self.routes = Routes(store, self._committer, self.topics, self.snapshots, clock, limits, intake.arrived)
-        self.routing = Routing(store, self._committer, self._reader, self._fetcher, self.topics, self.routes, self.pipelines)
+        self.routing = Routing(store, self._committer, self.threads, self._fetcher, self.topics, self.routes, self.pipelines)
         checkpoints = TableCheckpoints(store, self._committer, self.tables, clock, limits)
         self.changes = ChangeLog(
             intake, self._committer, self._publisher, self._snowflakes, self.tables, self.snapshots, checkpoints
@@ -151,7 +153,7 @@ class Broker:
             store,
             self._committer,
             self.topics,
-            self._reader,
+            self.threads,
             stable,
             aborted,
             self._references,
@@ -164,7 +166,7 @@ class Broker:
         self.oldest_times = OldestTimes(store, limits.known_time_runs)
         percent = settings.survey_percent
         self.survey = Survey(
-            store, self._committer, self.topics, self._reader, self.oldest_times, limits, percent=max(1, percent)
+            store, self._committer, self.topics, self.threads, self.oldest_times, limits, percent=max(1, percent)
         )
         surveying = (Job("survey", settings.survey_interval_seconds, self.survey.run_once),) if percent else ()
         self._jobs = Jobs(
@@ -212,7 +214,7 @@ class Broker:
         await self.pipelines.close()
         await self._appender.close()
         await self._committer.close()
-        self._reader.close()
+        self.threads.close()
         self._checks.close()
         self._payloads.close()
 
@@ -284,7 +286,7 @@ class Broker:
 
     async def in_thread(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Do something that takes long, such as to encode a large answer, in one of the few threads that readers have."""
-        return await self._reader.in_thread(call, *args, **kwargs)
+        return await self.threads.run(call, *args, **kwargs)
 
     def end_cursor(self) -> Cursor:
         """The cursor that the next record of the log will get."""
@@ -307,7 +309,7 @@ class Broker:
                 self._committer,
                 self._waiting_fetches,
                 self.subscriptions,
-                self._reader,
+                self.threads,
                 self.offsets,
                 self.groups,
                 self._live_groups,

@@ -22,8 +22,8 @@ from tailrace.broker.payloads.payloads import Payloads
 from tailrace.broker.publishing.dedup import Dedup
 from tailrace.broker.publishing.producers import Producers
 from tailrace.broker.queues.queues import Queues
+from tailrace.broker.read_threads import ReadThreads
 from tailrace.broker.reading.answers import AnswerMemory
-from tailrace.broker.reading.reader import Reader
 from tailrace.broker.reading.waiting_fetches import WaitingFetches
 from tailrace.broker.routes.routes import Snapshots
 from tailrace.broker.subscriptions.subscriptions import Subscriptions
@@ -44,7 +44,7 @@ class Sources(NamedTuple):
     committer: Committer
     waiting_fetches: WaitingFetches
     subscriptions: Subscriptions
-    reader: Reader
+    threads: ReadThreads
     offsets: GroupOffsets
     groups: GroupCoordinator
     live_groups: GroupRegistry
@@ -225,7 +225,7 @@ NUMBERS = (
         "Messages in batches that can't be decoded, left out by the readers' choice.",
         lambda sources: sources.answers.skipped,
     ),
-    _now("queued_reads", "Reads that wait for the disk.", lambda sources: sources.reader.queued),
+    _now("queued_reads", "Reads that wait for the disk.", lambda sources: sources.threads.queued),
     _now("waiting_publishes", "Publishes that wait for room.", lambda sources: sources.committer.waiting),
     _now("waiting_publish_bytes", "Bytes of publishes that wait for room.", lambda sources: sources.committer.waiting_bytes),
     Counted("overloads", "Times that a publish found no room.", lambda sources: sources.committer.overloads),

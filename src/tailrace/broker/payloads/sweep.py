@@ -12,7 +12,7 @@ from tailrace.broker.commits.commit import Committer
 from tailrace.broker.commits.proposal import Change
 from tailrace.broker.payloads.payloads import Payloads
 from tailrace.broker.payloads.references import PayloadReferences, PayloadUse
-from tailrace.broker.reading.reader import Reader
+from tailrace.broker.read_threads import ReadThreads
 from tailrace.model.commit import Changes
 from tailrace.model.killpoint import killpoint
 
@@ -23,9 +23,9 @@ _MOST_REMEMBERED = 100_000
 
 
 class PayloadSweep:
-    def __init__(self, committer: Committer, reader: Reader, references: PayloadReferences, payloads: Payloads) -> None:
+    def __init__(self, committer: Committer, threads: ReadThreads, references: PayloadReferences, payloads: Payloads) -> None:
         self._committer = committer
-        self._reader = reader
+        self._threads = threads
         self._references = references
         self._payloads = payloads
         self._suspects: set[bytes] = set()
@@ -49,14 +49,14 @@ class PayloadSweep:
 
     async def _remove(self, suspects: Iterator[bytes]) -> int:
         removed = 0
-        while some := await self._reader.in_thread(lambda: list(islice(suspects, _REMOVED_AT_ONCE))):
+        while some := await self._threads.run(lambda: list(islice(suspects, _REMOVED_AT_ONCE))):
             removed += await self._payloads.remove_unused(some)
         return removed
 
     async def _forget(self) -> None:
         """Forget references of records that are gone."""
         while True:
-            gone = await self._reader.in_thread(self._references.of_gone_records, _FORGOTTEN_AT_ONCE)
+            gone = await self._threads.run(self._references.of_gone_records, _FORGOTTEN_AT_ONCE)
             if not gone:
                 return
             await self._forget_these(gone)

@@ -27,7 +27,7 @@ from tailrace.broker.pipelines.staged_chunks import (
 )
 from tailrace.broker.pipelines.staged_writes import StagedWrites, Writers
 from tailrace.broker.publishing.intake import Intake
-from tailrace.broker.reading.reader import Reader
+from tailrace.broker.read_threads import ReadThreads
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes
 from tailrace.model.errors import InvalidRequestError, LimitExceededError, PipelineFencedError
@@ -40,17 +40,24 @@ from tailrace.wire.staged import decode_chunks
 
 class Pipelines:
     def __init__(
-        self, store: Store, committer: Committer, intake: Intake, reader: Reader, staging: Staging, clock: Clock, limits: Limits
+        self,
+        store: Store,
+        committer: Committer,
+        intake: Intake,
+        threads: ReadThreads,
+        staging: Staging,
+        clock: Clock,
+        limits: Limits,
     ) -> None:
         self._store = store
         self._committer = committer
         self._intake = intake
-        self._reader = reader
+        self._threads = threads
         self._staging = staging
         self._clock = clock
         self._limits = limits
         self._known: dict[str, _Pipeline] = {}
-        self._writes = StagedWrites(store, committer, intake, reader, staging, limits)
+        self._writes = StagedWrites(store, committer, intake, threads, staging, limits)
         self._writers = Writers(store, committer, clock, limits, self._writes.is_busy)
 
     def load(self) -> None:
@@ -119,13 +126,13 @@ class Pipelines:
             for staged in chunk.batches:
                 if not is_unwanted(self._intake, staged):
                     live_topic(self._intake, staged).partition(staged.partition)
-        await self._reader.in_thread(self._check_and_stage, stage, part, body)
+        await self._threads.run(self._check_and_stage, stage, part, body)
 
     async def publish(self, name: str, epoch: int, stages: Sequence[Stage]) -> StagedPublish:
         """Publish the stages, in their order: each chunk with its own moves, in as few frames as their size allows."""
         pipeline = self._holder(name, epoch)
         self._heard_of(pipeline)
-        chunks = staged_chunks(self._reader, self._staging, stages)
+        chunks = staged_chunks(self._threads, self._staging, stages)
 
         def check_right() -> None:
             _check_epoch(name, pipeline, epoch)

@@ -19,7 +19,7 @@ from tailrace.broker.publishing.dedup import Windows
 from tailrace.broker.publishing.intake import Intake
 from tailrace.broker.publishing.placing import Placed, place
 from tailrace.broker.publishing.record_checks import RecordChecks
-from tailrace.broker.reading.reader import Reader
+from tailrace.broker.read_threads import ReadThreads
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import InvalidRecordsError, InvalidRequestError, PipelineConflictError, UnknownTopicError
@@ -40,11 +40,11 @@ class Stage(NamedTuple):
     parts: int
 
 
-async def staged_chunks(reader: Reader, staging: Staging, stages: Sequence[Stage]) -> AsyncIterator[Chunk]:
+async def staged_chunks(threads: ReadThreads, staging: Staging, stages: Sequence[Stage]) -> AsyncIterator[Chunk]:
     """The chunks of the stages, in their order. One part is in memory at a time."""
     for stage in stages:
         for part in range(stage.parts):
-            for chunk in decode_chunks(await reader.in_thread(staging.read, stage.name, part)):
+            for chunk in decode_chunks(await threads.run(staging.read, stage.name, part)):
                 yield chunk
 
 

@@ -29,7 +29,7 @@ from tailrace.broker.pipelines.staged_chunks import (
     submit_in_turn,
 )
 from tailrace.broker.publishing.intake import Intake
-from tailrace.broker.reading.reader import Reader
+from tailrace.broker.read_threads import ReadThreads
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import LimitExceededError, OverloadedError, StoreClosedError, TailraceError
@@ -59,12 +59,12 @@ class DecidedWrite(msgspec.Struct, frozen=True, array_like=True):
 
 class StagedWrites:
     def __init__(
-        self, store: Store, committer: Committer, intake: Intake, reader: Reader, staging: Staging, limits: Limits
+        self, store: Store, committer: Committer, intake: Intake, threads: ReadThreads, staging: Staging, limits: Limits
     ) -> None:
         self._store = store
         self._committer = committer
         self._intake = intake
-        self._reader = reader
+        self._threads = threads
         self._staging = staging
         self._limits = limits
         self._turns = asyncio.Semaphore(limits.staged_writes)
@@ -126,7 +126,7 @@ class StagedWrites:
 
     async def clean(self) -> None:
         """Forget stages that nobody published, and try again what could not be finished."""
-        await self._reader.in_thread(self._staging.remove_older_than, self._limits.staged_seconds, frozenset(self._kept))
+        await self._threads.run(self._staging.remove_older_than, self._limits.staged_seconds, frozenset(self._kept))
         await self.resume()
 
     def _begin(self, name: str, asked: "_WriteRequest | None") -> "_RunningWrite":
@@ -174,7 +174,7 @@ class StagedWrites:
         """All that is staged; `None` if it is more than a frame takes."""
         batches: list[StagedBatch] = []
         size = 0
-        async for chunk in staged_chunks(self._reader, self._staging, stages):
+        async for chunk in staged_chunks(self._threads, self._staging, stages):
             size += chunk.size
             if size > self._limits.frame_bytes:
                 return None
@@ -183,7 +183,7 @@ class StagedWrites:
 
     async def _decide(self, name: str, stages: Sequence[Stage], move: MarkMove) -> DecidedWrite:
         """Durable on return: from here on there is no way back."""
-        async for chunk in staged_chunks(self._reader, self._staging, stages):
+        async for chunk in staged_chunks(self._threads, self._staging, stages):
             for staged in chunk.batches:
                 checked(self._intake, staged)
         decided = DecidedWrite(tuple(stages), move.source, move.after)
@@ -196,7 +196,7 @@ class StagedWrites:
 
         self._kept |= names
         try:
-            await self._reader.in_thread(self._staging.sync, names)
+            await self._threads.run(self._staging.sync, names)
             killpoint("large.kept")
             return await self._committer.submit(Change(lambda: changes, settled))
         except TailraceError:
@@ -218,7 +218,7 @@ class StagedWrites:
         """Frames of a few MiB: nobody sees the write as one anyhow, and others get their turn in between."""
         mark = keys.mark_key(name, _BATCHES)
         before = read_mark(self._store.get(mark))
-        single = _single_batches(staged_chunks(self._reader, self._staging, decided.stages), max(0, before))
+        single = _single_batches(staged_chunks(self._threads, self._staging, decided.stages), max(0, before))
         async for frame in frames_of(single, self._limits.group_commit_bytes):
             after = max(0, before) + len(frame)
             # A topic that is dropped meanwhile takes its part with it.
@@ -238,7 +238,7 @@ class StagedWrites:
 
     async def _remove(self, stages: Sequence[Stage]) -> None:
         for stage in stages:
-            await self._reader.in_thread(self._staging.remove, stage.name)
+            await self._threads.run(self._staging.remove, stage.name)
 
 
 class _WriteRequest(NamedTuple):

@@ -13,9 +13,9 @@ from functools import partial
 from uuid import UUID
 
 from tailrace.broker.isolation import committed_batches
+from tailrace.broker.read_threads import ReadThreads
 from tailrace.broker.reading.answers import AnswerMemory, ReadAnswer
 from tailrace.broker.reading.fetch import Fetcher
-from tailrace.broker.reading.reader import Reader
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.broker.topics.topics import Topics
 from tailrace.model.commit import Buffer
@@ -37,10 +37,10 @@ _SHARES = 8
 
 
 class CommittedReader:
-    def __init__(self, fetcher: Fetcher, reader: Reader, topics: Topics, answers: AnswerMemory, limits: Limits) -> None:
+    def __init__(self, fetcher: Fetcher, threads: ReadThreads, topics: Topics, answers: AnswerMemory, limits: Limits) -> None:
         self.answers = answers
         self._fetcher = fetcher
-        self._reader = reader
+        self._threads = threads
         self._topics = topics
         self._limits = limits
 
@@ -201,7 +201,7 @@ class CommittedReader:
         decode = partial(decode_part, batch, self._limits, first=first, most=most, most_bytes=max(1, most_bytes), cursor=cursor)
         if len(batch) <= _DECODED_INLINE_BYTES and not header.codec:
             return decode()
-        return await self._reader.in_thread(decode)
+        return await self._threads.run(decode)
 
     def _bound(self, batch: Buffer, most: int) -> int:
         return decoded_bound(batch, read_header(batch), self._limits, most)

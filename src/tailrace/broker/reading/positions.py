@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from tailrace.broker.isolation import StableOffsets
-from tailrace.broker.reading.reader import Reader
+from tailrace.broker.read_threads import ReadThreads
 from tailrace.broker.topics.topics import Topics
 from tailrace.model.commit import OffsetBounds
 from tailrace.model.errors import InvalidRequestError, OffsetOutOfRangeError
@@ -23,9 +23,9 @@ class TimedOffset(NamedTuple):
 
 
 class Positions:
-    def __init__(self, store: Store, reader: Reader, topics: Topics, stable: StableOffsets, limits: Limits) -> None:
+    def __init__(self, store: Store, threads: ReadThreads, topics: Topics, stable: StableOffsets, limits: Limits) -> None:
         self._store = store
-        self._reader = reader
+        self._threads = threads
         self._topics = topics
         self._stable = stable
         self._limits = limits
@@ -68,7 +68,7 @@ class Positions:
     async def newest(self, topic: str, partition: int) -> TimedOffset | None:
         """The first record with the highest timestamp of the partition."""
         target = self._topics.get(topic).partition(partition)
-        return await self._reader.in_thread(self._look_up_newest, target)
+        return await self._threads.run(self._look_up_newest, target)
 
     def bounds(self, topic: str, partition: int) -> OffsetBounds:
         return self._store.bounds(self._topics.get(topic).partition(partition))
@@ -78,7 +78,7 @@ class Positions:
         return self._store.size(self._topics.get(topic).partition(partition))
 
     async def _first_at(self, partition: PartitionId, timestamp_ms: int) -> TimedOffset | None:
-        return await self._reader.in_thread(self._look_up, partition, timestamp_ms)
+        return await self._threads.run(self._look_up, partition, timestamp_ms)
 
     def _look_up_newest(self, partition: PartitionId) -> TimedOffset | None:
         # The index tells which batch has a time or a later one, so the highest time is found by halving.

@@ -3,21 +3,16 @@
 What comes out of here is whole: payloads that batches refer to are in them.
 """
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import NamedTuple
 
 from tailrace.broker.payloads.expansion import Expansion
+from tailrace.broker.read_threads import ReadThreads
 from tailrace.model.commit import FetchedBatches
-from tailrace.model.errors import OverloadedError, TailraceError
+from tailrace.model.errors import TailraceError
 from tailrace.model.ids import Offset, PartitionId
-from tailrace.model.limits import Limits
 from tailrace.store.contract import Store
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class ReadAt(NamedTuple):
@@ -29,21 +24,18 @@ class ReadAt(NamedTuple):
 
 
 class Reader:
-    def __init__(self, store: Store, expansion: Expansion, limits: Limits) -> None:
+    def __init__(self, store: Store, expansion: Expansion, threads: ReadThreads) -> None:
         self._store = store
         self.expansion = expansion
-        self._limits = limits
-        self._threads = ThreadPoolExecutor(limits.read_threads, "tailrace-reader")
-        self.queued = 0
-        """Reads that wait for a thread or are in one."""
+        self.threads = threads
 
     async def fetch(self, partition: PartitionId, offset: Offset, max_bytes: int) -> FetchedBatches:
         if self._store.is_hot(partition, offset):
             fetched = self._store.fetch(partition, offset, max_bytes)
             if self.expansion.is_needed(partition, fetched.batches):
-                return await self.in_thread(self.expansion.fetched, partition, fetched, max_bytes)
+                return await self.threads.run(self.expansion.fetched, partition, fetched, max_bytes)
             return fetched
-        return await self.in_thread(self._fetch, partition, offset, max_bytes)
+        return await self.threads.run(self._fetch, partition, offset, max_bytes)
 
     def is_shared(self, partition: PartitionId, offset: Offset) -> bool:
         """Whether batches from this offset on are in memory anyway, and all readers get the same bytes."""
@@ -69,23 +61,7 @@ class Reader:
                 break
             if not self._is_hot(read):
                 cold.append(read)
-        return await self.in_thread(self._fetch_in_turn, cold, max_bytes, until_oversize) if len(cold) > 1 else {}
-
-    async def in_thread(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do something that may take long in one of the threads."""
-        if self.queued >= self._limits.queued_reads:
-            raise OverloadedError(
-                f"{self.queued} reads wait for the disk, as many as queued_reads allows; try again after a pause"
-            )
-        loop = asyncio.get_running_loop()
-        self.queued += 1
-        done = self._threads.submit(call, *args, **kwargs)
-        # Not when the caller stops waiting, but when the thread is free again.
-        done.add_done_callback(lambda _: loop.call_soon_threadsafe(self._finished))
-        return await asyncio.wrap_future(done)
-
-    def close(self) -> None:
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        return await self.threads.run(self._fetch_in_turn, cold, max_bytes, until_oversize) if len(cold) > 1 else {}
 
     def _fetch(self, partition: PartitionId, offset: Offset, max_bytes: int) -> FetchedBatches:
         return self.expansion.fetched(partition, self._store.fetch(partition, offset, max_bytes), max_bytes)
@@ -109,6 +85,3 @@ class Reader:
             return self._store.is_hot(read.partition, read.offset)
         except TailraceError:
             return True
-
-    def _finished(self) -> None:
-        self.queued -= 1

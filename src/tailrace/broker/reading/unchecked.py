@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from tailrace.broker import keys
 from tailrace.broker.commits.commit import Committer
 from tailrace.broker.commits.proposal import Change
-from tailrace.broker.reading.reader import Reader
+from tailrace.broker.read_threads import ReadThreads
 from tailrace.model.commit import Buffer, Changes, CommitReceipt
 from tailrace.model.errors import InvalidRequestError
 from tailrace.model.fetch import CorruptBatch
@@ -23,9 +23,9 @@ from tailrace.wire.records import check_records
 
 
 class UncheckedBatches:
-    def __init__(self, store: Store, reader: Reader, limits: Limits) -> None:
+    def __init__(self, store: Store, threads: ReadThreads, limits: Limits) -> None:
         self._store = store
-        self._reader = reader
+        self._threads = threads
         self._limits = limits
         self._good: dict[PartitionId, tuple[Offset, Offset]] = {}
         self.end = Cursor(0)
@@ -55,7 +55,7 @@ class UncheckedBatches:
         known = self._good.get(partition, (begin, begin))
         if known[0] <= begin and end <= known[1]:
             return batches
-        bad = await self._reader.in_thread(self._first_bad, topic, partition, batches, cursors)
+        bad = await self._threads.run(self._first_bad, topic, partition, batches, cursors)
         good_end = end if bad is None else Offset(bad.first_offset)
         if good_end > begin:
             self._good[partition] = (known[0], good_end) if known[0] <= begin <= known[1] else (begin, good_end)

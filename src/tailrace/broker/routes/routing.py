@@ -10,8 +10,8 @@ from uuid import UUID
 
 from tailrace.broker.commits.commit import Committer
 from tailrace.broker.pipelines.pipelines import Pipelines
+from tailrace.broker.read_threads import ReadThreads
 from tailrace.broker.reading.fetch import Fetcher
-from tailrace.broker.reading.reader import Reader
 from tailrace.broker.routes.routes import Routes
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.broker.topics.topics import Topics
@@ -43,7 +43,7 @@ class Routing:
         self,
         store: Store,
         committer: Committer,
-        reader: Reader,
+        threads: ReadThreads,
         fetcher: Fetcher,
         topics: Topics,
         routes: Routes,
@@ -51,7 +51,7 @@ class Routing:
     ) -> None:
         self._store = store
         self._committer = committer
-        self._reader = reader
+        self._threads = threads
         self._fetcher = fetcher
         self._topics = topics
         self._routes = routes
@@ -144,7 +144,7 @@ class Routing:
         unknown = [route for route in history if _key(route) not in self._ranges]
         for route in unknown:
             if self._topics.by_id(route.changes) is not None:
-                self._ranges[_key(route)] = await self._reader.in_thread(self._range_of, route)
+                self._ranges[_key(route)] = await self._threads.run(self._range_of, route)
 
     def _range(self, route: Route) -> "_Range":
         found = self._ranges.get(_key(route))

@@ -94,7 +94,7 @@ class SharedBatch:
                 found = self._decode(number, topic, reader, limits)
                 self._remember(number, found)
             else:
-                found = asyncio.ensure_future(reader.in_thread(self._decode, number, topic, reader, limits))
+                found = asyncio.ensure_future(reader.threads.run(self._decode, number, topic, reader, limits))
                 found.add_done_callback(lambda task: self._decoded(number, task))
                 self._parts[number] = found
         if isinstance(found, EventBatch):

@@ -141,7 +141,7 @@ class Subscriptions:
     async def scan(self, audience: PatternSubscribers, cursor: Cursor, max_bytes: int) -> "_Found":
         async with self._scans:
             try:
-                return await self.reader.in_thread(self._scan, audience, cursor, max_bytes)
+                return await self.reader.threads.run(self._scan, audience, cursor, max_bytes)
             except asyncio.CancelledError:
                 if self.is_closed:
                     # The threads are gone, and the subscriber is not.

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import NamedTuple, ParamSpec, TypeVar
 
 from tailrace.broker.commits.commit import Committer
-from tailrace.broker.reading.reader import Reader
+from tailrace.broker.read_threads import ReadThreads
 from tailrace.broker.times.oldest_times import OldestTimes
 from tailrace.broker.times.runs import Run
 from tailrace.broker.times.survey_notes import SurveyNotes
@@ -74,14 +74,14 @@ class Survey:
         store: Store,
         committer: Committer,
         topics: Topics,
-        reader: Reader,
+        threads: ReadThreads,
         oldest_times: OldestTimes,
         limits: Limits,
         percent: int,
     ) -> None:
         self._store = store
         self._topics = topics
-        self._reader = reader
+        self._threads = threads
         self._oldest_times = oldest_times
         self._limits = limits
         self._rest = 100 / percent - 1
@@ -215,6 +215,6 @@ class Survey:
             began = time.thread_time()
             return work(*args, **kwargs), time.thread_time() - began
 
-        done, seconds = await self._reader.in_thread(timed)
+        done, seconds = await self._threads.run(timed)
         await asyncio.sleep(seconds * self._rest)
         return done

@@ -14,7 +14,7 @@ from tailrace.broker.commits.commit import Committer
 from tailrace.broker.commits.proposal import Change
 from tailrace.broker.isolation import AbortedTransactions, StableOffsets
 from tailrace.broker.payloads.references import PayloadReferences
-from tailrace.broker.reading.reader import Reader
+from tailrace.broker.read_threads import ReadThreads
 from tailrace.broker.topics.live_topic import LiveTopic
 from tailrace.broker.topics.topics import Topics
 from tailrace.model.clock import Clock
@@ -48,7 +48,7 @@ class Retention:
         store: Store,
         committer: Committer,
         topics: Topics,
-        reader: Reader,
+        threads: ReadThreads,
         stable: StableOffsets,
         aborted: AbortedTransactions,
         references: PayloadReferences,
@@ -61,7 +61,7 @@ class Retention:
         self._store = store
         self._committer = committer
         self._topics = topics
-        self._reader = reader
+        self._threads = threads
         self._stable = stable
         self._aborted = aborted
         self._references = references
@@ -77,7 +77,7 @@ class Retention:
         for live in self._topics:
             settings = live.topic.settings
             if settings.retention_seconds is not None or settings.retention_max_bytes is not None:
-                found = await self._reader.in_thread(self._due, live)
+                found = await self._threads.run(self._due, live)
                 for trim in found:
                     if trim.wanted > trim.new_start:
                         self._held_back(trim.partition, trim.wanted)

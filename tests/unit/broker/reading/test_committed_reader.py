@@ -96,8 +96,8 @@ async def test_no_thread_to_decode_in_is_overload_and_not_corruption() -> None:
         await broker.topics.create("t")
         await append(broker, raw("t", 0, bytes(100_000)))
         released = threading.Event()
-        busy = asyncio.create_task(broker._reader.in_thread(released.wait, 20))
-        await until(lambda: broker._reader.queued == 1)
+        busy = asyncio.create_task(broker.threads.run(released.wait, 20))
+        await until(lambda: broker.threads.queued == 1)
         with pytest.raises(OverloadedError, match="queued_reads"):
             await broker.read("t", 0, Offset(0), max_records=1)
         released.set()

@@ -157,7 +157,7 @@ async def test_partitions_on_disk_are_read_with_one_trip_to_a_thread(monkeypatch
         for partition in range(4):
             await append(broker, raw("t", partition, b"%d" % partition))
         store.cold = True
-        threads = broker._reader._threads
+        threads = broker.threads._threads
         trips: list[object] = []
         submit = threads.submit
 
@@ -201,13 +201,13 @@ async def test_reads_that_wait_for_the_disk_are_bounded_and_the_loop_goes_on() -
         await append(broker, raw("t", 0, b"v"))
         store.cold = True
         reading = [asyncio.create_task(broker.fetch([at(0)])) for _ in range(3)]
-        await until(lambda: broker._reader.queued == 3)
+        await until(lambda: broker.threads.queued == 3)
         (answer,) = await broker.fetch([at(0)])
         assert isinstance(answer.error, OverloadedError)
         assert "queued_reads" in str(answer.error)
         released.set()
         assert [values(await each) for each in reading] == [[[b"v"]]] * 3
-        await until(lambda: broker._reader.queued == 0)
+        await until(lambda: broker.threads.queued == 0)
 
 
 @on_loop
