@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from tailrace.broker.publishing.producers import Producers
+from tailrace.broker.producers.producers import Producers
 from tailrace.broker.reading.fetch import Fetcher
 from tailrace.log.catalog import Catalog, NewBatch
 from tailrace.log.recovery import Recovery, SegmentFile, SyncEvidence

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.broker.times.runs import SavedTimes
+from tailrace.broker.times.oldest_times import SavedTimes
 from tailrace.model.ids import Offset
 from tailrace.store.embedded import EmbeddedStore
 from tailrace.wire.batch import read_header

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.broker.reading.answers import AnswerMemory
-from tailrace.broker.reading.scan import TopicView
+from tailrace.broker.reading.scan import TopicScan
 from tailrace.broker.times.oldest_times import OldestTimes
 from tailrace.model.commit import Append, Changes
 from tailrace.model.ids import Offset, PartitionId
@@ -116,7 +116,7 @@ def test_queries_by_time_find_just_the_records_of_that_time(first: list[Sent], q
     asyncio.run(check())
 
 
-def found(view: TopicView, bounds: ScanBounds, known: OldestTimes) -> list[int]:
+def found(view: TopicScan, bounds: ScanBounds, known: OldestTimes) -> list[int]:
     """Offsets of what the relation shows that is within the bounds: these only save reading, and DuckDB checks every row."""
     answer = AnswerMemory(DEFAULT_LIMITS).answer()
     relation = TopicRelation(view, ["offset", "timestamp"], bounds, DEFAULT_LIMITS, plain_fields, known, answer)

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tailrace.broker.broker import Broker
-from tailrace.broker.commits.proposal import Change
+from tailrace.broker.commits import Change
 from tailrace.broker.settings import BrokerSettings
 from tailrace.model.clock import Clock, HybridClock
 from tailrace.model.commit import Append, Changes, CommitReceipt, FetchedBatches, OffsetBounds

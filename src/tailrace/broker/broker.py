@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import msgspec
 
 from tailrace.broker import keys
-from tailrace.broker.commits.commit import Committer
+from tailrace.broker.commits import Committer
 from tailrace.broker.groups.coordinator import GroupCoordinator
 from tailrace.broker.groups.offsets import GroupOffsets
 from tailrace.broker.groups.pending_offsets import PendingOffsets
@@ -18,33 +18,29 @@ from tailrace.broker.groups.registry import GroupNames, GroupRegistry
 from tailrace.broker.groups.removal import GroupRemoval
 from tailrace.broker.identity import identity_of
 from tailrace.broker.isolation import AbortedTransactions, StableOffsets
-from tailrace.broker.jobs import Job, Jobs
+from tailrace.broker.jobs import BackgroundJob, BackgroundJobs
 from tailrace.broker.metrics import BrokerCollector, Sources
-from tailrace.broker.payloads.expansion import Expansion
-from tailrace.broker.payloads.payloads import Payloads
-from tailrace.broker.payloads.references import PayloadReferences
-from tailrace.broker.payloads.sweep import PayloadSweep
+from tailrace.broker.payloads import PayloadReferences, Payloads, PayloadSweep
 from tailrace.broker.pipelines.pipelines import Pipelines
-from tailrace.broker.publishing.append import Answer, Appender
-from tailrace.broker.publishing.dedup import Dedup
-from tailrace.broker.publishing.intake import Intake, Waiter
-from tailrace.broker.publishing.producers import Producers
+from tailrace.broker.producers.producers import Producers
+from tailrace.broker.producers.publishers import Publishers
+from tailrace.broker.publishing.append import Appender, PendingOutcomes
+from tailrace.broker.publishing.context import AppendCallback, PublishContext
+from tailrace.broker.publishing.dedup import Deduplication
 from tailrace.broker.publishing.publish import Publisher
-from tailrace.broker.publishing.publishers import Publishers
-from tailrace.broker.publishing.record_checks import RecordChecks
 from tailrace.broker.publishing.snowflake import Snowflakes
+from tailrace.broker.publishing.validation import RecordChecks
 from tailrace.broker.queues.queues import Queues
 from tailrace.broker.queues.redrive import Redrives
 from tailrace.broker.read_threads import ReadThreads
 from tailrace.broker.reading.answers import AnswerMemory, ReadAnswer
 from tailrace.broker.reading.committed_reader import CommittedReader
-from tailrace.broker.reading.consume import Consumers
-from tailrace.broker.reading.fetch import Fetcher
-from tailrace.broker.reading.positions import Positions
-from tailrace.broker.reading.reader import Reader
-from tailrace.broker.reading.scan import Scanner, TopicView
+from tailrace.broker.reading.consume import Consumers, Positions
+from tailrace.broker.reading.fetch import Fetcher, WaitingFetches
+from tailrace.broker.reading.reader import PayloadExpansion, Reader
+from tailrace.broker.reading.scan import Scanner, TopicScan
 from tailrace.broker.reading.unchecked import UncheckedBatches
-from tailrace.broker.reading.waiting_fetches import WaitingFetches
+from tailrace.broker.retention import Retention
 from tailrace.broker.routes.routes import Routes, Snapshots
 from tailrace.broker.routes.routing import Routing
 from tailrace.broker.settings import DEFAULT_BROKER_SETTINGS, BrokerSettings
@@ -55,7 +51,6 @@ from tailrace.broker.tables.checkpoints import TableCheckpoints
 from tailrace.broker.tables.tables import TableDefinitions
 from tailrace.broker.times.oldest_times import OldestTimes
 from tailrace.broker.times.survey import Survey
-from tailrace.broker.topics.retention import Retention
 from tailrace.broker.topics.topics import Topics
 from tailrace.broker.transactions.transactions import Transactions
 from tailrace.model.clock import Clock
@@ -82,7 +77,7 @@ class Broker:
         """The name of this log, known from the start on."""
         self._committer = Committer(store, limits)
         self._references = PayloadReferences(store)
-        self._expansion = Expansion(store, self._references, limits)
+        self._expansion = PayloadExpansion(store, self._references, limits)
         self.threads = ReadThreads(limits)
         self._reader = Reader(store, self._expansion, self.threads)
         self.topics = Topics(store, self._committer, clock, limits, self._partition_gone, self._check_droppable)
@@ -126,28 +121,30 @@ class Broker:
         )
         self.transactions = self._transactions.coordinator
         self.transaction_queries = self._transactions.queries
-        self._dedup = Dedup(store, self._committer, self.topics, clock, limits)
+        self._dedup = Deduplication(store, self._committer, self.topics, clock, limits)
         self._snowflakes = Snowflakes(clock, settings.node)
         joiner = self._transactions.joiner
         self._checks = RecordChecks(limits)
-        intake = Intake(store, self.topics, self.producers, self._dedup, joiner, clock, limits, self._checks, self._arrived)
-        self.queues = Queues(store, self._committer, self.topics, self._committed, intake, clock, limits)
-        self.redrives = Redrives(intake, self._committer, self._committed)
-        self._appender = Appender(intake, self._committer)
+        context = PublishContext(
+            store, self.topics, self.producers, self._dedup, joiner, clock, limits, self._checks, self._arrived
+        )
+        self.queues = Queues(store, self._committer, self.topics, self._committed, context, clock, limits)
+        self.redrives = Redrives(context, self._committer, self._committed)
+        self._appender = Appender(context, self._committer)
         self._publishers = Publishers(store, self._committer, clock, limits)
         self._payloads = Payloads(store.payloads, self._references, limits)
         self.payload_sweep = PayloadSweep(self._committer, self.threads, self._references, self._payloads)
         self._publisher = Publisher(
-            intake, self._committer, self._snowflakes, self._publishers, self._payloads, self._references
+            context, self._committer, self._snowflakes, self._publishers, self._payloads, self._references
         )
-        self.pipelines = Pipelines(store, self._committer, intake, self.threads, store.staging, clock, limits)
+        self.pipelines = Pipelines(store, self._committer, context, self.threads, store.staging, clock, limits)
         self.tables = TableDefinitions(store, self.topics, clock, limits)
         self.snapshots = Snapshots(store)
-        self.routes = Routes(store, self._committer, self.topics, self.snapshots, clock, limits, intake.arrived)
+        self.routes = Routes(store, self._committer, self.topics, self.snapshots, clock, limits, context.arrived)
         self.routing = Routing(store, self._committer, self.threads, self._fetcher, self.topics, self.routes, self.pipelines)
         checkpoints = TableCheckpoints(store, self._committer, self.tables, clock, limits)
         self.changes = ChangeLog(
-            intake, self._committer, self._publisher, self._snowflakes, self.tables, self.snapshots, checkpoints
+            context, self._committer, self._publisher, self._snowflakes, self.tables, self.snapshots, checkpoints
         )
         self.retention = Retention(
             store,
@@ -168,18 +165,18 @@ class Broker:
         self.survey = Survey(
             store, self._committer, self.topics, self.threads, self.oldest_times, limits, percent=max(1, percent)
         )
-        surveying = (Job("survey", settings.survey_interval_seconds, self.survey.run_once),) if percent else ()
-        self._jobs = Jobs(
+        surveying = (BackgroundJob("survey", settings.survey_interval_seconds, self.survey.run_once),) if percent else ()
+        self._jobs = BackgroundJobs(
             (
-                Job("retention", settings.retention_interval_seconds, self.retention.run_once),
-                Job("dedup", settings.dedup_interval_seconds, self._dedup.clean),
-                Job("producers", settings.producer_interval_seconds, self.producers.expire),
-                Job("publishers", settings.producer_interval_seconds, self._publishers.expire),
-                Job("transactions", settings.transaction_interval_seconds, self.transactions.abort_overdue),
-                Job("transactional_ids", settings.producer_interval_seconds, self._transactions.silent_ids.forget),
-                Job("groups", settings.group_interval_seconds, self.group_removal.expire),
-                Job("payloads", settings.payload_interval_seconds, self.payload_sweep.run_once),
-                Job("staging", settings.staging_interval_seconds, self.pipelines.clean),
+                BackgroundJob("retention", settings.retention_interval_seconds, self.retention.run_once),
+                BackgroundJob("dedup", settings.dedup_interval_seconds, self._dedup.clean),
+                BackgroundJob("producers", settings.producer_interval_seconds, self.producers.expire),
+                BackgroundJob("publishers", settings.producer_interval_seconds, self._publishers.expire),
+                BackgroundJob("transactions", settings.transaction_interval_seconds, self.transactions.abort_overdue),
+                BackgroundJob("transactional_ids", settings.producer_interval_seconds, self._transactions.silent_ids.forget),
+                BackgroundJob("groups", settings.group_interval_seconds, self.group_removal.expire),
+                BackgroundJob("payloads", settings.payload_interval_seconds, self.payload_sweep.run_once),
+                BackgroundJob("staging", settings.staging_interval_seconds, self.pipelines.clean),
                 *surveying,
             )
         )
@@ -218,11 +215,11 @@ class Broker:
         self._checks.close()
         self._payloads.close()
 
-    def append(self, batches: Sequence[RawBatch], *, adds_partitions: bool = False) -> Answer:
+    def append(self, batches: Sequence[RawBatch], *, adds_partitions: bool = False) -> PendingOutcomes:
         """Append Kafka batches, each judged for itself. See `Appender.append`."""
         return self._appender.append(batches, adds_partitions=adds_partitions)
 
-    def append_one(self, raw: RawBatch, waiter: Waiter, *, adds_partitions: bool = False) -> None:
+    def append_one(self, raw: RawBatch, waiter: AppendCallback, *, adds_partitions: bool = False) -> None:
         """Append one Kafka batch, without a future. See `Appender.append_one`."""
         self._appender.append_one(raw, waiter, adds_partitions=adds_partitions)
 
@@ -296,7 +293,7 @@ class Broker:
         """Whether records are refused because the disk has no room."""
         return self._store.is_full()
 
-    def view(self, topic: str) -> TopicView:
+    def view(self, topic: str) -> TopicScan:
         """The topic as it is now, to be read from any thread. See `Scanner`."""
         return self._scanner.view(self.topics.get(topic))
 

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from uuid import UUID
 
 from tailrace.broker import keys
-from tailrace.broker.commits.commit import Committer
-from tailrace.broker.commits.proposal import Change
+from tailrace.broker.commits import Change, Committer
 from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.store.contract import Store
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 
 from tailrace.broker import keys
-from tailrace.broker.commits.draft import Draft
+from tailrace.broker.commits import Draft
 from tailrace.model.commit import Buffer, OffsetBounds
 from tailrace.model.ids import Offset, PartitionId, ProducerId
 from tailrace.model.transaction import AbortedTransaction

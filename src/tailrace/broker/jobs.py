@@ -8,14 +8,14 @@ from typing import NamedTuple
 _log = logging.getLogger(__name__)
 
 
-class Job(NamedTuple):
+class BackgroundJob(NamedTuple):
     name: str
     interval_seconds: float
     run: Callable[[], Awaitable[object]]
 
 
-class Jobs:
-    def __init__(self, jobs: tuple[Job, ...]) -> None:
+class BackgroundJobs:
+    def __init__(self, jobs: tuple[BackgroundJob, ...]) -> None:
         self._jobs = jobs
         self._tasks: list[asyncio.Task[None]] = []
         self.runs = {job.name: 0 for job in jobs}
@@ -29,7 +29,7 @@ class Jobs:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _repeat(self, job: Job) -> None:
+    async def _repeat(self, job: BackgroundJob) -> None:
         while True:
             await asyncio.sleep(job.interval_seconds)
             try:

@@ -11,24 +11,24 @@ from typing import NamedTuple
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tailrace.broker.commits.commit import Committer
+from tailrace.broker.commits import Committer
 from tailrace.broker.groups.coordinator import GroupCoordinator
 from tailrace.broker.groups.offsets import GroupOffsets
 from tailrace.broker.groups.registry import GroupRegistry
 from tailrace.broker.groups.removal import GroupRemoval
-from tailrace.broker.jobs import Jobs
-from tailrace.broker.payloads.expansion import Expansion
-from tailrace.broker.payloads.payloads import Payloads
-from tailrace.broker.publishing.dedup import Dedup
-from tailrace.broker.publishing.producers import Producers
+from tailrace.broker.jobs import BackgroundJobs
+from tailrace.broker.payloads import Payloads
+from tailrace.broker.producers.producers import Producers
+from tailrace.broker.publishing.dedup import Deduplication
 from tailrace.broker.queues.queues import Queues
 from tailrace.broker.read_threads import ReadThreads
 from tailrace.broker.reading.answers import AnswerMemory
-from tailrace.broker.reading.waiting_fetches import WaitingFetches
+from tailrace.broker.reading.fetch import WaitingFetches
+from tailrace.broker.reading.reader import PayloadExpansion
 from tailrace.broker.routes.routes import Snapshots
 from tailrace.broker.subscriptions.subscriptions import Subscriptions
 from tailrace.broker.times.survey import Survey
-from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.broker.topics.registry import LiveTopic
 from tailrace.broker.topics.topics import Topics
 from tailrace.broker.transactions.transactions import Transactions
 from tailrace.model.pipeline import PipelineStatus
@@ -51,13 +51,13 @@ class Sources(NamedTuple):
     group_removal: GroupRemoval
     producers: Producers
     transactions: Transactions
-    dedup: Dedup
-    jobs: Jobs
+    dedup: Deduplication
+    jobs: BackgroundJobs
     snapshots: Snapshots
     pipelines: Callable[[], Sequence[PipelineStatus]]
     queues: Queues
     payloads: Payloads
-    expansion: Expansion
+    expansion: PayloadExpansion
     survey: Survey
     answers: AnswerMemory
 

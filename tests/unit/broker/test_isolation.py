@@ -6,7 +6,7 @@ import pytest
 
 from tailrace.broker import keys
 from tailrace.broker.broker import Broker
-from tailrace.broker.commits.draft import Draft
+from tailrace.broker.commits import Draft
 from tailrace.broker.isolation import AbortedTransactions
 from tailrace.model.errors import OffsetOutOfRangeError
 from tailrace.model.fetch import AtTime, Isolation, StartEdge

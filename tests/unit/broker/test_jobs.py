@@ -3,7 +3,7 @@ import logging
 
 import pytest
 
-from tailrace.broker.jobs import Job, Jobs
+from tailrace.broker.jobs import BackgroundJob, BackgroundJobs
 from tests.support.aio import on_loop, until
 
 
@@ -15,7 +15,7 @@ async def test_a_job_runs_again_and_again() -> None:
         nonlocal runs
         runs += 1
 
-    jobs = Jobs((Job("count", 0, count),))
+    jobs = BackgroundJobs((BackgroundJob("count", 0, count),))
     jobs.start()
     await until(lambda: runs >= 3)
     await jobs.close()
@@ -33,7 +33,7 @@ async def test_a_job_that_fails_is_logged_counted_and_run_again(caplog: pytest.L
         nonlocal other_runs
         other_runs += 1
 
-    jobs = Jobs((Job("fail", 0, fail), Job("other", 0, other)))
+    jobs = BackgroundJobs((BackgroundJob("fail", 0, fail), BackgroundJob("other", 0, other)))
     with caplog.at_level(logging.ERROR):
         jobs.start()
         await until(lambda: jobs.failures["fail"] >= 2 and other_runs >= 2)
@@ -50,7 +50,7 @@ async def test_closing_stops_a_job_in_the_middle() -> None:
         started.set()
         await asyncio.Event().wait()
 
-    jobs = Jobs((Job("hang", 0, hang),))
+    jobs = BackgroundJobs((BackgroundJob("hang", 0, hang),))
     jobs.start()
     await started.wait()
     await jobs.close()
@@ -59,4 +59,4 @@ async def test_closing_stops_a_job_in_the_middle() -> None:
 
 @on_loop
 async def test_closing_before_the_start_is_nothing() -> None:
-    await Jobs(()).close()
+    await BackgroundJobs(()).close()

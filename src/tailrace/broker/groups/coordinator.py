@@ -13,8 +13,7 @@ from uuid import UUID, uuid4
 import msgspec
 
 from tailrace.broker import keys
-from tailrace.broker.commits.commit import Committer
-from tailrace.broker.commits.proposal import Change
+from tailrace.broker.commits import Change, Committer
 from tailrace.broker.deadlines import Deadlines
 from tailrace.broker.groups.group import Effect, Group, Reply, Save
 from tailrace.broker.groups.members import asked_bytes

@@ -9,12 +9,10 @@ from struct import Struct
 from typing import NamedTuple
 
 from tailrace.broker import keys
-from tailrace.broker.commits.commit import Committer
-from tailrace.broker.commits.draft import Draft
-from tailrace.broker.commits.proposal import Change
+from tailrace.broker.commits import Change, Committer, Draft
 from tailrace.broker.groups.pending_offsets import PendingOffsets
 from tailrace.broker.groups.registry import GroupNames
-from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.broker.topics.registry import LiveTopic
 from tailrace.broker.topics.topics import Topics
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes, CommitReceipt

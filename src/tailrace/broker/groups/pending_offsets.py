@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from tailrace.broker import keys
-from tailrace.broker.commits.draft import Draft
+from tailrace.broker.commits import Draft
 from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.store.contract import Store
 

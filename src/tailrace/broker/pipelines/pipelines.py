@@ -9,9 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 import msgspec
 
 from tailrace.broker import keys
-from tailrace.broker.commits.commit import Committer
-from tailrace.broker.commits.draft import Draft
-from tailrace.broker.commits.proposal import Change
+from tailrace.broker.commits import Change, Committer, Draft
 from tailrace.broker.pipelines.staged_chunks import (
     PublishChunks,
     Stage,
@@ -26,7 +24,7 @@ from tailrace.broker.pipelines.staged_chunks import (
     submit_in_turn,
 )
 from tailrace.broker.pipelines.staged_writes import StagedWrites, Writers
-from tailrace.broker.publishing.intake import Intake
+from tailrace.broker.publishing.context import PublishContext
 from tailrace.broker.read_threads import ReadThreads
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes
@@ -43,7 +41,7 @@ class Pipelines:
         self,
         store: Store,
         committer: Committer,
-        intake: Intake,
+        context: PublishContext,
         threads: ReadThreads,
         staging: Staging,
         clock: Clock,
@@ -51,13 +49,13 @@ class Pipelines:
     ) -> None:
         self._store = store
         self._committer = committer
-        self._intake = intake
+        self._context = context
         self._threads = threads
         self._staging = staging
         self._clock = clock
         self._limits = limits
         self._known: dict[str, _Pipeline] = {}
-        self._writes = StagedWrites(store, committer, intake, threads, staging, limits)
+        self._writes = StagedWrites(store, committer, context, threads, staging, limits)
         self._writers = Writers(store, committer, clock, limits, self._writes.is_busy)
 
     def load(self) -> None:
@@ -124,8 +122,8 @@ class Pipelines:
         """Keep what a task has made until it is published."""
         for chunk in decode_chunks(body):
             for staged in chunk.batches:
-                if not is_unwanted(self._intake, staged):
-                    live_topic(self._intake, staged).partition(staged.partition)
+                if not is_unwanted(self._context, staged):
+                    live_topic(self._context, staged).partition(staged.partition)
         await self._threads.run(self._check_and_stage, stage, part, body)
 
     async def publish(self, name: str, epoch: int, stages: Sequence[Stage]) -> StagedPublish:
@@ -139,7 +137,7 @@ class Pipelines:
 
         async def frames() -> AsyncIterator[PublishChunks]:
             async for frame in frames_of(chunks, self._limits.group_commit_bytes):
-                yield PublishChunks(self._intake, name, frame, check_right=check_right)
+                yield PublishChunks(self._context, name, frame, check_right=check_right)
 
         done = await submit_in_turn(self._committer, frames())
         await self.discard(stages)
@@ -168,7 +166,7 @@ class Pipelines:
         await self._writers.forget_silent()
 
     def _check_and_stage(self, stage: str, part: int, body: bytes) -> None:
-        check_staged(body, self._intake.checks)
+        check_staged(body, self._context.checks)
         self._staging.write(stage, part, body)
 
     async def _set_marks(

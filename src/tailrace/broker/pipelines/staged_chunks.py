@@ -11,16 +11,12 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from tailrace.broker import keys
-from tailrace.broker.commits.commit import Committer
-from tailrace.broker.commits.draft import Draft
-from tailrace.broker.commits.proposal import Proposal
-from tailrace.broker.publishing.admission import CheckedBatch, checked_batch, read_batch_for
-from tailrace.broker.publishing.dedup import Windows
-from tailrace.broker.publishing.intake import Intake
-from tailrace.broker.publishing.placing import Placed, place
-from tailrace.broker.publishing.record_checks import RecordChecks
+from tailrace.broker.commits import Committer, Draft, Proposal
+from tailrace.broker.publishing.context import PlacedAppend, PublishContext, place
+from tailrace.broker.publishing.dedup import DedupWindows
+from tailrace.broker.publishing.validation import CheckedBatch, RecordChecks, checked_batch, read_batch_for
 from tailrace.broker.read_threads import ReadThreads
-from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.broker.topics.registry import LiveTopic
 from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import InvalidRecordsError, InvalidRequestError, PipelineConflictError, UnknownTopicError
 from tailrace.model.pipeline import NO_MARK, ROUTER, MarkMove, StagedPublish, changes_of
@@ -80,12 +76,12 @@ async def submit_in_turn(committer: Committer, frames: AsyncIterator["PublishChu
     return done
 
 
-def checked(intake: Intake, staged: StagedBatch) -> CheckedBatch:
+def checked(context: PublishContext, staged: StagedBatch) -> CheckedBatch:
     """Raises where the batch can't be stored. Its records were checked when it was staged."""
-    read = read_batch_for(live_topic(intake, staged), staged.partition, staged.batch, intake.limits)
+    read = read_batch_for(live_topic(context, staged), staged.partition, staged.batch, context.limits)
     if read.header.producer_id != NO_PRODUCER:
         raise InvalidRequestError("staged batches belong to no producer; their marks say how often they count")
-    return checked_batch(read, read.header.max_timestamp, intake.clock.now_ms(), intake.limits)
+    return checked_batch(read, read.header.max_timestamp, context.clock.now_ms(), context.limits)
 
 
 def check_staged(body: bytes, checks: RecordChecks) -> None:
@@ -101,26 +97,26 @@ def check_staged(body: bytes, checks: RecordChecks) -> None:
                 )
 
 
-def live_topic(intake: Intake, staged: StagedBatch) -> LiveTopic:
-    live = intake.topics.by_id(staged.topic_id)
+def live_topic(context: PublishContext, staged: StagedBatch) -> LiveTopic:
+    live = context.topics.by_id(staged.topic_id)
     if live is None:
         raise UnknownTopicError(f"the topic {staged.topic!r} that records were staged for was deleted; stage them again")
     return live
 
 
-def is_unwanted(intake: Intake, staged: StagedBatch) -> bool:
+def is_unwanted(context: PublishContext, staged: StagedBatch) -> bool:
     """Whether nobody wants the batch any more, because the topic is gone that it needs."""
-    return staged.needs is not None and intake.topics.by_id(staged.needs) is None
+    return staged.needs is not None and context.topics.by_id(staged.needs) is None
 
 
 class PublishChunks(Proposal[StagedPublish]):
     """Some chunks in one frame."""
 
-    __slots__ = ("_check_right", "_chunks", "_intake", "_name", "_placed", "_puts", "_skipped", "_windows")
+    __slots__ = ("_check_right", "_chunks", "_context", "_name", "_placed", "_puts", "_skipped", "_windows")
 
     def __init__(
         self,
-        intake: Intake,
+        context: PublishContext,
         name: str,
         chunks: Sequence[Chunk],
         *,
@@ -128,13 +124,13 @@ class PublishChunks(Proposal[StagedPublish]):
         puts: Mapping[bytes, bytes | None] | None = None,
     ) -> None:
         """`check_right` raises if the pipeline is run by somebody else by now; `puts` is state that changes with the frame."""
-        self._intake = intake
+        self._context = context
         self._name = name
         self._chunks = chunks
         self._check_right = check_right
         self._puts = puts or {}
-        self._placed: list[Placed] = []
-        self._windows: Windows | None = None
+        self._placed: list[PlacedAppend] = []
+        self._windows: DedupWindows | None = None
         self._skipped = 0
 
     @property
@@ -144,8 +140,8 @@ class PublishChunks(Proposal[StagedPublish]):
     def decide(self) -> Changes | None:
         if self._check_right is not None:
             self._check_right()
-        draft = Draft(self._intake.store)
-        windows = self._windows = Windows(self._intake.dedup, draft)
+        draft = Draft(self._context.store)
+        windows = self._windows = DedupWindows(self._context.dedup, draft)
         self._placed = []
         self._skipped = 0
         for chunk in self._chunks:
@@ -153,8 +149,8 @@ class PublishChunks(Proposal[StagedPublish]):
                 self._skipped += 1
                 continue
             for staged in chunk.batches:
-                if not is_unwanted(self._intake, staged):
-                    self._placed.append(place(self._intake, draft, windows, checked(self._intake, staged)))
+                if not is_unwanted(self._context, staged):
+                    self._placed.append(place(self._context, draft, windows, checked(self._context, staged)))
             for move in chunk.moves:
                 put_mark(draft, self._name, move.source, move.after)
         windows.close()
@@ -167,7 +163,7 @@ class PublishChunks(Proposal[StagedPublish]):
         if self._name != ROUTER:
             return False
         sources = (changes_of(move.source) for move in chunk.moves)
-        return any(source is not None and self._intake.topics.by_id(source) is None for source in sources)
+        return any(source is not None and self._context.topics.by_id(source) is None for source in sources)
 
     def settled(self, receipt: CommitReceipt | None) -> StagedPublish:
         records = duplicates = 0
@@ -175,7 +171,7 @@ class PublishChunks(Proposal[StagedPublish]):
             duplicates += placed.duplicates
             if placed.append is not None:
                 records += placed.append.records
-                self._intake.arrived(placed.live, placed.append.partition, placed.append.records, len(placed.append.batch))
+                self._context.arrived(placed.live, placed.append.partition, placed.append.records, len(placed.append.batch))
         if self._windows is not None:
             self._windows.count()
         return StagedPublish(records, duplicates, self._skipped)

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tailrace.broker import keys
-from tailrace.broker.commits.commit import Committer
-from tailrace.broker.commits.proposal import Change
+from tailrace.broker.commits import Change, Committer
 from tailrace.broker.pipelines.staged_chunks import (
     PublishChunks,
     Stage,
@@ -28,7 +27,7 @@ from tailrace.broker.pipelines.staged_chunks import (
     staged_chunks,
     submit_in_turn,
 )
-from tailrace.broker.publishing.intake import Intake
+from tailrace.broker.publishing.context import PublishContext
 from tailrace.broker.read_threads import ReadThreads
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes, CommitReceipt
@@ -59,11 +58,17 @@ class DecidedWrite(msgspec.Struct, frozen=True, array_like=True):
 
 class StagedWrites:
     def __init__(
-        self, store: Store, committer: Committer, intake: Intake, threads: ReadThreads, staging: Staging, limits: Limits
+        self,
+        store: Store,
+        committer: Committer,
+        context: PublishContext,
+        threads: ReadThreads,
+        staging: Staging,
+        limits: Limits,
     ) -> None:
         self._store = store
         self._committer = committer
-        self._intake = intake
+        self._context = context
         self._threads = threads
         self._staging = staging
         self._limits = limits
@@ -160,7 +165,7 @@ class StagedWrites:
         batches = await self._in_one_frame(stages)
         if batches is not None:
             try:
-                done = await self._committer.submit(PublishChunks(self._intake, name, [Chunk([move], batches)]))
+                done = await self._committer.submit(PublishChunks(self._context, name, [Chunk([move], batches)]))
             except LimitExceededError:
                 # What a topic remembers to find duplicates may take more room than the records. Whatever else it is, is told
                 # by the check before the decision.
@@ -185,7 +190,7 @@ class StagedWrites:
         """Durable on return: from here on there is no way back."""
         async for chunk in staged_chunks(self._threads, self._staging, stages):
             for staged in chunk.batches:
-                checked(self._intake, staged)
+                checked(self._context, staged)
         decided = DecidedWrite(tuple(stages), move.source, move.after)
         changes = Changes(puts=((keys.write_key(name), msgspec.msgpack.encode(decided)),))
         names = {stage.name for stage in stages}
@@ -223,13 +228,13 @@ class StagedWrites:
             after = max(0, before) + len(frame)
             # A topic that is dropped meanwhile takes its part with it.
             batches = [staged._replace(needs=staged.topic_id) for chunk in frame for staged in chunk.batches]
-            yield PublishChunks(self._intake, name, [Chunk([MarkMove(_BATCHES, before, after)], batches)])
+            yield PublishChunks(self._context, name, [Chunk([MarkMove(_BATCHES, before, after)], batches)])
             killpoint("large.between")
             before = after
         # It counts itself too: it must not be taken where a frame before it has failed.
         ending = MarkMove(_BATCHES, before, max(0, before) + 1)
         last = Chunk([ending, MarkMove(decided.source, None, decided.number)], [])
-        yield PublishChunks(self._intake, name, [last], puts={mark: None, keys.write_key(name): None})
+        yield PublishChunks(self._context, name, [last], puts={mark: None, keys.write_key(name): None})
 
     async def _remove_later(self, stages: Sequence[Stage]) -> None:
         """A power cut may take the end of a `relaxed` log away and bring the decision back, which needs them then."""

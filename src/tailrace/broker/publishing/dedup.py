@@ -10,10 +10,8 @@ from struct import Struct
 from typing import NamedTuple
 
 from tailrace.broker import keys
-from tailrace.broker.commits.commit import Committer
-from tailrace.broker.commits.draft import Draft
-from tailrace.broker.commits.proposal import Change, StillInFlight
-from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.broker.commits import Change, Committer, Draft, StillInFlight
+from tailrace.broker.topics.registry import LiveTopic
 from tailrace.broker.topics.topics import Topics
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes
@@ -28,7 +26,7 @@ _CLEANED_AT_ONCE = 1_000
 _EVICTED_SHARE = 64
 
 
-class Entry(NamedTuple):
+class DedupEntry(NamedTuple):
     """Where the first record with a fingerprint is, and until when that is known."""
 
     expires_ms: int
@@ -36,7 +34,7 @@ class Entry(NamedTuple):
     offset: Offset
 
 
-class Dedup:
+class Deduplication:
     """The windows of all topics."""
 
     def __init__(self, store: Store, committer: Committer, topics: Topics, clock: Clock, limits: Limits) -> None:
@@ -47,9 +45,9 @@ class Dedup:
         self._limits = limits
         self.cleaned = 0
 
-    def window(self, draft: Draft, live: LiveTopic) -> "Window":
+    def window(self, draft: Draft, live: LiveTopic) -> "DedupWindow":
         """The window of one topic, as this draft sees and changes it."""
-        return Window(self._store, draft, live, self._clock.now_ms(), self._limits)
+        return DedupWindow(self._store, draft, live, self._clock.now_ms(), self._limits)
 
     async def clean(self) -> int:
         """Forget what has expired, in all topics."""
@@ -79,7 +77,7 @@ class Dedup:
                 return cleaned
 
 
-class Window:
+class DedupWindow:
     """What a topic remembers, as one draft sees and changes it."""
 
     __slots__ = (
@@ -107,7 +105,7 @@ class Window:
         self.hits = 0
         self.evicted = 0
 
-    def first_of(self, fingerprint: bytes) -> Entry | None:
+    def first_of(self, fingerprint: bytes) -> DedupEntry | None:
         """The record with this fingerprint that is there already, if one is."""
         key = keys.dedup_entry_key(self._live.topic.id, fingerprint)
         entry = _read_entry(self._draft.latest(key))
@@ -177,17 +175,17 @@ class Window:
         self._draft.put(keys.dedup_count_key(self._live.topic.id), max(count, 0).to_bytes(8))
 
 
-class Windows:
+class DedupWindows:
     """The dedup windows that one decision looks into."""
 
     __slots__ = ("_dedup", "_draft", "_open")
 
-    def __init__(self, dedup: Dedup, draft: Draft) -> None:
+    def __init__(self, dedup: Deduplication, draft: Draft) -> None:
         self._dedup = dedup
         self._draft = draft
-        self._open: dict[TopicId, tuple[LiveTopic, Window]] = {}
+        self._open: dict[TopicId, tuple[LiveTopic, DedupWindow]] = {}
 
-    def of(self, live: LiveTopic) -> Window:
+    def of(self, live: LiveTopic) -> DedupWindow:
         found = self._open.get(live.topic.id)
         if found is None:
             found = self._open[live.topic.id] = live, self._dedup.window(self._draft, live)
@@ -217,5 +215,5 @@ def fingerprint_of_content(key: bytes | None, value: bytes | None) -> bytes:
     return found.digest()
 
 
-def _read_entry(value: bytes | None) -> Entry | None:
-    return None if value is None else Entry._make(_ENTRY.unpack(value))
+def _read_entry(value: bytes | None) -> DedupEntry | None:
+    return None if value is None else DedupEntry._make(_ENTRY.unpack(value))

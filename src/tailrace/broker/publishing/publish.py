@@ -1,37 +1,278 @@
-"""Messages for any number of topics, in one commit: all of them are there, or none.
+"""The publish of messages, from the decision to the answer.
 
-A message gets a partition by its key, else the next one in turn, and an id that travels with it as a header.
+Each message is given its place, duplicates are left out, and what is new becomes batches: one for each partition, unless that
+would be too large or a value is kept elsewhere.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from tailrace.broker.commits.commit import Committer
-from tailrace.broker.payloads.payloads import Payloads
-from tailrace.broker.payloads.references import PayloadReferences
-from tailrace.broker.publishing.admission import check_batch_size, check_message, message_id_of, reserved
-from tailrace.broker.publishing.dedup import fingerprint_of_content, fingerprint_of_id
-from tailrace.broker.publishing.intake import Intake
-from tailrace.broker.publishing.publish_messages import Prepared, PublishMessages, PublishOnce, Routed
-from tailrace.broker.publishing.publishers import Publishers
+from tailrace.broker import keys
+from tailrace.broker.commits import Committer, Draft, Proposal
+from tailrace.broker.payloads import PayloadReferences, Payloads, PayloadUse
+from tailrace.broker.producers.publishers import Publishers
+from tailrace.broker.publishing.context import PublishContext
+from tailrace.broker.publishing.dedup import DedupWindows, fingerprint_of_content, fingerprint_of_id
 from tailrace.broker.publishing.snowflake import Snowflakes
-from tailrace.model.errors import LimitExceededError
-from tailrace.model.record import MESSAGE_ID_HEADER, Message, NumberedPublish, Published, Record
-from tailrace.wire.batch import HEADER_BYTES
+from tailrace.broker.publishing.validation import check_batch_size, check_message, message_id_of, reserved
+from tailrace.broker.topics.registry import LiveTopic
+from tailrace.model.commit import Append, Changes, CommitReceipt
+from tailrace.model.errors import LimitExceededError, TailraceError
+from tailrace.model.ids import Cursor, Offset, PartitionId
+from tailrace.model.record import MESSAGE_ID_HEADER, Message, NumberedPublish, PayloadReference, Published, Record
+from tailrace.wire.batch import HEADER_BYTES, read_header
 from tailrace.wire.partitioner import partition_for_key
 from tailrace.wire.records import encode_batch, encoded_size_bound
+from tailrace.wire.references import encode_referring, expanded_size
+
+
+class PublishOnce(NamedTuple):
+    """A publish that may have come before, and those who know."""
+
+    publishers: Publishers
+    numbered: NumberedPublish
+
+
+class PreparedMessage(NamedTuple):
+    """A message that is fit to be stored."""
+
+    live: LiveTopic
+    partition: PartitionId | None
+    record: Record
+    message_id: str
+    fingerprint: bytes | None
+    size_bound: int
+    """Bytes that the record takes at most in a batch, with its whole value."""
+    reference: PayloadReference | None = None
+    """Where the value is kept, if not in the record."""
+
+    @property
+    def held_bytes(self) -> int:
+        return self.size_bound if self.reference is None else self.size_bound - self.reference.size
+
+
+class RoutedMessage(NamedTuple):
+    message: PreparedMessage
+    partition: PartitionId
+
+
+class _Encoded(NamedTuple):
+    live: LiveTopic
+    append: Append
+    size: int
+    """Bytes of the batch for its readers."""
+    reference: PayloadReference | None = None
+
+
+class PublishMessages(Proposal[list[Published]]):
+    __slots__ = (
+        "_appends",
+        "_before",
+        "_evicted",
+        "_groups",
+        "_context",
+        "_kept",
+        "_mark_ms",
+        "_once",
+        "_payloads",
+        "_places",
+        "_references",
+        "_routed",
+        "_snowflakes",
+        "_windows",
+    )
+
+    def __init__(
+        self,
+        context: PublishContext,
+        snowflakes: Snowflakes,
+        payloads: Payloads,
+        references: PayloadReferences,
+        routed: list[RoutedMessage],
+        once: PublishOnce | None = None,
+    ) -> None:
+        self._context = context
+        self._snowflakes = snowflakes
+        self._payloads = payloads
+        self._references = references
+        self._routed = routed
+        self._kept: list[PayloadReference] = []
+        self._places: list[Published] = []
+        """Where each message goes or is already, without its cursor."""
+        self._groups: dict[PartitionId, list[int]] = {}
+        self._appends: list[_Encoded] = []
+        self._windows: DedupWindows | None = None
+        self._mark_ms: int | None = None
+        self._once = once
+        self._before: list[Published] | None = None
+        """What became of the same publish when it came before."""
+        self._evicted: list[str] = []
+
+    @property
+    def held_bytes(self) -> int:
+        return sum(routed.message.held_bytes for routed in self._routed)
+
+    async def keep_payloads(self) -> None:
+        """Put large values where they are kept. To be called once, before the publish is submitted."""
+        inline = self._context.limits.payload_inline_bytes
+        large = [at for at, (message, _) in enumerate(self._routed) if message.size_bound > inline and self._is_large(message)]
+        if not large:
+            return
+        contents = [self._routed[at].message.record.value or b"" for at in large]
+        for at, reference in zip(large, await self._payloads.keep(contents), strict=True):
+            message, partition = self._routed[at]
+            # The bytes are on disk; what waits for room from here on is small.
+            kept = message._replace(record=message.record._replace(value=None), reference=reference)
+            self._routed[at] = RoutedMessage(kept, partition)
+            self._kept.append(reference)
+
+    def decide(self) -> Changes | None:
+        draft = Draft(self._context.store)
+        once = self._once
+        if once is not None:
+            self._before = once.publishers.find(draft, once.numbered, len(self._routed))
+            if self._before is not None:
+                return None
+        windows = self._windows = DedupWindows(self._context.dedup, draft)
+        groups = self._find_places(draft, windows)
+        windows.close()
+        if not groups:
+            return None
+        if groups != self._groups:
+            self._groups = groups
+            self._appends = [encoded for partition, indexes in groups.items() for encoded in self._encode(partition, indexes)]
+        for encoded in self._appends:
+            partition = encoded.append.partition
+            offset = draft.next_offset(partition)
+            draft.append(encoded.append._replace(base_offset=offset))
+            if encoded.reference is not None:
+                self._references.add(draft, PayloadUse(partition, offset, encoded.reference))
+        self._mark_ms = self._snowflakes.due_mark()
+        if self._mark_ms is not None:
+            draft.put(keys.MESSAGE_ID_MARK, self._mark_ms.to_bytes(8))
+        if once is not None:
+            self._evicted = once.publishers.remember(draft, once.numbered, self._places)
+        return draft.changes()
+
+    def settled(self, receipt: CommitReceipt | None) -> list[Published]:
+        self._let_go_of_payloads(has_happened=receipt is not None)
+        if self._before is not None:
+            return self._before
+        if self._mark_ms is not None:
+            self._snowflakes.marked(self._mark_ms)
+        if self._once is not None and receipt is not None:
+            self._once.publishers.heard_of(self._once.numbered, self._evicted)
+        if self._windows is not None:
+            self._windows.count()
+        if receipt is None:
+            return self._places
+        for live, append, size, _ in self._appends:
+            self._context.arrived(live, append.partition, append.records, size)
+        return self._published(receipt.cursor)
+
+    def failed(self, error: Exception) -> None:
+        # Where nobody knows what became of the frame, it may refer to them: they stay until the next start finds out.
+        if not (isinstance(error, TailraceError) and error.outcome == "unknown"):
+            self._let_go_of_payloads(has_happened=False)
+
+    def _let_go_of_payloads(self, *, has_happened: bool) -> None:
+        kept = self._kept
+        if kept:
+            used = {encoded.reference for encoded in self._appends} if has_happened else set()
+            self._payloads.release([reference for reference in kept if reference in used])
+            self._payloads.abandon([reference for reference in kept if reference not in used])
+
+    def _is_large(self, message: PreparedMessage) -> bool:
+        # The server reads its own topics as they are stored.
+        return not message.live.is_reserved and self._payloads.is_large(message.record.value)
+
+    def _published(self, cursor: Cursor) -> list[Published]:
+        """The places, with the cursors of what is new: those of a commit rise by partition."""
+        published = self._places.copy()
+        for indexes in self._groups.values():
+            for index in indexes:
+                topic, partition, offset, _, message_id, is_duplicate = published[index]
+                published[index] = Published(topic, partition, offset, cursor, message_id, is_duplicate)
+                cursor = Cursor(cursor + 1)
+        return published
+
+    def _find_places(self, draft: Draft, windows: DedupWindows) -> dict[PartitionId, list[int]]:
+        """Say where each message goes or is already, and group those that are new by partition."""
+        places: list[Published] = []
+        groups: dict[PartitionId, list[int]] = {}
+        ends: dict[PartitionId, int] = {}
+        for index, (message, partition) in enumerate(self._routed):
+            offset = ends.get(partition)
+            if offset is None:
+                offset = draft.next_offset(partition)
+            live, _, _, message_id, fingerprint, _, _ = message
+            if fingerprint is not None:
+                window = windows.of(live)
+                first = window.first_of(fingerprint)
+                if first is not None:
+                    places.append(Published(live.topic.name, first.partition, first.offset, None, message_id, True))
+                    continue
+                window.remember(fingerprint, partition.number, Offset(offset))
+            places.append(Published(live.topic.name, partition.number, Offset(offset), None, message_id, False))
+            ends[partition] = offset + 1
+            group = groups.get(partition)
+            if group is None:
+                groups[partition] = [index]
+            else:
+                group.append(index)
+        self._places = places
+        return groups
+
+    def _encode(self, partition: PartitionId, indexes: list[int]) -> Iterator[_Encoded]:
+        """The messages of one partition in as few batches as the topic's largest batch allows.
+
+        One whose value is kept elsewhere has a batch of its own.
+        """
+        limits = self._context.limits
+        live = self._routed[indexes[0]].message.live
+        append_time = self._context.clock.now_ms() if live.topic.settings.timestamps == "append" else None
+        records: list[Record] = []
+        size = HEADER_BYTES
+        for index in indexes:
+            message = self._routed[index].message
+            full = size + message.size_bound > live.max_batch_bytes or len(records) == limits.batch_records
+            if records and (full or message.reference is not None):
+                yield _encoded(live, partition, records, append_time)
+                records = []
+                size = HEADER_BYTES
+            if message.reference is not None:
+                yield _referring(live, partition, message.record, message.reference, append_time)
+            else:
+                records.append(message.record)
+                size += message.size_bound
+        if records:
+            yield _encoded(live, partition, records, append_time)
+
+
+def _encoded(live: LiveTopic, partition: PartitionId, records: list[Record], append_time: int | None) -> _Encoded:
+    batch = encode_batch(records, append_time=append_time)
+    return _Encoded(live, Append(partition, batch, len(records), read_header(batch).max_timestamp), len(batch))
+
+
+def _referring(
+    live: LiveTopic, partition: PartitionId, record: Record, reference: PayloadReference, append_time: int | None
+) -> _Encoded:
+    batch = encode_referring(record, reference, append_time=append_time)
+    append = Append(partition, batch, 1, record.timestamp if append_time is None else append_time)
+    return _Encoded(live, append, expanded_size(batch, reference), reference)
 
 
 class Publisher:
     def __init__(
         self,
-        intake: Intake,
+        context: PublishContext,
         committer: Committer,
         snowflakes: Snowflakes,
         publishers: Publishers,
         payloads: Payloads,
         references: PayloadReferences,
     ) -> None:
-        self._intake = intake
+        self._context = context
         self._committer = committer
         self._snowflakes = snowflakes
         self._publishers = publishers
@@ -59,26 +300,26 @@ class Publisher:
         self, messages: Sequence[Message], *, by_server: bool = False, once: PublishOnce | None = None
     ) -> PublishMessages:
         """The publish of these messages, checked and not yet submitted. Its payloads are to be kept before it is."""
-        limits = self._intake.limits
+        limits = self._context.limits
         if len(messages) > limits.publish_records:
             raise LimitExceededError(
                 f"the publish has {len(messages)} messages, more than publish_records allows ({limits.publish_records})"
             )
-        now = self._intake.clock.now_ms()
+        now = self._context.clock.now_ms()
         prepared = [self._prepare(message, now, by_server) for message in messages]
-        return PublishMessages(self._intake, self._snowflakes, self._payloads, self._references, _route(prepared), once)
+        return PublishMessages(self._context, self._snowflakes, self._payloads, self._references, _route(prepared), once)
 
     async def _submit(self, publish: PublishMessages) -> list[Published]:
         await publish.keep_payloads()
         return await self._committer.submit(publish)
 
-    def _prepare(self, message: Message, now_ms: int, by_server: bool) -> Prepared:
-        intake = self._intake
-        live = intake.topics.get(message.topic)
+    def _prepare(self, message: Message, now_ms: int, by_server: bool) -> PreparedMessage:
+        context = self._context
+        live = context.topics.get(message.topic)
         if live.is_reserved and not by_server:
             raise reserved(live.topic.name)
-        check_message(message, now_ms, intake.limits)
-        given_id = message_id_of(message, intake.limits)
+        check_message(message, now_ms, context.limits)
+        given_id = message_id_of(message, context.limits)
         if given_id is None:
             name = str(self._snowflakes.next())
             message_id = name.encode()
@@ -91,7 +332,7 @@ class Publisher:
         record = Record(key, value, headers, now_ms if timestamp is None else timestamp)
         size = encoded_size_bound(record)
         if HEADER_BYTES + size > live.max_batch_bytes:
-            check_batch_size(len(encode_batch([record])), live, intake.limits)
+            check_batch_size(len(encode_batch([record])), live, context.limits)
         dedup = live.topic.settings.dedup
         fingerprint = None
         if dedup == "content":
@@ -99,10 +340,10 @@ class Publisher:
         elif dedup == "id" and given_id is not None:
             fingerprint = fingerprint_of_id(given_id)
         partition = None if number is None else live.partition(number)
-        return Prepared(live, partition, record, name, fingerprint, size)
+        return PreparedMessage(live, partition, record, name, fingerprint, size)
 
 
-def _route(prepared: list[Prepared]) -> list[Routed]:
+def _route(prepared: list[PreparedMessage]) -> list[RoutedMessage]:
     """Give each message its partition: the one it asks for, that of its key, or the next in turn."""
     routed = []
     for message in prepared:
@@ -116,5 +357,5 @@ def _route(prepared: list[Prepared]) -> list[Routed]:
                 number = live.next_partition % len(live.partitions)
                 live.next_partition = number + 1
             partition = live.partitions[number]
-        routed.append(Routed(message, partition))
+        routed.append(RoutedMessage(message, partition))
     return routed

@@ -6,9 +6,9 @@ queue, so it is always in one of the two, and never in both.
 
 from collections.abc import Sequence
 
-from tailrace.broker.commits.draft import Draft
-from tailrace.broker.publishing.intake import Intake
-from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.broker.commits import Draft
+from tailrace.broker.publishing.context import PublishContext
+from tailrace.broker.topics.registry import LiveTopic
 from tailrace.model.commit import Append
 from tailrace.model.errors import InvalidTopicNameError, UnknownTopicError
 from tailrace.model.ids import Offset, PartitionId
@@ -38,20 +38,20 @@ _MOST_CAUSE_BYTES = 1_000
 
 
 class DeadLetterTopics:
-    def __init__(self, intake: Intake) -> None:
-        self._intake = intake
+    def __init__(self, context: PublishContext) -> None:
+        self._context = context
         self.letters = 0
         """Records that were put among the dead letters."""
 
     async def make_room(self, topic: str) -> None:
         """After this the topic for the dead letters of this topic is there."""
-        name = dead_letter_topic(topic, self._intake.limits)
-        if self._intake.topics.find(name) is None:
-            await self._intake.topics.create(name)
+        name = dead_letter_topic(topic, self._context.limits)
+        if self._context.topics.find(name) is None:
+            await self._context.topics.create(name)
 
     def has_origin(self, partition: PartitionId) -> bool:
         """Whether the topic of this partition is there; nothing is written for one that is being deleted."""
-        return self._intake.topics.by_id(partition.topic_id) is not None
+        return self._context.topics.by_id(partition.topic_id) is not None
 
     def append(self, draft: Draft, origin: PartitionId, letters: Sequence[Record]) -> list[Append]:
         """Put letters for records of one partition into a draft."""
@@ -61,22 +61,22 @@ class DeadLetterTopics:
             by_partition.setdefault(_partition_for(live, letter), []).append(letter)
         appends = []
         for partition, records in by_partition.items():
-            append = encode_append(live, partition, records, self._intake.clock.now_ms(), draft)
+            append = encode_append(live, partition, records, self._context.clock.now_ms(), draft)
             draft.append(append)
             appends.append(append)
         return appends
 
     def arrived(self, append: Append) -> None:
         self.letters += append.records
-        live = self._intake.topics.by_id(append.partition.topic_id)
+        live = self._context.topics.by_id(append.partition.topic_id)
         if live is not None:
-            self._intake.arrived(live, append.partition, append.records, len(append.batch))
+            self._context.arrived(live, append.partition, append.records, len(append.batch))
 
     def _topic_for(self, origin: PartitionId) -> LiveTopic:
-        live = self._intake.topics.by_id(origin.topic_id)
+        live = self._context.topics.by_id(origin.topic_id)
         if live is None:
             raise UnknownTopicError("the topic was deleted, and its queue with it")
-        return self._intake.topics.get(dead_letter_topic(live.topic.name, self._intake.limits))
+        return self._context.topics.get(dead_letter_topic(live.topic.name, self._context.limits))
 
 
 def dead_letter_topic(topic: str, limits: Limits) -> str:

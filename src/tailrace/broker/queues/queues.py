@@ -11,9 +11,9 @@ import asyncio
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 
-from tailrace.broker.commits.commit import Committer
+from tailrace.broker.commits import Committer
 from tailrace.broker.deadlines import Deadlines
-from tailrace.broker.publishing.intake import Intake
+from tailrace.broker.publishing.context import PublishContext
 from tailrace.broker.queues.acknowledgement import Acknowledgements, ReceiptOutcome, ReceiptOutcomes
 from tailrace.broker.queues.archiving import Archiver
 from tailrace.broker.queues.dead_letters import DeadLetterTopics
@@ -47,7 +47,7 @@ class Queues:
         committer: Committer,
         topics: Topics,
         committed: CommittedReader,
-        intake: Intake,
+        context: PublishContext,
         clock: Clock,
         limits: Limits,
         first_token: Callable[[], int] = lambda: secrets.randbits(62),
@@ -58,7 +58,7 @@ class Queues:
         self._clock = clock
         self._limits = limits
         self._open = OpenRecordCounter()
-        self.dead_letters = DeadLetterTopics(intake)
+        self.dead_letters = DeadLetterTopics(context)
         fates = ReceiptOutcomes(first_token(), limits.queue_receipts)
         self.taker = RecordAcquirer(store, committed, topics, limits, self._open, fates)
         self._burials = Archiver(committed, topics, self.dead_letters, self._missed, self._not_buried)

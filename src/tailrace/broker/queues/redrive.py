@@ -7,15 +7,13 @@ from typing import NamedTuple
 import msgspec
 
 from tailrace.broker import keys
-from tailrace.broker.commits.commit import Committer
-from tailrace.broker.commits.draft import Draft
-from tailrace.broker.commits.proposal import Proposal
-from tailrace.broker.publishing.admission import reserved
-from tailrace.broker.publishing.intake import Intake
+from tailrace.broker.commits import Committer, Draft, Proposal
+from tailrace.broker.publishing.context import PublishContext
+from tailrace.broker.publishing.validation import reserved
 from tailrace.broker.queues.dead_letters import dead_letter_topic, encode_append
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.committed_reader import CommittedReader
-from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.broker.topics.registry import LiveTopic
 from tailrace.model.commit import Append, Changes, CommitReceipt
 from tailrace.model.errors import LimitExceededError, OffsetOutOfRangeError, UnknownTopicError
 from tailrace.model.ids import Offset, PartitionId
@@ -105,28 +103,28 @@ class Redriven(NamedTuple):
 
 
 class Redrives:
-    def __init__(self, intake: Intake, committer: Committer, committed: CommittedReader) -> None:
-        self._intake = intake
+    def __init__(self, context: PublishContext, committer: Committer, committed: CommittedReader) -> None:
+        self._context = context
         self._committer = committer
         self._committed = committed
         self.put_back = 0
 
     def letters_of(self, topic: str) -> LiveTopic:
         """The topic that holds the dead letters of this one."""
-        live = self._intake.topics.get(topic)
+        live = self._context.topics.get(topic)
         if live.is_reserved:
             raise reserved(live.topic.name)
-        return self._intake.topics.get(dead_letter_topic(live.topic.name, self._intake.limits))
+        return self._context.topics.get(dead_letter_topic(live.topic.name, self._context.limits))
 
     def first_left(self, letters: LiveTopic) -> list[Offset]:
         """For each partition of dead letters, where the first one is that was not put back."""
-        return [self._done(each).first_missing(self._intake.store.bounds(each).start) for each in letters.partitions]
+        return [self._done(each).first_missing(self._context.store.bounds(each).start) for each in letters.partitions]
 
     def all_left(self, letters: LiveTopic) -> Iterator[tuple[int, Offset]]:
         """Partition and offset of every letter that was not put back."""
         for partition in letters.partitions:
             done = self._done(partition)
-            start, end = self._intake.store.bounds(partition)
+            start, end = self._context.store.bounds(partition)
             at = done.first_missing(start)
             while at < end:
                 yield partition.number, at
@@ -134,7 +132,7 @@ class Redrives:
 
     async def redrive(self, topic: str, places: Iterable[tuple[int, int]], limit: int | None = None) -> Redriven:
         """Put these letters back, in their order, up to so many; those that were put back before are passed over."""
-        target = self._intake.topics.get(topic)
+        target = self._context.topics.get(topic)
         letters = self.letters_of(topic)
         put_back = left_out = 0
         chunk: list[tuple[PartitionId, Record]] = []
@@ -161,7 +159,7 @@ class Redrives:
         return Redriven(put_back, left_out)
 
     async def _put_back(self, target: LiveTopic, chunk: list[tuple[PartitionId, Record]]) -> int:
-        put_back = await self._committer.submit(_PutBack(self._intake, target, chunk))
+        put_back = await self._committer.submit(_PutBack(self._context, target, chunk))
         self.put_back += put_back
         return put_back
 
@@ -179,14 +177,14 @@ class Redrives:
         return next((record for record in read.records if record.offset == offset), None)
 
     def _done(self, partition: PartitionId) -> OffsetRanges:
-        return decode_ranges(self._intake.store.get(keys.redriven_key(partition)))
+        return decode_ranges(self._context.store.get(keys.redriven_key(partition)))
 
 
 class _PutBack(Proposal[int]):
-    __slots__ = ("_appends", "_chunk", "_intake", "_target")
+    __slots__ = ("_appends", "_chunk", "_context", "_target")
 
-    def __init__(self, intake: Intake, target: LiveTopic, chunk: Sequence[tuple[PartitionId, Record]]) -> None:
-        self._intake = intake
+    def __init__(self, context: PublishContext, target: LiveTopic, chunk: Sequence[tuple[PartitionId, Record]]) -> None:
+        self._context = context
         self._target = target
         self._chunk = chunk
         self._appends: list[Append] = []
@@ -196,36 +194,36 @@ class _PutBack(Proposal[int]):
         return sum(len(letter.value or b"") + len(letter.key or b"") for _, letter in self._chunk)
 
     def decide(self) -> Changes | None:
-        intake = self._intake
+        context = self._context
         topic = self._target.topic
-        if intake.topics.by_id(topic.id) is None:
+        if context.topics.by_id(topic.id) is None:
             # Perhaps there is another one of its name; the letters are not for that.
             raise UnknownTopicError(f"the topic {topic.name!r} was deleted while dead letters were put back into it")
-        draft = Draft(intake.store)
+        draft = Draft(context.store)
         done: dict[PartitionId, OffsetRanges] = {}
         records: dict[PartitionId, list[Record]] = {}
         for source, letter in self._chunk:
             if source not in done:
                 done[source] = decode_ranges(draft.latest(keys.redriven_key(source)))
-                done[source].forget_below(intake.store.bounds(source).start)
+                done[source].forget_below(context.store.bounds(source).start)
             if letter.offset not in done[source]:
                 done[source].add(letter.offset)
                 records.setdefault(_partition_for(self._target, letter), []).append(_restored(letter))
         self._appends = []
         for partition, restored in records.items():
-            append = encode_append(self._target, partition, restored, intake.clock.now_ms(), draft)
+            append = encode_append(self._target, partition, restored, context.clock.now_ms(), draft)
             draft.append(append)
             self._appends.append(append)
         if not self._appends:
             return None
         for source, ranges in done.items():
-            _check_room(ranges, intake.limits.redriven_ranges)
+            _check_room(ranges, context.limits.redriven_ranges)
             draft.put(keys.redriven_key(source), ranges.encode())
         return draft.changes()
 
     def settled(self, receipt: CommitReceipt | None) -> int:
         for append in self._appends:
-            self._intake.arrived(self._target, append.partition, append.records, len(append.batch))
+            self._context.arrived(self._target, append.partition, append.records, len(append.batch))
         return sum(append.records for append in self._appends)
 
 

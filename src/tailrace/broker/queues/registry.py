@@ -7,8 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from tailrace.broker import keys
-from tailrace.broker.commits.commit import Committer
-from tailrace.broker.commits.proposal import Change
+from tailrace.broker.commits import Change, Committer
 from tailrace.broker.queues.dead_letters import is_dead_letter_topic
 from tailrace.broker.queues.share import Share
 from tailrace.broker.queues.state import OpenRecordCounter, ShareState, decode_state

@@ -11,9 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from tailrace.broker import keys
-from tailrace.broker.commits.commit import Committer
-from tailrace.broker.commits.draft import Draft
-from tailrace.broker.commits.proposal import Proposal
+from tailrace.broker.commits import Committer, Draft, Proposal
 from tailrace.broker.queues.dead_letters import DeadLetterTopics
 from tailrace.broker.queues.state import OpenRecord, ShareState
 from tailrace.model.commit import Append, Changes, CommitReceipt

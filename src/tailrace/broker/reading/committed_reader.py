@@ -16,7 +16,7 @@ from tailrace.broker.isolation import committed_batches
 from tailrace.broker.read_threads import ReadThreads
 from tailrace.broker.reading.answers import AnswerMemory, ReadAnswer
 from tailrace.broker.reading.fetch import Fetcher
-from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.broker.topics.registry import LiveTopic
 from tailrace.broker.topics.topics import Topics
 from tailrace.model.commit import Buffer
 from tailrace.model.consume import PartitionOffset

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tailrace.broker.isolation import AbortedTransactions, StableOffsets, committed_batches
-from tailrace.broker.payloads.expansion import Expansion
-from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.broker.reading.reader import PayloadExpansion
+from tailrace.broker.topics.registry import LiveTopic
 from tailrace.model.commit import FetchedBatches
 from tailrace.model.errors import OffsetOutOfRangeError
 from tailrace.model.ids import Cursor, Offset, PartitionId
@@ -23,55 +23,55 @@ _FIRST_BYTES = 64 * KIB
 _MOST_BYTES = 4 * MIB
 
 
-class Range(NamedTuple):
+class OffsetRange(NamedTuple):
     """Offsets of a partition, from `start` up to but without `end`."""
 
     start: Offset
     end: Offset
 
 
-class Piece(NamedTuple):
+class ScannedBatches(NamedTuple):
     """What was read at once."""
 
-    offsets: Range
+    offsets: OffsetRange
     """Of whole batches, also of those that are not shown."""
     batches: Sequence[PlacedBatch]
     """Those that are shown."""
 
 
 class Scanner:
-    def __init__(self, store: Store, expansion: Expansion, stable: StableOffsets, aborted: AbortedTransactions) -> None:
+    def __init__(self, store: Store, expansion: PayloadExpansion, stable: StableOffsets, aborted: AbortedTransactions) -> None:
         self._store = store
         self._expansion = expansion
         self._stable = stable
         self._aborted = aborted
 
-    def view(self, live: LiveTopic) -> "TopicView":
+    def view(self, live: LiveTopic) -> "TopicScan":
         # First the end of the log: what is committed after that is left out of every partition, whatever its bounds say.
         end = self._store.end_cursor()
-        return TopicView(live.topic.name, [self._partition(partition, end) for partition in live.partitions])
+        return TopicScan(live.topic.name, [self._partition(partition, end) for partition in live.partitions])
 
-    def _partition(self, partition: PartitionId, end: Cursor) -> "PartitionView":
+    def _partition(self, partition: PartitionId, end: Cursor) -> "PartitionScan":
         bounds = self._store.bounds(partition)
-        known = Range(bounds.start, self._stable.of(partition, bounds))
-        return PartitionView(self._store, self._expansion, self._aborted, partition, known, end)
+        known = OffsetRange(bounds.start, self._stable.of(partition, bounds))
+        return PartitionScan(self._store, self._expansion, self._aborted, partition, known, end)
 
 
-class TopicView(NamedTuple):
+class TopicScan(NamedTuple):
     topic: str
-    partitions: "Sequence[PartitionView]"
+    partitions: "Sequence[PartitionScan]"
 
 
-class PartitionView:
+class PartitionScan:
     """One partition as it was. All methods may be called from any thread, and read from the disk."""
 
     def __init__(
         self,
         store: Store,
-        expansion: Expansion,
+        expansion: PayloadExpansion,
         aborted: AbortedTransactions,
         partition: PartitionId,
-        bounds: Range,
+        bounds: OffsetRange,
         end_cursor: Cursor,
     ) -> None:
         self._store = store
@@ -81,7 +81,7 @@ class PartitionView:
         self.partition = partition
         self.bounds = bounds
 
-    def pieces(self, wanted: Range) -> Iterator[Piece]:
+    def pieces(self, wanted: OffsetRange) -> Iterator[ScannedBatches]:
         """All batches that hold these offsets, some at a time: few at first, for who wants only a few."""
         offset = max(wanted.start, self.bounds.start)
         end = min(wanted.end, self.bounds.end)
@@ -98,8 +98,8 @@ class PartitionView:
             if not within:
                 return
             last = within[-1]
-            offsets = Range(Offset(within[0].base_offset), Offset(last.base_offset + last.records))
-            yield Piece(offsets, list(self._committed(fetched, len(within), offsets)))
+            offsets = OffsetRange(Offset(within[0].base_offset), Offset(last.base_offset + last.records))
+            yield ScannedBatches(offsets, list(self._committed(fetched, len(within), offsets)))
             offset = offsets.end
 
     def offset_at_time(self, timestamp_ms: int) -> Offset:
@@ -143,7 +143,7 @@ class PartitionView:
                     raise
                 offset = Offset(error.start)
 
-    def _committed(self, fetched: FetchedBatches, count: int, offsets: Range) -> Iterator[PlacedBatch]:
+    def _committed(self, fetched: FetchedBatches, count: int, offsets: OffsetRange) -> Iterator[PlacedBatch]:
         """Of the first so many batches, which have these offsets."""
         batches = fetched.batches[:count]
         cursors = {id(batch): cursor for batch, cursor in zip(batches, fetched.cursors[:count], strict=True)}

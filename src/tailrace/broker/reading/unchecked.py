@@ -9,8 +9,7 @@ remembered, one range for each partition, so a consumer that reads on has each b
 from collections.abc import Sequence
 
 from tailrace.broker import keys
-from tailrace.broker.commits.commit import Committer
-from tailrace.broker.commits.proposal import Change
+from tailrace.broker.commits import Change, Committer
 from tailrace.broker.read_threads import ReadThreads
 from tailrace.model.commit import Buffer, Changes, CommitReceipt
 from tailrace.model.errors import InvalidRequestError

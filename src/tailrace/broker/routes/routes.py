@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import msgspec
 
 from tailrace.broker import keys
-from tailrace.broker.commits.commit import Committer
-from tailrace.broker.commits.proposal import Change, StillInFlight
-from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.broker.commits import Change, Committer, StillInFlight
+from tailrace.broker.topics.registry import LiveTopic
 from tailrace.broker.topics.topics import Topics
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Append, Changes, CommitReceipt

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from tailrace.broker.commits.commit import Committer
+from tailrace.broker.commits import Committer
 from tailrace.broker.pipelines.pipelines import Pipelines
 from tailrace.broker.read_threads import ReadThreads
 from tailrace.broker.reading.fetch import Fetcher
 from tailrace.broker.routes.routes import Routes
-from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.broker.topics.registry import LiveTopic
 from tailrace.broker.topics.topics import Topics
 from tailrace.model.ids import Cursor, Offset, PartitionId, RouteId, TableId, TopicId
 from tailrace.model.pipeline import NO_MARK, ROUTER, change_source, changes_of

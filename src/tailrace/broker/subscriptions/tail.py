@@ -9,9 +9,9 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 
-from tailrace.broker.commits.commit import Committer
+from tailrace.broker.commits import Committer
 from tailrace.broker.subscriptions.shared_batch import SharedBatch
-from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.broker.topics.registry import LiveTopic
 from tailrace.broker.topics.topics import Topics
 from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.ids import Cursor, PartitionId, TopicId

@@ -9,12 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tailrace.broker import keys
-from tailrace.broker.commits.commit import Committer
-from tailrace.broker.commits.draft import Draft
-from tailrace.broker.commits.proposal import Proposal, StillInFlight
-from tailrace.broker.publishing.intake import Intake
-from tailrace.broker.publishing.publish import Publisher
-from tailrace.broker.publishing.publish_messages import PublishMessages
+from tailrace.broker.commits import Committer, Draft, Proposal, StillInFlight
+from tailrace.broker.publishing.context import PublishContext
+from tailrace.broker.publishing.publish import Publisher, PublishMessages
 from tailrace.broker.publishing.snowflake import Snowflakes
 from tailrace.broker.routes.routes import Snapshots
 from tailrace.broker.tables.checkpoints import TableCheckpoints
@@ -52,7 +49,7 @@ class CommittedChanges(NamedTuple):
 class ChangeLog:
     def __init__(
         self,
-        intake: Intake,
+        context: PublishContext,
         committer: Committer,
         publisher: Publisher,
         snowflakes: Snowflakes,
@@ -60,7 +57,7 @@ class ChangeLog:
         snapshots: Snapshots,
         checkpoints: TableCheckpoints,
     ) -> None:
-        self._intake = intake
+        self._context = context
         self._committer = committer
         self._publisher = publisher
         self._snowflakes = snowflakes
@@ -76,18 +73,18 @@ class ChangeLog:
         return self._snowflakes.next()
 
     def now_ms(self) -> int:
-        return self._intake.clock.now_ms()
+        return self._context.clock.now_ms()
 
     async def commit(self, batches: Sequence[ChangeBatch], messages: Sequence[Message] = ()) -> CommittedChanges:
         """All of it durable in one frame, or nothing."""
         publish = self._publisher.propose(messages) if messages else None
         if publish is not None:
             await publish.keep_payloads()
-        return await self._committer.submit(_CommitChanges(self._intake, self._snowflakes, batches, publish))
+        return await self._committer.submit(_CommitChanges(self._context, self._snowflakes, batches, publish))
 
     async def commit_snapshot(self, batches: Sequence[ChangeBatch], snapshot: RouteSnapshot) -> CommittedChanges | None:
         """Rows of a snapshot and how far it is with them, in one frame. `None` when the route was dropped: then nothing."""
-        changes = _CommitChanges(self._intake, self._snowflakes, batches, None)
+        changes = _CommitChanges(self._context, self._snowflakes, batches, None)
         return await self._committer.submit(_CommitSnapshot(changes, self.snapshots, snapshot, is_empty=not batches))
 
     def check(self, messages: Sequence[Message]) -> None:
@@ -96,11 +93,11 @@ class ChangeLog:
 
     def bounds(self, table: Table) -> OffsetBounds:
         """The offsets of the changes that there are."""
-        return self._intake.store.bounds(changes_partition(table))
+        return self._context.store.bounds(changes_partition(table))
 
     def read(self, table: Table, offset: Offset, max_bytes: int) -> list[Record]:
         """Changes from this offset on; none at the end. For any thread: it may wait for the disk."""
-        store, limits = self._intake.store, self._intake.limits
+        store, limits = self._context.store, self._context.limits
         start, end = self.bounds(table)
         if offset < start:
             raise CorruptionError(
@@ -138,12 +135,12 @@ class ChangeLog:
 
 
 class _CommitChanges(Proposal[CommittedChanges]):
-    __slots__ = ("_batches", "_intake", "_mark_ms", "_publish", "_snowflakes")
+    __slots__ = ("_batches", "_context", "_mark_ms", "_publish", "_snowflakes")
 
     def __init__(
-        self, intake: Intake, snowflakes: Snowflakes, batches: Sequence[ChangeBatch], publish: PublishMessages | None
+        self, context: PublishContext, snowflakes: Snowflakes, batches: Sequence[ChangeBatch], publish: PublishMessages | None
     ) -> None:
-        self._intake = intake
+        self._context = context
         self._snowflakes = snowflakes
         self._batches = batches
         self._publish = publish
@@ -155,7 +152,7 @@ class _CommitChanges(Proposal[CommittedChanges]):
         return held if self._publish is None else held + self._publish.held_bytes
 
     def decide(self) -> Changes | None:
-        draft = Draft(self._intake.store)
+        draft = Draft(self._context.store)
         for table, batch, records, timestamp in self._batches:
             partition = changes_partition(table)
             draft.append(Append(partition, batch, records, timestamp, draft.next_offset(partition)))
@@ -174,7 +171,7 @@ class _CommitChanges(Proposal[CommittedChanges]):
     def settled(self, receipt: CommitReceipt | None) -> CommittedChanges:
         if receipt is None:
             duplicates = self._publish.settled(None) if self._publish is not None else []
-            return CommittedChanges(self._intake.store.end_cursor(), (), duplicates)
+            return CommittedChanges(self._context.store.end_cursor(), (), duplicates)
         if self._mark_ms is not None:
             self._snowflakes.marked(self._mark_ms)
         published: Sequence[Published] = ()
@@ -184,10 +181,10 @@ class _CommitChanges(Proposal[CommittedChanges]):
         ends = []
         for batch, base_offset in zip(self._batches, receipt.offsets, strict=False):
             ends.append(Offset(base_offset + batch.records))
-            live = self._intake.topics.by_id(batch.table.changes)
+            live = self._context.topics.by_id(batch.table.changes)
             if live is None:
                 raise UnknownTopicError(f"the change topic of {batch.table.name!r} is gone, and its changes with it")
-            self._intake.arrived(live, changes_partition(batch.table), batch.records, len(batch.batch))
+            self._context.arrived(live, changes_partition(batch.table), batch.records, len(batch.batch))
         return CommittedChanges(receipt.cursor, ends, published)
 
     def failed(self, error: Exception) -> None:

@@ -16,8 +16,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tailrace.broker import keys
-from tailrace.broker.commits.commit import Committer
-from tailrace.broker.commits.proposal import Change
+from tailrace.broker.commits import Change, Committer
 from tailrace.broker.tables.tables import TableDefinitions
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Append, Changes, CommitReceipt

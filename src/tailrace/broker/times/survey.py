@@ -1,28 +1,22 @@
-"""A background job: looks at all records once and saves how old they are at most, so that queries need not.
+"""What the survey writes down: how far it is in each partition, what it has found there, and what may be forgotten.
 
-It works in slices of a millisecond or less, in a thread, and rests after each, so that it takes no more than its share of one
-core and nobody waits long for the interpreter's lock. What readers find in memory it finds there too, and what it reads from
-disk stays in no cache of ours. A partition is surveyed in runs: a 64th part of it, at least 64 KiB and at most 4 MiB. What is
-less than a run, at its end, waits until there is more; a query reads that much beside what it wants. What a query has
-learned is not looked at again.
-
-A run with a batch that can't be decoded counts as older than anything: queries read it, and say what is wrong with it.
+Findings are saved some dozens at a time, in commits of their own. What could not be saved stays here and goes with the next.
+Called by one at a time, by the survey.
 """
 
 import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, ParamSpec, TypeVar
 
-from tailrace.broker.commits.commit import Committer
+from tailrace.broker import keys
+from tailrace.broker.commits import Change, Committer
 from tailrace.broker.read_threads import ReadThreads
-from tailrace.broker.times.oldest_times import OldestTimes
-from tailrace.broker.times.runs import Run
-from tailrace.broker.times.survey_notes import SurveyNotes
+from tailrace.broker.times.oldest_times import OldestTimes, SavedTimes, TimeRun, TimeRunChunk, extended
 from tailrace.broker.topics.topics import Topics
-from tailrace.model.commit import Buffer, OffsetBounds
+from tailrace.model.commit import Buffer, Changes, OffsetBounds
 from tailrace.model.errors import (
     CorruptionError,
     InvalidRequestError,
@@ -36,6 +30,102 @@ from tailrace.model.limits import KIB, MIB, Limits
 from tailrace.store.contract import Store
 from tailrace.wire.batch import read_header
 from tailrace.wire.oldest_time import LONG_AGO_MS, oldest_time
+
+_NOWHERE = Offset(-1)
+_UNSEEN = OffsetBounds(_NOWHERE, _NOWHERE)
+
+
+class _PartitionProgress(NamedTuple):
+    seen: OffsetBounds
+    """Of the partition when all of it was dealt with."""
+    start: Offset
+    """What was saved of offsets before it is forgotten."""
+    end: Offset
+    """Up to here its times are saved."""
+    last_chunk: Offset | None
+
+
+class SurveyProgress:
+    def __init__(self, store: Store, committer: Committer, topics: Topics) -> None:
+        self._committer = committer
+        self._topics = topics
+        self._saved = SavedTimes(store)
+        self._progress: dict[PartitionId, _PartitionProgress] = {}
+        self._found: dict[PartitionId, list[TimeRun]] = {}
+        self._gone: set[tuple[PartitionId, Offset]] = set()
+        """Chunks of records that are gone."""
+
+    @property
+    def unsaved(self) -> int:
+        return len(self._gone) + sum(map(len, self._found.values()))
+
+    def keep_only(self, partitions: Sequence[PartitionId]) -> None:
+        """The others are gone."""
+        for gone in self._progress.keys() - set(partitions):
+            del self._progress[gone]
+
+    def is_done(self, partition: PartitionId, bounds: OffsetBounds) -> bool:
+        """Whether all of the partition was dealt with when it had these bounds."""
+        progress = self._progress.get(partition)
+        return bounds.start == bounds.end if progress is None else progress.seen == bounds
+
+    def done(self, partition: PartitionId, bounds: OffsetBounds) -> None:
+        self._progress[partition] = self._progress[partition]._replace(seen=bounds)
+
+    def end(self, partition: PartitionId, bounds: OffsetBounds) -> Offset:
+        """Up to where the partition is surveyed. Reads from the disk."""
+        progress = self._progress.get(partition)
+        if progress is None:
+            progress = self._load(partition)
+        if progress.start != bounds.start:
+            chunks = self._saved.chunks(partition)
+            self._gone.update((partition, chunk.first) for chunk in chunks if chunk.end <= bounds.start)
+            progress = self._progress[partition] = progress._replace(start=bounds.start)
+        found = self._found.get(partition)
+        return max(found[-1].end if found else progress.end, bounds.start)
+
+    def add(self, partition: PartitionId, run: TimeRun) -> None:
+        self._found.setdefault(partition, []).append(run)
+
+    def changed_chunks(self) -> Mapping[PartitionId, Sequence[TimeRunChunk]]:
+        """All that was found, as it is to be saved. Reads from the disk."""
+        return {partition: extended(self._last_chunk(partition), runs) for partition, runs in self._found.items()}
+
+    async def save(self, chunks: Mapping[PartitionId, Sequence[TimeRunChunk]]) -> None:
+        """Save these, which are all that was found, and forget what is gone."""
+
+        def decide() -> Changes | None:
+            puts: list[tuple[bytes, bytes | None]] = [
+                (keys.times_key(partition, first), None) for partition, first in self._gone if self._is_alive(partition)
+            ]
+            for partition, changed in chunks.items():
+                if self._is_alive(partition):
+                    puts += ((keys.times_key(partition, chunk.first), chunk.packed) for chunk in changed)
+            return Changes(puts=puts) if puts else None
+
+        await self._committer.submit(Change(decide, lambda _: None))
+        self._found = {}
+        self._gone = set()
+        for partition, changed in chunks.items():
+            first, end = changed[-1].first, changed[-1].end
+            self._progress[partition] = self._progress[partition]._replace(end=end, last_chunk=first)
+
+    def _load(self, partition: PartitionId) -> _PartitionProgress:
+        last = None
+        for last in self._saved.chunks(partition):  # noqa: B007  the last one is wanted
+            pass
+        if last is None:
+            return _PartitionProgress(_UNSEEN, _NOWHERE, Offset(0), None)
+        return _PartitionProgress(_UNSEEN, _NOWHERE, last.end, last.first)
+
+    def _last_chunk(self, partition: PartitionId) -> TimeRunChunk | None:
+        first = self._progress[partition].last_chunk
+        return None if first is None or (partition, first) in self._gone else self._saved.chunk(partition, first)
+
+    def _is_alive(self, partition: PartitionId) -> bool:
+        """Of a topic that is being deleted all times go with it, and none must come after."""
+        return self._topics.by_id(partition.topic_id) is not None
+
 
 _log = logging.getLogger(__name__)
 
@@ -86,7 +176,7 @@ class Survey:
         self._limits = limits
         self._rest = 100 / percent - 1
         """Seconds of rest for each of work."""
-        self._notes = SurveyNotes(store, committer, topics)
+        self._notes = SurveyProgress(store, committer, topics)
         self._behind: dict[PartitionId, int] = {}
 
     @property
@@ -171,18 +261,18 @@ class Survey:
 
     async def _survey_run(self, partition: PartitionId, place: _Place) -> _Place:
         """Note one run, and go on behind it."""
-        run: Run | None = None
+        run: TimeRun | None = None
         offset, size = place.offset, 0
         while size < place.run_bytes and offset < place.bounds.end:
             max_bytes = min(place.run_bytes - size, place.slice_bytes)
             part, part_bytes = await self._slice(self._look, partition, offset, max_bytes)
-            run = part if run is None else Run(run.start, part.end, min(run.oldest_ms, part.oldest_ms))
+            run = part if run is None else TimeRun(run.start, part.end, min(run.oldest_ms, part.oldest_ms))
             offset, size = part.end, size + part_bytes
         if run is not None:
             self._notes.add(partition, run)
         return place._replace(offset=offset, rest_bytes=place.rest_bytes - size)
 
-    def _look(self, partition: PartitionId, offset: Offset, max_bytes: int) -> tuple[Run, int]:
+    def _look(self, partition: PartitionId, offset: Offset, max_bytes: int) -> tuple[TimeRun, int]:
         """Whole batches from the offset on, and their bytes."""
         learned = self._oldest_times.learned(partition, offset)
         if learned is not None:
@@ -191,7 +281,7 @@ class Survey:
                 return learned, size
         batches = self._store.fetch(partition, offset, max_bytes).batches
         first, last = read_header(batches[0]), read_header(batches[-1])
-        run = Run(Offset(first.base_offset), Offset(last.base_offset + last.records), min(map(self._oldest, batches)))
+        run = TimeRun(Offset(first.base_offset), Offset(last.base_offset + last.records), min(map(self._oldest, batches)))
         return run, sum(map(len, batches))
 
     def _oldest(self, batch: Buffer) -> int:

@@ -13,10 +13,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from tailrace.broker import keys
-from tailrace.broker.commits.commit import Committer
-from tailrace.broker.commits.proposal import Change
-from tailrace.broker.topics.live_topic import LiveTopic
-from tailrace.broker.topics.registry import TopicRegistry
+from tailrace.broker.commits import Change, Committer
+from tailrace.broker.topics.registry import LiveTopic, TopicRegistry
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import (

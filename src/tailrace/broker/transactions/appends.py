@@ -7,8 +7,7 @@ the moment it is decided on. Newer clients add a partition, and begin the transa
 import msgspec
 
 from tailrace.broker import keys
-from tailrace.broker.commits.draft import Draft
-from tailrace.broker.commits.proposal import StillInFlight
+from tailrace.broker.commits import Draft, StillInFlight
 from tailrace.broker.isolation import StableOffsets
 from tailrace.broker.transactions import rules
 from tailrace.broker.transactions.registry import TransactionRegistry

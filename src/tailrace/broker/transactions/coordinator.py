@@ -9,13 +9,11 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from tailrace.broker import keys
-from tailrace.broker.commits.commit import Committer
-from tailrace.broker.commits.draft import Draft
-from tailrace.broker.commits.proposal import Change, StillInFlight
+from tailrace.broker.commits import Change, Committer, Draft, StillInFlight
 from tailrace.broker.groups.offsets import GroupOffsets
 from tailrace.broker.groups.pending_offsets import PendingOffset, PendingOffsets, put_offsets, read_offsets
 from tailrace.broker.groups.registry import GroupNames
-from tailrace.broker.publishing.producers import Producers
+from tailrace.broker.producers.producers import Producers
 from tailrace.broker.topics.topics import Topics
 from tailrace.broker.transactions import rules
 from tailrace.broker.transactions.ending import TransactionEnd, TransactionEnder

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tailrace.broker import keys
-from tailrace.broker.commits.draft import Draft
+from tailrace.broker.commits import Draft
 from tailrace.broker.groups.offsets import GroupOffsets
 from tailrace.broker.groups.pending_offsets import PendingOffset, PendingOffsets, read_offsets
 from tailrace.broker.groups.registry import GroupNames

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from tailrace.broker import keys
 from tailrace.broker.groups.pending_offsets import PendingOffsets
-from tailrace.broker.publishing.producers import describe_producer
+from tailrace.broker.producers.producers import describe_producer
 from tailrace.broker.topics.topics import Topics
 from tailrace.broker.transactions.state import NO_RECORDS, read_open, read_transaction
 from tailrace.model.clock import Clock

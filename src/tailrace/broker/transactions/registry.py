@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from tailrace.broker import keys
-from tailrace.broker.commits.commit import Committer
-from tailrace.broker.commits.proposal import Change
+from tailrace.broker.commits import Change, Committer
 from tailrace.broker.transactions.state import TransactionMetadata, read_transaction
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes, CommitReceipt

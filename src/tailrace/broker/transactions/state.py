@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from tailrace.broker import keys
-from tailrace.broker.commits.draft import Draft
+from tailrace.broker.commits import Draft
 from tailrace.model.ids import Offset, PartitionId, ProducerId
 from tailrace.model.transaction import NO_EPOCH, ProducerIdentity, TransactionState
 

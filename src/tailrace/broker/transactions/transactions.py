@@ -1,12 +1,12 @@
 """Puts the parts of transactions together, and reads what the store knows of them at the start."""
 
 from tailrace.broker import keys
-from tailrace.broker.commits.commit import Committer
+from tailrace.broker.commits import Committer
 from tailrace.broker.groups.offsets import GroupOffsets
 from tailrace.broker.groups.pending_offsets import PendingOffsets, read_offsets
 from tailrace.broker.groups.registry import GroupNames
 from tailrace.broker.isolation import AbortedTransactions, StableOffsets
-from tailrace.broker.publishing.producers import Producers
+from tailrace.broker.producers.producers import Producers
 from tailrace.broker.topics.topics import Topics
 from tailrace.broker.transactions.appends import TransactionalAppends
 from tailrace.broker.transactions.coordinator import TransactionCoordinator

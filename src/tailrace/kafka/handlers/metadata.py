@@ -5,7 +5,7 @@ from itertools import islice
 
 import msgspec
 
-from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.broker.topics.registry import LiveTopic
 from tailrace.kafka.cluster import CLUSTER_OPERATIONS, NODE_ID, NOT_ASKED, REPLICAS, TOPIC_OPERATIONS, Cluster, Node
 from tailrace.kafka.dispatch import ApiRoute, RequestContext
 from tailrace.model.errors import InvalidRequestError, InvalidTopicNameError, TailraceError, UnknownTopicError

@@ -7,7 +7,7 @@ from sqlglot import exp
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.reading.answers import ReadAnswer
-from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.broker.topics.registry import LiveTopic
 from tailrace.model.consume import AckRequest, ConsumedRecord, ConsumeRequest
 from tailrace.model.errors import LimitExceededError, SqlError
 from tailrace.model.limits import Limits

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from tailrace.broker.broker import Broker
-from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.broker.topics.registry import LiveTopic
 from tailrace.model.table import ColumnType
 from tailrace.sql.results import Result, ResultColumn
 from tailrace.sql.statements import Describe, Show

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.reading.answers import ReadAnswer
-from tailrace.broker.reading.scan import TopicView
+from tailrace.broker.reading.scan import TopicScan
 from tailrace.broker.times.oldest_times import OldestTimes
 from tailrace.model.errors import SqlError, TailraceError
 from tailrace.model.limits import Limits
@@ -46,7 +46,7 @@ class QueryPlanner:
         """Look up all that the query names. Topics are seen as they are now."""
         tree = with_constants(with_column_names(query.tree), by_name(query, params), self._limits)
         sources = resolve(tree, self._find, lambda: tables_and_topics(self._broker))
-        views: dict[str, TopicView] = {}
+        views: dict[str, TopicScan] = {}
         relations: dict[str, Relation] = {}
         for source in sources:
             named = source.named
@@ -101,7 +101,7 @@ class QueryExecution:
         tree: exp.Expr,
         sources: Sequence[QuerySource],
         relations: Mapping[str, Relation],
-        views: Mapping[str, TopicView],
+        views: Mapping[str, TopicScan],
         limits: Limits,
         workers: WorkerPool,
         read_fields: FieldReader,

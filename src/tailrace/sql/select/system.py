@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.sql_metrics import SqlCollector
-from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.broker.topics.registry import LiveTopic
 from tailrace.model.errors import UnknownTopicError
 from tailrace.model.route import Route
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.broker.reading.answers import ReadAnswer
-from tailrace.broker.reading.scan import PartitionView, Piece, Range, TopicView
+from tailrace.broker.reading.scan import OffsetRange, PartitionScan, ScannedBatches, TopicScan
 from tailrace.broker.times.oldest_times import OldestTimes
 from tailrace.model.errors import InvalidRequestError
 from tailrace.model.fetch import CorruptBatch
@@ -53,7 +53,7 @@ _LATEST_MS = 253_402_300_799_999
 class TopicRelation:
     def __init__(
         self,
-        view: TopicView,
+        view: TopicScan,
         columns: Sequence[str],
         bounds: ScanBounds,
         limits: Limits,
@@ -78,7 +78,7 @@ class TopicRelation:
             if self._bounds.partitions is None or view.partition.number in self._bounds.partitions:
                 yield from self._partition(view)
 
-    def _partition(self, view: PartitionView) -> Iterator[pa.RecordBatch]:
+    def _partition(self, view: PartitionScan) -> Iterator[pa.RecordBatch]:
         for wanted in self._wanted(view):
             for piece in view.pieces(wanted):
                 chosen = self._chosen(view, piece)
@@ -90,12 +90,12 @@ class TopicRelation:
                 # Not in a loop, whose variables would hold on to what was decoded until the next piece is.
                 yield from map(self._converted, filter(_has_rows, self._decoded(view, chosen, hidden)))
 
-    def _wanted(self, view: PartitionView) -> Sequence[Range]:
+    def _wanted(self, view: PartitionScan) -> Sequence[OffsetRange]:
         within = self._range(view)
         high = self._bounds.timestamps.high
         return (within,) if high is None else self._oldest_times.not_after(high, view.partition, within)
 
-    def _range(self, view: PartitionView) -> Range:
+    def _range(self, view: PartitionScan) -> OffsetRange:
         start, end = view.bounds
         _, offsets, cursors, times = self._bounds
         if offsets.low is not None:
@@ -108,9 +108,9 @@ class TopicRelation:
             start = max(start, view.offset_at_cursor(cursors.low))
         if cursors.high is not None and start < end:
             end = min(end, view.offset_at_cursor(cursors.high + 1))
-        return Range(start, end)
+        return OffsetRange(start, end)
 
-    def _chosen(self, view: PartitionView, piece: Piece) -> Sequence[PlacedBatch]:
+    def _chosen(self, view: PartitionScan, piece: ScannedBatches) -> Sequence[PlacedBatch]:
         """Those that can hold a record of the wanted times."""
         low, high = self._bounds.timestamps
         if low is None and high is None:
@@ -121,7 +121,9 @@ class TopicRelation:
         old_enough = [True] * len(heads) if high is None else self._old_enough(view, piece, heads, high)
         return [placed for placed, new, old in zip(piece.batches, new_enough, old_enough, strict=True) if new and old]
 
-    def _old_enough(self, view: PartitionView, piece: Piece, heads: Sequence[BatchHeader], high: int) -> Sequence[bool]:
+    def _old_enough(
+        self, view: PartitionScan, piece: ScannedBatches, heads: Sequence[BatchHeader], high: int
+    ) -> Sequence[bool]:
         """Whether each batch holds a record before the upper bound: of those that go beyond it, the times are looked at."""
         goes_beyond = [head.max_timestamp > high or head.max_timestamp < 0 for head in heads]
         doubtful = [at for at, beyond in enumerate(goes_beyond) if beyond]
@@ -159,7 +161,7 @@ class TopicRelation:
         found: list[int] = np.minimum.reduceat(np.where(_are_unknown(times), NEVER_MS, times), starts).tolist()
         return found
 
-    def _decoded(self, view: PartitionView, placed: Sequence[PlacedBatch], hidden: int) -> Iterator[pa.RecordBatch]:
+    def _decoded(self, view: PartitionScan, placed: Sequence[PlacedBatch], hidden: int) -> Iterator[pa.RecordBatch]:
         """All but the first so many records, which are in the first batch."""
         number = view.partition.number
         first = read_header(placed[0].batch).base_offset

@@ -1,7 +1,7 @@
 """A view of a topic stays as it was, and shows what readers of committed records see."""
 
 from tailrace.broker.broker import Broker
-from tailrace.broker.reading.scan import PartitionView, Range
+from tailrace.broker.reading.scan import OffsetRange, PartitionScan
 from tailrace.model.ids import Offset
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.wire.records import decode_batch
@@ -9,10 +9,10 @@ from tests.support.aio import on_loop
 from tests.support.brokers import CountingStore, append, raw, running_broker
 from tests.support.transactions import TOPIC, started
 
-ALL = Range(Offset(0), Offset(1 << 62))
+ALL = OffsetRange(Offset(0), Offset(1 << 62))
 
 
-def values(view: PartitionView, wanted: Range = ALL) -> list[bytes | None]:
+def values(view: PartitionScan, wanted: OffsetRange = ALL) -> list[bytes | None]:
     """Of all batches that hold a wanted offset."""
     return [
         record.value
@@ -44,10 +44,10 @@ async def test_only_batches_with_wanted_offsets_are_read() -> None:
     async with running_broker(store) as broker:
         await filled(broker, (b"a", b"b"), (b"c",), (b"d", b"e"))
         (view, _) = broker.view(TOPIC).partitions
-        assert values(view, Range(Offset(1), Offset(3))) == [b"a", b"b", b"c"]
-        assert values(view, Range(Offset(2), Offset(3))) == [b"c"]
+        assert values(view, OffsetRange(Offset(1), Offset(3))) == [b"a", b"b", b"c"]
+        assert values(view, OffsetRange(Offset(2), Offset(3))) == [b"c"]
         before = store.fetches
-        assert values(view, Range(Offset(5), Offset(9))) == []
+        assert values(view, OffsetRange(Offset(5), Offset(9))) == []
         assert store.fetches == before
 
 

@@ -3,21 +3,20 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.broker.reading.scan import Range
-from tailrace.broker.times.oldest_times import LearnedTimes, OldestTimes
-from tailrace.broker.times.runs import Run
+from tailrace.broker.reading.scan import OffsetRange
+from tailrace.broker.times.oldest_times import LearnedTimes, OldestTimes, TimeRun
 from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.store.memory import MemoryStore
 
 A, B, C = (PartitionId(TopicId(number), 0) for number in (1, 2, 3))
 
 
-def span(start: int, end: int) -> Range:
-    return Range(Offset(start), Offset(end))
+def span(start: int, end: int) -> OffsetRange:
+    return OffsetRange(Offset(start), Offset(end))
 
 
-def a_run(start: int, end: int, oldest_ms: int) -> Run:
-    return Run(Offset(start), Offset(end), oldest_ms)
+def a_run(start: int, end: int, oldest_ms: int) -> TimeRun:
+    return TimeRun(Offset(start), Offset(end), oldest_ms)
 
 
 def left(known: LearnedTimes, time: int, start: int = 0, end: int = 100) -> list[tuple[int, int]]:

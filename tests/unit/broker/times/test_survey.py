@@ -8,8 +8,8 @@ import pytest
 
 from tailrace.broker import keys
 from tailrace.broker.broker import Broker
-from tailrace.broker.reading.scan import Range
-from tailrace.broker.times.runs import Chunk, Run, SavedTimes, extended, without_later
+from tailrace.broker.reading.scan import OffsetRange
+from tailrace.broker.times.oldest_times import SavedTimes, TimeRun, TimeRunChunk, extended, without_later
 from tailrace.model.commit import Append, Changes, FetchedBatches
 from tailrace.model.errors import CorruptionError, OffsetOutOfRangeError
 from tailrace.model.ids import Offset, PartitionId, TopicId
@@ -72,7 +72,9 @@ async def test_it_goes_on_where_it_was_after_a_restart() -> None:
         await broker.survey.run_once()
         assert store.fetches == 2
         assert runs_of(store, t) == [*before, (20, 22, 500)]
-        assert broker.oldest_times.not_after(499, t, Range(Offset(15), Offset(22))) == [Range(Offset(15), Offset(20))]
+        assert broker.oldest_times.not_after(499, t, OffsetRange(Offset(15), Offset(22))) == [
+            OffsetRange(Offset(15), Offset(20))
+        ]
 
 
 @on_loop
@@ -116,7 +118,7 @@ async def test_what_a_query_has_learned_is_not_looked_at_again() -> None:
     async with running_broker(store, settings=AT_ONCE) as broker:
         t = await topic(broker)
         append(store, t, *range(100, 110))
-        broker.oldest_times.learn(t, Range(Offset(0), Offset(8)), 100)
+        broker.oldest_times.learn(t, OffsetRange(Offset(0), Offset(8)), 100)
         await broker.survey.run_once()
         assert runs_of(store, t) == [(0, 8, 100), (8, 10, 108)]
         assert store.fetches == 2
@@ -129,7 +131,7 @@ async def test_what_was_learned_as_one_and_is_too_large_for_a_run_is_looked_at()
     async with running_broker(store, settings=AT_ONCE) as broker:
         t = await topic(broker)
         append(store, t, *range(100, 106), value=bytes(MIB))
-        broker.oldest_times.learn(t, Range(Offset(0), Offset(6)), 100)
+        broker.oldest_times.learn(t, OffsetRange(Offset(0), Offset(6)), 100)
         await broker.survey.run_once()
         assert runs_of(store, t)[:3] == [(0, 1, 100), (1, 2, 101), (2, 3, 102)]
 
@@ -141,7 +143,7 @@ async def test_times_of_records_that_are_gone_are_forgotten() -> None:
         t = await topic(broker)
         append(store, t, *range(300), value=b"small")
         await broker.retention.delete_before("t", 0, Offset(1))
-        runs = [Run(Offset(start), Offset(start + 1), start) for start in range(300)]
+        runs = [TimeRun(Offset(start), Offset(start + 1), start) for start in range(300)]
         puts = [(keys.times_key(t, chunk.first), chunk.packed) for chunk in extended(None, runs)]
         store.commit(Changes(puts=puts))
         for start, kept in [(1, [0, 64, 128, 192, 256]), (127, [64, 128, 192, 256]), (256, [256])]:
@@ -189,7 +191,7 @@ async def test_a_topic_that_is_deleted_while_it_is_surveyed_leaves_nothing() -> 
         append(store, t, *range(20))
         notes = broker.survey._notes
         notes.end(t, store.bounds(t))
-        notes.add(t, Run(Offset(0), Offset(2), 0))
+        notes.add(t, TimeRun(Offset(0), Offset(2), 0))
         await broker.topics.delete("t")
         await broker.survey.run_once()
         assert store.range(keys.times_of_topic(t.topic_id)) == []
@@ -237,8 +239,8 @@ async def test_a_batch_that_cant_be_decoded_is_never_left_out() -> None:
         bad = with_records(good, [b"\xff" * len(HALF_A_RUN)], 0)
         store.commit(Changes(appends=[Append(t, batch, 1, 1_000) for batch in (good, bad, good, good)]))
         await broker.survey.run_once()
-        whole = Range(Offset(0), Offset(4))
-        assert broker.oldest_times.not_after(0, t, whole) == [Range(Offset(0), Offset(2))]
+        whole = OffsetRange(Offset(0), Offset(4))
+        assert broker.oldest_times.not_after(0, t, whole) == [OffsetRange(Offset(0), Offset(2))]
 
 
 @on_loop
@@ -262,13 +264,13 @@ async def test_it_can_be_turned_off() -> None:
 
 
 def test_runs_that_follow_share_a_chunk_until_it_is_full() -> None:
-    runs = [Run(Offset(start), Offset(start + 1), start) for start in range(100)]
+    runs = [TimeRun(Offset(start), Offset(start + 1), start) for start in range(100)]
     chunks = extended(None, runs)
     assert [chunk.first for chunk in chunks] == [0, 64]
     assert [run for chunk in chunks for run in chunk.runs()] == runs
-    (grown,) = extended(chunks[-1], [Run(Offset(100), Offset(105), 7)])
+    (grown,) = extended(chunks[-1], [TimeRun(Offset(100), Offset(105), 7)])
     assert (grown.first, grown.end) == (64, 105)
-    behind_a_gap = extended(grown, [Run(Offset(106), Offset(107), 7)])
+    behind_a_gap = extended(grown, [TimeRun(Offset(106), Offset(107), 7)])
     assert [chunk.first for chunk in behind_a_gap] == [106]
 
 
@@ -276,14 +278,16 @@ def test_runs_that_follow_share_a_chunk_until_it_is_full() -> None:
     ("time", "left"), [(4, [(20, 30), (40, 100)]), (5, [(0, 10), (20, 30), (40, 100)]), (6, [(0, 10), (20, 100)])]
 )
 def test_saved_runs_that_are_later_are_left_out(time: int, left: Sequence[tuple[int, int]]) -> None:
-    runs = [Run(Offset(0), Offset(10), 5), Run(Offset(10), Offset(20), 7), Run(Offset(30), Offset(40), 6)]
-    assert list(without_later(runs, time, Range(Offset(0), Offset(100)))) == left
+    runs = [TimeRun(Offset(0), Offset(10), 5), TimeRun(Offset(10), Offset(20), 7), TimeRun(Offset(30), Offset(40), 6)]
+    assert list(without_later(runs, time, OffsetRange(Offset(0), Offset(100)))) == left
 
 
 def test_chunks_are_found_however_many_there_are() -> None:
     store = MemoryStore()
     one, other = PartitionId(TopicId(1), 0), PartitionId(TopicId(1), 1)
-    chunks = [Chunk(Offset(2 * number), extended(None, [Run(Offset(0), Offset(1), 0)])[0].packed) for number in range(600)]
+    chunks = [
+        TimeRunChunk(Offset(2 * number), extended(None, [TimeRun(Offset(0), Offset(1), 0)])[0].packed) for number in range(600)
+    ]
     for partition in (one, other):
         store.commit(Changes(puts=[(keys.times_key(partition, chunk.first), chunk.packed) for chunk in chunks]))
     assert list(SavedTimes(store).chunks(one)) == chunks

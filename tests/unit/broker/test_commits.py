@@ -5,8 +5,7 @@ import weakref
 
 import pytest
 
-from tailrace.broker.commits.commit import Committer
-from tailrace.broker.commits.proposal import Change, StillInFlight
+from tailrace.broker.commits import Change, Committer, StillInFlight
 from tailrace.model.commit import Changes
 from tailrace.model.errors import InvalidRequestError, OverloadedError, SequencingError, StorageFullError, StoreClosedError
 from tailrace.model.limits import Limits

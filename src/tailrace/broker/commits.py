@@ -1,8 +1,6 @@
-"""From proposals to answers: the one way by which the broker changes anything.
+"""What somebody wants changed: it decides on the latest view of the store, and knows what to answer when that is durable.
 
-A proposal decides when it is its turn, and is answered on the event loop once its commit is durable. When the store has no
-room, proposals wait in the order they came, for a bounded time and in bounded number. Everything here runs on the event loop
-but `Committer.wake`, which the store's thread calls.
+`commit.py` gets it there.
 """
 
 import asyncio
@@ -10,15 +8,123 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
-from tailrace.broker.commits.proposal import Change, Proposal, StillInFlight
-from tailrace.model.commit import Changes, CommitReceipt
+from tailrace.model.commit import Append, Changes, CommitReceipt
 from tailrace.model.errors import InvariantError, OverloadedError, SequencingError, StoreClosedError
+from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import Limits
 from tailrace.store.contract import Store, StoreCommit
 
 T = TypeVar("T")
+
+
+class StillInFlight(Exception):
+    """Raised by a decision that leans on a commit which may still fail; it is made again when that has come to its end."""
+
+
+class Proposal(Generic[T]):
+    """A change somebody wants, from the request to the answer."""
+
+    __slots__ = ("commit", "committer", "deadline", "followers", "future")
+
+    committer: "Committer"
+    commit: StoreCommit
+    deadline: float
+    future: asyncio.Future[T]
+    followers: "list[Proposal[Any]] | None"
+    """Proposals that wait for the end of this one."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory that the proposal keeps while it waits for room."""
+        return 0
+
+    def decide(self) -> Changes | None:
+        """Look at the latest view and say what to change; `None` is nothing. May be asked again; raises to refuse."""
+        raise NotImplementedError
+
+    def settled(self, receipt: CommitReceipt | None) -> T:
+        """The changes are durable; do what follows from that and give the answer. No receipt: nothing was to change."""
+        raise NotImplementedError
+
+    def failed(self, error: Exception) -> None:
+        """The changes came to nothing; take back what was done ahead of them."""
+
+    def done(self, commit: StoreCommit) -> None:
+        """Called by the store's thread."""
+        self.commit = commit
+        self.committer.wake(self)
+
+
+class Change(Proposal[T]):
+    """A proposal made of functions, for whatever is not done a hundred thousand times a second."""
+
+    __slots__ = ("_decide", "_failed", "_settled")
+
+    def __init__(
+        self,
+        decide: Callable[[], Changes | None],
+        settled: Callable[[CommitReceipt | None], T],
+        failed: Callable[[], None] | None = None,
+    ) -> None:
+        self._decide = decide
+        self._settled = settled
+        self._failed = failed
+
+    def decide(self) -> Changes | None:
+        return self._decide()
+
+    def settled(self, receipt: CommitReceipt | None) -> T:
+        return self._settled(receipt)
+
+    def failed(self, error: Exception) -> None:
+        if self._failed is not None:
+            self._failed()
+
+
+class Draft:
+    __slots__ = ("_appends", "_ends", "_puts", "_seen", "_store")
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._ends: dict[PartitionId, Offset] = {}
+        self._puts: dict[bytes, bytes | None] = {}
+        self._seen: dict[bytes, bytes | None] = {}
+        self._appends: list[Append] = []
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._appends and not self._puts
+
+    def next_offset(self, partition: PartitionId) -> Offset:
+        end = self._ends.get(partition)
+        if end is None:
+            end = self._ends[partition] = self._store.next_offset(partition)
+        return end
+
+    def append(self, append: Append) -> None:
+        """An append at the next offset of its partition."""
+        self._appends.append(append)
+        self._ends[append.partition] = Offset(append.base_offset + append.records)
+
+    def holds(self, key: bytes) -> bool:
+        """Whether the draft itself sets the key."""
+        return key in self._puts
+
+    def latest(self, key: bytes) -> bytes | None:
+        if key in self._seen:
+            return self._seen[key]
+        value = self._seen[key] = self._store.latest(key)
+        return value
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        self._puts[key] = self._seen[key] = value
+
+    def changes(self) -> Changes:
+        return Changes(appends=self._appends, puts=tuple(self._puts.items()))
+
+
 Watcher = Callable[[Changes, CommitReceipt], None]
 
 _log = logging.getLogger(__name__)

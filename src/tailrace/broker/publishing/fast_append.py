@@ -8,11 +8,10 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
-from tailrace.broker.commits.draft import Draft
-from tailrace.broker.commits.proposal import Proposal, StillInFlight
-from tailrace.broker.publishing.admission import CheckedBatch
-from tailrace.broker.publishing.intake import Intake, Outcome, Waiter
-from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.broker.commits import Draft, Proposal, StillInFlight
+from tailrace.broker.publishing.context import AppendCallback, AppendOutcome, PublishContext
+from tailrace.broker.publishing.validation import CheckedBatch
+from tailrace.broker.topics.registry import LiveTopic
 from tailrace.model.commit import Append, Changes, CommitReceipt
 from tailrace.model.errors import TailraceError
 from tailrace.model.ids import Cursor, Offset, PartitionId
@@ -40,43 +39,43 @@ class _Arrival:
         self.size = 0
 
 
-class Bundle(Proposal[None]):
+class FastAppend(Proposal[None]):
     """For topics that take batches as they are."""
 
-    __slots__ = ("_append_alone", "_held_bytes", "_intake", "_placed", "_waiting")
+    __slots__ = ("_append_alone", "_held_bytes", "_context", "_placed", "_waiting")
 
-    def __init__(self, intake: Intake, append_alone: Callable[[CheckedBatch, Waiter], None]) -> None:
-        self._intake = intake
+    def __init__(self, context: PublishContext, append_alone: Callable[[CheckedBatch, AppendCallback], None]) -> None:
+        self._context = context
         self._append_alone = append_alone
-        self._waiting: list[tuple[CheckedBatch, Waiter]] = []
-        self._placed: list[Append | Outcome] = []
+        self._waiting: list[tuple[CheckedBatch, AppendCallback]] = []
+        self._placed: list[Append | AppendOutcome] = []
         self._held_bytes = 0
 
     @property
     def held_bytes(self) -> int:
         return self._held_bytes
 
-    def add(self, checked: CheckedBatch, waiter: Waiter) -> bool:
+    def add(self, checked: CheckedBatch, waiter: AppendCallback) -> bool:
         """Whether the bundle is full now."""
         self._waiting.append((checked, waiter))
         self._held_bytes += len(checked.batch)
         return self._held_bytes >= _MOST_BYTES or len(self._waiting) >= _MOST_BATCHES
 
     def decide(self) -> Changes | None:
-        draft = Draft(self._intake.store)
+        draft = Draft(self._context.store)
         placed = self._placed = []
         waiting = []
         for each in self._waiting:
             checked, waiter = each
             try:
-                outcome: Append | Outcome = self._place(draft, checked)
+                outcome: Append | AppendOutcome = self._place(draft, checked)
             except TailraceError as error:
                 outcome = error
             except StillInFlight:
                 # A duplicate of something in flight waits for that; the others need not.
                 self._append_alone(checked, waiter)
                 continue
-            if isinstance(outcome, Appended) and self._intake.producers.has_stored(checked.partition, checked.header):
+            if isinstance(outcome, Appended) and self._context.producers.has_stored(checked.partition, checked.header):
                 # Not to be told that there is no room: its sender would take it for not stored, and send it as another.
                 _tell(waiter.told, outcome)
                 continue
@@ -93,14 +92,14 @@ class Bundle(Proposal[None]):
                 partition, batch, records, _, base_offset = outcome
                 arrival = arrivals.get(partition)
                 if arrival is None:
-                    arrivals[partition] = arrival = _Arrival(checked.live, self._intake.log_start(partition))
+                    arrivals[partition] = arrival = _Arrival(checked.live, self._context.log_start(partition))
                 arrival.records += records
                 arrival.size += len(batch)
                 outcome = Appended(base_offset, cursor, NO_TIMESTAMP, 0, arrival.log_start)
                 cursor = Cursor(cursor + records)
             _tell(waiter.told, outcome)
         for partition, arrival in arrivals.items():
-            self._intake.arrived(arrival.live, partition, arrival.records, arrival.size)
+            self._context.arrived(arrival.live, partition, arrival.records, arrival.size)
 
     def failed(self, error: Exception) -> None:
         # Those who wait are told one by one, and nobody waits for the bundle as such.
@@ -108,15 +107,15 @@ class Bundle(Proposal[None]):
         for _, waiter in self._waiting:
             _tell(waiter.failed, error)
 
-    def _place(self, draft: Draft, checked: CheckedBatch) -> Append | Outcome:
+    def _place(self, draft: Draft, checked: CheckedBatch) -> Append | AppendOutcome:
         partition, batch, header = checked.partition, checked.batch, checked.header
         base_offset = draft.next_offset(partition)
         if header.producer_id != NO_PRODUCER:
-            self._intake.joiner.check_plain(header)
-            producers = self._intake.producers
+            self._context.joiner.check_plain(header)
+            producers = self._context.producers
             first = producers.find_duplicate(draft, partition, header)
             if first is not None:
-                return Appended(first, None, NO_TIMESTAMP, header.records, self._intake.log_start(partition))
+                return Appended(first, None, NO_TIMESTAMP, header.records, self._context.log_start(partition))
             producers.remember(draft, partition, header, base_offset)
         append = Append(partition, batch, header.records, header.max_timestamp, base_offset)
         draft.append(append)

@@ -7,9 +7,7 @@ append that it describes, and decisions are made on the latest view, so requests
 from struct import Struct
 
 from tailrace.broker import keys
-from tailrace.broker.commits.commit import Committer
-from tailrace.broker.commits.draft import Draft
-from tailrace.broker.commits.proposal import Change, StillInFlight
+from tailrace.broker.commits import Change, Committer, Draft, StillInFlight
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import (

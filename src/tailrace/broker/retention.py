@@ -10,12 +10,11 @@ from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple
 
-from tailrace.broker.commits.commit import Committer
-from tailrace.broker.commits.proposal import Change
+from tailrace.broker.commits import Change, Committer
 from tailrace.broker.isolation import AbortedTransactions, StableOffsets
-from tailrace.broker.payloads.references import PayloadReferences
+from tailrace.broker.payloads import PayloadReferences
 from tailrace.broker.read_threads import ReadThreads
-from tailrace.broker.topics.live_topic import LiveTopic
+from tailrace.broker.topics.registry import LiveTopic
 from tailrace.broker.topics.topics import Topics
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes, CommitReceipt

@@ -124,7 +124,7 @@ async def test_a_moved_start_is_logged(caplog: pytest.LogCaptureFixture) -> None
     async with running_broker() as broker:
         await broker.topics.create("app.t", options=options(retention_seconds=3600))
         await hourly(broker, 4, "app.t")
-        with caplog.at_level(logging.INFO, "tailrace.broker.topics.retention"):
+        with caplog.at_level(logging.INFO, "tailrace.broker.retention"):
             await broker.retention.run_once()
         assert caplog.messages == ["retention moved the start of app.t, partition 0, from offset 0 to 2"]
 

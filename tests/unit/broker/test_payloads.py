@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tailrace.broker.broker import Broker
-from tailrace.broker.reading.scan import Range
+from tailrace.broker.reading.scan import OffsetRange
 from tailrace.model.commit import Buffer
 from tailrace.model.consume import LogEdge, PartitionOffset
 from tailrace.model.errors import (
@@ -101,7 +101,9 @@ async def test_every_reader_gets_the_value_and_all_else_as_it_was_published() ->
         assert [check_batch(batch).attributes for batch in answer.batches] == [0]
         many = await broker.committed_many("t", [PartitionOffset(0, Offset(1))])
         scanned = [
-            each.batch for piece in broker.view("t").partitions[0].pieces(Range(Offset(1), Offset(2))) for each in piece.batches
+            each.batch
+            for piece in broker.view("t").partitions[0].pieces(OffsetRange(Offset(1), Offset(2)))
+            for each in piece.batches
         ]
         for batches in (answer.batches, many[0].batches, scanned):
             assert [record for batch in batches for record in decode_batch(batch, DEFAULT_LIMITS)] == [wanted]
@@ -206,8 +208,8 @@ async def test_a_payload_stays_for_one_sweep_after_its_last_reference() -> None:
 
 
 def test_more_references_than_one_commit_forgets_all_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tailrace.broker.payloads.sweep._FORGOTTEN_AT_ONCE", 10)
-    monkeypatch.setattr("tailrace.broker.payloads.sweep._MOST_REMEMBERED", 30)
+    monkeypatch.setattr("tailrace.broker.payloads._FORGOTTEN_AT_ONCE", 10)
+    monkeypatch.setattr("tailrace.broker.payloads._MOST_REMEMBERED", 30)
     asyncio.run(_many_references_go())
 
 

@@ -13,9 +13,7 @@ from struct import Struct
 import msgspec
 
 from tailrace.broker import keys
-from tailrace.broker.commits.commit import Committer
-from tailrace.broker.commits.draft import Draft
-from tailrace.broker.commits.proposal import Change, StillInFlight
+from tailrace.broker.commits import Change, Committer, Draft, StillInFlight
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import InvalidRequestError, OutOfOrderSequenceError
