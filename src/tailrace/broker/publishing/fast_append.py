@@ -42,7 +42,7 @@ class _Arrival:
 class FastAppend(Proposal[None]):
     """For topics that take batches as they are."""
 
-    __slots__ = ("_append_alone", "_held_bytes", "_context", "_placed", "_waiting")
+    __slots__ = ("_append_alone", "_context", "_held_bytes", "_placed", "_waiting")
 
     def __init__(self, context: PublishContext, append_alone: Callable[[CheckedBatch, AppendCallback], None]) -> None:
         self._context = context

@@ -68,9 +68,9 @@ class PublishMessages(Proposal[list[Published]]):
     __slots__ = (
         "_appends",
         "_before",
+        "_context",
         "_evicted",
         "_groups",
-        "_context",
         "_kept",
         "_mark_ms",
         "_once",
