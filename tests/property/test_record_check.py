@@ -12,8 +12,9 @@ from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.record import Record
 from tailrace.wire.batch import CHECKED_FROM, HEADER_BYTES, check_batch
 from tailrace.wire.codecs import Codec
-from tailrace.wire.machine_code import CompiledScan, compile_scan, load_scan, plain_scan
+from tailrace.wire.machine_code import CompiledScan, compile_scan, load_scan
 from tailrace.wire.record_check import check_records
+from tailrace.wire.record_scan import plain_scan
 from tailrace.wire.records import decode_batch, encode_batch
 from tests.support.broken_batches import BROKEN, CASES
 

@@ -16,8 +16,9 @@ from tailrace.model.limits import DEFAULT_LIMITS, MIB
 from tailrace.model.record import PayloadReference, reference_to
 from tailrace.model.topic import TopicNames
 from tailrace.wire.batch import read_header
-from tailrace.wire.machine_code import Scan, compile_scan, load_scan, plain_scan
+from tailrace.wire.machine_code import compile_scan, load_scan
 from tailrace.wire.record_check import check_records
+from tailrace.wire.record_scan import Scan, plain_scan
 from tailrace.wire.references import is_referring, read_reference
 
 _MOST_BYTES = DEFAULT_LIMITS.frame_bytes

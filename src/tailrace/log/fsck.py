@@ -32,7 +32,7 @@ from tailrace.log.state import SettledState, StateDb, saved_topics
 from tailrace.model.errors import CorruptionError, StorageReadError
 from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.topic import TopicNames
-from tailrace.wire.machine_code import Scan, plain_scan
+from tailrace.wire.record_scan import Scan, plain_scan
 
 _MAX_FINDINGS = 1000
 

@@ -10,14 +10,14 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from importlib.util import cache_from_source
 from mmap import MAP_PRIVATE, PROT_EXEC, PROT_READ
 from pathlib import Path
 
 from tailrace.model.commit import Buffer
-from tailrace.wire.record_scan import scan_records
+from tailrace.wire.record_scan import Scanned
 
 _COMPILER = "tailrace.wire.scan_compiler"
 _COMPILE_SECONDS = 120
@@ -36,19 +36,6 @@ _Pointer = ctypes.c_char * 0
 _address_of = ctypes.addressof
 # Where the result goes and where an exception would go, then the parameters of `scan_records`.
 _PARAMETERS = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-
-Scanned = tuple[int, int, int]
-"""What a walk over records has found: one of `record_scan.Fault`, the number of the record that has it, and, if there is none,
-the newest timestamp of all records."""
-Scan = Callable[[Buffer, int, int, int], Scanned]
-"""Walks over the records of some bytes: from where on, how many, and the timestamp that theirs are relative to."""
-
-
-def plain_scan(data: Buffer, start: int, count: int, base_timestamp: int) -> Scanned:
-    plain = data if type(data) is bytes else bytes(data)
-    places = [start, len(plain), count, base_timestamp]
-    fault: int = scan_records(plain, places)  # type: ignore[no-untyped-call]
-    return fault, places[0], places[1]
 
 
 class CompiledScan:

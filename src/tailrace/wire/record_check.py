@@ -4,8 +4,7 @@ from tailrace.model.commit import Buffer
 from tailrace.model.errors import CorruptBatchError, InvalidRecordsError
 from tailrace.wire.batch import CODEC_MASK, HEADER_BYTES, BatchHeader
 from tailrace.wire.codecs import decompress
-from tailrace.wire.machine_code import Scan
-from tailrace.wire.record_scan import Fault
+from tailrace.wire.record_scan import Fault, Scan
 from tailrace.wire.records import LEAST_RECORD_BYTES
 
 _FAULTS = {

@@ -7,7 +7,10 @@ each other, and never read beyond `end`.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
+from collections.abc import Callable
 from enum import IntEnum
+
+from tailrace.model.commit import Buffer
 
 
 class Fault(IntEnum):
@@ -29,6 +32,20 @@ _LEAST_BODY = 6
 _GREATEST = 0x7FFFFFFFFFFFFFFF
 _LEAST = -0x7FFFFFFFFFFFFFFF - 1
 _CUT_OFF = -1
+
+
+Scanned = tuple[int, int, int]
+"""What a walk over records has found: one of `Fault`, the number of the record that has it, and, if there is none,
+the newest timestamp of all records."""
+Scan = Callable[[Buffer, int, int, int], Scanned]
+"""Walks over the records of some bytes: from where on, how many, and the timestamp that theirs are relative to."""
+
+
+def plain_scan(data: Buffer, start: int, count: int, base_timestamp: int) -> Scanned:
+    plain = data if type(data) is bytes else bytes(data)
+    places = [start, len(plain), count, base_timestamp]
+    fault: int = scan_records(plain, places)
+    return fault, places[0], places[1]
 
 
 def scan_records(data, places):

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tailrace.wire import machine_code
-from tailrace.wire.machine_code import compile_scan, load_scan, plain_scan
-from tailrace.wire.record_scan import Fault
+from tailrace.wire.machine_code import compile_scan, load_scan
+from tailrace.wire.record_scan import Fault, plain_scan
 from tests.support.broken_batches import record
 
 RECORDS = b"".join(map(record, range(300)))

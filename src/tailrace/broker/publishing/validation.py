@@ -37,7 +37,8 @@ from tailrace.wire.batch import (
     read_header,
 )
 from tailrace.wire.codecs import check_codec
-from tailrace.wire.machine_code import Scan, compile_scan, load_scan, plain_scan
+from tailrace.wire.machine_code import compile_scan, load_scan
+from tailrace.wire.record_scan import Scan, plain_scan
 from tailrace.wire.record_check import check_records
 from tailrace.wire.records import decode_batch
 from tailrace.wire.restamped import with_max_timestamp
