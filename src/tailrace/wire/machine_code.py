@@ -4,6 +4,7 @@ The code is a file of two KiB that is mapped and called; nothing of the compiler
 with the plain functions, and may have it made by `compile_scan`, which takes a few seconds in a process of its own.
 """
 
+# mypy: disable-error-code="no-untyped-call, no-any-return, misc"
 import ctypes
 import hashlib
 import os
@@ -16,13 +17,15 @@ from importlib.util import cache_from_source
 from mmap import MAP_PRIVATE, PROT_EXEC, PROT_READ
 from pathlib import Path
 
+import tailrace.wire.record_scan as record_scan
 from tailrace.model.commit import Buffer
 from tailrace.wire.record_scan import Scanned
 
-_COMPILER = "tailrace.wire.scan_compiler"
+_COMPILER = "tailrace.wire.machine_code"
+"""This module, as a program."""
 _COMPILE_SECONDS = 120
-_HERE = Path(__file__).parent
-_SOURCES = ("record_scan.py", "scan_compiler.py")
+_SOURCES = (Path(record_scan.__file__), Path(__file__))
+_COMPILED_HELPERS = ("read_number", "read_long", "is_utf8")
 # The code must run on every processor of its kind, and must not refer to tables of constants, which vectors would have.
 _COMPILER_SETTINGS = {"NUMBA_CPU_NAME": "generic", "NUMBA_LOOP_VECTORIZE": "0", "NUMBA_SLP_VECTORIZE": "0"}
 _MOST_CODE_BYTES = 64 * 1024
@@ -114,8 +117,8 @@ def _folders() -> Iterator[Path]:
 def _file_name() -> str:
     """Another name for another source or another kind of processor."""
     digest = hashlib.sha256()
-    for name in _SOURCES:
-        digest.update((_HERE / name).read_bytes())
+    for source in _SOURCES:
+        digest.update(source.read_bytes())
     return f"record_scan-{platform.machine()}-{digest.hexdigest()[:16]}.bin"
 
 
@@ -136,3 +139,38 @@ def _mapped(file: int) -> CompiledScan:
     if address == ctypes.c_void_p(-1).value:
         raise OSError(ctypes.get_errno(), "machine code can't be mapped")
     return CompiledScan(address)
+
+
+def _compile() -> bytes:
+    """Return the machine code of `scan_records` for any processor of this architecture.
+
+    It needs nothing: no library, no constant, no address. So it may stand anywhere in memory.
+    """
+    # Only in the process that compiles: the two take a second to load, and 70 MB that a server would keep for good.
+    import llvmlite.binding as llvm  # type: ignore[import-untyped]
+    import numba
+    from numba import int64, types, uint8
+
+    for name in _COMPILED_HELPERS:
+        setattr(record_scan, name, numba.njit(forceinline=True)(getattr(record_scan, name)))
+    signature = int64(types.CPointer(uint8), types.CPointer(int64))
+    function = numba.cfunc(signature)(record_scan.scan_records)
+    module = llvm.parse_assembly(function.inspect_llvm())
+    # What checks for Python's exceptions before it calls the function: there are none.
+    module.get_function(function.native_name).linkage = "available_externally"
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    machine = target.create_target_machine(opt=2, reloc="pic", codemodel="small")
+    found = []
+    compiled = llvm.ObjectFileRef.from_data(machine.emit_object(module))
+    for section in compiled.sections():
+        label = bytes(section.name() or b"")
+        if label.startswith(b".rel") and b"text" in label:
+            raise RuntimeError("the code refers to something outside of it")
+        if section.is_text() and section.size():
+            found.append(section.data())
+    (code,) = found
+    return code
+
+
+if __name__ == "__main__":
+    keep_code(_compile())
