@@ -1,9 +1,9 @@
-"""The walk over the records of a batch: is each of them what the batch claims?
+"""Checks that the records inside a batch are what its head says: all of them there, each whole, and nothing else.
 
 This is Kafka's format to the letter, and what `wire/records.py` can decode: lengths that fit, numbers of the right width,
-offsets from 0 without a gap, headers with names. The functions run as they stand, on bytes, at microseconds a record;
-`wire/machine_code.py` has them compiled, for a pointer, at a few nanoseconds. So they use numbers of 64 bits only, call only
-each other, and never read beyond `end`.
+offsets from 0 without a gap, headers with names. `scan_records` and the functions that it calls run as they stand, on bytes,
+at microseconds a record. They are also compiled to machine code, for a pointer, at a few nanoseconds a record
+(`wire/machine_code.py`). So they use numbers of 64 bits only, call only each other, and never read beyond `end`.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"

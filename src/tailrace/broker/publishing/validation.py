@@ -38,8 +38,8 @@ from tailrace.wire.batch import (
 )
 from tailrace.wire.codecs import check_codec
 from tailrace.wire.machine_code import compile_scan, load_scan
-from tailrace.wire.record_scan import Scan, plain_scan
 from tailrace.wire.record_check import check_records
+from tailrace.wire.record_scan import Scan, plain_scan
 from tailrace.wire.records import decode_batch
 from tailrace.wire.restamped import with_max_timestamp
 
