@@ -18,10 +18,9 @@ from struct import Struct
 
 from tailrace.model.errors import MalformedMessageError
 from tailrace.wire.batch import HEADER_BYTES, read_header
-from tailrace.wire.codecs import Codec as Compression
+from tailrace.wire.compression import Compression
 from tailrace.wire.message import Api
-from tailrace.wire.message_codec import Codec
-from tailrace.wire.message_fields import Source, skip_tags
+from tailrace.wire.message_codec import MessageCodec, MessageSource, skip_tags
 from tailrace.wire.messages.produce import ProduceRequest
 from tools.generate_messages import APIS
 
@@ -38,7 +37,7 @@ class FrameName:
     def __init__(self) -> None:
         apis: list[Api] = [import_module(f"tailrace.wire.messages.{name}").API for name in APIS]
         self._apis = {api.key: api for api in apis}
-        self._codec = Codec()
+        self._codec = MessageCodec()
 
     def of(self, frame: bytes) -> str | None:
         """None for a frame of an API or version that is not spoken here, which Kafka's clients may send as well."""
@@ -49,7 +48,7 @@ class FrameName:
         name = f"{api.name}-v{version}"
         if api.request is not ProduceRequest:
             return name
-        source = Source(frame, _HEAD.size + max(0, id_length))
+        source = MessageSource(frame, _HEAD.size + max(0, id_length))
         try:
             if api.is_flexible(version):
                 skip_tags(source)

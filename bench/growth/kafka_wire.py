@@ -9,9 +9,8 @@ from struct import Struct
 
 from tailrace.model.address import Address
 from tailrace.model.commit import Buffer
-from tailrace.wire.message import Message
-from tailrace.wire.message_codec import Codec
-from tailrace.wire.message_fields import Source
+from tailrace.wire.message import KafkaMessage
+from tailrace.wire.message_codec import MessageCodec, MessageSource
 from tailrace.wire.messages import fetch, produce
 from tailrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tailrace.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -69,14 +68,14 @@ async def open_connections(address: Address, count: int) -> list[WireConnection]
 def produce_request(topic: str, batch: Buffer) -> bytes:
     partition = PartitionProduceData(index=0, records=batch)
     data = (TopicProduceData(name=topic, partition_data=(partition,)),)
-    return _request(produce.API.key, _PRODUCE_VERSION, ProduceRequest(acks=-1, timeout_ms=_ANSWER_MS, topic_data=data))
+    return _request(produce.PRODUCE_API.key, _PRODUCE_VERSION, ProduceRequest(acks=-1, timeout_ms=_ANSWER_MS, topic_data=data))
 
 
 def fetch_request(topic: str, offset: int) -> bytes:
     """For one batch."""
     partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1)
     return _request(
-        fetch.API.key,
+        fetch.FETCH_API.key,
         _FETCH_VERSION,
         FetchRequest(min_bytes=1, max_bytes=1, topics=(FetchTopic(topic=topic, partitions=(partition,)),)),
     )
@@ -84,9 +83,9 @@ def fetch_request(topic: str, offset: int) -> bytes:
 
 def produced_offsets(answers: Sequence[bytes]) -> Iterator[int]:
     """Where each batch was put; -1 if it was refused."""
-    codec = Codec()
+    codec = MessageCodec()
     for answer in answers:
-        response = codec.read(ProduceResponse, _PRODUCE_VERSION, False, Source(answer, _CORRELATION_BYTES))
+        response = codec.read(ProduceResponse, _PRODUCE_VERSION, False, MessageSource(answer, _CORRELATION_BYTES))
         for topic in response.responses:
             for partition in topic.partition_responses:
                 yield -1 if partition.error_code else partition.base_offset
@@ -94,15 +93,15 @@ def produced_offsets(answers: Sequence[bytes]) -> Iterator[int]:
 
 def fetched_batches(answers: Sequence[bytes]) -> Iterator[Buffer]:
     """What each fetch gave; empty if it was refused."""
-    codec = Codec()
+    codec = MessageCodec()
     for answer in answers:
-        response = codec.read(FetchResponse, _FETCH_VERSION, False, Source(answer, _CORRELATION_BYTES))
+        response = codec.read(FetchResponse, _FETCH_VERSION, False, MessageSource(answer, _CORRELATION_BYTES))
         for topic in response.responses:
             for partition in topic.partitions:
                 yield b"" if partition.error_code else partition.records or b""
 
 
-def _request(key: int, version: int, message: Message) -> bytes:
+def _request(key: int, version: int, message: KafkaMessage) -> bytes:
     body = bytearray()
-    Codec().write(message, version, False, body)
+    MessageCodec().write(message, version, False, body)
     return _HEAD.pack(_HEAD.size - _SIZE_BYTES + len(body), key, version, 1, -1) + bytes(body)

@@ -9,7 +9,7 @@ from tailrace.model.record import Record
 from tailrace.pipeline.connection import ServerAddress, ServerConnection
 from tailrace.pipeline.staging import Stager, write
 from tailrace.wire.records import encode_batch
-from tailrace.wire.staged import StagedBatch
+from tailrace.wire.staged_chunks import StagedBatch
 
 _TIMESTAMP = 1_700_000_000_000
 _BATCH_RECORDS = 5_000

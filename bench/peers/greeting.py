@@ -8,10 +8,9 @@ import socket
 from struct import Struct
 
 from tailrace.model.address import Address
-from tailrace.wire.message_codec import Codec
-from tailrace.wire.message_fields import Source
-from tailrace.wire.messages import metadata
-from tailrace.wire.messages.metadata import MetadataRequest, MetadataResponse
+from tailrace.wire.message_codec import MessageCodec, MessageSource
+from tailrace.wire.messages import cluster
+from tailrace.wire.messages.cluster import MetadataRequest, MetadataResponse
 
 _VERSION = 8
 """Old enough for every server and the last one with a simple header."""
@@ -30,14 +29,14 @@ def answers_kafka(address: Address) -> bool:
             answer = _receive(connection, size)
     except OSError:
         return False
-    response = Codec().read(MetadataResponse, _VERSION, False, Source(answer, _CORRELATION_BYTES))
+    response = MessageCodec().read(MetadataResponse, _VERSION, False, MessageSource(answer, _CORRELATION_BYTES))
     return bool(response.brokers)
 
 
 def _question() -> bytes:
     body = bytearray()
-    Codec().write(MetadataRequest(topics=()), _VERSION, False, body)
-    head = _HEAD.pack(_HEAD.size - _SIZE_BYTES + len(body), metadata.API.key, _VERSION, 1, -1)
+    MessageCodec().write(MetadataRequest(topics=()), _VERSION, False, body)
+    head = _HEAD.pack(_HEAD.size - _SIZE_BYTES + len(body), cluster.METADATA_API.key, _VERSION, 1, -1)
     return head + body
 
 

@@ -16,30 +16,31 @@ from tailrace.kafka.handlers.metadata import VersionHandlers
 from tailrace.kafka.metrics import Traffic
 from tailrace.model.address import Address, parse_address
 from tailrace.model.limits import DEFAULT_LIMITS, MIB
+from tailrace.wire.fast_produce import ProducedPartition, ProducedTopic, write_produce_response
 from tailrace.wire.message import NO_UUID
-from tailrace.wire.messages import create_topics, list_offsets, metadata, produce
-from tailrace.wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
-from tailrace.wire.messages.list_offsets import (
-    ListOffsetsPartitionResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopicResponse,
-)
-from tailrace.wire.messages.metadata import (
+from tailrace.wire.messages import cluster, fetch, produce
+from tailrace.wire.messages import topics as create_topics
+from tailrace.wire.messages.cluster import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from tailrace.wire.produce_response import ProducedPartition, ProducedTopic, write_produce_response
+from tailrace.wire.messages.fetch import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from tailrace.wire.messages.topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 
 _NODE = 1
 _UNKNOWN_TOPIC = 3
 _AT_ONCE = 4_096
 _SIZE_BYTES = 4
 _KEY_BYTES = 2
-_PRODUCE_KEY = produce.API.key.to_bytes(_KEY_BYTES, "big")
+_PRODUCE_KEY = produce.PRODUCE_API.key.to_bytes(_KEY_BYTES, "big")
 _NAMED_UNTIL = 12
 """Later versions name topics by id."""
 _LONGEST_HEAD = 512
@@ -58,10 +59,10 @@ class VoidServer:
         self._partitions: dict[str, int] = {}
         dispatcher: Dispatcher
         routes = [
-            ApiRoute(produce.API, _misled, highest=_NAMED_UNTIL, claimed_lowest=0),
-            ApiRoute(metadata.API, self._describe),
-            ApiRoute(create_topics.API, self._create),
-            ApiRoute(list_offsets.API, _list_offsets),
+            ApiRoute(produce.PRODUCE_API, _misled, highest=_NAMED_UNTIL, claimed_lowest=0),
+            ApiRoute(cluster.METADATA_API, self._describe),
+            ApiRoute(create_topics.CREATE_TOPICS_API, self._create),
+            ApiRoute(fetch.LIST_OFFSETS_API, _list_offsets),
             *VersionHandlers(lambda: dispatcher.offered).routes(),
         ]
         self._dispatcher = dispatcher = Dispatcher(routes, Traffic(), DEFAULT_LIMITS)

@@ -10,7 +10,7 @@ import pytest
 pytest.register_assert_rewrite("tests.compat.scenarios")
 
 from tailrace import __version__  # noqa: E402
-from tailrace.wire.messages.api_versions import API, ApiVersionsRequest  # noqa: E402
+from tailrace.wire.messages.cluster import API_VERSIONS_API, ApiVersionsRequest  # noqa: E402
 from tests.compat.clients.confluent import Adapter as Confluent  # noqa: E402
 from tests.compat.contract import Client  # noqa: E402
 from tests.compat.grid import Cell, Column, Grid  # noqa: E402
@@ -81,7 +81,7 @@ def recorded(kind: ClientKind, recorder: Recorder | None) -> None:
 @pytest.fixture(scope="session")
 def offers_transactions(server: ServerProcess) -> bool:
     with RawClient(server.kafka) as raw:
-        answer = raw.ask(API, ApiVersionsRequest(client_software_name="compat", client_software_version="1"), 3)
+        answer = raw.ask(API_VERSIONS_API, ApiVersionsRequest(client_software_name="compat", client_software_version="1"), 3)
     return any(each.api_key == END_TXN for each in answer.api_keys)
 
 

@@ -14,8 +14,8 @@ VERSION = 11
 def test_a_request_of_several_batches_does_not_overtake_one_of_a_single_batch(server: ServerProcess, referee: Client) -> None:
     topic = "pipelined-order"
     referee.create_topic(topic, 2, {})
-    first = sized(frame(produce.API, VERSION, _request(topic, {0: "first"})))
-    second = sized(frame(produce.API, VERSION, _request(topic, {0: "second", 1: "second"})))
+    first = sized(frame(produce.PRODUCE_API, VERSION, _request(topic, {0: "first"})))
+    second = sized(frame(produce.PRODUCE_API, VERSION, _request(topic, {0: "second", 1: "second"})))
     with RawClient(server.kafka) as raw:
         raw.socket.sendall(first + second)
         raw.receive()

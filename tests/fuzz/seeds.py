@@ -6,8 +6,8 @@ from typing import Any
 from uuid import UUID
 
 from tailrace.model.record import Record
-from tailrace.wire.codecs import Codec as Compression
-from tailrace.wire.message import Api, Field, Kind, Message, describe
+from tailrace.wire.compression import Compression
+from tailrace.wire.message import Api, FieldKind, KafkaMessage, MessageField, describe
 from tailrace.wire.records import encode_batch
 from tests.fuzz.corpus import captured
 from tests.support.kafka import frame
@@ -17,7 +17,7 @@ TOPIC = "orders"
 """The one that requests often name, so that they find something."""
 _NAMES = (TOPIC, TOPIC, "group", "", "a.b", "ü" * 70, "x" * 300)
 _INTEGERS = (0, 0, 1, 2, 5, -1, -2, -3, 100, 1_000, 60_000)
-_BITS = {Kind.INT8: 8, Kind.INT16: 16, Kind.INT32: 32, Kind.INT64: 64}
+_BITS = {FieldKind.INT8: 8, FieldKind.INT16: 16, FieldKind.INT32: 32, FieldKind.INT64: 64}
 _CODECS = tuple(Compression)
 
 
@@ -39,7 +39,7 @@ class Seeds:
         api, version = self.version()
         return bytes(frame(api, version, self.message(api.request, version)))
 
-    def message(self, shape: type[Message], version: int) -> Message:
+    def message(self, shape: type[KafkaMessage], version: int) -> KafkaMessage:
         fields = [field for field in describe(shape) if field.since <= version <= field.until]
         return shape(**{field.name: self._value(field, version) for field in fields})
 
@@ -57,27 +57,27 @@ class Seeds:
     def _time(self) -> int:
         return 1_700_000_000_000 + self._random.randint(0, 100_000)
 
-    def _value(self, field: Field, version: int) -> Any:
+    def _value(self, field: MessageField, version: int) -> Any:
         if version >= field.nullable_since and self._random.random() < 0.2:
             return None
         if field.is_array:
             return tuple(self._one(field, version) for _ in range(self._random.randint(0, 2)))
         return self._one(field, version)
 
-    def _one(self, field: Field, version: int) -> Any:
+    def _one(self, field: MessageField, version: int) -> Any:
         random = self._random
         kind = field.kind
-        if not isinstance(kind, Kind):
+        if not isinstance(kind, FieldKind):
             return self.message(kind, version)
-        if kind is Kind.BOOLEAN:
+        if kind is FieldKind.BOOLEAN:
             return random.random() < 0.5
-        if kind is Kind.UUID:
+        if kind is FieldKind.UUID:
             return UUID(int=random.choice((0, 1, random.getrandbits(128))))
-        if kind is Kind.STRING:
+        if kind is FieldKind.STRING:
             return random.choice(_NAMES)
-        if kind is Kind.BYTES:
+        if kind is FieldKind.BYTES:
             return random.randbytes(random.randint(0, 40))
-        if kind is Kind.RECORDS:
+        if kind is FieldKind.RECORDS:
             return bytes(self.batch())
         bits = _BITS[kind]
         number = random.choice((*_INTEGERS, random.getrandbits(bits) - (1 << bits - 1)))

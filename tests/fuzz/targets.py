@@ -18,13 +18,11 @@ from tailrace.kafka.listener import KafkaListener
 from tailrace.model.errors import TailraceError, invariant
 from tailrace.model.limits import Limits
 from tailrace.wire.batch import CHECKED_FROM, HEADER_BYTES, check_batch
-from tailrace.wire.codecs import Codec as Compression
-from tailrace.wire.codecs import compress, decompress
+from tailrace.wire.compression import Compression, compress, decompress
 from tailrace.wire.control import decode_marker
-from tailrace.wire.message_codec import Codec
-from tailrace.wire.message_fields import Source
-from tailrace.wire.messages.api_versions import API as API_VERSIONS
-from tailrace.wire.messages.api_versions import ApiVersionsRequest
+from tailrace.wire.message_codec import MessageCodec, MessageSource
+from tailrace.wire.messages.cluster import API_VERSIONS_API as API_VERSIONS
+from tailrace.wire.messages.cluster import ApiVersionsRequest
 from tailrace.wire.records import decode_batch, encode_batch, first_record_at
 from tests.fuzz.mutation import mutated
 from tests.fuzz.seeds import TOPIC, Seeds
@@ -59,7 +57,7 @@ Target = Callable[[Random, Seeds], AsyncGenerator[Try, None]]
 
 async def message_target(random: Random, seeds: Seeds) -> AsyncGenerator[Try, None]:
     """Requests and responses of every version: what can be read can be written, and says the same again."""
-    codec = Codec()
+    codec = MessageCodec()
 
     while True:
         api, version = seeds.version()
@@ -69,10 +67,12 @@ async def message_target(random: Random, seeds: Seeds) -> AsyncGenerator[Try, No
         codec.write(seeds.message(shape, version), version, flexible, whole)
 
         async def read(data: bytes, shape=shape, version=version, flexible=flexible) -> None:  # type: ignore[no-untyped-def]
-            message = codec.read(shape, version, flexible, Source(data, max_items=MAX_ITEMS))
+            message = codec.read(shape, version, flexible, MessageSource(data, max_items=MAX_ITEMS))
             again = bytearray()
             codec.write(message, version, flexible, again)
-            invariant(codec.read(shape, version, flexible, Source(bytes(again))) == message, "a message reads back differently")
+            invariant(
+                codec.read(shape, version, flexible, MessageSource(bytes(again))) == message, "a message reads back differently"
+            )
 
         yield Try(bytes(mutated(random, bytes(whole), seeds.frames)), read)
 

@@ -11,10 +11,9 @@ from kio.serial import entity_reader, entity_writer
 from tailrace.kafka.dispatch import PendingResponse
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.wire.batch import check_batch
-from tailrace.wire.codecs import Codec as Compression
-from tailrace.wire.message import Api, Message
-from tailrace.wire.message_codec import Codec
-from tailrace.wire.message_fields import Source, skip_tags
+from tailrace.wire.compression import Compression
+from tailrace.wire.message import Api, KafkaMessage
+from tailrace.wire.message_codec import MessageCodec, MessageSource, skip_tags
 from tailrace.wire.messages.produce import ProduceRequest
 from tailrace.wire.records import decode_batch
 from tests.fuzz.corpus import Captured, captured
@@ -26,7 +25,7 @@ from tools.generate_messages import APIS, top_class
 HEAD = Struct(">hhih")
 CORPUS = captured()
 BY_KEY = {api.key: (name, api) for name, api in zip(APIS, all_apis(), strict=True)}
-CODEC = Codec()
+CODEC = MessageCodec()
 
 
 class Opened(NamedTuple):
@@ -37,8 +36,8 @@ class Opened(NamedTuple):
     version: int
     body: bytes
 
-    def read(self) -> Message:
-        source = Source(self.body)
+    def read(self) -> KafkaMessage:
+        source = MessageSource(self.body)
         message = CODEC.read(self.api.request, self.version, self.api.is_flexible(self.version), source)
         assert source.at == len(self.body)
         return message
@@ -47,7 +46,7 @@ class Opened(NamedTuple):
 def opened(frame: bytes) -> Opened:
     key, version, _, id_length = HEAD.unpack_from(frame)
     module, api = BY_KEY[key]
-    source = Source(frame, HEAD.size + max(0, id_length))
+    source = MessageSource(frame, HEAD.size + max(0, id_length))
     if api.is_flexible(version):
         skip_tags(source)
     return Opened(module, api, version, frame[source.at :])
@@ -71,7 +70,9 @@ def test_kio_agrees_about_a_captured_request(sent: Captured) -> None:
     again = io.BytesIO()
     entity_writer(theirs)(again, entity)
     assert again.getvalue() == request.body
-    assert CODEC.read(request.api.request, request.version, theirs.__flexible__, Source(again.getvalue())) == request.read()
+    assert (
+        CODEC.read(request.api.request, request.version, theirs.__flexible__, MessageSource(again.getvalue())) == request.read()
+    )
 
 
 @pytest.mark.parametrize("sent", [each for each in CORPUS if each.name.startswith("Produce-")], ids=str)

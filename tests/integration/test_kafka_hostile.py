@@ -13,10 +13,9 @@ import pytest
 
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.record import Record
-from tailrace.wire.codecs import Codec
-from tailrace.wire.messages import api_versions, metadata, produce
-from tailrace.wire.messages.api_versions import ApiVersionsRequest
-from tailrace.wire.messages.metadata import MetadataRequest
+from tailrace.wire.compression import Compression
+from tailrace.wire.messages import cluster, produce
+from tailrace.wire.messages.cluster import ApiVersionsRequest, MetadataRequest
 from tailrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tailrace.wire.records import encode_batch as encode_records
 from tests.integration.topics import create, metric
@@ -37,10 +36,10 @@ def is_well(server: ServerProcess) -> bool:
     """A client that behaves is served, and soon."""
     began = time.monotonic()
     with RawClient(server.kafka) as client:
-        assert client.ask(api_versions.API, ApiVersionsRequest(), 0).error_code == 0
+        assert client.ask(cluster.API_VERSIONS_API, ApiVersionsRequest(), 0).error_code == 0
         records = encode_batch([(int(time.time() * 1000), b"well")])
         data = TopicProduceData(name="well", partition_data=(PartitionProduceData(records=records),))
-        answer = client.ask(produce.API, ProduceRequest(acks=-1, topic_data=(data,)), 9)
+        answer = client.ask(produce.PRODUCE_API, ProduceRequest(acks=-1, topic_data=(data,)), 9)
         assert answer.responses[0].partition_responses[0].error_code == 0
     return time.monotonic() - began < WELL_SECONDS
 
@@ -75,7 +74,7 @@ def test_requests_with_a_flipped_byte_are_answered_or_closed(server: ServerProce
     noise = random.Random(11)
     with flat_memory(server):
         for _ in range(300):
-            request = frame(metadata.API, noise.randrange(14), MetadataRequest())
+            request = frame(cluster.METADATA_API, noise.randrange(14), MetadataRequest())
             request[noise.randrange(len(request))] = noise.randrange(256)
             with RawClient(server.kafka) as client:
                 client.socket.sendall(sized(request))
@@ -87,7 +86,7 @@ def test_requests_with_a_flipped_byte_are_answered_or_closed(server: ServerProce
 @pytest.mark.parametrize("count", [2**31 - 1, 2**28, 16 * MIB])
 def test_counts_without_content_cost_nothing(server: ServerProcess, count: int) -> None:
     """A decoder that allocates before it looks would ask for gigabytes here."""
-    legacy = frame(metadata.API, 1, MetadataRequest())[:-4] + struct.pack(">i", count)
+    legacy = frame(cluster.METADATA_API, 1, MetadataRequest())[:-4] + struct.pack(">i", count)
     with flat_memory(server):
         for _ in range(20):
             with RawClient(server.kafka) as client:
@@ -150,8 +149,10 @@ def test_one_address_leaves_room_for_others(server: ServerProcess) -> None:
     assert metric(server.url, reason) == 1
 
 
-@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD], ids=lambda codec: codec.name.lower())
-def test_a_bomb_is_refused_where_it_would_go_off(server: ServerProcess, codec: Codec) -> None:
+@pytest.mark.parametrize(
+    "codec", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD], ids=lambda codec: codec.name.lower()
+)
+def test_a_bomb_is_refused_where_it_would_go_off(server: ServerProcess, codec: Compression) -> None:
     create(server.url, "unique", settings={"dedup": "content", "max_message_bytes": 4 * MIB})
     create(server.url, "plain", settings={"max_message_bytes": 4 * MIB})
     bomb = encode_records([Record(None, bytes(20 * MIB), (), int(time.time() * 1000))], codec=codec)
@@ -160,7 +161,7 @@ def test_a_bomb_is_refused_where_it_would_go_off(server: ServerProcess, codec: C
         codes = []
         for topic in ["unique"] * 10 + ["plain"] * 10:
             data = TopicProduceData(name=topic, partition_data=(PartitionProduceData(records=bytes(bomb)),))
-            answer = client.ask(produce.API, ProduceRequest(acks=-1, topic_data=(data,)), 9)
+            answer = client.ask(produce.PRODUCE_API, ProduceRequest(acks=-1, topic_data=(data,)), 9)
             codes.append(answer.responses[0].partition_responses[0].error_code)
         assert codes == [MESSAGE_TOO_LARGE] * 20
 
@@ -193,10 +194,10 @@ def test_a_client_that_never_reads_is_held_back(server: ServerProcess) -> None:
     data = TopicProduceData(name="well", partition_data=(PartitionProduceData(records=records),))
     with RawClient(server.kafka) as client:
         for _ in range(40):
-            client.ask(produce.API, ProduceRequest(acks=-1, topic_data=(data,)), 9)
-    wanted = metadata.MetadataRequestTopic
+            client.ask(produce.PRODUCE_API, ProduceRequest(acks=-1, topic_data=(data,)), 9)
+    wanted = cluster.MetadataRequestTopic
     topics = tuple(wanted(name=f"none-{number}-{'x' * 200}") for number in range(1000))
-    request = sized(frame(metadata.API, 9, MetadataRequest(topics=topics, allow_auto_topic_creation=False)))
+    request = sized(frame(cluster.METADATA_API, 9, MetadataRequest(topics=topics, allow_auto_topic_creation=False)))
     with flat_memory(server), RawClient(server.kafka, timeout=1) as client:
         sent = 0
         try:

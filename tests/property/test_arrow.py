@@ -14,18 +14,17 @@ from tailrace.model.errors import TailraceError
 from tailrace.model.ids import Cursor
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.record import Headers, Record
-from tailrace.wire.arrow import COLUMNS, HEADER_LIST, ReadFields, decode_batches
-from tailrace.wire.arrow_encoding import RecordColumns, compiled_encode
+from tailrace.wire.arrow_decoding import HEADER_LIST, RECORD_COLUMNS, ReadFields, decode_to_arrow, plain_fields
 from tailrace.wire.batch import CHECKED_FROM, HEADER_BYTES, check_batch, placed
 from tailrace.wire.batch_stream import PlacedBatch
-from tailrace.wire.codecs import Codec
-from tailrace.wire.compiled_fields import compiled_fields
-from tailrace.wire.plain_fields import plain_fields
+from tailrace.wire.compression import Compression
+from tailrace.wire.fast_arrow_decoding import load_compiled_fields
+from tailrace.wire.fast_arrow_encoding import RecordColumns, load_encode_columns
 from tailrace.wire.records import decode_batch, encode_batch
 from tests.support.plain_encoding import encode_plain
 
-COMPILED = compiled_fields()
-ENCODE = compiled_encode()
+COMPILED = load_compiled_fields()
+ENCODE = load_encode_columns()
 BOTH = pytest.mark.parametrize("read_fields", [COMPILED, plain_fields], ids=["compiled", "plain"])
 
 some_bytes = st.none() | st.binary(max_size=40) | st.text(max_size=20).map(str.encode) | st.just(b"x" * 200)
@@ -37,17 +36,19 @@ records = st.builds(
     headers=st.lists(st.tuples(names, some_bytes), max_size=4),
     timestamp=st.integers(-5, 1 << 42) | st.integers(-(1 << 62), (1 << 62) - 1),
 )
-batches = st.tuples(st.lists(records, min_size=1, max_size=12), st.sampled_from(list(Codec)), st.booleans())
+batches = st.tuples(st.lists(records, min_size=1, max_size=12), st.sampled_from(list(Compression)), st.booleans())
 
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(batches, min_size=1, max_size=4))
 @BOTH
-def test_columns_hold_what_the_decoder_finds(read_fields: ReadFields, sent: Sequence[tuple[list[Record], Codec, bool]]) -> None:
+def test_columns_hold_what_the_decoder_finds(
+    read_fields: ReadFields, sent: Sequence[tuple[list[Record], Compression, bool]]
+) -> None:
     stored = _stored(sent)
     found = [record for cursor, batch in stored for record in decode_batch(batch, DEFAULT_LIMITS, cursor=cursor)]
     table = pa.Table.from_batches(
-        decode_batches(stored, list(COLUMNS), partition=7, limits=DEFAULT_LIMITS, read_fields=read_fields)
+        decode_to_arrow(stored, list(RECORD_COLUMNS), partition=7, limits=DEFAULT_LIMITS, read_fields=read_fields)
     )
     table.validate(full=True)
     assert table.column("partition").to_pylist() == [7] * len(found)
@@ -70,10 +71,10 @@ def test_columns_hold_what_the_decoder_finds(read_fields: ReadFields, sent: Sequ
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(batches, min_size=1, max_size=3))
-def test_both_ways_give_equal_columns(sent: Sequence[tuple[list[Record], Codec, bool]]) -> None:
+def test_both_ways_give_equal_columns(sent: Sequence[tuple[list[Record], Compression, bool]]) -> None:
     compiled, plain = (
         pa.Table.from_batches(
-            decode_batches(_stored(sent), list(COLUMNS), partition=0, limits=DEFAULT_LIMITS, read_fields=read_fields)
+            decode_to_arrow(_stored(sent), list(RECORD_COLUMNS), partition=0, limits=DEFAULT_LIMITS, read_fields=read_fields)
         )
         for read_fields in (COMPILED, plain_fields)
     )
@@ -81,9 +82,9 @@ def test_both_ways_give_equal_columns(sent: Sequence[tuple[list[Record], Codec, 
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(records, min_size=1, max_size=5), st.sampled_from(list(Codec)), st.data())
+@given(st.lists(records, min_size=1, max_size=5), st.sampled_from(list(Compression)), st.data())
 def test_a_mutated_batch_is_decoded_as_the_decoder_does_or_refused(
-    sent: list[Record], codec: Codec, data: st.DataObject
+    sent: list[Record], codec: Compression, data: st.DataObject
 ) -> None:
     batch = encode_batch(sent, codec=codec)
     for _ in range(data.draw(st.integers(1, 4), "changes")):
@@ -100,7 +101,7 @@ def test_a_mutated_batch_is_decoded_as_the_decoder_does_or_refused(
     try:
         check_batch(batch)
         found = list(
-            decode_batches(
+            decode_to_arrow(
                 [PlacedBatch(Cursor(0), batch)], ["timestamp", "key_bytes"], partition=0, limits=limits, read_fields=COMPILED
             )
         )
@@ -112,7 +113,7 @@ def test_a_mutated_batch_is_decoded_as_the_decoder_does_or_refused(
     assert found[0].column("timestamp").cast(pa.int64()).to_pylist() == [record.timestamp for record in expected]
 
 
-def _stored(sent: Sequence[tuple[list[Record], Codec, bool]]) -> list[PlacedBatch]:
+def _stored(sent: Sequence[tuple[list[Record], Compression, bool]]) -> list[PlacedBatch]:
     """Batches one after another, in offsets and, with gaps, in cursors."""
     stored = []
     offset, cursor = 100, 1_000
@@ -143,9 +144,9 @@ def _shown(field: bytes | None) -> str | None:
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(records, min_size=1, max_size=30), st.sampled_from(list(Codec)), st.integers(1, 400), st.integers(1, 12))
+@given(st.lists(records, min_size=1, max_size=30), st.sampled_from(list(Compression)), st.integers(1, 400), st.integers(1, 12))
 def test_encoding_gives_the_bytes_of_the_plain_encoder(
-    sent: list[Record], codec: Codec, most_bytes: int, most_records: int
+    sent: list[Record], codec: Compression, most_bytes: int, most_records: int
 ) -> None:
     columns = RecordColumns(
         pa.array([record.timestamp for record in sent]),

@@ -15,24 +15,23 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from tailrace.model.errors import MalformedMessageError
-from tailrace.wire.message import Api, Field, Kind, Message, describe
-from tailrace.wire.message_codec import Codec
-from tailrace.wire.message_fields import Source
+from tailrace.wire.message import Api, FieldKind, KafkaMessage, MessageField, describe
+from tailrace.wire.message_codec import MessageCodec, MessageSource
 from tools.generate_messages import APIS, TARGET, module_text, top_class
 
-CODEC = Codec()
+CODEC = MessageCodec()
 ERROR_CODES = sorted(code.value for code in ErrorCode)
 MAX_ITEMS = 1_000
-PRIMITIVES: dict[Kind, st.SearchStrategy[Any]] = {
-    Kind.BOOLEAN: st.booleans(),
-    Kind.INT8: st.integers(-128, 127),
-    Kind.INT16: st.integers(-(2**15), 2**15 - 1),
-    Kind.INT32: st.integers(-(2**31), 2**31 - 1),
-    Kind.INT64: st.integers(-(2**63), 2**63 - 1),
-    Kind.UUID: st.uuids() | st.just(UUID(int=0)),
-    Kind.STRING: st.text(max_size=200),
-    Kind.BYTES: st.binary(max_size=200),
-    Kind.RECORDS: st.binary(max_size=200),
+PRIMITIVES: dict[FieldKind, st.SearchStrategy[Any]] = {
+    FieldKind.BOOLEAN: st.booleans(),
+    FieldKind.INT8: st.integers(-128, 127),
+    FieldKind.INT16: st.integers(-(2**15), 2**15 - 1),
+    FieldKind.INT32: st.integers(-(2**31), 2**31 - 1),
+    FieldKind.INT64: st.integers(-(2**63), 2**63 - 1),
+    FieldKind.UUID: st.uuids() | st.just(UUID(int=0)),
+    FieldKind.STRING: st.text(max_size=200),
+    FieldKind.BYTES: st.binary(max_size=200),
+    FieldKind.RECORDS: st.binary(max_size=200),
 }
 
 
@@ -49,14 +48,14 @@ EVERY_VERSION = [
 ]
 
 
-def messages(shape: type[Message], version: int) -> st.SearchStrategy[Message]:
+def messages(shape: type[KafkaMessage], version: int) -> st.SearchStrategy[KafkaMessage]:
     fields = [field for field in describe(shape) if field.since <= version <= field.until]
     return st.builds(shape, **{field.name: values(field, version) for field in fields})
 
 
-def values(field: Field, version: int) -> st.SearchStrategy[Any]:
+def values(field: MessageField, version: int) -> st.SearchStrategy[Any]:
     one: st.SearchStrategy[Any]
-    if not isinstance(field.kind, Kind):
+    if not isinstance(field.kind, FieldKind):
         one = messages(field.kind, version)
     elif field.name.endswith("error_code"):
         one = st.sampled_from(ERROR_CODES)
@@ -70,7 +69,7 @@ def values(field: Field, version: int) -> st.SearchStrategy[Any]:
     return one | st.none() if version >= field.nullable_since else one
 
 
-def written(message: Message, version: int, flexible: bool) -> bytes:
+def written(message: KafkaMessage, version: int, flexible: bool) -> bytes:
     out = bytearray()
     CODEC.write(message, version, flexible, out)
     return bytes(out)
@@ -78,20 +77,20 @@ def written(message: Message, version: int, flexible: bool) -> bytes:
 
 @pytest.mark.parametrize(("name", "api", "version", "side"), EVERY_VERSION)
 def test_bytes_are_those_of_kio_and_come_back_as_the_same_message(name: str, api: Api, version: int, side: str) -> None:
-    shape: type[Message] = getattr(api, side)
+    shape: type[KafkaMessage] = getattr(api, side)
     theirs = top_class(name, version, side)
     flexible = api.is_flexible(version)
 
     @settings(max_examples=10, deadline=None, database=None)
     @given(messages(shape, version))
-    def check(message: Message) -> None:
+    def check(message: KafkaMessage) -> None:
         data = written(message, version, flexible)
         entity, size = entity_reader(theirs)(data, 0)
         assert size == len(data)
         again = io.BytesIO()
         entity_writer(theirs)(again, entity)
         assert again.getvalue() == data
-        source = Source(data)
+        source = MessageSource(data)
         assert CODEC.read(shape, version, flexible, source) == message
         assert source.at == len(data)
 
@@ -109,7 +108,7 @@ def test_garbage_and_torn_messages_are_refused_and_nothing_else(where: Any, data
     noise = whole[:cut] + data.draw(st.binary(max_size=64)) + whole[cut + data.draw(st.integers(0, 8)) :]
     for bad in (whole[:cut], noise):
         with suppress(MalformedMessageError):
-            CODEC.read(shape, version, flexible, Source(bad, max_items=MAX_ITEMS))
+            CODEC.read(shape, version, flexible, MessageSource(bad, max_items=MAX_ITEMS))
 
 
 @pytest.mark.parametrize("flexible", [False, True])
@@ -117,12 +116,12 @@ def test_an_array_that_counts_more_elements_than_there_are_bytes_is_refused_befo
     api = next(api for api in apis() if api.name == "Metadata")
     data = b"\xff\xff\xff\xff\x0f" if flexible else b"\x7f\xff\xff\xff"
     with pytest.raises(MalformedMessageError, match="an array counts"):
-        CODEC.read(api.request, 12 if flexible else 1, flexible, Source(data + bytes(100)))
+        CODEC.read(api.request, 12 if flexible else 1, flexible, MessageSource(data + bytes(100)))
 
 
 def test_the_elements_of_one_message_are_bounded() -> None:
     api = next(api for api in apis() if api.name == "Metadata")
-    source = Source((1001).to_bytes(4) + bytes(2 * 1001), max_items=1000)
+    source = MessageSource((1001).to_bytes(4) + bytes(2 * 1001), max_items=1000)
     with pytest.raises(MalformedMessageError, match="request_items"):
         CODEC.read(api.request, 1, False, source)
 
@@ -130,20 +129,20 @@ def test_the_elements_of_one_message_are_bounded() -> None:
 def test_a_length_of_more_than_five_bytes_is_refused() -> None:
     api = next(api for api in apis() if api.name == "Metadata")
     with pytest.raises(MalformedMessageError, match="more than 5 bytes"):
-        CODEC.read(api.request, 12, True, Source(b"\xff" * 100))
+        CODEC.read(api.request, 12, True, MessageSource(b"\xff" * 100))
 
 
 def test_unknown_tagged_fields_are_skipped() -> None:
     api = next(api for api in apis() if api.name == "ListGroups")
     plain = written(api.request(), 5, True)
     tagged = plain[:-1] + b"\x01\x63\x03abc"
-    assert CODEC.read(api.request, 5, True, Source(tagged)) == api.request()
+    assert CODEC.read(api.request, 5, True, MessageSource(tagged)) == api.request()
 
 
 def test_fields_of_other_versions_are_left_out_and_read_as_their_defaults() -> None:
     api = next(api for api in apis() if api.name == "Metadata")
     message = msgspec.structs.replace(api.request(), allow_auto_topic_creation=False)
-    assert CODEC.read(api.request, 3, False, Source(written(message, 3, False))) == api.request()
+    assert CODEC.read(api.request, 3, False, MessageSource(written(message, 3, False))) == api.request()
 
 
 @pytest.mark.parametrize("name", APIS)

@@ -11,10 +11,9 @@ from tailrace.model.errors import TailraceError
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.record import Record
 from tailrace.wire.batch import CHECKED_FROM, HEADER_BYTES, check_batch
-from tailrace.wire.codecs import Codec
-from tailrace.wire.machine_code import CompiledScan, compile_scan, load_scan
-from tailrace.wire.record_check import check_records
-from tailrace.wire.record_scan import plain_scan
+from tailrace.wire.compression import Compression
+from tailrace.wire.fast_record_check import CompiledScan, compile_scan, load_scan
+from tailrace.wire.record_check import check_records, plain_scan
 from tailrace.wire.records import decode_batch, encode_batch
 from tests.support.broken_batches import BROKEN, CASES
 
@@ -27,7 +26,7 @@ records = st.builds(
     headers=st.lists(st.tuples(names, some_bytes), max_size=4),
     timestamp=st.integers(0, 1 << 42),
 )
-codecs = st.sampled_from(list(Codec))
+codecs = st.sampled_from(list(Compression))
 MOST_BYTES = DEFAULT_LIMITS.decompressed_batch_bytes
 
 
@@ -44,7 +43,7 @@ def sealed(batch: bytearray) -> bytearray:
 
 
 @given(st.lists(records, min_size=1, max_size=20), codecs)
-def test_good_batches_are_taken(compiled: CompiledScan, sent: list[Record], codec: Codec) -> None:
+def test_good_batches_are_taken(compiled: CompiledScan, sent: list[Record], codec: Compression) -> None:
     batch = encode_batch(sent, codec=codec)
     newest = max(record.timestamp for record in sent)
     assert check_records(batch, check_batch(batch), MOST_BYTES, compiled) == newest
@@ -53,7 +52,9 @@ def test_good_batches_are_taken(compiled: CompiledScan, sent: list[Record], code
 
 @settings(max_examples=1_000)
 @given(st.lists(records, min_size=1, max_size=5), codecs, st.data())
-def test_what_is_taken_can_be_decoded(compiled: CompiledScan, sent: list[Record], codec: Codec, data: st.DataObject) -> None:
+def test_what_is_taken_can_be_decoded(
+    compiled: CompiledScan, sent: list[Record], codec: Compression, data: st.DataObject
+) -> None:
     batch = encode_batch(sent, codec=codec)
     for _ in range(data.draw(st.integers(1, 3), "changes")):
         # Most of them inside; the head's counts and times, too.

@@ -13,7 +13,7 @@ from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.names import parse_pattern
 from tailrace.model.record import Appended, RawBatch, Record
 from tailrace.store.memory import MemoryStore
-from tailrace.wire.codecs import Codec
+from tailrace.wire.compression import Compression
 from tailrace.wire.records import encode_batch
 from tests.support.brokers import running_broker
 from tests.support.transactions import TOPIC, Producer, started
@@ -28,7 +28,7 @@ Event = tuple[int, str, bytes | None]
 class Write(NamedTuple):
     topic: str
     records: int
-    codec: Codec
+    codec: Compression
 
 
 class InTransaction(NamedTuple):
@@ -54,7 +54,7 @@ class Pull(NamedTuple):
 
 steps = st.lists(
     st.one_of(
-        st.builds(Write, st.sampled_from(TOPICS), st.integers(1, 4), st.sampled_from([Codec.NONE, Codec.ZSTD])),
+        st.builds(Write, st.sampled_from(TOPICS), st.integers(1, 4), st.sampled_from([Compression.NONE, Compression.ZSTD])),
         st.builds(InTransaction, st.integers(0, 1), st.integers(0, 1), st.integers(1, 3)),
         st.builds(End, st.integers(0, 1), st.booleans()),
         st.builds(Subscribe, st.sampled_from(PATTERNS), st.integers(0, 12)),

@@ -20,8 +20,8 @@ from tailrace.model.record import NO_TIMESTAMP, Record
 from tailrace.sql.select.sources import ScanBounds, ValueRange
 from tailrace.sql.select.topics import TopicRelation
 from tailrace.store.memory import MemoryStore
-from tailrace.wire.codecs import Codec
-from tailrace.wire.plain_fields import plain_fields
+from tailrace.wire.arrow_decoding import plain_fields
+from tailrace.wire.compression import Compression
 from tailrace.wire.records import encode_batch
 from tests.support.brokers import NEVER, running_broker
 
@@ -34,7 +34,7 @@ AT_ONCE = msgspec.structs.replace(NEVER, survey_percent=100)
 
 class Sent(NamedTuple):
     times: list[int]
-    codec: Codec
+    codec: Compression
     is_append_time: bool
 
 
@@ -55,7 +55,7 @@ offsets = st.tuples(st.none() | st.integers(0, 30), st.none() | st.integers(0, 3
 sent = st.builds(
     Sent,
     st.lists(a_time | st.just(NO_TIMESTAMP), min_size=1, max_size=3),
-    st.sampled_from(list(Codec)),
+    st.sampled_from(list(Compression)),
     st.booleans(),
 )
 asked = st.builds(

@@ -12,7 +12,7 @@ from tailrace.model.ids import Offset
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.record import Record
 from tailrace.wire.batch import CHECKED_FROM, HEADER_BYTES, check_batch
-from tailrace.wire.codecs import Codec, compress, decompress
+from tailrace.wire.compression import Compression, compress, decompress
 from tailrace.wire.records import decode_batch, encode_batch, encoded_size_bound
 
 some_bytes = st.none() | st.binary(max_size=200)
@@ -26,11 +26,11 @@ records = st.builds(
     offset=st.just(-1),
     cursor=st.just(-1),
 )
-codecs = st.sampled_from(list(Codec))
+codecs = st.sampled_from(list(Compression))
 
 
 @given(st.lists(records, min_size=1, max_size=20), codecs)
-def test_records_round_trip(sent: list[Record], codec: Codec) -> None:
+def test_records_round_trip(sent: list[Record], codec: Compression) -> None:
     batch = encode_batch(sent, codec=codec)
     check_batch(batch)
     found = decode_batch(batch, DEFAULT_LIMITS)
@@ -43,13 +43,13 @@ def test_the_bound_of_a_records_size_holds(sent: list[Record]) -> None:
 
 
 @given(st.binary(max_size=2000), codecs)
-def test_codecs_round_trip(data: bytes, codec: Codec) -> None:
+def test_codecs_round_trip(data: bytes, codec: Compression) -> None:
     assert decompress(codec, compress(codec, data), 2000) == data
 
 
 @settings(max_examples=400)
 @given(st.lists(records, min_size=1, max_size=5), codecs, st.data())
-def test_a_mutated_batch_is_decoded_or_refused(sent: list[Record], codec: Codec, data: st.DataObject) -> None:
+def test_a_mutated_batch_is_decoded_or_refused(sent: list[Record], codec: Compression, data: st.DataObject) -> None:
     batch = encode_batch(sent, codec=codec)
     for _ in range(data.draw(st.integers(1, 4), "changes")):
         place = data.draw(st.integers(CHECKED_FROM, len(batch) - 1), "place")
@@ -66,8 +66,12 @@ def test_a_mutated_batch_is_decoded_or_refused(sent: list[Record], codec: Codec,
 
 
 @settings(max_examples=300)
-@given(st.binary(max_size=300), st.sampled_from([Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]), st.booleans())
-def test_no_bytes_break_a_decompressor(data: bytes, codec: Codec, keep_head: bool) -> None:
+@given(
+    st.binary(max_size=300),
+    st.sampled_from([Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]),
+    st.booleans(),
+)
+def test_no_bytes_break_a_decompressor(data: bytes, codec: Compression, keep_head: bool) -> None:
     if keep_head:
         data = bytes(compress(codec, b"abc" * 9))[:16] + data
     with contextlib.suppress(TailraceError):

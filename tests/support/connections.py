@@ -11,16 +11,20 @@ from tailrace.kafka.listener import KafkaListener
 from tailrace.kafka.metrics import Traffic
 from tailrace.model.errors import OverloadedError
 from tailrace.model.limits import Limits
-from tailrace.wire.messages import delete_groups, heartbeat, list_groups, produce
-from tailrace.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from tailrace.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from tailrace.wire.messages.list_groups import ListGroupsRequest
+from tailrace.wire.messages import groups, produce
+from tailrace.wire.messages.groups import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    ListGroupsRequest,
+)
 from tailrace.wire.messages.produce import ProduceRequest, ProduceResponse
 from tests.support.aio import until
 from tests.support.kafka import frame, sized
 
 SIZE = Struct(">i")
-BEAT = sized(frame(heartbeat.API, 4, HeartbeatRequest()))
+BEAT = sized(frame(groups.HEARTBEAT_API, 4, HeartbeatRequest()))
 """A request that is answered at once, with correlation id 7."""
 
 
@@ -98,10 +102,10 @@ class Handlers:
 
     def routes(self) -> list[ApiRoute]:
         return [
-            ApiRoute(heartbeat.API, self.beat),
-            ApiRoute(produce.API, self.produce, overlaps=True),
-            ApiRoute(list_groups.API, self.wait),
-            ApiRoute(delete_groups.API, self.fail),
+            ApiRoute(groups.HEARTBEAT_API, self.beat),
+            ApiRoute(produce.PRODUCE_API, self.produce, overlaps=True),
+            ApiRoute(groups.LIST_GROUPS_API, self.wait),
+            ApiRoute(groups.DELETE_GROUPS_API, self.fail),
         ]
 
     def beat(self, context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
@@ -128,16 +132,16 @@ class Handlers:
 
 
 def beats(count: int) -> bytes:
-    return numbered(lambda number: frame(heartbeat.API, 4, HeartbeatRequest(), number), count)
+    return numbered(lambda number: frame(groups.HEARTBEAT_API, 4, HeartbeatRequest(), number), count)
 
 
 def sends(count: int, records: int = 0) -> bytes:
     topics = (produce.TopicProduceData(partition_data=(produce.PartitionProduceData(records=bytes(records)),)),)
-    return numbered(lambda number: frame(produce.API, 9, ProduceRequest(acks=-1, topic_data=topics), number), count)
+    return numbered(lambda number: frame(produce.PRODUCE_API, 9, ProduceRequest(acks=-1, topic_data=topics), number), count)
 
 
 def lists(count: int) -> bytes:
-    return numbered(lambda number: frame(list_groups.API, 4, ListGroupsRequest(), number), count)
+    return numbered(lambda number: frame(groups.LIST_GROUPS_API, 4, ListGroupsRequest(), number), count)
 
 
 def numbered(make: Callable[[int], bytearray], count: int) -> bytes:

@@ -15,9 +15,8 @@ from tailrace.kafka.metrics import Traffic
 from tailrace.model.address import Address
 from tailrace.model.clock import Clock
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
-from tailrace.wire.message import Api, Message
-from tailrace.wire.message_codec import Codec
-from tailrace.wire.message_fields import Source
+from tailrace.wire.message import Api, KafkaMessage
+from tailrace.wire.message_codec import MessageCodec, MessageSource
 from tests.support.brokers import running_broker
 from tests.support.clocks import ManualClock
 from tests.support.patience import PATIENCE_SECONDS
@@ -27,11 +26,11 @@ CLIENT = KafkaClient("192.0.2.1", 1)
 
 _HEAD = Struct(">hhih")
 _SIZE = Struct(">i")
-_CODEC = Codec()
+_CODEC = MessageCodec()
 _API_VERSIONS = 18
 
 
-def frame(api: Api, version: int, request: Message, correlation_id: int = 7) -> bytearray:
+def frame(api: Api, version: int, request: KafkaMessage, correlation_id: int = 7) -> bytearray:
     """A request as it stands on the wire, without its size."""
     flexible = api.is_flexible(version)
     out = bytearray(_HEAD.pack(api.key, version, correlation_id, 4) + b"test")
@@ -47,7 +46,7 @@ def sized(body: bytes | bytearray) -> bytes:
 
 def read_response(api: Api, version: int, data: bytes) -> tuple[int, Any]:
     """Correlation id and response. Nothing may be left over."""
-    source = Source(data, 4)
+    source = MessageSource(data, 4)
     flexible = api.is_flexible(version)
     if flexible and api.key != _API_VERSIONS:
         assert data[source.at] == 0
@@ -79,7 +78,7 @@ class Asker(NamedTuple):
     dispatcher: Dispatcher
     traffic: Traffic
 
-    async def ask(self, api: Api, request: Message, version: int | None = None) -> Any:
+    async def ask(self, api: Api, request: KafkaMessage, version: int | None = None) -> Any:
         version = api.highest if version is None else version
         reply = self.dispatcher.dispatch(frame(api, version, request), CLIENT)
         if isinstance(reply, PendingResponse):
@@ -117,7 +116,7 @@ class RawClient:
     def __exit__(self, *_: object) -> None:
         self.socket.close()
 
-    def ask(self, api: Api, request: Message, version: int | None = None) -> Any:
+    def ask(self, api: Api, request: KafkaMessage, version: int | None = None) -> Any:
         version = api.highest if version is None else version
         self.socket.sendall(sized(frame(api, version, request)))
         return read_response(api, version, self.receive())[1]

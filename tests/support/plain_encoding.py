@@ -6,14 +6,14 @@ import pyarrow as pa
 
 from tailrace.model.limits import MIB
 from tailrace.model.record import Record
-from tailrace.wire.arrow_encoding import EncodedBatch, RecordColumns
-from tailrace.wire.codecs import Codec
+from tailrace.wire.compression import Compression
+from tailrace.wire.fast_arrow_encoding import EncodedBatch, RecordColumns
 from tailrace.wire.records import encode_batch
 from tailrace.wire.varints import encode_varint
 
 
 def encode_plain(
-    columns: RecordColumns, *, codec: int = Codec.NONE, most_bytes: int = MIB, most_records: int = 50_000
+    columns: RecordColumns, *, codec: int = Compression.NONE, most_bytes: int = MIB, most_records: int = 50_000
 ) -> Iterator[EncodedBatch]:
     batch: list[Record] = []
     filled = 0

@@ -16,7 +16,7 @@ from tailrace.model.ids import Offset, PartitionId, ProducerId
 from tailrace.model.transaction import AbortedTransaction
 from tailrace.store.contract import Store
 from tailrace.wire.batch import read_header
-from tailrace.wire.control import Marker, decode_marker
+from tailrace.wire.control import TransactionMarker, decode_marker
 
 
 class StableOffsets:
@@ -101,7 +101,7 @@ def committed_batches(batches: Sequence[Buffer], aborted: Sequence[AbortedTransa
         while upcoming and upcoming[0].first_offset <= header.base_offset:
             skipped.add(upcoming.popleft().producer_id)
         if header.is_control:
-            if decode_marker(batch) is Marker.ABORT:
+            if decode_marker(batch) is TransactionMarker.ABORT:
                 skipped.discard(ProducerId(header.producer_id))
         elif not (header.is_transactional and header.producer_id in skipped):
             yield batch

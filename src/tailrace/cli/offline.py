@@ -144,13 +144,13 @@ class _Printer:
         # Loads the codecs, which --help does without.
         from tailrace.model.errors import CorruptBatchError
         from tailrace.model.limits import DEFAULT_LIMITS
+        from tailrace.wire.payload_references import is_payload_reference, read_payload_reference
         from tailrace.wire.records import decode_batch
-        from tailrace.wire.references import is_referring, read_reference
 
         payload = None
-        if is_referring(batch.bytes):
+        if is_payload_reference(batch.bytes):
             try:
-                reference = read_reference(batch.bytes, DEFAULT_LIMITS)
+                reference = read_payload_reference(batch.bytes, DEFAULT_LIMITS)
             except CorruptBatchError as error:
                 payload = str(error)
             else:

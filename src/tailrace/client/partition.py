@@ -10,7 +10,7 @@ from tailrace.model.fetch import CorruptBatch
 from tailrace.model.ids import Cursor
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.wire.batch import check_batch
-from tailrace.wire.fetched import PartitionPart
+from tailrace.wire.batch_stream import FetchedPartitionPart
 from tailrace.wire.records import decode_batch
 
 _log = logging.getLogger("tailrace.client")
@@ -48,7 +48,7 @@ class AssignedPartition:
         self.failure = None
         self.position = self.fetch_offset = offset
 
-    def take_in(self, part: PartitionPart, asked_offset: int) -> None:
+    def take_in(self, part: FetchedPartitionPart, asked_offset: int) -> None:
         """What a fetch from an offset has brought. It is thrown away if somebody has sought elsewhere meanwhile."""
         head, batches = part
         if asked_offset != self.fetch_offset:

@@ -16,8 +16,7 @@ from tailrace.model.errors import InvalidRequestError
 from tailrace.model.fetch import AtOffset, AtTime, CorruptBatch, StartAt, StartEdge
 from tailrace.model.group import NO_GENERATION, NO_MEMBER, MemberIdentity
 from tailrace.model.ids import Offset
-from tailrace.wire.batch_stream import PlacedBatch
-from tailrace.wire.fetched import FetchedPartition, PartitionPart, encode_fetched
+from tailrace.wire.batch_stream import FetchedPartitionHead, FetchedPartitionPart, PlacedBatch, encode_fetched
 
 NonNegative = Annotated[int, Meta(ge=0)]
 CorruptBatches = Literal["report", "skip"]
@@ -174,8 +173,8 @@ async def fetch_batches(body: bytes, broker: Broker, receive: ASGIReceive, answe
     )
     found = await (while_connected(receive, reading) if asked.timeout_ms else reading)
     parts = [
-        PartitionPart(
-            FetchedPartition(number, read.next_offset, *read.bounds, 0),
+        FetchedPartitionPart(
+            FetchedPartitionHead(number, read.next_offset, *read.bounds, 0),
             [PlacedBatch(cursor, batch) for cursor, batch in zip(read.cursors, read.batches, strict=True)],
         )
         for number, read in found.items()

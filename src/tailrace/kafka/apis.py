@@ -17,7 +17,7 @@ from tailrace.kafka.handlers.transactions import ProducerHandlers, TransactionHa
 from tailrace.kafka.metrics import Traffic
 from tailrace.model.clock import Clock
 from tailrace.model.limits import Limits
-from tailrace.wire.messages.api_versions import ApiVersion
+from tailrace.wire.messages.cluster import ApiVersion
 
 _SESSION_BITS = 31
 

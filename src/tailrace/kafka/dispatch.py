@@ -13,11 +13,10 @@ from tailrace.kafka.metrics import Traffic
 from tailrace.model.commit import Buffer
 from tailrace.model.errors import MalformedMessageError, TailraceError, UnanswerableRequestError
 from tailrace.model.limits import Limits
-from tailrace.wire.message import Api, Message, versions_with
-from tailrace.wire.message_codec import Codec
-from tailrace.wire.message_fields import Source, skip_tags
-from tailrace.wire.messages import api_versions
-from tailrace.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from tailrace.wire.message import Api, KafkaMessage, versions_with
+from tailrace.wire.message_codec import MessageCodec, MessageSource, skip_tags
+from tailrace.wire.messages import cluster
+from tailrace.wire.messages.cluster import ApiVersion, ApiVersionsResponse
 
 ResponseParts = Sequence[Buffer] | None
 """The parts of an answer with its size before it, or nothing where the client expects no answer."""
@@ -90,7 +89,7 @@ class RequestContext(NamedTuple):
     def head(self, body_bytes: int) -> bytes:
         """What goes before a body of this size."""
         # Whoever asks for the versions may not know them yet, so its answer begins as it did in version 0.
-        if self.api.is_flexible(self.version) and self.api.key != api_versions.API.key:
+        if self.api.is_flexible(self.version) and self.api.key != cluster.API_VERSIONS_API.key:
             return _FLEXIBLE_RESPONSE_HEAD.pack(_FLEXIBLE_RESPONSE_HEAD.size - _SIZE_BYTES + body_bytes, self.correlation_id, 0)
         return _RESPONSE_HEAD.pack(_RESPONSE_HEAD.size - _SIZE_BYTES + body_bytes, self.correlation_id)
 
@@ -103,7 +102,7 @@ class EncodedResponse(NamedTuple):
     """The room that they take, given back when they are sent."""
 
 
-HandlerResult = Message | EncodedResponse | None
+HandlerResult = KafkaMessage | EncodedResponse | None
 
 
 class DeferredResponse(NamedTuple):
@@ -146,7 +145,7 @@ class Dispatcher:
         self._versions = {key: route.versions for key, route in self._routes.items()}
         self._traffic = traffic
         self._limits = limits
-        self._codec = Codec()
+        self._codec = MessageCodec()
         self._fast_paths = {
             API_KEY.pack(key): (route.fast_path, route.api.name) for key, route in self._routes.items() if route.fast_path
         }
@@ -226,7 +225,7 @@ class Dispatcher:
             else:
                 pending.settle(reply)
 
-    def _read_head(self, frame: bytearray, client: KafkaClient) -> tuple[RequestContext, Source]:
+    def _read_head(self, frame: bytearray, client: KafkaClient) -> tuple[RequestContext, MessageSource]:
         try:
             key, version, correlation_id, id_length = _REQUEST_HEAD.unpack_from(frame)
         except StructError:
@@ -234,9 +233,9 @@ class Dispatcher:
         route = self._routes.get(key)
         if route is None:
             raise UnanswerableRequestError(f"there is no answer to requests with the API key {key}")
-        if version not in self._versions[key] and key != api_versions.API.key:
+        if version not in self._versions[key] and key != cluster.API_VERSIONS_API.key:
             raise UnanswerableRequestError(f"{route.api.name} is not spoken in version {version}")
-        source = Source(memoryview(frame), _REQUEST_HEAD.size, self._limits.request_items)
+        source = MessageSource(memoryview(frame), _REQUEST_HEAD.size, self._limits.request_items)
         client_id = None
         if id_length >= 0:
             end = source.at + id_length

@@ -11,7 +11,7 @@ from uuid import UUID
 from tailrace.model.clock import Clock
 from tailrace.model.errors import FetchSessionEpochError, FetchSessionTopicIdError, UnknownFetchSessionError
 from tailrace.model.limits import Limits
-from tailrace.wire.fetch_response import FetchedPartition
+from tailrace.wire.fast_fetch import FetchedPartition
 from tailrace.wire.messages.fetch import FetchRequest
 
 NO_SESSION = 0

@@ -16,17 +16,16 @@ from tailrace.model.limits import DEFAULT_LIMITS, MIB
 from tailrace.model.record import PayloadReference, reference_to
 from tailrace.model.topic import TopicNames
 from tailrace.wire.batch import read_header
-from tailrace.wire.machine_code import compile_scan, load_scan
-from tailrace.wire.record_check import check_records
-from tailrace.wire.record_scan import Scan, plain_scan
-from tailrace.wire.references import is_referring, read_reference
+from tailrace.wire.fast_record_check import compile_scan, load_scan
+from tailrace.wire.payload_references import is_payload_reference, read_payload_reference
+from tailrace.wire.record_check import ScanRecords, check_records, plain_scan
 
 _MOST_BYTES = DEFAULT_LIMITS.frame_bytes
 """Of one batch without its compression. A server may be told to take larger ones than by default, but none so large."""
 _WORTH_COMPILING_BYTES = 64 * MIB
 
 
-def scan_for(size: int) -> Scan:
+def scan_for(size: int) -> ScanRecords:
     """Return the quickest walk over records for a log of so many bytes."""
     found = load_scan()
     if found is None and size >= _WORTH_COMPILING_BYTES:
@@ -37,7 +36,7 @@ def scan_for(size: int) -> Scan:
     return found or plain_scan
 
 
-def bad_batches(frame: Frame, data: memoryview, base: int, scan: Scan) -> Iterator[tuple[BatchEntry, str]]:
+def bad_batches(frame: Frame, data: memoryview, base: int, scan: ScanRecords) -> Iterator[tuple[BatchEntry, str]]:
     """The batches of a good frame whose records can't be read, each with the reason. `base` is where `data` begins."""
     for entry in frame.entries:
         at = entry.position - base
@@ -46,7 +45,7 @@ def bad_batches(frame: Frame, data: memoryview, base: int, scan: Scan) -> Iterat
             yield entry, fault
 
 
-def record_fault(entry: BatchEntry, batch: memoryview, scan: Scan) -> str:
+def record_fault(entry: BatchEntry, batch: memoryview, scan: ScanRecords) -> str:
     """What is wrong inside a stored batch, or nothing."""
     header = read_header(batch)
     if header.records != entry.records or header.last_offset_delta != entry.records - 1:
@@ -85,9 +84,9 @@ class PayloadCheck:
         for entry in frame.entries:
             at = entry.position - base
             batch = data[at : at + entry.length]
-            if is_referring(batch):
+            if is_payload_reference(batch):
                 try:
-                    reference = read_reference(batch, DEFAULT_LIMITS)
+                    reference = read_payload_reference(batch, DEFAULT_LIMITS)
                 except InvalidRequestError:
                     reference = None
                 self._uses.append(_Use(entry.partition, entry.base_offset, reference))

@@ -32,7 +32,7 @@ from tailrace.log.state import SettledState, StateDb, saved_topics
 from tailrace.model.errors import CorruptionError, StorageReadError
 from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.topic import TopicNames
-from tailrace.wire.record_scan import Scan, plain_scan
+from tailrace.wire.record_check import ScanRecords, plain_scan
 
 _MAX_FINDINGS = 1000
 
@@ -148,7 +148,7 @@ class _Check:
         self._log_end = 0
         self._names = TopicNames()
         self._names.learn_from(saved_topics(state))
-        self._scan: Scan = plain_scan
+        self._scan: ScanRecords = plain_scan
 
     def run(self) -> None:
         usages = {usage.base: usage for usage in self._checkpoints.usages()}

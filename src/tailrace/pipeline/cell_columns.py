@@ -15,9 +15,9 @@ from numba import boolean, int64
 
 from tailrace.model.errors import CorruptBatchError
 from tailrace.pipeline.plan import RAW, CellSlots
-from tailrace.wire.compiled import READ_BYTES, compiled
-from tailrace.wire.compiled_fields import binary_array
 from tailrace.wire.decoding_kernels import load_decoding_kernels
+from tailrace.wire.fast_arrow_decoding import binary_array
+from tailrace.wire.kernel_compiler import READ_BYTES, compiled
 
 Longs = npt.NDArray[np.int64]
 

@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from tailrace.pipeline.errors import OptionError, RefusedError, ServerUnreachableError, UntrustedServerError
-from tailrace.wire.fetched import PartitionPart, decode_fetched
+from tailrace.wire.batch_stream import FetchedPartitionPart, decode_fetched
 
 _HTTP_PORT = 8080
 
@@ -136,7 +136,7 @@ class ServerConnection:
 
     def batches(
         self, topic: str, partition: int, offset: int, max_bytes: int, *, topic_uuid: str | None = None
-    ) -> PartitionPart:
+    ) -> FetchedPartitionPart:
         """Stored batches from the one that holds the offset on. With a UUID, another topic of this name is refused."""
         position = {"partition_id": partition, "offset": offset}
         question = {"topic": topic, "topic_uuid": topic_uuid, "positions": [position], "max_bytes": max_bytes}

@@ -5,20 +5,20 @@ from importlib import import_module
 
 from pyspark import daemon
 
-from tailrace.wire.arrow_encoding import compiled_encode
-from tailrace.wire.change_kernels import load_row_images
-from tailrace.wire.compiled_fields import compiled_fields
-from tailrace.wire.partition_kernels import load_partitions_of
+from tailrace.wire.encoding_kernels import load_fast_partitioner
+from tailrace.wire.fast_arrow_decoding import load_compiled_fields
+from tailrace.wire.fast_arrow_encoding import load_encode_columns
+from tailrace.wire.fast_change_rows import load_row_images
 
 
 def load_kernels() -> None:
     """Takes about a second, and some more the first time. Tasks then find them compiled."""
-    compiled_fields()
+    load_compiled_fields()
     load_row_images()
     import_module("tailrace.pipeline.cell_columns")
     import_module("tailrace.pipeline.layers")
-    compiled_encode()
-    load_partitions_of()
+    load_encode_columns()
+    load_fast_partitioner()
 
 
 _OF_TASKS = ("pyspark.worker", "tailrace.pipeline.table_changes", "tailrace.pipeline.routed_steps")

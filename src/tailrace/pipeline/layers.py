@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from numba import int32, int64
 
-from tailrace.wire.compiled import compiled
+from tailrace.wire.kernel_compiler import compiled
 
 Longs = npt.NDArray[np.int64]
 

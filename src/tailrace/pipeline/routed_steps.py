@@ -25,9 +25,9 @@ from tailrace.pipeline.plan import FAILED, MATCHED
 from tailrace.pipeline.routed_records import MatchColumns, Places, RouteMatches, RouteResults, RouteTarget
 from tailrace.pipeline.staging import LayeredBatch, RecordEncoder, RecordRows, Stager, TopicShape, over_batch, over_limits
 from tailrace.pipeline.steps import STEP_BATCHES, STEP_BYTES, STEP_ROWS, EvaluatedStep, StepMerger
-from tailrace.wire.codecs import Codec
+from tailrace.wire.compression import Compression
 from tailrace.wire.routing import ChangeEvent
-from tailrace.wire.staged import StagedBatch
+from tailrace.wire.staged_chunks import StagedBatch
 
 DEAD_LETTER_SUFFIX = ".dead_letters"
 FALLBACK_TOPIC = "dead_letters"
@@ -131,7 +131,7 @@ def stage_routed(
         with ServerConnection(server, patience_seconds) as connection:
             name = f"{pipeline[:40]}-{uuid4().hex}"
             stager = Stager(connection, pipeline, name)
-            steps = RoutedSteps(RecordEncoder(connection, Codec.NONE, 0), RouterDeadLetters(connection), targets)
+            steps = RoutedSteps(RecordEncoder(connection, Compression.NONE, 0), RouterDeadLetters(connection), targets)
             for move, batches, records in steps.of(rows):
                 stager.add(batches, records, [move])
             staged = stager.finish()

@@ -19,7 +19,7 @@ from tailrace.pipeline.connection import ServerConnection
 from tailrace.pipeline.errors import OptionError
 from tailrace.pipeline.options import SinkOptions
 from tailrace.pipeline.staging import RecordEncoder, RecordRows, StagedTask, Stager, discard, write
-from tailrace.wire.codecs import Codec
+from tailrace.wire.compression import Compression
 
 _TEXT = (BinaryType, StringType)
 _LEGAL: dict[str, tuple[type[DataType], ...]] = {
@@ -123,7 +123,7 @@ def _stage(options: SinkOptions, writer: str, rows: Iterator[pa.RecordBatch]) ->
     # A name of its own for each attempt, so that one that was given up does not write over the other's parts.
     stage = f"{writer[-36:]}-{task}-{uuid4().hex[:12]}"
     with ServerConnection(options.server, options.patience_seconds) as connection:
-        encoder = RecordEncoder(connection, Codec[options.compression.upper()], task)
+        encoder = RecordEncoder(connection, Compression[options.compression.upper()], task)
         stager = Stager(connection, writer, stage)
         for batch in rows:
             if batch.num_rows:

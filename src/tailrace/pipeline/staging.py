@@ -13,8 +13,8 @@ from tailrace.model.limits import KIB, MIB
 from tailrace.model.pipeline import MarkMove
 from tailrace.pipeline.connection import ServerConnection
 from tailrace.pipeline.errors import OptionError
-from tailrace.wire.arrow_encoding import Encode, RecordColumns, compiled_encode
-from tailrace.wire.staged import Chunk, StagedBatch, encode_chunk
+from tailrace.wire.fast_arrow_encoding import EncodeColumns, RecordColumns, load_encode_columns
+from tailrace.wire.staged_chunks import StagedBatch, StagedChunk, encode_staged_chunk
 
 _PART_BYTES = 8 * MIB
 _CHUNK_BYTES = 4 * MIB
@@ -79,13 +79,13 @@ class RecordEncoder:
 
     def __init__(self, connection: ServerConnection, codec: int, turn: int) -> None:
         # Only here: Spark imports this module in many processes that encode nothing.
-        from tailrace.wire.partition_kernels import load_partitions_of
+        from tailrace.wire.encoding_kernels import load_fast_partitioner
 
         self._connection = connection
         self._codec = codec
         self._turn = turn
-        self._encode: Encode = compiled_encode()
-        self._partitions_of = load_partitions_of()
+        self._encode: EncodeColumns = load_encode_columns()
+        self._partitions_of = load_fast_partitioner()
         self._shapes: dict[str, TopicShape] = {}
 
     def batches(self, topics: pa.Array, rows: RecordRows) -> Iterator[StagedBatch]:
@@ -186,7 +186,7 @@ class Stager:
         self._records = 0
 
     def add(self, batches: Sequence[StagedBatch], records: int, moves: Sequence[MarkMove] = ()) -> None:
-        chunk = encode_chunk(Chunk(moves, batches))
+        chunk = encode_staged_chunk(StagedChunk(moves, batches))
         if self._chunks and self._size + len(chunk) > _PART_BYTES:
             self._send()
         self._chunks.append(chunk)

@@ -24,9 +24,9 @@ from tailrace.pipeline.errors import TOPIC_GONE, DataLossError, RefusedError
 from tailrace.pipeline.plan import OPERATIONS, CellSlots
 from tailrace.pipeline.steps import CHANGES, STEP_BYTES, STEP_ROWS, ChangeStep, StepRows, change_schema
 from tailrace.pipeline.topic_reading import OffsetRange, limited, ranges_between, split
-from tailrace.wire.arrow import COLUMNS, decode_batches
-from tailrace.wire.change_kernels import load_row_images
-from tailrace.wire.compiled_fields import compiled_fields
+from tailrace.wire.arrow_decoding import RECORD_COLUMNS, decode_to_arrow
+from tailrace.wire.fast_arrow_decoding import load_compiled_fields
+from tailrace.wire.fast_change_rows import load_row_images
 
 FORMAT = "tailrace_table_changes"
 _ROWS_WORTH_A_TASK = 5_000
@@ -151,7 +151,7 @@ def _of_table(table: ChangedTable, part: OffsetRange) -> tuple[str, int, str, st
 
 _FETCH_BYTES = 8 * MIB
 _STORED = ("offset", "cursor", "timestamp", "key_bytes", "value_bytes", "op", "only_route", "skip_routes")
-_NONE = pa.RecordBatch.from_pydict({name: pa.array([], COLUMNS.get(name, pa.string())) for name in _STORED})
+_NONE = pa.RecordBatch.from_pydict({name: pa.array([], RECORD_COLUMNS.get(name, pa.string())) for name in _STORED})
 
 
 class ChangeRange(NamedTuple):
@@ -196,7 +196,7 @@ def _change_rows(connection: ServerConnection, wanted: ChangeRange, slots: CellS
 
 def _stored_rows(connection: ServerConnection, wanted: ChangeRange) -> Iterator[pa.RecordBatch]:
     """The records of the range, some thousands at a time."""
-    read_fields = compiled_fields()
+    read_fields = load_compiled_fields()
     at = wanted.start
     while at < wanted.end:
         try:
@@ -208,7 +208,7 @@ def _stored_rows(connection: ServerConnection, wanted: ChangeRange) -> Iterator[
         following = fetched.head.next_offset
         if following <= at:
             raise DataLossError(f"{wanted.changes!r} ends at {at}, before {wanted.end}")
-        for batch in decode_batches(fetched.batches, _STORED, partition=0, limits=DEFAULT_LIMITS, read_fields=read_fields):
+        for batch in decode_to_arrow(fetched.batches, _STORED, partition=0, limits=DEFAULT_LIMITS, read_fields=read_fields):
             first = batch.column("offset")[0].as_py()
             yield batch.slice(max(0, at - first), max(0, wanted.end - max(at, first)))
         at = min(following, wanted.end)

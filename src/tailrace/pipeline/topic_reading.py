@@ -13,7 +13,7 @@ from tailrace.model.fetch import CorruptBatch
 from tailrace.model.limits import DEFAULT_LIMITS, MIB
 from tailrace.pipeline.connection import ServerConnection
 from tailrace.pipeline.errors import TOPIC_GONE, CorruptDataError, DataLossError, RefusedError
-from tailrace.wire.arrow import ReadFields, decode_readable
+from tailrace.wire.arrow_decoding import ReadFields, decode_readable_to_arrow
 from tailrace.wire.batch import BatchHeader
 from tailrace.wire.batch_stream import PlacedBatch
 
@@ -114,9 +114,9 @@ class TopicColumns:
         if "offset" not in self._stored:
             self._stored.append("offset")
         # Only here: Spark imports this module in many processes that decode nothing.
-        from tailrace.wire.compiled_fields import compiled_fields
+        from tailrace.wire.fast_arrow_decoding import load_compiled_fields
 
-        self._read_fields: ReadFields = compiled_fields()
+        self._read_fields: ReadFields = load_compiled_fields()
 
     def decode(
         self, topic: str, partition: int, stored: Sequence[PlacedBatch], start: int, end: int
@@ -135,7 +135,7 @@ class TopicColumns:
                 ) from error
             _log.warning("%s: records are skipped", corrupt.error)
 
-        decoded = decode_readable(
+        decoded = decode_readable_to_arrow(
             stored,
             self._stored,
             partition=partition,

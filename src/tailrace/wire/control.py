@@ -35,12 +35,12 @@ _COORDINATOR_EPOCH = 0
 _NO_SEQUENCE = -1
 
 
-class Marker(IntEnum):
+class TransactionMarker(IntEnum):
     ABORT = 0
     COMMIT = 1
 
 
-def encode_marker(marker: Marker, producer_id: int, producer_epoch: int, timestamp_ms: int) -> bytearray:
+def encode_marker(marker: TransactionMarker, producer_id: int, producer_epoch: int, timestamp_ms: int) -> bytearray:
     """A batch that ends the producer's transaction in the partition that it is written to."""
     checked = _CHECKED_HEAD.pack(
         TRANSACTIONAL_MASK | CONTROL_MASK, 0, timestamp_ms, timestamp_ms, producer_id, producer_epoch, _NO_SEQUENCE, 1
@@ -53,7 +53,7 @@ def encode_marker(marker: Marker, producer_id: int, producer_epoch: int, timesta
 
 def encode_filler(count: int) -> bytearray:
     """A batch that takes so many offsets and is shown to nobody: it stands where records were that are lost."""
-    key, value = _KEY.pack(_VERSION, Marker.COMMIT), _VALUE.pack(_VERSION, _COORDINATOR_EPOCH)
+    key, value = _KEY.pack(_VERSION, TransactionMarker.COMMIT), _VALUE.pack(_VERSION, _COORDINATOR_EPOCH)
     body = bytearray()
     for delta in range(count):
         record = b"\0\0" + encode_varint(delta) + encode_varint(len(key)) + key + encode_varint(len(value)) + value + b"\0"
@@ -64,13 +64,13 @@ def encode_filler(count: int) -> bytearray:
     return batch
 
 
-def decode_marker(batch: Buffer) -> Marker:
+def decode_marker(batch: Buffer) -> TransactionMarker:
     """What a control batch says, whose head and checksum are known to be right."""
     try:
         head, _, kind, *_ = _RECORD.unpack_from(batch, HEADER_BYTES)
         if head != _RECORD_HEAD:
             raise CorruptBatchError(f"the control batch's record begins with {head.hex()}, not with {_RECORD_HEAD.hex()}")
-        return Marker(kind)
+        return TransactionMarker(kind)
     except error:
         raise CorruptBatchError(f"a control batch has {HEADER_BYTES + _RECORD.size} bytes, this one has {len(batch)}") from None
     except ValueError:

@@ -1,4 +1,4 @@
-"""The loops that read record bytes, compiled by numba. `wire/compiled_fields.py` says what they are for.
+"""The loops that read record bytes, compiled by numba. `wire/fast_arrow_decoding.py` says what they are for.
 
 Importing this module takes about a second, and the first time ever, when nothing is cached yet, several; so it is imported
 only where records are decoded by the million. All loops run without the interpreter's lock. None trusts a length: what does
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import boolean, int32, int64, types, uint8
 
-from tailrace.wire.compiled import READ_BYTES, WRITTEN_BYTES, compiled
+from tailrace.wire.kernel_compiler import READ_BYTES, WRITTEN_BYTES, compiled
 
 _LEAST_BODY = 6
 _BAD = -1

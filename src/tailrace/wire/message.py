@@ -18,11 +18,11 @@ from tailrace.model.commit import Buffer
 NO_UUID = UUID(int=0)
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True):
+class KafkaMessage(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all messages and of the structs inside them."""
 
 
-class Kind(Enum):
+class FieldKind(Enum):
     """How a primitive stands on the wire."""
 
     BOOLEAN = "boolean"
@@ -36,15 +36,15 @@ class Kind(Enum):
     RECORDS = "records"
 
 
-Boolean = Annotated[bool, Kind.BOOLEAN]
-Int8 = Annotated[int, Kind.INT8]
-Int16 = Annotated[int, Kind.INT16]
-Int32 = Annotated[int, Kind.INT32]
-Int64 = Annotated[int, Kind.INT64]
-Uuid = Annotated[UUID, Kind.UUID]
-String = Annotated[str, Kind.STRING]
-Bytes = Annotated[bytes, Kind.BYTES]
-Records = Annotated[Buffer, Kind.RECORDS]
+Boolean = Annotated[bool, FieldKind.BOOLEAN]
+Int8 = Annotated[int, FieldKind.INT8]
+Int16 = Annotated[int, FieldKind.INT16]
+Int32 = Annotated[int, FieldKind.INT32]
+Int64 = Annotated[int, FieldKind.INT64]
+Uuid = Annotated[UUID, FieldKind.UUID]
+String = Annotated[str, FieldKind.STRING]
+Bytes = Annotated[bytes, FieldKind.BYTES]
+Records = Annotated[Buffer, FieldKind.RECORDS]
 """Batches of records. They are not copied: what is read is a view of the source."""
 
 
@@ -81,18 +81,18 @@ class Api(NamedTuple):
     highest: int
     flexible_since: int
     """From this version on lengths are short and fields may be tagged."""
-    request: type[Message]
-    response: type[Message]
+    request: type[KafkaMessage]
+    response: type[KafkaMessage]
 
     def is_flexible(self, version: int) -> bool:
         return version >= self.flexible_since
 
 
-class Field(NamedTuple):
+class MessageField(NamedTuple):
     """What a message class says of one of its fields."""
 
     name: str
-    kind: Kind | type[Message]
+    kind: FieldKind | type[KafkaMessage]
     is_array: bool
     since: int
     until: int
@@ -104,7 +104,7 @@ class Field(NamedTuple):
 _NEVER = 1 << 15
 
 
-def versions_with(shape: type[Message], name: str) -> range:
+def versions_with(shape: type[KafkaMessage], name: str) -> range:
     """The versions in which the message has a field of this name."""
     for field in describe(shape):
         if field.name == name:
@@ -112,13 +112,13 @@ def versions_with(shape: type[Message], name: str) -> range:
     return range(0)
 
 
-def describe(shape: type[Message]) -> tuple[Field, ...]:
+def describe(shape: type[KafkaMessage]) -> tuple[MessageField, ...]:
     hints = get_type_hints(shape, include_extras=True)
     defaults = {field.name: field.default for field in msgspec.structs.fields(shape)}
     return tuple(_describe_field(name, hint, defaults[name]) for name, hint in hints.items())
 
 
-def _describe_field(name: str, hint: Any, default: Any) -> Field:
+def _describe_field(name: str, hint: Any, default: Any) -> MessageField:
     marks: dict[type, Any] = {}
 
     def unwrap(hint: Any) -> Any:
@@ -134,9 +134,9 @@ def _describe_field(name: str, hint: Any, default: Any) -> Field:
     is_array = get_origin(inner) is tuple
     if is_array:
         inner = unwrap(get_args(inner)[0])
-    return Field(
+    return MessageField(
         name=name,
-        kind=marks.get(Kind, inner),
+        kind=marks.get(FieldKind, inner),
         is_array=is_array,
         since=marks.get(Since, Since(0)).version,
         until=marks.get(Until, Until(_NEVER)).version,

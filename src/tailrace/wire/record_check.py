@@ -1,25 +1,192 @@
-"""Whether the records inside a batch are what its head says: all of them there, each whole, and nothing else."""
+"""Checks that the records inside a batch are what its head says: all of them there, each whole, and nothing else.
+
+This is Kafka's format to the letter, and what `wire/records.py` can decode: lengths that fit, numbers of the right width,
+offsets from 0 without a gap, headers with names. `scan_records` and the functions that it calls run as they stand, on bytes,
+at microseconds a record. They are also compiled to machine code, for a pointer, at a few nanoseconds a record
+(`wire/fast_record_check.py`). So they use numbers of 64 bits only, call only each other, and never read beyond `end`.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call"
+from collections.abc import Callable
+from enum import IntEnum
 
 from tailrace.model.commit import Buffer
 from tailrace.model.errors import CorruptBatchError, InvalidRecordsError
 from tailrace.wire.batch import CODEC_MASK, HEADER_BYTES, BatchHeader
-from tailrace.wire.codecs import decompress
-from tailrace.wire.record_scan import Fault, Scan
+from tailrace.wire.compression import decompress
 from tailrace.wire.records import LEAST_RECORD_BYTES
 
+
+class RecordFault(IntEnum):
+    """What can be wrong with a record."""
+
+    NONE = 0
+    LENGTH = 1
+    NUMBER = 2
+    TIMESTAMP = 3
+    OFFSET = 4
+    FIELD = 5
+    HEADERS = 6
+    HEADER_NAME = 7
+    LEFT_OVER = 8
+    TRAILING = 9
+
+
+_LEAST_BODY = 6
+_GREATEST = 0x7FFFFFFFFFFFFFFF
+_LEAST = -0x7FFFFFFFFFFFFFFF - 1
+_CUT_OFF = -1
+
+
+ScanResult = tuple[int, int, int]
+"""What a walk over records has found: one of `RecordFault`, the number of the record that has it, and, if there is none,
+the newest timestamp of all records."""
+ScanRecords = Callable[[Buffer, int, int, int], ScanResult]
+"""Walks over the records of some bytes: from where on, how many, and the timestamp that theirs are relative to."""
+
+
+def plain_scan(data: Buffer, start: int, count: int, base_timestamp: int) -> ScanResult:
+    plain = data if type(data) is bytes else bytes(data)
+    places = [start, len(plain), count, base_timestamp]
+    fault: int = scan_records(plain, places)
+    return fault, places[0], places[1]
+
+
+def scan_records(data, places):
+    """Walk over the records and return the first fault.
+
+    In `places` are where the bytes begin and end, how many records there are, and the timestamp that theirs are relative to.
+    There it is left which record the fault is in, instead of the first, and the newest timestamp, instead of the second.
+    """
+    at = places[0]
+    size = places[1]
+    base_timestamp = places[3]
+    newest = _LEAST
+    for index in range(places[2]):
+        places[0] = index
+        length, at = read_number(data, at, size)
+        if at == _CUT_OFF:
+            return 2
+        if length < _LEAST_BODY or length > size - at:
+            return 1
+        end = at + length
+        # One byte of attributes, which mean nothing yet.
+        later, at = read_long(data, at + 1, end)
+        if at == _CUT_OFF:
+            return 2
+        if later > 0:
+            if base_timestamp > _GREATEST - later:
+                return 3
+        elif base_timestamp < _LEAST - later:
+            return 3
+        newest = max(newest, base_timestamp + later)
+        delta, at = read_number(data, at, end)
+        if at == _CUT_OFF:
+            return 2
+        if delta != index:
+            return 4
+        for _ in range(2):
+            length, at = read_number(data, at, end)
+            if at == _CUT_OFF:
+                return 2
+            if length < -1 or length > end - at:
+                return 5
+            at += max(length, 0)
+        headers, at = read_number(data, at, end)
+        if at == _CUT_OFF:
+            return 2
+        if headers < 0 or headers > (end - at) // 2:
+            return 6
+        for _ in range(headers):
+            length, at = read_number(data, at, end)
+            if at == _CUT_OFF:
+                return 2
+            if length < 0 or length > end - at:
+                return 6
+            if not is_utf8(data, at, at + length):
+                return 7
+            length, at = read_number(data, at + length, end)
+            if at == _CUT_OFF:
+                return 2
+            if length < -1 or length > end - at:
+                return 6
+            at += max(length, 0)
+        if at != end:
+            return 8
+    places[1] = newest
+    return 0 if at == size else 9
+
+
+def read_number(data, at, end):
+    """Return a number of 32 bits and where it ends; `_CUT_OFF` for that if there is none in up to five bytes."""
+    number = 0
+    shift = 0
+    while at < end:
+        byte = data[at]
+        at += 1
+        if shift == 28 and byte > 15:
+            return 0, -1
+        number |= (byte & 127) << shift
+        if byte < 128:
+            return (number >> 1) ^ -(number & 1), at
+        shift += 7
+    return 0, -1
+
+
+def read_long(data, at, end):
+    """Return a number of 64 bits and where it ends; `_CUT_OFF` for that if there is none in up to ten bytes."""
+    number = 0
+    shift = 0
+    while at < end:
+        byte = data[at]
+        at += 1
+        if shift == 63 and byte > 1:
+            return 0, -1
+        number |= (byte & 127) << shift
+        if byte < 128:
+            return ((number >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(number & 1), at
+        shift += 7
+    return 0, -1
+
+
+def is_utf8(data, at, end):
+    """Return whether the bytes are UTF-8."""
+    while at < end:
+        point = int(data[at])
+        at += 1
+        if point < 0x80:
+            continue
+        if point < 0xC2 or point > 0xF4:
+            return False
+        more = 1 if point < 0xE0 else 2 if point < 0xF0 else 3
+        if more > end - at:
+            return False
+        point &= 0x3F >> more
+        for _ in range(more):
+            byte = int(data[at])
+            at += 1
+            if byte & 0xC0 != 0x80:
+                return False
+            point = point << 6 | byte & 0x3F
+        # Neither longer than it need be, nor half of a pair, nor beyond the last character.
+        if point < 1 << (5 * more + 1) or 0xD800 <= point < 0xE000 or point > 0x10FFFF:
+            return False
+    return True
+
+
 _FAULTS = {
-    Fault.LENGTH: "says a length that its batch has no room for",
-    Fault.NUMBER: "has a number that is cut off or has too many bits",
-    Fault.TIMESTAMP: "has a timestamp of more than 64 bits",
-    Fault.OFFSET: "says that it is another one; offsets count from 0 without a gap",
-    Fault.FIELD: "has a key or value of a length that it has no room for",
-    Fault.HEADERS: "has more or longer headers than it has room for, or one without a name",
-    Fault.HEADER_NAME: "has a header whose name is not UTF-8",
-    Fault.LEFT_OVER: "has bytes behind its headers",
+    RecordFault.LENGTH: "says a length that its batch has no room for",
+    RecordFault.NUMBER: "has a number that is cut off or has too many bits",
+    RecordFault.TIMESTAMP: "has a timestamp of more than 64 bits",
+    RecordFault.OFFSET: "says that it is another one; offsets count from 0 without a gap",
+    RecordFault.FIELD: "has a key or value of a length that it has no room for",
+    RecordFault.HEADERS: "has more or longer headers than it has room for, or one without a name",
+    RecordFault.HEADER_NAME: "has a header whose name is not UTF-8",
+    RecordFault.LEFT_OVER: "has bytes behind its headers",
 }
 
 
-def check_records(batch: Buffer, header: BatchHeader, most_bytes: int, scan: Scan) -> int:
+def check_records(batch: Buffer, header: BatchHeader, most_bytes: int, scan: ScanRecords) -> int:
     """Return the newest timestamp of the records. What is compressed may have so many bytes before."""
     data, start = batch, HEADER_BYTES
     codec = header.attributes & CODEC_MASK
@@ -32,8 +199,8 @@ def check_records(batch: Buffer, header: BatchHeader, most_bytes: int, scan: Sca
     if header.records * LEAST_RECORD_BYTES > size:
         raise InvalidRecordsError(f"the batch counts {header.records} records in {size} bytes, too few to hold them")
     fault, record, max_timestamp = scan(data, start, header.records, header.base_timestamp)
-    if fault == Fault.TRAILING:
+    if fault == RecordFault.TRAILING:
         raise InvalidRecordsError(f"the batch has bytes behind the last of its {header.records} records")
     if fault:
-        raise InvalidRecordsError(f"record {record} of the batch {_FAULTS[Fault(fault)]}")
+        raise InvalidRecordsError(f"record {record} of the batch {_FAULTS[RecordFault(fault)]}")
     return max_timestamp

@@ -26,7 +26,7 @@ from tailrace.wire.batch import (
     BatchHeader,
     read_header,
 )
-from tailrace.wire.codecs import Codec, compress, decompress, decompressed_bound
+from tailrace.wire.compression import Compression, compress, decompress, decompressed_bound
 from tailrace.wire.varints import SHORT, SHORT_VARINTS, VARINT_BYTES, decode_varint, encode_varint, long_varint
 
 _UNCHECKED_HEAD = Struct(">qiibI")
@@ -52,7 +52,7 @@ class TimedRecord(NamedTuple):
 def encode_batch(
     records: Sequence[Record],
     *,
-    codec: int = Codec.NONE,
+    codec: int = Compression.NONE,
     append_time: int | None = None,
     producer_id: int = NO_PRODUCER,
     producer_epoch: int = -1,
@@ -99,7 +99,7 @@ def encode_batch(
             len(records),
         )
     )
-    if codec == Codec.NONE:
+    if codec == Compression.NONE:
         checked += b"".join(parts)
     else:
         checked += compress(codec, b"".join(parts))
@@ -364,3 +364,42 @@ def _wrong_length(index: int, length: int, left: int) -> CorruptBatchError:
 
 def cut_off() -> CorruptBatchError:
     return CorruptBatchError("the batch's last record is cut off")
+
+
+_SHORT = 1 << 13
+_VARINTS = [encode_varint(number) for number in range(_SHORT)]
+_NO_ATTRIBUTES_AND_NO_TIME_DELTA = b"\0\0"
+
+
+def encoded_headers(headers: Headers) -> bytes:
+    """Headers as `encode_uniform_batch` takes them: once for all records that share them."""
+    return encode_headers(headers)
+
+
+def fast_encode_batch(records: Sequence[tuple[bytes, bytes, bytes]], timestamp: int) -> bytearray:
+    """One batch of records of key, value and encoded headers, all of this time."""
+    parts: list[bytes] = []
+    varints = _VARINTS
+    for delta, (key, value, headers) in enumerate(records):
+        key_size = len(key)
+        value_size = len(value)
+        body = b"".join(
+            (
+                _NO_ATTRIBUTES_AND_NO_TIME_DELTA,
+                varints[delta] if delta < _SHORT else encode_varint(delta),
+                varints[key_size] if key_size < _SHORT else encode_varint(key_size),
+                key,
+                varints[value_size] if value_size < _SHORT else encode_varint(value_size),
+                value,
+                headers,
+            )
+        )
+        size = len(body)
+        parts.append(varints[size] if size < _SHORT else encode_varint(size))
+        parts.append(body)
+    count = len(records)
+    checked = bytearray(_CHECKED_HEAD.pack(0, count - 1, timestamp, timestamp, NO_PRODUCER, -1, -1, count))
+    checked += b"".join(parts)
+    batch = bytearray(_UNCHECKED_HEAD.pack(0, CHECKED_FROM - LENGTH_FROM + len(checked), -1, MAGIC, crc32c(checked)))
+    batch += checked
+    return batch

@@ -33,7 +33,7 @@ class ChangeEvent(NamedTuple):
     cursor: Cursor
 
 
-class Routed(NamedTuple):
+class RoutedRecord(NamedTuple):
     """A change as a record of the topic that a route leads to."""
 
     key: bytes
@@ -62,7 +62,7 @@ def read_change(record: Record) -> ChangeEvent:
     return ChangeEvent(event.op, bytes(event.key), _present(event.old), _present(event.new), record.timestamp, record.cursor)
 
 
-def routed(
+def route_change(
     change: ChangeEvent,
     *,
     route: RouteId,
@@ -70,10 +70,10 @@ def routed(
     payload: PayloadMode,
     partitions: int,
     key_values: Sequence[KeyValue] | None = None,
-) -> Routed:
+) -> RoutedRecord:
     """The record that a route makes of a change. `key_values` are those of PARTITION BY; without them the row's key counts."""
     key = change.key if key_values is None else partition_key(key_values)
-    return Routed(
+    return RoutedRecord(
         key, payload_of(change, payload), headers_of(change, route, table, payload), partition_for_key(key, partitions)
     )
 

@@ -14,7 +14,7 @@ from tailrace.pipeline.connection import ServerAddress, ServerConnection
 from tailrace.pipeline.errors import ServerUnreachableError
 from tailrace.pipeline.staging import StagedTask, Stager, write
 from tailrace.wire.records import encode_batch
-from tailrace.wire.staged import StagedBatch
+from tailrace.wire.staged_chunks import StagedBatch
 from tests.support.api import Api
 from tests.support.server import ServerProcess
 

@@ -11,8 +11,8 @@ from tailrace.model.commit import Append, Changes
 from tailrace.model.ids import PartitionId
 from tailrace.model.limits import KIB, MIB, Limits
 from tailrace.store.embedded import EmbeddedStore
-from tailrace.wire.arrow_encoding import RecordColumns
-from tailrace.wire.codecs import Codec
+from tailrace.wire.compression import Compression
+from tailrace.wire.fast_arrow_encoding import RecordColumns
 from tests.support.aio import on_loop
 from tests.support.plain_encoding import encode_plain
 from tests.support.queries import Asker, asking
@@ -27,7 +27,7 @@ def value(number: int) -> bytes:
 
 
 @asynccontextmanager
-async def filled(folder: Path, codec: Codec = Codec.NONE) -> AsyncIterator[tuple[Asker, EmbeddedStore]]:
+async def filled(folder: Path, codec: Compression = Compression.NONE) -> AsyncIterator[tuple[Asker, EmbeddedStore]]:
     """About 8 MB in batches of 64 KiB, a record a millisecond."""
     store = EmbeddedStore.open(folder, durability="relaxed", limits=LIMITS)
     try:
@@ -63,7 +63,7 @@ async def test_bounded_queries_read_a_fraction_of_the_disk(tmp_path: Path) -> No
 
 @on_loop
 async def test_many_records_are_decoded_alike_before_and_after_the_loops_are_loaded(tmp_path: Path) -> None:
-    async with filled(tmp_path, Codec.ZSTD) as (sql, _):
+    async with filled(tmp_path, Compression.ZSTD) as (sql, _):
         text = "SELECT count(*), sum(length(value)), sum((value ->> 'id')::bigint), max(offset) FROM app.events"
         lengths = sum(len(value(number)) for number in range(RECORDS))
         expected = [(RECORDS, lengths, sum(range(RECORDS)), RECORDS - 1)]

@@ -25,10 +25,9 @@ from tailrace.model.names import parse_pattern
 from tailrace.model.record import Message, RawBatch, Record, reference_to
 from tailrace.store.contract import Store
 from tailrace.store.memory import MemoryStore
-from tailrace.wire.batch import REFERENCE_MASK, check_batch
+from tailrace.wire.batch import REFERENCE_MASK, check_batch, with_attributes
+from tailrace.wire.payload_references import is_payload_reference
 from tailrace.wire.records import decode_batch, encode_batch
-from tailrace.wire.references import is_referring
-from tailrace.wire.restamped import with_attributes
 from tests.support.aio import on_loop, until
 from tests.support.brokers import GatedStore, bounds_of, options, raw, running_broker, values_in
 from tests.support.clocks import ManualClock
@@ -64,7 +63,7 @@ async def test_values_over_the_limit_are_kept_beside_the_log_and_those_at_it_are
         await broker.topics.create("t")
         await broker.publish([Message("t", A[:-1]), Message("t", A), Message("t", None), Message("t", b"small")])
         assert kept(store) == digests(A)
-        assert [is_referring(batch) for batch in stored_batches(broker)] == [False, True, False]
+        assert [is_payload_reference(batch) for batch in stored_batches(broker)] == [False, True, False]
         assert sum(map(len, stored_batches(broker))) < INLINE + 1000
         assert await values_in(broker, "t") == [A[:-1], A, None, b"small"]
 

@@ -9,19 +9,18 @@ from tailrace.model.errors import CorruptBatchError, OffsetOutOfRangeError
 from tailrace.model.ids import Cursor
 from tailrace.model.record import Record
 from tailrace.wire.batch import placed
-from tailrace.wire.batch_stream import PlacedBatch
-from tailrace.wire.fetched import FetchedPartition, PartitionPart
+from tailrace.wire.batch_stream import FetchedPartitionHead, FetchedPartitionPart, PlacedBatch
 from tailrace.wire.records import encode_batch
 
 
-def part(base_offset: int, count: int, next_offset: int | None = None, start: int = 0) -> PartitionPart:
+def part(base_offset: int, count: int, next_offset: int | None = None, start: int = 0) -> FetchedPartitionPart:
     batch = placed(encode_batch([Record(None, b"%d" % (base_offset + nth), (), 5) for nth in range(count)]), base_offset)
     after = base_offset + count if next_offset is None else next_offset
-    return PartitionPart(FetchedPartition(0, after, start, 100, 0), [PlacedBatch(Cursor(1000 + base_offset), batch)])
+    return FetchedPartitionPart(FetchedPartitionHead(0, after, start, 100, 0), [PlacedBatch(Cursor(1000 + base_offset), batch)])
 
 
-def nothing(next_offset: int, start: int = 0) -> PartitionPart:
-    return PartitionPart(FetchedPartition(0, next_offset, start, 100, 0), [])
+def nothing(next_offset: int, start: int = 0) -> FetchedPartitionPart:
+    return FetchedPartitionPart(FetchedPartitionHead(0, next_offset, start, 100, 0), [])
 
 
 def test_records_are_handed_out_in_order_and_never_more_than_asked() -> None:
@@ -85,7 +84,7 @@ def test_offsets_without_a_record_between_records_are_done_only_up_to_the_next_r
     owned = AssignedPartition("t", 0, 0)
     _, (early,) = part(0, 1)
     _, (late,) = part(5, 1)
-    owned.take_in(PartitionPart(FetchedPartition(0, 6, 0, 100, 0), [early, late]), 0)
+    owned.take_in(FetchedPartitionPart(FetchedPartitionHead(0, 6, 0, 100, 0), [early, late]), 0)
     first, last = owned.hand_out(10)
     owned.progress.mark(first.offset)
     assert owned.progress.safe_offset == last.offset == 5
@@ -118,7 +117,7 @@ def test_a_batch_with_a_wrong_checksum_is_not_handed_out() -> None:
     damaged = bytearray(batch)
     damaged[-1] ^= 1
     with pytest.raises(CorruptBatchError):
-        owned.take_in(PartitionPart(head, [PlacedBatch(cursor, damaged)]), 0)
+        owned.take_in(FetchedPartitionPart(head, [PlacedBatch(cursor, damaged)]), 0)
 
 
 def test_marking_in_order_moves_the_safe_offset() -> None:

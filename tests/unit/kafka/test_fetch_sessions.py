@@ -9,7 +9,7 @@ import pytest
 from tailrace.kafka.fetch_sessions import FetchSessions
 from tailrace.model.errors import FetchSessionEpochError, FetchSessionTopicIdError, UnknownFetchSessionError
 from tailrace.model.limits import Limits
-from tailrace.wire.fetch_response import FetchedPartition
+from tailrace.wire.fast_fetch import FetchedPartition
 from tailrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from tests.support.clocks import ManualClock
 

@@ -19,10 +19,10 @@ from tailrace.pipeline.routed_records import RouteTarget
 from tailrace.pipeline.routed_steps import DEAD_LETTER_SUFFIX, TOO_LARGE, RoutedSteps, RouterDeadLetters, dead_letter_topic
 from tailrace.pipeline.staging import RecordEncoder
 from tailrace.pipeline.steps import CHANGES, ChangeStep, write_step
-from tailrace.wire.codecs import Codec
+from tailrace.wire.compression import Compression
 from tailrace.wire.partitioner import partition_for_key
 from tailrace.wire.records import decode_batch
-from tailrace.wire.routing import ChangeEvent, routed
+from tailrace.wire.routing import ChangeEvent, route_change
 
 PARTITIONS = 3
 ALL, KEYS = TopicId(11), TopicId(12)
@@ -72,7 +72,7 @@ def topics() -> Topics:
 
 @pytest.fixture(scope="module")
 def encoder(topics: Topics) -> RecordEncoder:
-    return RecordEncoder(topics, Codec.NONE, 0)
+    return RecordEncoder(topics, Compression.NONE, 0)
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def expected(step: list[Judged]) -> dict[tuple[str, int], list[Record]]:
         for target in ROUTES:
             if said.get(target.id) == MATCHED:
                 route = RouteId(target.id)
-                made = routed(change, route=route, table=target.table, payload=target.payload, partitions=PARTITIONS)
+                made = route_change(change, route=route, table=target.table, payload=target.payload, partitions=PARTITIONS)
                 record = Record(made.key, made.value, list(made.headers), change.timestamp)
                 found.setdefault((target.topic, made.partition), []).append(record)
     return found
@@ -214,7 +214,7 @@ def test_changes_that_a_route_fails_on_go_to_dead_letters_with_the_rest(
 
 def test_a_change_that_is_too_large_for_its_topic_becomes_a_dead_letter_in_its_place() -> None:
     topics = Topics(max_batch_bytes=4_000)
-    steps = RoutedSteps(RecordEncoder(topics, Codec.NONE, 0), RouterDeadLetters(topics), ROUTES)
+    steps = RoutedSteps(RecordEncoder(topics, Compression.NONE, 0), RouterDeadLetters(topics), ROUTES)
     large = judged(2, {2: MATCHED}, body=b'"%b"' % (b"x" * 3_000))
     given = [[judged(1, {1: FAILED}), large, judged(3, {2: MATCHED}), judged(4, {1: FAILED})]]
     ((_, records),) = staged(steps, given)
@@ -227,7 +227,7 @@ def test_a_change_that_is_too_large_for_its_topic_becomes_a_dead_letter_in_its_p
 def test_a_letter_that_is_too_large_says_where_the_change_is() -> None:
     topics = Topics(max_batch_bytes=4_000)
     topics.made.append("all.dead_letters")
-    steps = RoutedSteps(RecordEncoder(topics, Codec.NONE, 0), RouterDeadLetters(topics), ROUTES)
+    steps = RoutedSteps(RecordEncoder(topics, Compression.NONE, 0), RouterDeadLetters(topics), ROUTES)
     ((_, records),) = staged(steps, [[judged(2, {2: MATCHED}, body=b'"%b"' % (b"x" * 2_000_000))]])
     ((dead,),) = records.values()
     assert b'"event":null' in (dead.value or b"")
@@ -291,7 +291,7 @@ def test_a_step_of_too_many_batches_is_several_that_follow_upon_each_other(
 def test_nothing_is_made_for_a_topic_that_is_gone_or_another_one_by_now() -> None:
     topics = Topics()
     topics.ids = {"keys": TopicId(99)}
-    steps = RoutedSteps(RecordEncoder(topics, Codec.NONE, 0), RouterDeadLetters(topics), ROUTES)
+    steps = RoutedSteps(RecordEncoder(topics, Compression.NONE, 0), RouterDeadLetters(topics), ROUTES)
     ((move, records),) = staged(steps, [[judged(1, {2: MATCHED, 3: MATCHED}), judged(2, {1: FAILED, 4: FAILED})]])
     assert (move.after, records, topics.made) == (1, {}, [])
 
@@ -299,7 +299,7 @@ def test_nothing_is_made_for_a_topic_that_is_gone_or_another_one_by_now() -> Non
 def test_values_over_payload_bytes_and_keys_over_key_bytes_become_dead_letters() -> None:
     topics = Topics(max_value_bytes=2_000)
     topics.made.append("all.dead_letters")
-    steps = RoutedSteps(RecordEncoder(topics, Codec.NONE, 0), RouterDeadLetters(topics), ROUTES)
+    steps = RoutedSteps(RecordEncoder(topics, Compression.NONE, 0), RouterDeadLetters(topics), ROUTES)
     long_key = "[" + "1" * MAX_KEY_BYTES + "]"
     largest = judged(4, {1: MATCHED}, record_key="[1]", body=b'"%b"' % (b"x" * (2_000 - len(b'{"id":0,"n":""}'))))
     given = [

@@ -14,8 +14,7 @@ from tailrace.pipeline.plan import CellRef, CellSlots, slots_for
 from tailrace.pipeline.steps import ChangeStep, read_step
 from tailrace.pipeline.table_changes import ChangeRange, change_rows
 from tailrace.wire.batch import placed
-from tailrace.wire.batch_stream import PlacedBatch
-from tailrace.wire.fetched import FetchedPartition, PartitionPart
+from tailrace.wire.batch_stream import FetchedPartitionHead, FetchedPartitionPart, PlacedBatch
 from tailrace.wire.records import encode_batch
 
 UUID = "0198a1b2-0000-7000-8000-000000000005"
@@ -39,10 +38,10 @@ class ChangeTopic(ServerConnection):
 
     def batches(
         self, topic: str, partition: int, offset: int, max_bytes: int, *, topic_uuid: str | None = None
-    ) -> PartitionPart:
+    ) -> FetchedPartitionPart:
         found = [each for each in self._batches if each[1] > offset][: self._at_once]
         placed_batches = [PlacedBatch(Cursor(FIRST_CURSOR + first), batch) for first, _, batch in found]
-        return PartitionPart(FetchedPartition(0, found[-1][1] if found else offset, 0, self.end, 0), placed_batches)
+        return FetchedPartitionPart(FetchedPartitionHead(0, found[-1][1] if found else offset, 0, self.end, 0), placed_batches)
 
 
 def _change(number: int, row_bytes: int) -> Record:
@@ -103,8 +102,8 @@ def test_a_range_without_records_is_a_step_too() -> None:
     class Aborted(ChangeTopic):
         def batches(
             self, topic: str, partition: int, offset: int, max_bytes: int, *, topic_uuid: str | None = None
-        ) -> PartitionPart:
-            return PartitionPart(FetchedPartition(0, self.end, 0, self.end, 0), [])
+        ) -> FetchedPartitionPart:
+            return FetchedPartitionPart(FetchedPartitionHead(0, self.end, 0, self.end, 0), [])
 
     (batch,) = change_rows(Aborted([4], 1, 1), ChangeRange("5/0", 7, "c", UUID, 1, 0, 4), SLOTS)
     step = step_of(batch)
@@ -120,7 +119,7 @@ def test_changes_that_are_refused_are_named() -> None:
     class Refused(ChangeTopic):
         def batches(
             self, topic: str, partition: int, offset: int, max_bytes: int, *, topic_uuid: str | None = None
-        ) -> PartitionPart:
+        ) -> FetchedPartitionPart:
             raise RefusedError("retention was faster", 409, "offset-out-of-range")
 
     with pytest.raises(DataLossError, match="changes 0 to 5 of 'c' can't be read: retention was faster"):
@@ -132,7 +131,7 @@ def test_a_dropped_table_takes_with_it_what_is_not_read_yet(kind: str) -> None:
     class Dropped(ChangeTopic):
         def batches(
             self, topic: str, partition: int, offset: int, max_bytes: int, *, topic_uuid: str | None = None
-        ) -> PartitionPart:
+        ) -> FetchedPartitionPart:
             assert topic_uuid == UUID
             if offset:
                 raise RefusedError("it was dropped", 404, kind)

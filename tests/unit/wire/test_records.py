@@ -1,15 +1,26 @@
+"""A batch encoded the quick way is the one that the general encoder makes."""
+
 from struct import pack_into
 
 import pytest
 from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tailrace.model.errors import CorruptBatchError, LimitExceededError, MessageTooLargeError
 from tailrace.model.ids import Offset
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.record import Record
 from tailrace.wire.batch import CHECKED_FROM, HEADER_BYTES, check_batch, placed, read_header
-from tailrace.wire.codecs import Codec
-from tailrace.wire.records import decode_batch, encode_batch, encoded_size_bound, first_record_at
+from tailrace.wire.compression import Compression
+from tailrace.wire.records import (
+    decode_batch,
+    encode_batch,
+    encoded_headers,
+    encoded_size_bound,
+    fast_encode_batch,
+    first_record_at,
+)
 from tests.support import batches
 
 NOW = 1_700_000_000_000
@@ -41,8 +52,8 @@ def body_of(*payload: int, records: int = 1) -> bytearray:
     return resealed(batch)
 
 
-@pytest.mark.parametrize("codec", list(Codec))
-def test_records_come_back_as_they_were(codec: Codec) -> None:
+@pytest.mark.parametrize("codec", list(Compression))
+def test_records_come_back_as_they_were(codec: Compression) -> None:
     batch = encode_batch(RECORDS, codec=codec)
     assert check_batch(batch).codec == codec
     assert unplaced(decode_batch(batch, DEFAULT_LIMITS)) == unplaced(RECORDS)
@@ -91,9 +102,9 @@ def test_more_records_than_batch_records_are_refused() -> None:
         decode_batch(encode_batch(RECORDS), Limits(batch_records=3))
 
 
-@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("codec", list(Compression))
 @pytest.mark.parametrize(("first", "most", "values"), [(0, 2, ["0", "1"]), (3, 4, ["3", "4", "5", "6"]), (8, 9, ["8", "9"])])
-def test_a_part_of_a_batch_is_decoded_alone(codec: Codec, first: int, most: int, values: list[str]) -> None:
+def test_a_part_of_a_batch_is_decoded_alone(codec: Compression, first: int, most: int, values: list[str]) -> None:
     batch = placed(encode_batch([Record(None, str(number).encode(), (), NOW) for number in range(10)], codec=codec), 70)
     found = decode_batch(batch, DEFAULT_LIMITS, first=first, most=most)
     assert [str(record.offset - 70) for record in found] == values
@@ -117,8 +128,8 @@ def test_a_part_of_a_cut_batch_is_refused() -> None:
         )
 
 
-@pytest.mark.parametrize("codec", list(Codec))
-def test_the_first_record_of_a_time_is_found_without_decoding_the_others(codec: Codec) -> None:
+@pytest.mark.parametrize("codec", list(Compression))
+def test_the_first_record_of_a_time_is_found_without_decoding_the_others(codec: Compression) -> None:
     times = [5, 3, 70_000, 4, 90_000]
     batch = encode_batch([Record(b"k", b"v", (), NOW + time) for time in times], codec=codec)
     assert first_record_at(batch, NOW, DEFAULT_LIMITS) == (0, NOW + 5)
@@ -133,8 +144,8 @@ def test_records_stamped_by_the_server_all_have_its_time() -> None:
     assert first_record_at(batch, NOW + 51, DEFAULT_LIMITS) is None
 
 
-@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
-def test_a_bomb_is_refused_by_name(codec: Codec) -> None:
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD])
+def test_a_bomb_is_refused_by_name(codec: Compression) -> None:
     batch = encode_batch([Record(None, bytes(1_000_000), (), NOW)], codec=codec)
     with pytest.raises(MessageTooLargeError, match="decompressed_batch_bytes"):
         decode_batch(batch, Limits(decompressed_batch_bytes=100_000))
@@ -162,3 +173,19 @@ def test_a_bomb_is_refused_by_name(codec: Codec) -> None:
 def test_broken_records_are_refused_with_the_reason(payload: tuple[int, ...], reason: str) -> None:
     with pytest.raises(CorruptBatchError, match=reason):
         decode_batch(body_of(*payload), DEFAULT_LIMITS)
+
+
+sizes = st.integers(0, 300) | st.sampled_from([8191, 8192, 20_000])
+headers = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=3)
+
+
+@given(st.lists(st.tuples(sizes, sizes, headers), min_size=1, max_size=5), st.integers(0, 1 << 42))
+def test_it_is_byte_for_byte_the_same(shapes: list[tuple[int, int, list[tuple[str, bytes | None]]]], timestamp: int) -> None:
+    records = [Record(b"k" * key, b"v" * value, given, timestamp) for key, value, given in shapes]
+    uniform = [(record.key or b"", record.value or b"", encoded_headers(record.headers)) for record in records]
+    assert fast_encode_batch(uniform, timestamp) == encode_batch(records)
+
+
+def test_many_records_are_numbered_beyond_the_short_numbers() -> None:
+    records = [Record(b"", b"", (), 5)] * 9000
+    assert fast_encode_batch([(b"", b"", b"\0")] * 9000, 5) == encode_batch(records)

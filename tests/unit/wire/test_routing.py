@@ -11,7 +11,7 @@ from tailrace.model.ids import Cursor, Offset, RouteId
 from tailrace.model.record import Record
 from tailrace.model.route import Operation, PayloadMode
 from tailrace.wire.partitioner import partition_for_key
-from tailrace.wire.routing import ChangeEvent, KeyValue, partition_key, payload_of, read_change, routed
+from tailrace.wire.routing import ChangeEvent, KeyValue, partition_key, payload_of, read_change, route_change
 
 OLD = b'{"id":1,"body":"hi","stars":null,"price":"1.50","tags":{"a":1.0}}'
 NEW = b'{"id":1,"body":"ho","stars":null,"price":null,"tags":{"a":1.0}}'
@@ -79,16 +79,16 @@ def test_the_key_of_partition_by_is_a_json_array(values: tuple[KeyValue, ...], m
 
 
 def test_the_record_key_chooses_the_partition_as_it_does_in_kafka() -> None:
-    by_row = routed(change(), route=RouteId(3), table="chat.messages", payload="key", partitions=16)
+    by_row = route_change(change(), route=RouteId(3), table="chat.messages", payload="key", partitions=16)
     assert by_row.key == b'{"id":1}'
     assert by_row.partition == partition_for_key(b'{"id":1}', 16)
-    by_user = routed(change(), route=RouteId(3), table="t", payload="key", partitions=16, key_values=(42, "eu"))
+    by_user = route_change(change(), route=RouteId(3), table="t", payload="key", partitions=16, key_values=(42, "eu"))
     assert by_user.key == b'[42,"eu"]'
     assert by_user.partition == partition_for_key(b'[42,"eu"]', 16)
 
 
 def test_the_headers_say_where_a_message_comes_from() -> None:
-    made = routed(change("delete", OLD, None), route=RouteId(3), table="chat.messages", payload="full", partitions=1)
+    made = route_change(change("delete", OLD, None), route=RouteId(3), table="chat.messages", payload="full", partitions=1)
     assert dict(made.headers) == {
         "source_table": b"chat.messages",
         "op": b"delete",

@@ -33,7 +33,7 @@ from tailrace.model.limits import Limits
 from tailrace.model.names import check_pipeline_name
 from tailrace.model.pipeline import NO_MARK, Lease, MarkMove, PipelineReport, PipelineStatus, StagedPublish
 from tailrace.store.contract import Staging, Store
-from tailrace.wire.staged import decode_chunks
+from tailrace.wire.staged_chunks import decode_staged_chunks
 
 
 class Pipelines:
@@ -120,7 +120,7 @@ class Pipelines:
 
     async def stage(self, name: str, stage: str, part: int, body: bytes) -> None:
         """Keep what a task has made until it is published."""
-        for chunk in decode_chunks(body):
+        for chunk in decode_staged_chunks(body):
             for staged in chunk.batches:
                 if not is_unwanted(self._context, staged):
                     live_topic(self._context, staged).partition(staged.partition)

@@ -22,7 +22,7 @@ from tailrace.model.errors import InvalidRecordsError, InvalidRequestError, Pipe
 from tailrace.model.pipeline import NO_MARK, ROUTER, MarkMove, StagedPublish, changes_of
 from tailrace.store.contract import Staging
 from tailrace.wire.batch import NO_PRODUCER, TIMESTAMP_TYPE_MASK, check_batch
-from tailrace.wire.staged import Chunk, StagedBatch, decode_chunks
+from tailrace.wire.staged_chunks import StagedBatch, StagedChunk, decode_staged_chunks
 
 _FRAMES_IN_FLIGHT = 3
 _FRAME_BATCHES = 2_000
@@ -36,17 +36,17 @@ class Stage(NamedTuple):
     parts: int
 
 
-async def staged_chunks(threads: ReadThreads, staging: Staging, stages: Sequence[Stage]) -> AsyncIterator[Chunk]:
+async def staged_chunks(threads: ReadThreads, staging: Staging, stages: Sequence[Stage]) -> AsyncIterator[StagedChunk]:
     """The chunks of the stages, in their order. One part is in memory at a time."""
     for stage in stages:
         for part in range(stage.parts):
-            for chunk in decode_chunks(await threads.run(staging.read, stage.name, part)):
+            for chunk in decode_staged_chunks(await threads.run(staging.read, stage.name, part)):
                 yield chunk
 
 
-async def frames_of(chunks: AsyncIterator[Chunk], most_bytes: int) -> AsyncIterator[list[Chunk]]:
+async def frames_of(chunks: AsyncIterator[StagedChunk], most_bytes: int) -> AsyncIterator[list[StagedChunk]]:
     """Chunks that go into one frame together, none of it empty. A chunk larger than that is a frame of its own."""
-    frame: list[Chunk] = []
+    frame: list[StagedChunk] = []
     size = batches = 0
     async for chunk in chunks:
         if frame and (size + chunk.size > most_bytes or batches + len(chunk.batches) > _FRAME_BATCHES):
@@ -86,7 +86,7 @@ def checked(context: PublishContext, staged: StagedBatch) -> CheckedBatch:
 
 def check_staged(body: bytes, checks: RecordChecks) -> None:
     """Check the records of what is about to be staged. Takes long; may be called from any thread."""
-    for chunk in decode_chunks(body):
+    for chunk in decode_staged_chunks(body):
         for staged in chunk.batches:
             header = check_batch(staged.batch)
             newest = checks.check(staged.batch, header)
@@ -118,7 +118,7 @@ class PublishChunks(Proposal[StagedPublish]):
         self,
         context: PublishContext,
         name: str,
-        chunks: Sequence[Chunk],
+        chunks: Sequence[StagedChunk],
         *,
         check_right: Callable[[], None] | None = None,
         puts: Mapping[bytes, bytes | None] | None = None,
@@ -158,7 +158,7 @@ class PublishChunks(Proposal[StagedPublish]):
             draft.put(key, value)
         return None if draft.is_empty else draft.changes()
 
-    def _has_lost_its_source(self, chunk: Chunk) -> bool:
+    def _has_lost_its_source(self, chunk: StagedChunk) -> bool:
         """Whether the router has read it from a table that is gone. What a table has changed goes with it."""
         if self._name != ROUTER:
             return False

@@ -36,7 +36,7 @@ from tailrace.model.killpoint import killpoint
 from tailrace.model.limits import Limits
 from tailrace.model.pipeline import MarkMove, StagedPublish
 from tailrace.store.contract import Staging, Store
-from tailrace.wire.staged import Chunk, StagedBatch
+from tailrace.wire.staged_chunks import StagedBatch, StagedChunk
 
 _log = logging.getLogger(__name__)
 
@@ -165,7 +165,7 @@ class StagedWrites:
         batches = await self._in_one_frame(stages)
         if batches is not None:
             try:
-                done = await self._committer.submit(PublishChunks(self._context, name, [Chunk([move], batches)]))
+                done = await self._committer.submit(PublishChunks(self._context, name, [StagedChunk([move], batches)]))
             except LimitExceededError:
                 # What a topic remembers to find duplicates may take more room than the records. Whatever else it is, is told
                 # by the check before the decision.
@@ -228,12 +228,12 @@ class StagedWrites:
             after = max(0, before) + len(frame)
             # A topic that is dropped meanwhile takes its part with it.
             batches = [staged._replace(needs=staged.topic_id) for chunk in frame for staged in chunk.batches]
-            yield PublishChunks(self._context, name, [Chunk([MarkMove(_BATCHES, before, after)], batches)])
+            yield PublishChunks(self._context, name, [StagedChunk([MarkMove(_BATCHES, before, after)], batches)])
             killpoint("large.between")
             before = after
         # It counts itself too: it must not be taken where a frame before it has failed.
         ending = MarkMove(_BATCHES, before, max(0, before) + 1)
-        last = Chunk([ending, MarkMove(decided.source, None, decided.number)], [])
+        last = StagedChunk([ending, MarkMove(decided.source, None, decided.number)], [])
         yield PublishChunks(self._context, name, [last], puts={mark: None, keys.write_key(name): None})
 
     async def _remove_later(self, stages: Sequence[Stage]) -> None:
@@ -257,14 +257,14 @@ class _RunningWrite(NamedTuple):
     task: asyncio.Task[StagedPublish]
 
 
-async def _single_batches(chunks: AsyncIterator[Chunk], done: int) -> AsyncIterator[Chunk]:
+async def _single_batches(chunks: AsyncIterator[StagedChunk], done: int) -> AsyncIterator[StagedChunk]:
     """All but the first so many batches, each as a chunk of its own: they move no marks that would hold them together."""
     async for chunk in chunks:
         for staged in chunk.batches:
             if done > 0:
                 done -= 1
             else:
-                yield Chunk([], [staged])
+                yield StagedChunk([], [staged])
 
 
 _AT_ONCE = 1_000

@@ -17,8 +17,8 @@ from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import Limits
 from tailrace.model.record import NO_TIMESTAMP, Appended, Record
 from tailrace.store.contract import Store
+from tailrace.wire.batch import with_append_time
 from tailrace.wire.records import encode_batch
-from tailrace.wire.restamped import with_append_time
 
 GONE = Offset(-1)
 """As the start of a partition: there is none any more."""

@@ -22,8 +22,8 @@ from tailrace.model.ids import Cursor, Offset, PartitionId
 from tailrace.model.record import MESSAGE_ID_HEADER, Message, NumberedPublish, PayloadReference, Published, Record
 from tailrace.wire.batch import HEADER_BYTES, read_header
 from tailrace.wire.partitioner import partition_for_key
+from tailrace.wire.payload_references import encode_payload_reference, expanded_size
 from tailrace.wire.records import encode_batch, encoded_size_bound
-from tailrace.wire.references import encode_referring, expanded_size
 
 
 class PublishOnce(NamedTuple):
@@ -257,7 +257,7 @@ def _encoded(live: LiveTopic, partition: PartitionId, records: list[Record], app
 def _referring(
     live: LiveTopic, partition: PartitionId, record: Record, reference: PayloadReference, append_time: int | None
 ) -> _Encoded:
-    batch = encode_referring(record, reference, append_time=append_time)
+    batch = encode_payload_reference(record, reference, append_time=append_time)
     append = Append(partition, batch, 1, record.timestamp if append_time is None else append_time)
     return _Encoded(live, append, expanded_size(batch, reference), reference)
 

@@ -35,13 +35,12 @@ from tailrace.wire.batch import (
     BatchHeader,
     check_batch,
     read_header,
+    with_max_timestamp,
 )
-from tailrace.wire.codecs import check_codec
-from tailrace.wire.machine_code import compile_scan, load_scan
-from tailrace.wire.record_check import check_records
-from tailrace.wire.record_scan import Scan, plain_scan
+from tailrace.wire.compression import check_codec
+from tailrace.wire.fast_record_check import compile_scan, load_scan
+from tailrace.wire.record_check import ScanRecords, check_records, plain_scan
 from tailrace.wire.records import decode_batch
-from tailrace.wire.restamped import with_max_timestamp
 
 
 class CheckedBatch(msgspec.Struct, frozen=True):
@@ -241,7 +240,7 @@ class RecordChecks:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         compiled = load_scan()
-        self._scan: Scan = compiled or plain_scan
+        self._scan: ScanRecords = compiled or plain_scan
         self._is_compiled = compiled is not None
         self._plain_records = 0
         self._lock = threading.Lock()

@@ -17,7 +17,7 @@ from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import Limits
 from tailrace.store.contract import Store
 from tailrace.wire.batch import read_header
-from tailrace.wire.references import expand, expanded_size, is_referring, read_reference
+from tailrace.wire.payload_references import expand_payload, expanded_size, is_payload_reference, read_payload_reference
 
 
 class PayloadExpansion:
@@ -38,12 +38,12 @@ class PayloadExpansion:
 
         Costs next to nothing where nobody publishes large values.
         """
-        return self._references.may_be_in(partition) and any(map(is_referring, batches))
+        return self._references.may_be_in(partition) and any(map(is_payload_reference, batches))
 
     def fetched(self, partition: PartitionId, fetched: FetchedBatches, max_bytes: int) -> FetchedBatches:
         """The same with payloads: up to `max_bytes`, but at least one batch."""
         # Every batch is looked at: that the partition is known to refer to payloads may have been forgotten with its topic.
-        if not any(map(is_referring, fetched.batches)):
+        if not any(map(is_payload_reference, fetched.batches)):
             return fetched
         batches: list[Buffer] = []
         size = 0
@@ -61,11 +61,11 @@ class PayloadExpansion:
 
     def batch(self, partition: PartitionId, batch: Buffer) -> Buffer:
         """The batch as its readers know it."""
-        if not is_referring(batch):
+        if not is_payload_reference(batch):
             return batch
         offset = read_header(batch).base_offset
         try:
-            content = self._store.payloads.get(read_reference(batch, self._limits))
+            content = self._store.payloads.get(read_payload_reference(batch, self._limits))
         except (LostPayloadError, CorruptBatchError) as error:
             bounds = self._store.bounds(partition)
             if offset < bounds.start:
@@ -75,12 +75,12 @@ class PayloadExpansion:
                 f"offset {offset} of {self._store.topic_names.of(partition)} can't be read: {error}. Go on at {offset + 1}",
                 offset + 1,
             ) from error
-        return expand(batch, content, self._limits)
+        return expand_payload(batch, content, self._limits)
 
     def _size(self, batch: Buffer) -> int:
-        if is_referring(batch):
+        if is_payload_reference(batch):
             try:
-                return expanded_size(batch, read_reference(batch, self._limits))
+                return expanded_size(batch, read_payload_reference(batch, self._limits))
             except CorruptBatchError:
                 # Its expansion will tell.
                 return len(batch)

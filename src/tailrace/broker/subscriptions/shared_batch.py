@@ -12,8 +12,8 @@ from tailrace.model.fetch import CorruptBatch
 from tailrace.model.ids import Cursor, Offset, PartitionId
 from tailrace.model.limits import KIB, Limits
 from tailrace.wire.batch import placed, read_header
+from tailrace.wire.payload_references import is_payload_reference
 from tailrace.wire.records import decode_batch, decoded_bound
-from tailrace.wire.references import is_referring
 
 _PART_BYTES = 64 * KIB
 _PART_RECORDS = 500
@@ -78,7 +78,7 @@ class SharedBatch:
 
     def bound(self, limits: Limits) -> int:
         """At most about so many bytes of memory are taken by decoding one part."""
-        if is_referring(self._batch):
+        if is_payload_reference(self._batch):
             return len(self._batch) + _RECORD_BYTES + 2 * limits.payload_bytes
         return decoded_bound(self._batch, self.header, limits, self._part_records)
 
@@ -90,7 +90,7 @@ class SharedBatch:
     async def part(self, number: int, topic: str, reader: Reader, limits: Limits) -> EventBatch:
         found = self._parts.get(number)
         if found is None:
-            if len(self._batch) <= _PART_BYTES and not self.header.codec and not is_referring(self._batch):
+            if len(self._batch) <= _PART_BYTES and not self.header.codec and not is_payload_reference(self._batch):
                 found = self._decode(number, topic, reader, limits)
                 self._remember(number, found)
             else:

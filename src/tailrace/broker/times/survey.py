@@ -29,7 +29,7 @@ from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import KIB, MIB, Limits
 from tailrace.store.contract import Store
 from tailrace.wire.batch import read_header
-from tailrace.wire.oldest_time import LONG_AGO_MS, oldest_time
+from tailrace.wire.record_timestamps import LONG_AGO_MS, oldest_timestamp
 
 _NOWHERE = Offset(-1)
 _UNSEEN = OffsetBounds(_NOWHERE, _NOWHERE)
@@ -286,7 +286,7 @@ class Survey:
 
     def _oldest(self, batch: Buffer) -> int:
         try:
-            return oldest_time(batch, self._limits)
+            return oldest_timestamp(batch, self._limits)
         except InvalidRequestError:
             return LONG_AGO_MS
 

@@ -21,7 +21,7 @@ from tailrace.model.group import OffsetCommit
 from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.model.transaction import AbortedTransaction
 from tailrace.store.contract import Store
-from tailrace.wire.control import Marker, encode_marker
+from tailrace.wire.control import TransactionMarker, encode_marker
 
 OnMarker = Callable[[PartitionId, int], None]
 """Called with a partition whose last stable offset has moved and the bytes of the marker that moved it."""
@@ -69,7 +69,10 @@ class TransactionEnder:
     ) -> TransactionEnd:
         """Put everything into the draft but the transaction's own new state. `epoch` is what the markers say."""
         marker = encode_marker(
-            Marker.COMMIT if committed else Marker.ABORT, transaction.producer_id, epoch, self._clock.now_ms()
+            TransactionMarker.COMMIT if committed else TransactionMarker.ABORT,
+            transaction.producer_id,
+            epoch,
+            self._clock.now_ms(),
         )
         markers = []
         for topic_id, number in transaction.partitions:

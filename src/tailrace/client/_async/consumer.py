@@ -16,7 +16,7 @@ from tailrace.client.config import ConsumerConfig, to_seconds
 from tailrace.client.partition import AssignedPartition
 from tailrace.client.values import CommitResult, ConsumerRecord, PositionReset
 from tailrace.model.errors import ClientClosedError, InvalidRequestError, TailraceError, UnknownTopicIdError
-from tailrace.wire.fetched import decode_fetched
+from tailrace.wire.batch_stream import decode_fetched
 
 _LONGEST_WAIT = 1.0
 """Seconds of one fetch; after it a consumer looks whether its group shares out anew."""

@@ -14,18 +14,19 @@ from tailrace.kafka.topic_configs import (
     show_configs,
 )
 from tailrace.model.errors import ConfigurationError, InvalidRequestError, TailraceError
-from tailrace.wire.messages import alter_configs, describe_configs, incremental_alter_configs
-from tailrace.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-from tailrace.wire.messages.describe_configs import (
+from tailrace.wire.messages import configs as alter_configs
+from tailrace.wire.messages import configs as describe_configs
+from tailrace.wire.messages import configs as incremental_alter_configs
+from tailrace.wire.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
     DescribeConfigsSynonym,
-)
-from tailrace.wire.messages.incremental_alter_configs import (
-    AlterableConfig,
+    IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
@@ -43,9 +44,9 @@ class ConfigHandlers:
 
     def routes(self) -> list[ApiRoute]:
         return [
-            ApiRoute(describe_configs.API, self.describe),
-            ApiRoute(alter_configs.API, self.alter),
-            ApiRoute(incremental_alter_configs.API, self.alter_some),
+            ApiRoute(describe_configs.DESCRIBE_CONFIGS_API, self.describe),
+            ApiRoute(alter_configs.ALTER_CONFIGS_API, self.alter),
+            ApiRoute(incremental_alter_configs.INCREMENTAL_ALTER_CONFIGS_API, self.alter_some),
         ]
 
     def describe(self, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
@@ -131,7 +132,7 @@ class ConfigHandlers:
             except TailraceError as caught:
                 error = caught
             responses.append(
-                incremental_alter_configs.AlterConfigsResourceResponse(
+                incremental_alter_configs.IncrementalAlterConfigsResourceResponse(
                     error_code=error.kafka_code if error else 0,
                     error_message=str(error) if error else None,
                     resource_type=resource.resource_type,
@@ -152,7 +153,7 @@ def _check_is_topic(resource_type: int) -> None:
         raise ConfigurationError("only the configs of topics can be altered here; the server's are in its configuration file")
 
 
-def _wanted(config: AlterableConfig) -> str | None:
+def _wanted(config: IncrementalAlterableConfig) -> str | None:
     if config.config_operation == _DELETE:
         return None
     if config.config_operation != _SET or config.value is None:

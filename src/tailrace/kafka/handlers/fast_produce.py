@@ -10,8 +10,12 @@ from tailrace.kafka.dispatch import PendingResponse
 from tailrace.model.errors import TailraceError
 from tailrace.model.record import Appended, RawBatch
 from tailrace.wire.batch import LENGTH_FROM, batch_length
-from tailrace.wire.produce_request import LoneBatch, read_lone_batch
-from tailrace.wire.produce_response import write_lone_refusal, write_lone_response
+from tailrace.wire.fast_produce import (
+    SingleBatchRequest,
+    read_single_batch_request,
+    write_single_batch_rejection,
+    write_single_batch_response,
+)
 
 PARTITIONS_ADDED_SINCE = 12
 """Clients that speak this version add partitions to their transaction by writing to them."""
@@ -25,7 +29,7 @@ class FastProduce:
         self._broker = broker
 
     def take(self, frame: bytearray) -> PendingResponse | None:
-        asked = read_lone_batch(frame)
+        asked = read_single_batch_request(frame)
         if asked is None or asked.acks not in _ACKNOWLEDGED:
             return None
         records = asked.records
@@ -48,19 +52,21 @@ class _PendingProduce(PendingResponse):
 
     __slots__ = ("_asked",)
 
-    def __init__(self, asked: LoneBatch) -> None:
+    def __init__(self, asked: SingleBatchRequest) -> None:
         super().__init__()
         self._asked = asked
 
     def told(self, outcome: Appended | TailraceError) -> None:
         if isinstance(outcome, Appended):
-            self.settle((write_lone_response(self._asked, outcome.base_offset, outcome.append_time, outcome.log_start),))
+            self.settle(
+                (write_single_batch_response(self._asked, outcome.base_offset, outcome.append_time, outcome.log_start),)
+            )
         else:
             self.failed(outcome)
 
     def failed(self, error: BaseException) -> None:
         if isinstance(error, TailraceError):
-            self.settle((write_lone_refusal(self._asked, producer_error_code(error), str(error)),))
+            self.settle((write_single_batch_rejection(self._asked, producer_error_code(error), str(error)),))
         else:
             self.fail(error)
 

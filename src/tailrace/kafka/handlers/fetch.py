@@ -17,18 +17,16 @@ from tailrace.model.errors import (
 from tailrace.model.fetch import NO_BOUNDS, Isolation, PartitionBatches, PartitionFetch, StartEdge
 from tailrace.model.ids import Offset
 from tailrace.wire.batch import LEADER_EPOCH
-from tailrace.wire.fetch_response import IDS_SINCE, SESSIONS_SINCE, FetchedPartition, FetchedTopic, write_fetch_response
-from tailrace.wire.messages import fetch, list_offsets, offset_for_leader_epoch
-from tailrace.wire.messages.fetch import FetchRequest
-from tailrace.wire.messages.list_offsets import (
+from tailrace.wire.fast_fetch import IDS_SINCE, SESSIONS_SINCE, FetchedPartition, FetchedTopic, write_fetch_response
+from tailrace.wire.messages import fetch
+from tailrace.wire.messages.fetch import (
+    EpochEndOffset,
+    FetchRequest,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
-)
-from tailrace.wire.messages.offset_for_leader_epoch import (
-    EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
@@ -42,7 +40,7 @@ class FetchHandlers:
         self._sessions = sessions
 
     def routes(self) -> list[ApiRoute]:
-        return [ApiRoute(fetch.API, self.fetch)]
+        return [ApiRoute(fetch.FETCH_API, self.fetch)]
 
     async def fetch(self, context: RequestContext, request: FetchRequest) -> EncodedResponse:
         try:
@@ -141,8 +139,8 @@ class PositionHandlers:
 
     def routes(self) -> list[ApiRoute]:
         return [
-            ApiRoute(list_offsets.API, self.list_offsets),
-            ApiRoute(offset_for_leader_epoch.API, self.for_leader_epoch),
+            ApiRoute(fetch.LIST_OFFSETS_API, self.list_offsets),
+            ApiRoute(fetch.OFFSET_FOR_LEADER_EPOCH_API, self.for_leader_epoch),
         ]
 
     async def list_offsets(self, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:

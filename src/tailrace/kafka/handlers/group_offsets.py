@@ -10,22 +10,18 @@ from tailrace.kafka.handlers.groups import group_error_code
 from tailrace.model.errors import TailraceError, UnknownTopicError
 from tailrace.model.group import CommittedOffset, MemberIdentity, OffsetCommit
 from tailrace.model.ids import Offset
-from tailrace.wire.messages import offset_commit, offset_delete, offset_fetch
-from tailrace.wire.messages.offset_commit import (
+from tailrace.wire.messages import group_offsets
+from tailrace.wire.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
-)
-from tailrace.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
-)
-from tailrace.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
@@ -54,9 +50,9 @@ class GroupOffsetHandlers:
 
     def routes(self) -> list[ApiRoute]:
         return [
-            ApiRoute(offset_commit.API, self.commit),
-            ApiRoute(offset_fetch.API, self.fetch),
-            ApiRoute(offset_delete.API, self.delete),
+            ApiRoute(group_offsets.OFFSET_COMMIT_API, self.commit),
+            ApiRoute(group_offsets.OFFSET_FETCH_API, self.fetch),
+            ApiRoute(group_offsets.OFFSET_DELETE_API, self.delete),
         ]
 
     async def commit(self, context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:

@@ -5,27 +5,29 @@ from tailrace.kafka.cluster import GROUP_OPERATIONS, NOT_ASKED
 from tailrace.kafka.dispatch import ApiRoute, RequestContext
 from tailrace.model.errors import MemberIdRequiredError, TailraceError, UnknownGroupError
 from tailrace.model.group import JoinRequest, MemberIdentity, MemberProtocol, SyncRequest
-from tailrace.wire.messages import (
-    delete_groups,
-    describe_groups,
-    heartbeat,
-    join_group,
-    leave_group,
-    list_groups,
-    sync_group,
-)
-from tailrace.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from tailrace.wire.messages.describe_groups import (
+from tailrace.wire.messages import groups
+from tailrace.wire.messages.groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    LeaveGroupMemberResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
 )
-from tailrace.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from tailrace.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
-from tailrace.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
-from tailrace.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from tailrace.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 COORDINATOR_NOT_AVAILABLE = 15
 _CLASSIC = "classic"
@@ -53,13 +55,13 @@ class GroupHandlers:
 
     def routes(self) -> list[ApiRoute]:
         return [
-            ApiRoute(join_group.API, self.join),
-            ApiRoute(sync_group.API, self.sync),
-            ApiRoute(heartbeat.API, self.heartbeat),
-            ApiRoute(leave_group.API, self.leave),
-            ApiRoute(describe_groups.API, self.describe),
-            ApiRoute(list_groups.API, self.list_groups),
-            ApiRoute(delete_groups.API, self.delete),
+            ApiRoute(groups.JOIN_GROUP_API, self.join),
+            ApiRoute(groups.SYNC_GROUP_API, self.sync),
+            ApiRoute(groups.HEARTBEAT_API, self.heartbeat),
+            ApiRoute(groups.LEAVE_GROUP_API, self.leave),
+            ApiRoute(groups.DESCRIBE_GROUPS_API, self.describe),
+            ApiRoute(groups.LIST_GROUPS_API, self.list_groups),
+            ApiRoute(groups.DELETE_GROUPS_API, self.delete),
         ]
 
     async def join(self, context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
@@ -135,7 +137,9 @@ class GroupHandlers:
             return LeaveGroupResponse(error_code=group_error_code(outcomes[0]))
         return LeaveGroupResponse(
             members=tuple(
-                MemberResponse(member_id=member_id, group_instance_id=instance_id, error_code=group_error_code(outcome))
+                LeaveGroupMemberResponse(
+                    member_id=member_id, group_instance_id=instance_id, error_code=group_error_code(outcome)
+                )
                 for (member_id, instance_id), outcome in zip(leavers, outcomes, strict=True)
             )
         )

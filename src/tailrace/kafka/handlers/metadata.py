@@ -12,30 +12,36 @@ from tailrace.model.errors import InvalidRequestError, InvalidTopicNameError, Ta
 from tailrace.model.names import check_topic_name, is_reserved
 from tailrace.wire.batch import LEADER_EPOCH
 from tailrace.wire.message import NO_UUID
-from tailrace.wire.messages import api_versions, describe_cluster, describe_topic_partitions, find_coordinator, metadata
-from tailrace.wire.messages.api_versions import (
+from tailrace.wire.messages import cluster as api_versions
+from tailrace.wire.messages import cluster as describe_cluster
+from tailrace.wire.messages import cluster as find_coordinator
+from tailrace.wire.messages import cluster as metadata
+from tailrace.wire.messages import topics as describe_topic_partitions
+from tailrace.wire.messages.cluster import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
     FinalizedFeatureKey,
-    SupportedFeatureKey,
-)
-from tailrace.wire.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
-from tailrace.wire.messages.describe_topic_partitions import (
-    Cursor,
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsResponse,
-    DescribeTopicPartitionsResponsePartition,
-    DescribeTopicPartitionsResponseTopic,
-)
-from tailrace.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from tailrace.wire.messages.metadata import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    FoundCoordinator,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
+    SupportedFeatureKey,
+)
+from tailrace.wire.messages.topics import (
+    DescribeTopicPartitionsCursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
 )
 
 _NULL_NAMES_SINCE = 12
@@ -50,8 +56,8 @@ class MetadataHandlers:
 
     def routes(self) -> list[ApiRoute]:
         return [
-            ApiRoute(metadata.API, self.metadata),
-            ApiRoute(describe_topic_partitions.API, self.describe_partitions),
+            ApiRoute(metadata.METADATA_API, self.metadata),
+            ApiRoute(describe_topic_partitions.DESCRIBE_TOPIC_PARTITIONS_API, self.describe_partitions),
         ]
 
     async def metadata(self, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
@@ -101,7 +107,7 @@ class MetadataHandlers:
         names: Iterable[str] = sorted({topic.name for topic in request.topics})
         if not request.topics:
             names = [live.topic.name for live in self._topics]
-        cursor = request.cursor or Cursor()
+        cursor = request.cursor or DescribeTopicPartitionsCursor()
         topics = []
         for name in names:
             if name < cursor.topic_name:
@@ -119,7 +125,9 @@ class MetadataHandlers:
             if first < 0:
                 raise InvalidRequestError(f"a cursor can't point to partition {first}")
             if limit == 0:
-                return DescribeTopicPartitionsResponse(topics=tuple(topics), next_cursor=Cursor(topic_name=name))
+                return DescribeTopicPartitionsResponse(
+                    topics=tuple(topics), next_cursor=DescribeTopicPartitionsCursor(topic_name=name)
+                )
             numbers = list(islice(range(first, len(live.partitions)), limit))
             limit -= len(numbers)
             topics.append(
@@ -133,7 +141,7 @@ class MetadataHandlers:
             end = first + len(numbers)
             if end < len(live.partitions):
                 return DescribeTopicPartitionsResponse(
-                    topics=tuple(topics), next_cursor=Cursor(topic_name=name, partition_index=end)
+                    topics=tuple(topics), next_cursor=DescribeTopicPartitionsCursor(topic_name=name, partition_index=end)
                 )
         return DescribeTopicPartitionsResponse(topics=tuple(topics))
 
@@ -179,8 +187,8 @@ class ClusterHandlers:
 
     def routes(self) -> list[ApiRoute]:
         return [
-            ApiRoute(describe_cluster.API, self.describe),
-            ApiRoute(find_coordinator.API, self.find_coordinator),
+            ApiRoute(describe_cluster.DESCRIBE_CLUSTER_API, self.describe),
+            ApiRoute(find_coordinator.FIND_COORDINATOR_API, self.find_coordinator),
         ]
 
     def describe(self, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
@@ -198,7 +206,7 @@ class ClusterHandlers:
         if request.key_type not in (_GROUP, _TRANSACTION):
             problem = f"key type {request.key_type} is neither a group ({_GROUP}) nor a transaction ({_TRANSACTION})"
             refused = tuple(
-                Coordinator(key=key, node_id=-1, host="", port=-1, error_code=_INVALID_REQUEST, error_message=problem)
+                FoundCoordinator(key=key, node_id=-1, host="", port=-1, error_code=_INVALID_REQUEST, error_message=problem)
                 for key in request.coordinator_keys
             )
             return FindCoordinatorResponse(
@@ -210,7 +218,7 @@ class ClusterHandlers:
             host=host,
             port=port,
             coordinators=tuple(
-                Coordinator(key=key, node_id=NODE_ID, host=host, port=port, error_message=None)
+                FoundCoordinator(key=key, node_id=NODE_ID, host=host, port=port, error_message=None)
                 for key in request.coordinator_keys
             ),
         )
@@ -226,7 +234,7 @@ class VersionHandlers:
         self._offered = offered
 
     def routes(self) -> list[ApiRoute]:
-        return [ApiRoute(api_versions.API, self.versions)]
+        return [ApiRoute(api_versions.API_VERSIONS_API, self.versions)]
 
     def versions(self, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
         return ApiVersionsResponse(

@@ -10,9 +10,9 @@ from tailrace.kafka.handlers.fast_produce import PARTITIONS_ADDED_SINCE, FastPro
 from tailrace.model.errors import InvalidRecordsError, InvalidRequestError, TailraceError
 from tailrace.model.record import Appended, RawBatch
 from tailrace.wire.batch import LENGTH_FROM, batch_length
+from tailrace.wire.fast_produce import ProducedPartition, ProducedTopic, write_produce_response
 from tailrace.wire.messages import produce
 from tailrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tailrace.wire.produce_response import ProducedPartition, ProducedTopic, write_produce_response
 
 _NO_ACKS = 0
 _ACKS = (-1, _NO_ACKS, 1)
@@ -31,7 +31,7 @@ class ProduceHandlers:
     def routes(self) -> list[ApiRoute]:
         # librdkafka takes a broker that does not know version 0 for one that can't do compression.
         lone = FastProduce(self._broker)
-        return [ApiRoute(produce.API, self.produce, overlaps=True, claimed_lowest=0, fast_path=lone.take)]
+        return [ApiRoute(produce.PRODUCE_API, self.produce, overlaps=True, claimed_lowest=0, fast_path=lone.take)]
 
     def produce(self, context: RequestContext, request: ProduceRequest) -> EncodedResponse | DeferredResponse:
         if request.acks not in _ACKS:

@@ -18,40 +18,38 @@ from tailrace.model.ids import Offset
 from tailrace.model.text import counted
 from tailrace.model.topic import Topic, TopicSettings
 from tailrace.wire.message import NO_UUID
-from tailrace.wire.messages import create_partitions, create_topics, delete_records, delete_topics, describe_log_dirs
-from tailrace.wire.messages.create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopic,
-    CreatePartitionsTopicResult,
-)
-from tailrace.wire.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfigs,
-    CreatableTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from tailrace.wire.messages.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsPartitionResult,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DeleteRecordsTopicResult,
-)
-from tailrace.wire.messages.delete_topics import (
-    DeletableTopicResult,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DeleteTopicState,
-)
-from tailrace.wire.messages.describe_log_dirs import (
+from tailrace.wire.messages import cluster
+from tailrace.wire.messages import topics as create_partitions
+from tailrace.wire.messages import topics as create_topics
+from tailrace.wire.messages import topics as delete_records
+from tailrace.wire.messages import topics as delete_topics
+from tailrace.wire.messages.cluster import (
     DescribableLogDirTopic,
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
+)
+from tailrace.wire.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeletableTopicResult,
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
 )
 
 _HIGH_WATERMARK = -1
@@ -66,11 +64,11 @@ class TopicHandlers:
 
     def routes(self) -> list[ApiRoute]:
         return [
-            ApiRoute(create_topics.API, self.create),
-            ApiRoute(create_partitions.API, self.create_partitions),
-            ApiRoute(delete_records.API, self.delete_records),
-            ApiRoute(delete_topics.API, self.delete),
-            ApiRoute(describe_log_dirs.API, self.describe_log_dirs),
+            ApiRoute(create_topics.CREATE_TOPICS_API, self.create),
+            ApiRoute(create_partitions.CREATE_PARTITIONS_API, self.create_partitions),
+            ApiRoute(delete_records.DELETE_RECORDS_API, self.delete_records),
+            ApiRoute(delete_topics.DELETE_TOPICS_API, self.delete),
+            ApiRoute(cluster.DESCRIBE_LOG_DIRS_API, self.describe_log_dirs),
         ]
 
     async def create(self, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:

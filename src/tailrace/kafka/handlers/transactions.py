@@ -14,41 +14,30 @@ from tailrace.model.errors import ProducerFencedError, TailraceError, Transactio
 from tailrace.model.group import MemberIdentity, OffsetCommit
 from tailrace.model.ids import Offset, ProducerId
 from tailrace.model.transaction import ProducerIdentity
-from tailrace.wire.messages import (
-    add_offsets_to_txn,
-    add_partitions_to_txn,
-    describe_producers,
-    describe_transactions,
-    end_txn,
-    init_producer_id,
-    list_transactions,
-    txn_offset_commit,
-)
-from tailrace.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from tailrace.wire.messages.add_partitions_to_txn import (
+from tailrace.wire.messages import transactions
+from tailrace.wire.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
-)
-from tailrace.wire.messages.describe_producers import (
+    DescribedProducer,
+    DescribedTransaction,
+    DescribedTransactionTopic,
+    DescribeProducersPartitionResponse,
     DescribeProducersRequest,
     DescribeProducersResponse,
-    PartitionResponse,
-    ProducerState,
-    TopicResponse,
-)
-from tailrace.wire.messages.describe_transactions import (
+    DescribeProducersTopicResponse,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
-    TopicData,
-    TransactionState,
-)
-from tailrace.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
-from tailrace.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from tailrace.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
-from tailrace.wire.messages.list_transactions import TransactionState as ListedTransaction
-from tailrace.wire.messages.txn_offset_commit import (
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ListedTransaction,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
@@ -59,10 +48,10 @@ _OPERATION_NOT_ATTEMPTED = 55
 _LAST_OF_CLIENTS = 3
 """Later versions of AddPartitionsToTxn are for brokers that ask each other."""
 _FENCED_SINCE = {
-    add_partitions_to_txn.API.key: 2,
-    add_offsets_to_txn.API.key: 2,
-    txn_offset_commit.API.key: 3,
-    end_txn.API.key: 2,
+    transactions.ADD_PARTITIONS_TO_TXN_API.key: 2,
+    transactions.ADD_OFFSETS_TO_TXN_API.key: 2,
+    transactions.TXN_OFFSET_COMMIT_API.key: 3,
+    transactions.END_TXN_API.key: 2,
 }
 """The first versions whose clients know the error for a producer that was fenced."""
 _GROUP_ADDED_SINCE = 5
@@ -77,10 +66,10 @@ class TransactionHandlers:
 
     def routes(self) -> list[ApiRoute]:
         return [
-            ApiRoute(add_partitions_to_txn.API, self.add_partitions, highest=_LAST_OF_CLIENTS),
-            ApiRoute(add_offsets_to_txn.API, self.add_offsets),
-            ApiRoute(txn_offset_commit.API, self.commit_offsets),
-            ApiRoute(end_txn.API, self.end),
+            ApiRoute(transactions.ADD_PARTITIONS_TO_TXN_API, self.add_partitions, highest=_LAST_OF_CLIENTS),
+            ApiRoute(transactions.ADD_OFFSETS_TO_TXN_API, self.add_offsets),
+            ApiRoute(transactions.TXN_OFFSET_COMMIT_API, self.commit_offsets),
+            ApiRoute(transactions.END_TXN_API, self.end),
         ]
 
     async def add_partitions(self, context: RequestContext, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
@@ -200,7 +189,7 @@ class ProducerHandlers:
         self._transactions = broker.transactions
 
     def routes(self) -> list[ApiRoute]:
-        return [ApiRoute(init_producer_id.API, self.init, highest=_LAST_WITHOUT_PREPARING)]
+        return [ApiRoute(transactions.INIT_PRODUCER_ID_API, self.init, highest=_LAST_WITHOUT_PREPARING)]
 
     async def init(self, context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
         if request.transactional_id is None:
@@ -234,15 +223,15 @@ class TransactionQueryHandlers:
 
     def routes(self) -> list[ApiRoute]:
         return [
-            ApiRoute(describe_producers.API, self.producers),
-            ApiRoute(describe_transactions.API, self.describe),
-            ApiRoute(list_transactions.API, self.find, highest=_LAST_WITHOUT_PATTERNS),
+            ApiRoute(transactions.DESCRIBE_PRODUCERS_API, self.producers),
+            ApiRoute(transactions.DESCRIBE_TRANSACTIONS_API, self.describe),
+            ApiRoute(transactions.LIST_TRANSACTIONS_API, self.find, highest=_LAST_WITHOUT_PATTERNS),
         ]
 
     def producers(self, context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
         return DescribeProducersResponse(
             topics=tuple(
-                TopicResponse(
+                DescribeProducersTopicResponse(
                     name=topic.name,
                     partitions=tuple(self._producers_of(topic.name, number) for number in topic.partition_indexes),
                 )
@@ -270,15 +259,17 @@ class TransactionQueryHandlers:
             ),
         )
 
-    def _producers_of(self, topic: str, partition: int) -> PartitionResponse:
+    def _producers_of(self, topic: str, partition: int) -> DescribeProducersPartitionResponse:
         try:
             found = self._queries.producers(topic, partition)
         except TailraceError as error:
-            return PartitionResponse(partition_index=partition, error_code=error.kafka_code, error_message=str(error))
-        return PartitionResponse(
+            return DescribeProducersPartitionResponse(
+                partition_index=partition, error_code=error.kafka_code, error_message=str(error)
+            )
+        return DescribeProducersPartitionResponse(
             partition_index=partition,
             active_producers=tuple(
-                ProducerState(
+                DescribedProducer(
                     producer_id=each.producer.producer_id,
                     producer_epoch=each.producer.epoch,
                     last_sequence=each.last_sequence,
@@ -289,12 +280,12 @@ class TransactionQueryHandlers:
             ),
         )
 
-    def _described(self, transactional_id: str) -> TransactionState:
+    def _described(self, transactional_id: str) -> DescribedTransaction:
         try:
             found = self._queries.describe(transactional_id)
         except TailraceError as error:
-            return TransactionState(error_code=error.kafka_code, transactional_id=transactional_id)
-        return TransactionState(
+            return DescribedTransaction(error_code=error.kafka_code, transactional_id=transactional_id)
+        return DescribedTransaction(
             transactional_id=transactional_id,
             transaction_state=found.state,
             transaction_timeout_ms=found.timeout_ms,
@@ -302,7 +293,7 @@ class TransactionQueryHandlers:
             producer_id=found.producer.producer_id,
             producer_epoch=found.producer.epoch,
             topics=tuple(
-                TopicData(topic=topic, partitions=tuple(number for _, number in numbers))
+                DescribedTransactionTopic(topic=topic, partitions=tuple(number for _, number in numbers))
                 for topic, numbers in groupby(sorted(found.partitions), lambda pair: pair[0])
             ),
         )

@@ -35,7 +35,7 @@ from tailrace.sql.routes.engines import DUCKDB
 from tailrace.sql.routes.expression import columns_of
 from tailrace.sql.statements import AddSource, DropSource
 from tailrace.sql.tables.tables import Tables
-from tailrace.wire.routing import ChangeEvent, KeyValue, read_change, routed
+from tailrace.wire.routing import ChangeEvent, KeyValue, read_change, route_change
 
 _decode_row = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -271,7 +271,7 @@ def _row(route: Route, change: ChangeEvent, outcome: DryRunOutcome, partitions: 
         return (*told, "false", None, None)
     if outcome.failed or outcome.matches is not True:
         return (*told, "failed" if outcome.failed else "null" if outcome.matches is None else "false", None, None)
-    made = routed(
+    made = route_change(
         change,
         route=route.id,
         table=route.table_name,

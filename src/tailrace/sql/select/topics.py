@@ -21,11 +21,17 @@ from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
 from tailrace.model.record import NO_TIMESTAMP
 from tailrace.sql.select.sources import ScanBounds
-from tailrace.wire.arrow import Chunk, Fields, ReadFields, decode_batches, decode_readable
+from tailrace.wire.arrow_decoding import (
+    BatchChunk,
+    ReadFields,
+    RecordFields,
+    decode_readable_to_arrow,
+    decode_to_arrow,
+    plain_fields,
+)
 from tailrace.wire.batch import TIMESTAMP_TYPE_MASK, BatchHeader, read_header
 from tailrace.wire.batch_stream import PlacedBatch
-from tailrace.wire.oldest_time import LONG_AGO_MS, NEVER_MS
-from tailrace.wire.plain_fields import plain_fields
+from tailrace.wire.record_timestamps import LONG_AGO_MS, NEVER_MS
 
 TOPIC_COLUMNS: Mapping[str, pa.DataType] = {
     "partition": pa.int32(),
@@ -155,7 +161,7 @@ class TopicRelation:
         return found
 
     def _oldest_of(self, placed: Sequence[PlacedBatch], heads: Sequence[BatchHeader]) -> Sequence[int]:
-        decoded = decode_batches(placed, _TIME, partition=0, limits=self._limits, read_fields=self._read_fields)
+        decoded = decode_to_arrow(placed, _TIME, partition=0, limits=self._limits, read_fields=self._read_fields)
         times = np.concatenate([piece.column(0).view(pa.int64()).to_numpy() for piece in decoded])
         starts = np.cumsum([0, *(head.records for head in heads[:-1])])
         found: list[int] = np.minimum.reduceat(np.where(_are_unknown(times), NEVER_MS, times), starts).tolist()
@@ -180,7 +186,7 @@ class TopicRelation:
             hidden -= decoded.num_rows - left.num_rows
             return left
 
-        readable = decode_readable(
+        readable = decode_readable_to_arrow(
             placed,
             self._columns,
             partition=number,
@@ -240,7 +246,7 @@ class FieldReader:
         self._is_loaded = threading.Event()
         self._read: ReadFields = plain_fields
 
-    def __call__(self, chunk: Chunk, limits: Limits) -> Fields:
+    def __call__(self, chunk: BatchChunk, limits: Limits) -> RecordFields:
         if not self._is_loaded.is_set():
             self._count(sum(head.records for head in chunk.heads))
             if self._records >= _TOO_MUCH_RECORDS:
@@ -264,9 +270,9 @@ class FieldReader:
             if not _are_compiled():
                 command = [sys.executable, "-c", f"import {_KERNELS}"]
                 subprocess.run(command, check=True, timeout=_COMPILE_SECONDS, capture_output=True)  # noqa: S603
-            from tailrace.wire.compiled_fields import compiled_fields
+            from tailrace.wire.fast_arrow_decoding import load_compiled_fields
 
-            self._read = compiled_fields()
+            self._read = load_compiled_fields()
         except (ImportError, OSError, subprocess.SubprocessError) as error:
             _log.warning("Records are decoded without compiled loops, many times slower: %s", error)
         finally:

@@ -17,7 +17,7 @@ from tailrace.model.record import Record
 from tailrace.model.route import ChangeKind
 from tailrace.model.table import Column, Table
 from tailrace.sql.tables.values import StoredValue
-from tailrace.wire.uniform_batch import encoded_headers
+from tailrace.wire.records import encoded_headers
 
 StoredRow = Sequence[StoredValue]
 

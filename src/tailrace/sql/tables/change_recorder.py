@@ -21,7 +21,7 @@ from tailrace.model.table import Column, Table
 from tailrace.sql.tables.change_events import StoredRow, TableEvents
 from tailrace.sql.tables.decimals import COLLATION, register_decimals
 from tailrace.sql.tables.values import StoredValue
-from tailrace.wire.uniform_batch import encode_uniform_batch
+from tailrace.wire.records import fast_encode_batch
 
 _RECORD_OVERHEAD_BYTES = 16
 _FRAME_RESERVE_BYTES = MIB
@@ -118,8 +118,7 @@ class ChangeRecorder:
     def batches(self) -> list[ChangeBatch]:
         """The events in order, in as few batches as that allows."""
         return [
-            ChangeBatch(of.table, encode_uniform_batch(records, self._ts), len(records), self._ts)
-            for of, records in self._runs()
+            ChangeBatch(of.table, fast_encode_batch(records, self._ts), len(records), self._ts) for of, records in self._runs()
         ]
 
     def _runs(self) -> Iterator[tuple[TableEvents, list[tuple[bytes, bytes, bytes]]]]:

@@ -9,7 +9,7 @@ from tailrace.wire.message import (
     Int16,
     Int32,
     Int64,
-    Message,
+    KafkaMessage,
     NullableSince,
     Records,
     Since,
@@ -20,12 +20,12 @@ from tailrace.wire.message import (
 )
 
 
-class ReplicaState(Message, frozen=True, kw_only=True):
+class FetchReplicaState(KafkaMessage, frozen=True, kw_only=True):
     replica_id: Int32 = -1
     replica_epoch: Int64 = -1
 
 
-class FetchPartition(Message, frozen=True, kw_only=True):
+class FetchPartition(KafkaMessage, frozen=True, kw_only=True):
     partition: Int32 = 0
     current_leader_epoch: Annotated[Int32, Since(9)] = -1
     fetch_offset: Int64 = 0
@@ -36,22 +36,22 @@ class FetchPartition(Message, frozen=True, kw_only=True):
     high_watermark: Annotated[Int64, Since(18), Tag(1)] = 9223372036854775807
 
 
-class FetchTopic(Message, frozen=True, kw_only=True):
+class FetchTopic(KafkaMessage, frozen=True, kw_only=True):
     topic: Annotated[String, Until(12)] = ""
     topic_id: Annotated[Uuid, Since(13)] = NO_UUID
     partitions: tuple[FetchPartition, ...] = ()
 
 
-class ForgottenTopic(Message, frozen=True, kw_only=True):
+class ForgottenTopic(KafkaMessage, frozen=True, kw_only=True):
     topic: Annotated[String, Until(12)] = ""
     topic_id: Annotated[Uuid, Since(13)] = NO_UUID
     partitions: tuple[Int32, ...] = ()
 
 
-class FetchRequest(Message, frozen=True, kw_only=True):
+class FetchRequest(KafkaMessage, frozen=True, kw_only=True):
     cluster_id: Annotated[String | None, Since(12), NullableSince(0), Tag(0)] = None
     replica_id: Annotated[Int32, Until(14)] = -1
-    replica_state: Annotated[ReplicaState, Since(15), Tag(1)] = ReplicaState()
+    replica_state: Annotated[FetchReplicaState, Since(15), Tag(1)] = FetchReplicaState()
     max_wait_ms: Int32 = 0
     min_bytes: Int32 = 0
     max_bytes: Int32 = 2147483647
@@ -63,59 +63,136 @@ class FetchRequest(Message, frozen=True, kw_only=True):
     rack_id: Annotated[String, Since(11)] = ""
 
 
-class EpochEndOffset(Message, frozen=True, kw_only=True):
+class FetchEpochEndOffset(KafkaMessage, frozen=True, kw_only=True):
     epoch: Int32 = -1
     end_offset: Int64 = -1
 
 
-class LeaderIdAndEpoch(Message, frozen=True, kw_only=True):
+class FetchLeaderIdAndEpoch(KafkaMessage, frozen=True, kw_only=True):
     leader_id: Int32 = -1
     leader_epoch: Int32 = -1
 
 
-class SnapshotId(Message, frozen=True, kw_only=True):
+class FetchSnapshotId(KafkaMessage, frozen=True, kw_only=True):
     end_offset: Int64 = -1
     epoch: Int32 = -1
 
 
-class AbortedTransaction(Message, frozen=True, kw_only=True):
+class FetchAbortedTransaction(KafkaMessage, frozen=True, kw_only=True):
     producer_id: Int64 = 0
     first_offset: Int64 = 0
 
 
-class PartitionData(Message, frozen=True, kw_only=True):
+class FetchPartitionData(KafkaMessage, frozen=True, kw_only=True):
     partition_index: Int32 = 0
     error_code: Int16 = 0
     high_watermark: Int64 = 0
     last_stable_offset: Int64 = -1
     log_start_offset: Annotated[Int64, Since(5)] = -1
-    diverging_epoch: Annotated[EpochEndOffset, Since(12), Tag(0)] = EpochEndOffset()
-    current_leader: Annotated[LeaderIdAndEpoch, Since(12), Tag(1)] = LeaderIdAndEpoch()
-    snapshot_id: Annotated[SnapshotId, Since(12), Tag(2)] = SnapshotId()
-    aborted_transactions: Annotated[tuple[AbortedTransaction, ...] | None, NullableSince(0)] = ()
+    diverging_epoch: Annotated[FetchEpochEndOffset, Since(12), Tag(0)] = FetchEpochEndOffset()
+    current_leader: Annotated[FetchLeaderIdAndEpoch, Since(12), Tag(1)] = FetchLeaderIdAndEpoch()
+    snapshot_id: Annotated[FetchSnapshotId, Since(12), Tag(2)] = FetchSnapshotId()
+    aborted_transactions: Annotated[tuple[FetchAbortedTransaction, ...] | None, NullableSince(0)] = ()
     preferred_read_replica: Annotated[Int32, Since(11)] = -1
     records: Annotated[Records | None, NullableSince(0)] = b""
 
 
-class FetchableTopicResponse(Message, frozen=True, kw_only=True):
+class FetchableTopicResponse(KafkaMessage, frozen=True, kw_only=True):
     topic: Annotated[String, Until(12)] = ""
     topic_id: Annotated[Uuid, Since(13)] = NO_UUID
-    partitions: tuple[PartitionData, ...] = ()
+    partitions: tuple[FetchPartitionData, ...] = ()
 
 
-class NodeEndpoint(Message, frozen=True, kw_only=True):
+class FetchNodeEndpoint(KafkaMessage, frozen=True, kw_only=True):
     node_id: Int32 = 0
     host: String = ""
     port: Int32 = 0
     rack: Annotated[String | None, NullableSince(0)] = None
 
 
-class FetchResponse(Message, frozen=True, kw_only=True):
+class FetchResponse(KafkaMessage, frozen=True, kw_only=True):
     throttle_time_ms: Int32 = 0
     error_code: Annotated[Int16, Since(7)] = 0
     session_id: Annotated[Int32, Since(7)] = 0
     responses: tuple[FetchableTopicResponse, ...] = ()
-    node_endpoints: Annotated[tuple[NodeEndpoint, ...], Since(16), Tag(0)] = ()
+    node_endpoints: Annotated[tuple[FetchNodeEndpoint, ...], Since(16), Tag(0)] = ()
 
 
-API = Api(1, "Fetch", 4, 18, 12, FetchRequest, FetchResponse)
+FETCH_API = Api(1, "Fetch", 4, 18, 12, FetchRequest, FetchResponse)
+
+
+class ListOffsetsPartition(KafkaMessage, frozen=True, kw_only=True):
+    partition_index: Int32 = 0
+    current_leader_epoch: Annotated[Int32, Since(4)] = -1
+    timestamp: Int64 = 0
+
+
+class ListOffsetsTopic(KafkaMessage, frozen=True, kw_only=True):
+    name: String = ""
+    partitions: tuple[ListOffsetsPartition, ...] = ()
+
+
+class ListOffsetsRequest(KafkaMessage, frozen=True, kw_only=True):
+    replica_id: Int32 = 0
+    isolation_level: Annotated[Int8, Since(2)] = 0
+    topics: tuple[ListOffsetsTopic, ...] = ()
+    timeout_ms: Annotated[Int32, Since(10)] = 0
+
+
+class ListOffsetsPartitionResponse(KafkaMessage, frozen=True, kw_only=True):
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    timestamp: Int64 = -1
+    offset: Int64 = -1
+    leader_epoch: Annotated[Int32, Since(4)] = -1
+
+
+class ListOffsetsTopicResponse(KafkaMessage, frozen=True, kw_only=True):
+    name: String = ""
+    partitions: tuple[ListOffsetsPartitionResponse, ...] = ()
+
+
+class ListOffsetsResponse(KafkaMessage, frozen=True, kw_only=True):
+    throttle_time_ms: Annotated[Int32, Since(2)] = 0
+    topics: tuple[ListOffsetsTopicResponse, ...] = ()
+
+
+LIST_OFFSETS_API = Api(2, "ListOffsets", 1, 11, 6, ListOffsetsRequest, ListOffsetsResponse)
+
+
+class OffsetForLeaderPartition(KafkaMessage, frozen=True, kw_only=True):
+    partition: Int32 = 0
+    current_leader_epoch: Int32 = -1
+    leader_epoch: Int32 = 0
+
+
+class OffsetForLeaderTopic(KafkaMessage, frozen=True, kw_only=True):
+    topic: String = ""
+    partitions: tuple[OffsetForLeaderPartition, ...] = ()
+
+
+class OffsetForLeaderEpochRequest(KafkaMessage, frozen=True, kw_only=True):
+    replica_id: Annotated[Int32, Since(3)] = -2
+    topics: tuple[OffsetForLeaderTopic, ...] = ()
+
+
+class EpochEndOffset(KafkaMessage, frozen=True, kw_only=True):
+    error_code: Int16 = 0
+    partition: Int32 = 0
+    leader_epoch: Int32 = -1
+    end_offset: Int64 = -1
+
+
+class OffsetForLeaderTopicResult(KafkaMessage, frozen=True, kw_only=True):
+    topic: String = ""
+    partitions: tuple[EpochEndOffset, ...] = ()
+
+
+class OffsetForLeaderEpochResponse(KafkaMessage, frozen=True, kw_only=True):
+    throttle_time_ms: Int32 = 0
+    topics: tuple[OffsetForLeaderTopicResult, ...] = ()
+
+
+OFFSET_FOR_LEADER_EPOCH_API = Api(
+    23, "OffsetForLeaderEpoch", 2, 4, 4, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+)

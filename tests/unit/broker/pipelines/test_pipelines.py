@@ -21,7 +21,7 @@ from tailrace.model.pipeline import Lease, MarkMove, PipelineReport, StagedPubli
 from tailrace.model.record import Record
 from tailrace.store.memory import MemoryStore
 from tailrace.wire.records import encode_batch
-from tailrace.wire.staged import Chunk, StagedBatch, encode_chunk
+from tailrace.wire.staged_chunks import StagedBatch, StagedChunk, encode_staged_chunk
 from tests.support.aio import on_loop, turns, until
 from tests.support.brokers import GatedStore, options, running_broker, values_in
 from tests.support.clocks import ManualClock
@@ -39,7 +39,7 @@ OUT = TopicId(1)
 
 def chunk(before: int, after: int, *values: bytes, topic: TopicId = OUT, source: str = "1/0") -> bytes:
     batches = [StagedBatch(topic, "out", 0, batch(*values), topic)] if values else []
-    return encode_chunk(Chunk([MarkMove(source, before, after)], batches))
+    return encode_staged_chunk(StagedChunk([MarkMove(source, before, after)], batches))
 
 
 async def staged(broker: Broker, name: str, *chunks: bytes) -> Stage:
@@ -202,7 +202,7 @@ async def test_nothing_can_be_staged_for_a_topic_that_is_not_there() -> None:
     async with running_broker() as broker:
         nowhere = StagedBatch(TopicId(5), "nowhere", 0, batch(b"x"))
         with pytest.raises(UnknownTopicError, match="'nowhere'"):
-            await staged(broker, "a", encode_chunk(Chunk([MarkMove("1/0", 0, 1)], [nowhere])))
+            await staged(broker, "a", encode_staged_chunk(StagedChunk([MarkMove("1/0", 0, 1)], [nowhere])))
 
 
 @on_loop
@@ -265,9 +265,9 @@ async def test_nobody_publishes_for_a_pipeline_without_its_epoch() -> None:
 
 @on_loop
 async def test_a_frame_holds_so_few_batches_that_others_are_served_in_between() -> None:
-    async def chunks() -> AsyncIterator[Chunk]:
+    async def chunks() -> AsyncIterator[StagedChunk]:
         for batches in (1_000, 900, 200, 5_000, 1, 1):
-            yield Chunk([], [StagedBatch(OUT, "out", 0, b"")] * batches)
+            yield StagedChunk([], [StagedBatch(OUT, "out", 0, b"")] * batches)
 
     sizes = [[len(each.batches) for each in frame] async for frame in frames_of(chunks(), 1_000_000)]
     assert sizes == [[1_000, 900], [200], [5_000], [1, 1]]
@@ -286,7 +286,7 @@ async def test_what_was_staged_for_a_topic_does_not_reach_another_of_its_name() 
         lease = await broker.pipelines.lease("router", "first")
         await broker.pipelines.pin("router", lease.epoch, {"1/0": 0})
         batches = [StagedBatch(topic, name, 0, batch(b"0"), topic) for topic, name in ((out, "out"), (other, "other"))]
-        stage = await staged(broker, "a", encode_chunk(Chunk([MarkMove("1/0", 0, 3)], batches)))
+        stage = await staged(broker, "a", encode_staged_chunk(StagedChunk([MarkMove("1/0", 0, 3)], batches)))
         await made_again(broker, "out")
         assert await broker.pipelines.publish("router", lease.epoch, [stage]) == StagedPublish(1, 0, 0)
         assert await values_in(broker, "out", 0) == []
@@ -344,7 +344,7 @@ async def test_letters_that_are_still_wanted_are_refused_when_their_topic_is_mad
         epoch = await routing(broker)
         letters = (await broker.topics.create("letters")).id
         letter = StagedBatch(letters, "letters", 0, batch(b"0"), OUT)
-        stage = await staged(broker, "a", encode_chunk(Chunk([MarkMove("1/0", 0, 3)], [letter])))
+        stage = await staged(broker, "a", encode_staged_chunk(StagedChunk([MarkMove("1/0", 0, 3)], [letter])))
         await made_again(broker, "letters")
         with pytest.raises(UnknownTopicError, match="'letters' that records were staged for was deleted; stage them again"):
             await broker.pipelines.publish("router", epoch, [stage])
@@ -360,7 +360,7 @@ async def test_letters_go_with_the_topic_that_they_are_about() -> None:
         lease = await broker.pipelines.lease("router", "first")
         await broker.pipelines.pin("router", lease.epoch, {"1/0": 0})
         letter = StagedBatch(letters, "letters", 0, batch(b"0"), out)
-        stage = await staged(broker, "a", encode_chunk(Chunk([MarkMove("1/0", 0, 3)], [letter])))
+        stage = await staged(broker, "a", encode_staged_chunk(StagedChunk([MarkMove("1/0", 0, 3)], [letter])))
         await made_again(broker, "out")
         assert await broker.pipelines.publish("router", lease.epoch, [stage]) == StagedPublish(0, 0, 0)
         assert await values_in(broker, "letters", 0) == []

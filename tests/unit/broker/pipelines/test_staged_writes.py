@@ -14,10 +14,9 @@ from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.pipeline import MarkMove, StagedPublish
 from tailrace.model.record import Record
 from tailrace.store.memory import MemoryStore
-from tailrace.wire.batch import CONTROL_MASK
+from tailrace.wire.batch import CONTROL_MASK, with_attributes
 from tailrace.wire.records import encode_batch
-from tailrace.wire.restamped import with_attributes
-from tailrace.wire.staged import Chunk, StagedBatch, encode_chunk
+from tailrace.wire.staged_chunks import StagedBatch, StagedChunk, encode_staged_chunk
 from tests.support.aio import on_loop, until
 from tests.support.brokers import GatedStore, bounds_of, options, running_broker, values_in
 from tests.support.clocks import ManualClock
@@ -36,7 +35,7 @@ def batch(*values: bytes) -> bytes:
 async def staged(broker: Broker, name: str, values: Sequence[bytes], topic: str = "out") -> list[Stage]:
     """A chunk for each value, over two parts."""
     topic_id = broker.topics.get(topic).topic.id
-    chunks = [encode_chunk(Chunk([], [StagedBatch(topic_id, topic, 0, batch(value))])) for value in values]
+    chunks = [encode_staged_chunk(StagedChunk([], [StagedBatch(topic_id, topic, 0, batch(value))])) for value in values]
     for part, some in enumerate((chunks[:4], chunks[4:])):
         await broker.pipelines.stage("q", name, part, b"".join(some))
     return [Stage(name, 2)]
@@ -216,7 +215,7 @@ async def test_a_bad_batch_refuses_a_large_write_whole() -> None:
     async with running_broker(limits=SMALL) as broker:
         await broker.topics.create("out")
         damaged = with_attributes(bytearray(batch(b"x" * 1_000)), CONTROL_MASK)
-        body = encode_chunk(Chunk([], [StagedBatch(broker.topics.get("out").topic.id, "out", 0, damaged)]))
+        body = encode_staged_chunk(StagedChunk([], [StagedBatch(broker.topics.get("out").topic.id, "out", 0, damaged)]))
         await broker.pipelines.stage("q", "bad", 0, body)
         with pytest.raises(InvalidRecordsError, match="control"):
             await write(broker, [*await staged(broker, "good", LARGE), Stage("bad", 1)], 0)

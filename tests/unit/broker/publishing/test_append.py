@@ -23,7 +23,7 @@ from tailrace.model.limits import Limits
 from tailrace.model.record import Appended, RawBatch, Record
 from tailrace.store.memory import MemoryStore
 from tailrace.wire.batch import CHECKED_FROM, read_header
-from tailrace.wire.codecs import Codec
+from tailrace.wire.compression import Compression
 from tailrace.wire.records import encode_batch
 from tests.support.aio import on_loop, turns, until
 from tests.support.brokers import GatedStore, append, bounds_of, options, placed, raw, running_broker, values_in
@@ -64,7 +64,7 @@ async def test_batches_are_stored_as_they_came_but_for_their_offset() -> None:
     async with running_broker(store) as broker:
         await broker.topics.create("t")
         await append(broker, raw("t", 0, b"first"))
-        sent = bytes(encode_batch([Record(b"k", b"v", [("h", b"x")], NOW)], codec=Codec.ZSTD))
+        sent = bytes(encode_batch([Record(b"k", b"v", [("h", b"x")], NOW)], codec=Compression.ZSTD))
         await append(broker, RawBatch("t", 0, sent))
         stored = bytes(store.fetch(broker.topics.get("t").partition(0), Offset(1), 1000).batches[0])
         assert stored[16:] == sent[16:]
@@ -280,7 +280,7 @@ async def test_a_topic_can_take_batches_as_large_as_a_request() -> None:
 
 @on_loop
 async def test_many_tiny_records_are_one_batch_and_are_read_in_parts() -> None:
-    batch = encode_batch([Record(None, b"0123456789", (), NOW)] * 100_000, codec=Codec.ZSTD)
+    batch = encode_batch([Record(None, b"0123456789", (), NOW)] * 100_000, codec=Compression.ZSTD)
     async with running_broker() as broker:
         await broker.topics.create("t")
         await append(broker, RawBatch("t", 0, batch))

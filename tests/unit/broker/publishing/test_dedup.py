@@ -11,7 +11,7 @@ from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
 from tailrace.model.record import MESSAGE_ID_HEADER, Message, Published, RawBatch, Record
 from tailrace.store.memory import MemoryStore
-from tailrace.wire.codecs import Codec
+from tailrace.wire.compression import Compression
 from tailrace.wire.records import encode_batch
 from tests.support.aio import on_loop, turns
 from tests.support.brokers import GatedStore, append, options, placed, raw, running_broker, values_in
@@ -25,7 +25,7 @@ BY_ID = options(dedup="id")
 BY_CONTENT = options(dedup="content")
 
 
-def named(*names: str, codec: Codec = Codec.NONE, **producer: Any) -> RawBatch:
+def named(*names: str, codec: Compression = Compression.NONE, **producer: Any) -> RawBatch:
     """A batch for `t` whose records have these ids; the empty name is none."""
     records = [Record(None, name.encode(), [(MESSAGE_ID_HEADER, name.encode())] if name else (), NOW) for name in names]
     return RawBatch("t", 0, encode_batch(records, codec=codec, **producer))
@@ -295,9 +295,9 @@ async def test_a_raw_batch_of_nothing_but_duplicates_is_answered_with_the_first_
         assert store.stats().commits == commits
 
 
-@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("codec", list(Compression))
 @on_loop
-async def test_raw_batches_keep_their_compression(codec: Codec) -> None:
+async def test_raw_batches_keep_their_compression(codec: Compression) -> None:
     store = MemoryStore()
     async with running_broker(store) as broker:
         await broker.topics.create("t", options=BY_ID)

@@ -16,7 +16,7 @@ from tailrace.model.limits import MIB, Limits
 from tailrace.model.names import parse_pattern
 from tailrace.model.record import Message
 from tailrace.store.memory import MemoryStore
-from tailrace.wire.codecs import Codec, compress, decompress, decompressed_bound
+from tailrace.wire.compression import Compression, compress, decompress, decompressed_bound
 from tailrace.wire.records import RECORD_OVERHEAD_BYTES, decode_part
 from tests.support.aio import on_loop, turns
 from tests.support.bad_batches import batch_of, good_batch, large_batch, record_of, store_batches
@@ -100,8 +100,8 @@ def test_an_answer_takes_no_more_than_its_own_bound() -> None:
     assert memory.held_bytes == 1_200
 
 
-@given(st.sampled_from(list(Codec)), st.binary(max_size=2_000), st.integers(1, 2_000))
-def test_the_bound_of_a_batch_is_never_too_small(codec: Codec, seed: bytes, times: int) -> None:
+@given(st.sampled_from(list(Compression)), st.binary(max_size=2_000), st.integers(1, 2_000))
+def test_the_bound_of_a_batch_is_never_too_small(codec: Compression, seed: bytes, times: int) -> None:
     data = seed * times
     packed = compress(codec, data)
     most = 16 * MIB
@@ -112,7 +112,7 @@ def test_the_bound_of_a_batch_is_never_too_small(codec: Codec, seed: bytes, time
 def test_what_gzip_declares_of_itself_is_not_believed(declared: int) -> None:
     packed = gzip.compress(b"x" * 100_000)[:-4] + declared.to_bytes(4, "little")
     with pytest.raises((CorruptBatchError, MessageTooLargeError)):
-        decompress(Codec.GZIP, packed, 200_000)
+        decompress(Compression.GZIP, packed, 200_000)
 
 
 def test_a_batch_is_decoded_up_to_the_bytes_that_there_is_room_for_and_never_less_than_one_record() -> None:
@@ -245,7 +245,7 @@ async def test_subscribers_wait_for_room_and_get_everything_in_order() -> None:
 @on_loop
 async def test_many_small_records_in_few_bytes_are_bounded_too() -> None:
     body = b"".join(record_of(b"", delta=number) for number in range(200_000))
-    packed = batch_of(gzip.compress(body), records=200_000, codec=Codec.GZIP)
+    packed = batch_of(gzip.compress(body), records=200_000, codec=Compression.GZIP)
     async with running_broker(limits=Limits(read_records=1_000_000)) as broker:
         await broker.topics.create("t")
         store_batches(broker._store, broker.topics.get("t").partitions[0], [packed])

@@ -12,7 +12,7 @@ from tailrace.model.errors import (
 from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
 from tailrace.model.record import RawBatch, Record
-from tailrace.wire.codecs import Codec
+from tailrace.wire.compression import Compression
 from tailrace.wire.records import DecodedPart, decode_part, encode_batch
 from tests.support.aio import on_loop, until
 from tests.support.brokers import append, append_unchecked, raw, running_broker
@@ -108,7 +108,7 @@ async def test_no_thread_to_decode_in_is_overload_and_not_corruption() -> None:
 async def test_a_bomb_in_a_topic_is_named_with_the_way_around_it() -> None:
     async with running_broker(limits=Limits(decompressed_batch_bytes=1_000)) as broker:
         await broker.topics.create("t")
-        bomb = encode_batch([Record(None, bytes(10_000), (), NOW)], codec=Codec.GZIP)
+        bomb = encode_batch([Record(None, bytes(10_000), (), NOW)], codec=Compression.GZIP)
         await append_unchecked(broker, RawBatch("t", 0, bomb))
         with pytest.raises(UnreadableBatchError, match=r"decompressed_batch_bytes.* Go on at 1"):
             await broker.read("t", 0, Offset(0), max_records=1)

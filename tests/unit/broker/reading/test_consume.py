@@ -21,7 +21,7 @@ from tailrace.model.fetch import AtOffset, AtTime, StartEdge
 from tailrace.model.ids import Offset
 from tailrace.model.record import RawBatch, Record
 from tailrace.store.memory import MemoryStore
-from tailrace.wire.codecs import Codec
+from tailrace.wire.compression import Compression
 from tailrace.wire.records import encode_batch
 from tests.support.aio import on_loop, turns
 from tests.support.brokers import append, append_unchecked, options, raw, running_broker
@@ -259,7 +259,7 @@ def test_a_read_that_makes_no_sense_is_refused(fields: dict[str, object], error:
 NOW = ManualClock().now_ms()
 
 
-async def timed(broker: Broker, *times: int, codec: Codec = Codec.NONE) -> None:
+async def timed(broker: Broker, *times: int, codec: Compression = Compression.NONE) -> None:
     """One batch of records with these times, counted from now."""
     records = [Record(None, b"v" * 50, (), NOW + time) for time in times]
     await append(broker, RawBatch("t", 0, encode_batch(records, codec=codec)))
@@ -291,12 +291,12 @@ async def test_an_offset_is_taken_from_start_to_end_and_refused_outside() -> Non
             assert (refused.value.start, refused.value.end) == (0, 3)
 
 
-@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])
 @pytest.mark.parametrize(
     ("time", "offset"), [(-1000, 0), (0, 0), (1, 1), (10, 1), (11, 2), (20, 2), (21, 4), (40, 4), (41, 5), (50, 5), (51, 6)]
 )
 @on_loop
-async def test_a_time_means_the_first_record_at_or_after_it(codec: Codec, time: int, offset: int) -> None:
+async def test_a_time_means_the_first_record_at_or_after_it(codec: Compression, time: int, offset: int) -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
         await timed(broker, 0, 10, codec=codec)

@@ -19,8 +19,7 @@ from tailrace.pipeline.errors import CorruptDataError
 from tailrace.pipeline.topic_reading import TopicColumns
 from tailrace.store.memory import MemoryStore
 from tailrace.wire.batch import placed, read_header
-from tailrace.wire.batch_stream import PlacedBatch
-from tailrace.wire.fetched import FetchedPartition, PartitionPart
+from tailrace.wire.batch_stream import FetchedPartitionHead, FetchedPartitionPart, PlacedBatch
 from tests.support.aio import on_loop
 from tests.support.bad_batches import BAD_BATCHES, good_batch, store_batches
 from tests.support.brokers import running_broker
@@ -192,12 +191,12 @@ async def _skipping(sql: Asker, text: str) -> list[object]:
     return [value for (value,) in result.rows]
 
 
-def _part(bad: bytes) -> PartitionPart:
+def _part(bad: bytes) -> FetchedPartitionPart:
     batches = [bytearray(good_batch(b"0", b"1")), bytearray(good_batch(b"2")), bytearray(bad), bytearray(good_batch(b"after"))]
     offsets = [0, 2, 3, _end_of(bad)]
     stored = [PlacedBatch(Cursor(at), placed(batch, at)) for at, batch in zip(offsets, batches, strict=True)]
     end = _end_of(bad) + 1
-    return PartitionPart(FetchedPartition(0, end, *OffsetBounds(Offset(0), Offset(end)), 0), stored)
+    return FetchedPartitionPart(FetchedPartitionHead(0, end, *OffsetBounds(Offset(0), Offset(end)), 0), stored)
 
 
 @every_kind

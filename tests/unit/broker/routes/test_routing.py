@@ -8,7 +8,7 @@ from tailrace.broker.pipelines.staged_chunks import Stage
 from tailrace.model.errors import PipelineFencedError
 from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.pipeline import ROUTER, MarkMove
-from tailrace.wire.staged import Chunk, encode_chunk
+from tailrace.wire.staged_chunks import StagedChunk, encode_staged_chunk
 from tests.support.aio import on_loop, turns
 from tests.support.brokers import GatedStore
 from tests.support.sql import SqlClient, running_sql
@@ -36,7 +36,7 @@ async def drop(sql: SqlClient) -> None:
 
 async def route_up_to(sql: SqlClient, epoch: int, before: int, after: int) -> None:
     (source,) = await sql.broker.routing.sources(epoch, {}, 0)
-    body = encode_chunk(Chunk([MarkMove(source.source, before, after)], []))
+    body = encode_staged_chunk(StagedChunk([MarkMove(source.source, before, after)], []))
     await sql.broker.pipelines.stage(ROUTER, f"to-{after}", 0, body)
     await sql.broker.pipelines.publish(ROUTER, epoch, [Stage(f"to-{after}", 1)])
 

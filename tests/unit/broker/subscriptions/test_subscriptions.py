@@ -17,7 +17,7 @@ from tailrace.model.names import parse_pattern
 from tailrace.model.record import RawBatch, Record
 from tailrace.store.memory import MemoryStore
 from tailrace.wire.batch import CHECKED_FROM, HEADER_BYTES
-from tailrace.wire.codecs import Codec
+from tailrace.wire.compression import Compression
 from tailrace.wire.records import encode_batch
 from tests.support.aio import on_loop, turns
 from tests.support.brokers import append, append_unchecked, raw, running_broker
@@ -279,13 +279,13 @@ async def test_what_is_kept_is_counted_as_it_is_decoded() -> None:
         records = [Record(None, b"x" * 1_000, (), 1_000) for _ in range(1_000)]
         async with subscribed(broker, "a", LATEST) as subscription:
             for _ in range(3):
-                await append(broker, RawBatch("a", 0, encode_batch(records, codec=Codec.ZSTD)))
+                await append(broker, RawBatch("a", 0, encode_batch(records, codec=Compression.ZSTD)))
                 assert len(await take(subscription, 1_000)) == 1_000
                 assert 0 <= broker.subscriptions._tail._kept_bytes <= limits.subscription_tail_bytes
 
 
-@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
-def test_a_large_batch_comes_in_small_parts(codec: Codec) -> None:
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.ZSTD])
+def test_a_large_batch_comes_in_small_parts(codec: Compression) -> None:
     @on_loop
     async def run() -> None:
         async with running_broker() as broker:

@@ -17,9 +17,9 @@ from tailrace.model.limits import DEFAULT_LIMITS, KIB, MIB
 from tailrace.model.record import NO_TIMESTAMP, Record
 from tailrace.store.contract import Store
 from tailrace.store.memory import MemoryStore
-from tailrace.wire.oldest_time import NEVER_MS
+from tailrace.wire.batch import with_records
+from tailrace.wire.record_timestamps import NEVER_MS
 from tailrace.wire.records import encode_batch
-from tailrace.wire.restamped import with_records
 from tests.support.aio import on_loop
 from tests.support.brokers import NEVER, CountingStore, GatedStore, running_broker
 

@@ -12,8 +12,7 @@ from tailrace.model.record import Record
 from tailrace.model.topic import TopicOptions
 from tailrace.sql.select.sources import ScanBounds, ValueRange
 from tailrace.sql.select.topics import TopicRelation
-from tailrace.wire.arrow import Chunk
-from tailrace.wire.plain_fields import plain_fields
+from tailrace.wire.arrow_decoding import BatchChunk, plain_fields
 from tailrace.wire.records import encode_batch
 from tests.support.aio import on_loop
 from tests.support.queries import Asker, ReadCounter, asking
@@ -153,7 +152,7 @@ async def test_of_batches_that_are_too_late_only_the_times_are_decoded() -> None
         asked: list[tuple[str, int]] = []
 
         class Watched:
-            def __init__(self, chunk: Chunk, limits: Limits) -> None:
+            def __init__(self, chunk: BatchChunk, limits: Limits) -> None:
                 self._fields = plain_fields(chunk, limits)
                 self._records = sum(head.records for head in chunk.heads)
 

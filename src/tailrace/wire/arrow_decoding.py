@@ -1,0 +1,251 @@
+"""Kafka record batches, as they are stored, to Arrow columns.
+
+A reader says which columns it wants, and only the work for those is done. What the head of a batch tells (`partition`,
+`offset`, `cursor`) needs no decompression. For the rest the fields of the records are found, by compiled loops where they are
+loaded and by `wire/records.py` where not, with equal results. Loading them is for the caller to decide: it takes seconds.
+
+Keys and values come in two forms. `key` and `value` are text; bytes that are not UTF-8 are shown as `\\x` and hexadecimal
+digits. `key_bytes` and `value_bytes` are the bytes. Headers come as a JSON object, or as the list that they are.
+
+Which batches a reader may see is not decided here: whoever calls leaves out markers and aborted transactions.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tailrace.model.commit import Buffer
+from tailrace.model.errors import CorruptBatchError, InvalidRequestError, LimitExceededError
+from tailrace.model.limits import MIB, Limits
+from tailrace.model.record import Headers, Record
+from tailrace.wire.batch import HEADER_BYTES, BatchHeader, read_header
+from tailrace.wire.batch_stream import PlacedBatch
+from tailrace.wire.compression import decompress
+from tailrace.wire.records import decode_batch
+
+Int64Array = npt.NDArray[np.int64]
+
+HEADER_LIST = pa.list_(pa.struct([pa.field("name", pa.string(), nullable=False), pa.field("value", pa.binary())]))
+
+RECORD_COLUMNS: Mapping[str, pa.DataType] = {
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "cursor": pa.int64(),
+    "timestamp": pa.timestamp("ms", "UTC"),
+    "key": pa.string(),
+    "value": pa.string(),
+    "headers": pa.string(),
+    "source_table": pa.string(),
+    "op": pa.string(),
+    "payload_mode": pa.string(),
+    "message_id": pa.string(),
+    "key_bytes": pa.binary(),
+    "value_bytes": pa.binary(),
+    "header_list": HEADER_LIST,
+}
+
+HEAD_COLUMNS = frozenset(("partition", "offset", "cursor"))
+"""Those that need no look at the records."""
+
+_LEAST_RECORD_BYTES = 7
+_CHUNK_BYTES = 8 * MIB
+
+
+class RecordFields(Protocol):
+    """The fields of the records of one chunk, as columns."""
+
+    def timestamps(self) -> pa.Array: ...
+    def binary(self, field: str) -> pa.Array: ...
+    def text(self, field: str) -> pa.Array: ...
+    def header(self, name: str) -> pa.Array: ...
+    def header_json(self) -> pa.Array: ...
+    def header_list(self) -> pa.Array: ...
+
+
+class BatchChunk(NamedTuple):
+    """Some batches that are decoded together."""
+
+    stored: Sequence[PlacedBatch]
+    heads: Sequence[BatchHeader]
+    bodies: Sequence[Buffer]
+    """Decompressed; empty where nobody asks for them."""
+
+
+ReadFields = Callable[[BatchChunk, Limits], RecordFields]
+
+
+def decode_to_arrow(
+    stored: Sequence[PlacedBatch], columns: Sequence[str], *, partition: int, limits: Limits, read_fields: ReadFields
+) -> Iterator[pa.RecordBatch]:
+    """All records of these batches, whose checksums are known to be right, in pieces of a few MiB.
+
+    `read_fields` is `plain_fields`, or what `compiled_fields` returns.
+    """
+    with_bodies = not HEAD_COLUMNS.issuperset(columns)
+    schema = pa.schema([(name, RECORD_COLUMNS.get(name, pa.string())) for name in columns])
+
+    def decoded(chunk: BatchChunk) -> pa.RecordBatch:
+        counts = np.array([head.records for head in chunk.heads], np.int64)
+        fields = read_fields(chunk, limits) if with_bodies else None
+        arrays = [_column(name, chunk, counts, partition, fields) for name in columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    # Not in a loop, whose variables would hold on to what was decoded until the next piece is.
+    return map(decoded, _chunks(stored, limits, with_bodies))
+
+
+def decode_readable_to_arrow(
+    stored: Sequence[PlacedBatch],
+    columns: Sequence[str],
+    *,
+    partition: int,
+    limits: Limits,
+    read_fields: ReadFields,
+    on_corrupt: Callable[[BatchHeader, InvalidRequestError], None],
+) -> Iterator[pa.RecordBatch]:
+    """The same up to the first batch that can't be decoded, for which `on_corrupt` is called; if it returns, without it."""
+    rows = 0
+
+    def counted(decoded: pa.RecordBatch) -> pa.RecordBatch:
+        nonlocal rows
+        rows += decoded.num_rows
+        return decoded
+
+    try:
+        yield from map(counted, decode_to_arrow(stored, columns, partition=partition, limits=limits, read_fields=read_fields))
+    except InvalidRequestError:
+        for each in stored:
+            head = read_header(each.batch)
+            if rows > 0:
+                rows -= head.records
+                continue
+            try:
+                (decoded,) = decode_to_arrow([each], columns, partition=partition, limits=limits, read_fields=read_fields)
+            except InvalidRequestError as error:
+                on_corrupt(head, error)
+            else:
+                yield decoded
+
+
+def _chunks(stored: Sequence[PlacedBatch], limits: Limits, with_bodies: bool) -> Iterator[BatchChunk]:
+    """Cut by decompressed size, so that well compressed batches do not fill the memory."""
+    heads: list[BatchHeader] = []
+    bodies: list[Buffer] = []
+    size = first = 0
+
+    def cut(end: int) -> BatchChunk:
+        nonlocal heads, bodies, size, first
+        chunk = BatchChunk(stored[first:end], heads, bodies)
+        heads, bodies, size, first = [], [], 0, end
+        return chunk
+
+    for number, (_, batch) in enumerate(stored):
+        head = read_header(batch)
+        if with_bodies:
+            body = _body(head, batch, limits)
+            if size and size + len(body) > 2 * _CHUNK_BYTES:
+                yield cut(number)
+            bodies.append(body)
+            size += len(body)
+            del body
+        heads.append(head)
+        if size >= _CHUNK_BYTES:
+            yield cut(number + 1)
+    if heads:
+        yield cut(len(stored))
+
+
+def _body(head: BatchHeader, batch: Buffer, limits: Limits) -> Buffer:
+    if head.records > limits.batch_records:
+        raise LimitExceededError(
+            f"the batch at offset {head.base_offset} has {head.records} records, more than batch_records allows"
+            f" ({limits.batch_records})"
+        )
+    body = decompress(head.codec, memoryview(batch)[HEADER_BYTES:], limits.decompressed_batch_bytes)
+    if head.records * _LEAST_RECORD_BYTES > len(body):
+        raise CorruptBatchError(
+            f"the batch at offset {head.base_offset} counts {head.records} records in {len(body)} bytes, too few to hold them"
+        )
+    return body
+
+
+def _column(name: str, chunk: BatchChunk, counts: Int64Array, partition: int, fields: RecordFields | None) -> pa.Array:
+    if name == "partition":
+        return pa.array(np.full(int(counts.sum()), partition, np.int32))
+    if name == "offset":
+        return pa.array(_counted_from([head.base_offset for head in chunk.heads], counts))
+    if name == "cursor":
+        return pa.array(_counted_from([stored.cursor for stored in chunk.stored], counts))
+    if fields is None:
+        raise ValueError(f"column {name!r} can't be told by the head of a batch")
+    if name == "timestamp":
+        return fields.timestamps()
+    if name in ("key", "value"):
+        return fields.text(name)
+    if name in ("key_bytes", "value_bytes"):
+        return fields.binary(name.removesuffix("_bytes"))
+    if name == "headers":
+        return fields.header_json()
+    return fields.header_list() if name == "header_list" else fields.header(name)
+
+
+def _counted_from(firsts: Sequence[int], counts: Int64Array) -> Int64Array:
+    """For each batch so many numbers in a row, from its first one on."""
+    ends = np.cumsum(counts)
+    numbers: Int64Array = np.arange(ends[-1], dtype=np.int64)
+    numbers += np.repeat(np.array(firsts, np.int64) - (ends - counts), counts)
+    return numbers
+
+
+def plain_fields(chunk: BatchChunk, limits: Limits) -> "PlainRecordFields":
+    return PlainRecordFields([record for stored in chunk.stored for record in decode_batch(stored.batch, limits)])
+
+
+class PlainRecordFields:
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._records = records
+
+    def timestamps(self) -> pa.Array:
+        return pa.array([record.timestamp for record in self._records], RECORD_COLUMNS["timestamp"])
+
+    def binary(self, field: str) -> pa.Array:
+        return pa.array([getattr(record, field) for record in self._records], pa.binary())
+
+    def text(self, field: str) -> pa.Array:
+        return pa.array([_text(getattr(record, field)) for record in self._records], pa.string())
+
+    def header(self, name: str) -> pa.Array:
+        return pa.array([_text(_first(name, record.headers)) for record in self._records], pa.string())
+
+    def header_json(self) -> pa.Array:
+        return pa.array([_json(record.headers) for record in self._records], pa.string())
+
+    def header_list(self) -> pa.Array:
+        lists = [[{"name": name, "value": value} for name, value in record.headers] for record in self._records]
+        return pa.array(lists, HEADER_LIST)
+
+
+def _first(name: str, headers: Headers) -> bytes | None:
+    return next((value for other, value in headers if other == name), None)
+
+
+def _text(field: bytes | None) -> str | None:
+    if field is None:
+        return None
+    try:
+        return field.decode()
+    except UnicodeDecodeError:
+        return f"\\x{field.hex()}"
+
+
+def _json(headers: Headers) -> str:
+    """An object; a name that comes more than once has a list there."""
+    found: dict[str, list[str | None]] = {}
+    for name, value in headers:
+        found.setdefault(name, []).append(_text(value))
+    shown = {name: values if len(values) > 1 else values[0] for name, values in found.items()}
+    return json.dumps(shown, ensure_ascii=False, separators=(",", ":"))

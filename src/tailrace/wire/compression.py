@@ -1,0 +1,154 @@
+"""The four compressions of Kafka record batches.
+
+Decompression writes into a buffer of bounded size, so a bomb is refused after at most that many bytes, whatever it declares.
+"""
+
+from collections.abc import Callable
+from enum import IntEnum
+from struct import Struct
+
+import cramjam
+
+from tailrace.model.commit import Buffer
+from tailrace.model.errors import CorruptBatchError, MessageTooLargeError, UnsupportedCodecError
+
+
+class Compression(IntEnum):
+    """Numbers as in the attributes of a batch."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+_ZSTD_LEVEL = 3
+_GUESS = 4
+"""How many times its size a batch has when decompressed, and how many times more when that was too little. To clear memory
+takes longer than to decompress into it, so much room at once is dear; what fails is at most a third of the work."""
+_SPARE_BYTES = 4096
+_MOST_RATIO: dict[int, int] = {Compression.GZIP: 1032, Compression.LZ4: 256}
+"""What a byte can become at most, by the formats of DEFLATE and LZ4. Zstandard knows no such bound."""
+
+# Java and Python clients wrap Snappy in a framing of their own: this magic, two versions, then blocks with their lengths.
+_XERIAL_HEAD = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
+_XERIAL_MAGIC = _XERIAL_HEAD[:8]
+_XERIAL_BLOCK_BYTES = 32 * 1024
+_BLOCK_LENGTH = Struct(">I")
+
+
+def compress(codec: int, data: Buffer) -> Buffer:
+    if codec == Compression.NONE:
+        return data
+    if codec == Compression.GZIP:
+        return bytes(cramjam.gzip.compress(data))
+    if codec == Compression.SNAPPY:
+        return _compress_xerial(data)
+    if codec == Compression.LZ4:
+        return bytes(cramjam.lz4.compress(data))
+    if codec == Compression.ZSTD:
+        return bytes(cramjam.zstd.compress(data, _ZSTD_LEVEL))
+    raise _unknown_codec(codec)
+
+
+def decompress(codec: int, data: Buffer, max_bytes: int) -> Buffer:
+    """The bytes before compression; refused when they are more than `max_bytes`."""
+    if codec == Compression.NONE:
+        return data
+    if codec == Compression.GZIP:
+        # The last four bytes say how many there are, modulo 2^32.
+        declared = int.from_bytes(data[-4:], "little")
+        return _decompress_bounded(cramjam.gzip.decompress_into, data, max_bytes, min(declared, len(data) * _MOST_RATIO[codec]))
+    if codec == Compression.SNAPPY:
+        return _decompress_snappy(data, max_bytes)
+    if codec == Compression.LZ4:
+        return _decompress_bounded(cramjam.lz4.decompress_into, data, max_bytes)
+    if codec == Compression.ZSTD:
+        return _decompress_bounded(cramjam.zstd.decompress_into, data, max_bytes)
+    raise _unknown_codec(codec)
+
+
+def decompressed_bound(codec: int, data: Buffer, max_bytes: int) -> int:
+    """At most so many bytes come out of `decompress`, known before anything is decompressed."""
+    if codec == Compression.NONE:
+        return len(data)
+    ratio = _MOST_RATIO.get(codec)
+    return max_bytes if ratio is None else min(max_bytes, len(data) * ratio + _SPARE_BYTES)
+
+
+def check_codec(codec: int) -> None:
+    if codec > Compression.ZSTD:
+        raise _unknown_codec(codec)
+
+
+def _decompress_bounded(into: Callable[[Buffer, bytearray], int], data: Buffer, max_bytes: int, declared: int = 0) -> Buffer:
+    """`declared`: how many bytes the data says it has, which may be anything."""
+    guess = len(data) * _GUESS + _SPARE_BYTES
+    size = min(max_bytes, declared if declared > guess else guess)
+    while True:
+        room = bytearray(size)
+        try:
+            written = into(data, room)
+        except cramjam.DecompressionError as error:
+            if "whole buffer" not in str(error):
+                raise CorruptBatchError(f"the batch can't be decompressed: {error}") from error
+            if size == max_bytes:
+                raise _too_large(f"more than {max_bytes}", max_bytes) from error
+            size = min(max_bytes, size * _GUESS)
+        else:
+            del room[written:]
+            return room
+
+
+def _decompress_snappy(data: Buffer, max_bytes: int) -> Buffer:
+    view = memoryview(data)
+    if view[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        return _decompress_block(view, max_bytes, max_bytes)
+    found = bytearray()
+    at = len(_XERIAL_HEAD)
+    while at < len(view):
+        if len(view) - at < _BLOCK_LENGTH.size:
+            raise CorruptBatchError("the batch can't be decompressed: a Snappy block lacks its length")
+        (size,) = _BLOCK_LENGTH.unpack_from(view, at)
+        at += _BLOCK_LENGTH.size
+        if size > len(view) - at:
+            raise CorruptBatchError(
+                f"the batch can't be decompressed: a Snappy block says it has {size} bytes, and {len(view) - at} are left"
+            )
+        found += _decompress_block(view[at : at + size], max_bytes - len(found), max_bytes)
+        at += size
+    return found
+
+
+def _decompress_block(block: memoryview, room_bytes: int, max_bytes: int) -> Buffer:
+    try:
+        declared = cramjam.snappy.decompress_raw_len(block)
+        if declared > room_bytes:
+            raise _too_large(f"{max_bytes - room_bytes + declared}", max_bytes)
+        room = bytearray(declared)
+        written = cramjam.snappy.decompress_raw_into(block, room)
+    except cramjam.DecompressionError as error:
+        raise CorruptBatchError(f"the batch can't be decompressed: {error}") from error
+    del room[written:]
+    return room
+
+
+def _compress_xerial(data: Buffer) -> Buffer:
+    view = memoryview(data)
+    found = bytearray(_XERIAL_HEAD)
+    for at in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[at : at + _XERIAL_BLOCK_BYTES]))
+        found += _BLOCK_LENGTH.pack(len(block))
+        found += block
+    return found
+
+
+def _too_large(size: str, max_bytes: int) -> MessageTooLargeError:
+    return MessageTooLargeError(
+        f"the batch has {size} bytes when decompressed, and decompressed_batch_bytes allows {max_bytes}; send smaller batches"
+    )
+
+
+def _unknown_codec(codec: int) -> UnsupportedCodecError:
+    return UnsupportedCodecError(f"compression {codec} is not known; use none, gzip, snappy, lz4 or zstd")
