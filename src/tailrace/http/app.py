@@ -15,13 +15,13 @@ from tailrace.http.health import ServerStatus, health_of, http_status_of
 from tailrace.http.messages import publish_messages
 from tailrace.http.problems import MEDIA_TYPE, UnexpectedErrors, problem_body
 from tailrace.http.request_guard import RequestGuard
-from tailrace.http.sql import NoSqlEngine, SqlEngine
 from tailrace.model.limits import Limits
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
     from tailrace.http.endpoints import LitestarApp
+    from tailrace.http.sql import SqlEngine
 
 
 def create_app(
@@ -30,7 +30,7 @@ def create_app(
     limits: Limits,
     collectors: "Sequence[Collector]" = (),
     *,
-    engine: SqlEngine | None = None,
+    engine: "SqlEngine | None" = None,
     on_loopback: bool = False,
 ) -> "Application[LitestarApp]":
     """`collectors`: what else is shown on the metrics page. `on_loopback`: only this machine can reach the server."""
@@ -39,6 +39,7 @@ def create_app(
 
     def load_framework() -> "LitestarApp":
         from tailrace.http.endpoints import create_litestar_app
+        from tailrace.http.sql import NoSqlEngine
 
         return create_litestar_app(broker, status, limits, collectors, engine or NoSqlEngine(), request_guard, unexpected)
 

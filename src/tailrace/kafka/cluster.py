@@ -1,12 +1,14 @@
 """How the server presents itself: a cluster of one broker, which leads every partition and coordinates every group."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from tailrace.broker.broker import Broker
 from tailrace.model.address import Address
 from tailrace.model.limits import Limits
+
+if TYPE_CHECKING:
+    from tailrace.broker.broker import Broker
 
 NODE_ID = 0
 REPLICAS = (NODE_ID,)
@@ -38,7 +40,9 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Node(NamedTuple):
-    broker: Broker
+    """The one node of the cluster, for handlers that answer for the server as a whole."""
+
+    broker: "Broker"
     cluster: Cluster
     settings: KafkaSettings
     limits: Limits
