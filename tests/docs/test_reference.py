@@ -11,32 +11,32 @@ import typer.main
 from litestar import Litestar
 from litestar.di import Provide
 
+from tailrace.api.consume import AckBody, ConsumeBody, FetchBody, StartPosition, StartTime
+from tailrace.api.groups import (
+    BeginBody,
+    CommitOffsetsBody,
+    HeartbeatBody,
+    JoinBody,
+    LeaveBody,
+    MemberAssignment,
+    OfferedProtocol,
+    OffsetToCommit,
+    ResetOffsetsBody,
+    SyncBody,
+)
+from tailrace.api.messages import PublishBody, SentHeader, SentMessage
+from tailrace.api.queues import AckReceiptsBody, ExtendReceiptsBody, NackReceiptsBody, ReceiveBody
+from tailrace.api.sql import SqlBody
+from tailrace.api.tables import AddRouteBody
+from tailrace.api.topics import ChangeTopicBody, CreateTopicBody
 from tailrace.broker.broker import Broker
 from tailrace.broker.settings import BrokerSettings
 from tailrace.cli.commands import build_app
 from tailrace.cli.errors import ExitCode
 from tailrace.cli.settings import Configuration, ServerSection
 from tailrace.http.app import create_app
-from tailrace.http.consume import Ack, Consume, FetchBatches, StartPosition, StartTime
-from tailrace.http.groups import (
-    Begin,
-    CommitOffsets,
-    DoneOffset,
-    Heartbeat,
-    Join,
-    Leave,
-    MemberShare,
-    OfferedProtocol,
-    ResetOffsets,
-    Sync,
-)
 from tailrace.http.health import ServerStatus
-from tailrace.http.messages import Publish, SentHeader, SentMessage
 from tailrace.http.openapi import document
-from tailrace.http.queues import AckReceipts, ExtendReceipts, NackReceipts, Receive
-from tailrace.http.sql import Sql
-from tailrace.http.tables import AddRoute
-from tailrace.http.topics import ChangeTopic, CreateTopic
 from tailrace.kafka.cluster import KafkaSettings
 from tailrace.kafka.dispatch import ApiRoute
 from tailrace.kafka.metrics import KafkaCollector, Traffic
@@ -112,10 +112,20 @@ def test_every_endpoint_is_documented(app: Litestar) -> None:
 def test_every_field_of_a_body_is_documented() -> None:
     text = (REFERENCE / "http.md").read_text()
     bodies = (
-        *(CreateTopic, ChangeTopic, TopicOptions, SentMessage, SentHeader, Publish),
-        *(Receive, AckReceipts, NackReceipts, ExtendReceipts),
-        *(Consume, StartPosition, StartTime, Ack, ResetOffsets, Sql, AddRoute, FetchBatches),
-        *(Join, OfferedProtocol, Sync, MemberShare, Heartbeat, Leave, Begin, CommitOffsets, DoneOffset),
+        *(CreateTopicBody, ChangeTopicBody, TopicOptions, SentMessage, SentHeader, PublishBody),
+        *(ReceiveBody, AckReceiptsBody, NackReceiptsBody, ExtendReceiptsBody),
+        *(ConsumeBody, StartPosition, StartTime, AckBody, ResetOffsetsBody, SqlBody, AddRouteBody, FetchBody),
+        *(
+            JoinBody,
+            OfferedProtocol,
+            SyncBody,
+            MemberAssignment,
+            HeartbeatBody,
+            LeaveBody,
+            BeginBody,
+            CommitOffsetsBody,
+            OffsetToCommit,
+        ),
     )
     fields = {field.encode_name for body in bodies for field in msgspec.structs.fields(body)}
     assert sorted(field for field in fields if not re.search(rf'[`"]{field}[`"]', text)) == []

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import msgspec
 import typer
 
+from tailrace.api.consume import ConsumeResponse
 from tailrace.cli.command_line import (
     DEFAULT_SERVER,
     FormatOption,
@@ -23,7 +24,6 @@ from tailrace.cli.command_line import (
 from tailrace.cli.display import MessagePrinter, note_corrupt_batch, print_note
 from tailrace.cli.errors import CommandError, ExitCode, RefusedError, UsageError
 from tailrace.cli.server_api import ServerApi
-from tailrace.http.consume import ConsumeAnswer
 
 if TYPE_CHECKING:
     from tailrace.cli.server_api import Reconnection
@@ -174,9 +174,9 @@ class ConsumeLoop:
         self._ack()
         return answer.has_more
 
-    def _read(self, limit: int, wait_ms: int) -> ConsumeAnswer:
+    def _read(self, limit: int, wait_ms: int) -> ConsumeResponse:
         body = {**self._request, "limit": limit, "timeout_ms": wait_ms}
-        return self._api.repeat("/api/topics/consume", body, ConsumeAnswer, seconds=wait_ms / 1000)
+        return self._api.repeat("/api/topics/consume", body, ConsumeResponse, seconds=wait_ms / 1000)
 
     def _go_on_at(self, offsets: dict[int, int]) -> None:
         positions = [{"partition_id": partition, "offset": offset} for partition, offset in offsets.items()]

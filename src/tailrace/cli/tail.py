@@ -63,9 +63,9 @@ def tail(
         )
     import msgspec
 
+    from tailrace.api.messages import ReadMessage
     from tailrace.cli.display import MessagePrinter, print_note
     from tailrace.cli.server_api import Reconnection, ServerApi
-    from tailrace.http.messages import ReadMessage
 
     printer = MessagePrinter(MessageFormat.JSON if as_json else shape, with_topic=True)
     decode = msgspec.json.Decoder(ReadMessage).decode

@@ -1,25 +1,39 @@
 """`/api/groups`: who consumes, how far each group has come, and putting one somewhere else."""
 
-from typing import Annotated, Any
-from uuid import UUID
+from typing import Any
 
-import msgspec
 from litestar import Controller, Request, delete, get, post, put
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, RawBody
-from msgspec import Meta
 
+from tailrace.api.groups import (
+    BeginBody,
+    BeginResponse,
+    CommitOffsetsBody,
+    GroupEntry,
+    GroupMember,
+    GroupPage,
+    GroupView,
+    HeartbeatBody,
+    JoinBody,
+    JoinResponse,
+    LeaveBody,
+    MemberView,
+    OffsetPage,
+    OffsetView,
+    PartitionPosition,
+    PartitionReset,
+    ResetOffsetsBody,
+    ResetOffsetsResponse,
+    SyncBody,
+    SyncResponse,
+)
 from tailrace.broker.broker import Broker
-from tailrace.http.consume import NonNegative, StartPlace, to_start
-from tailrace.http.messages import read_body
+from tailrace.http.consume import to_start
 from tailrace.http.openapi import describe_endpoint
-from tailrace.http.requests import DEFAULT_PAGE, PageSize, page
-from tailrace.model.fetch import StartEdge
+from tailrace.http.requests import DEFAULT_PAGE, PageSize, page, read_body
 from tailrace.model.group import (
     CONSUMER,
-    NO_GENERATION,
-    NO_MEMBER,
-    GroupState,
     JoinRequest,
     Lag,
     MemberIdentity,
@@ -28,69 +42,6 @@ from tailrace.model.group import (
     SyncRequest,
 )
 from tailrace.model.ids import Offset
-
-
-class GroupEntry(msgspec.Struct):
-    group_id: str
-    state: GroupState
-    protocol_type: str
-    """`consumer` for groups with members of Kafka's kind; empty for those that only commit."""
-
-
-class GroupPage(msgspec.Struct):
-    groups: list[GroupEntry]
-    next: str | None
-
-
-class MemberView(msgspec.Struct):
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-
-
-class GroupView(msgspec.Struct):
-    group_id: str
-    state: GroupState
-    protocol_type: str
-    protocol: str
-    """How the members share out the partitions."""
-    generation: int
-    leader: str
-    members: list[MemberView]
-    lag: int
-    """Messages of all partitions that the group has not dealt with yet."""
-
-
-class OffsetView(msgspec.Struct):
-    topic_name: str
-    partition_id: int
-    committed_offset: int
-    """Where the group goes on."""
-    end_offset: int
-    lag: int
-
-
-class OffsetPage(msgspec.Struct):
-    offsets: list[OffsetView]
-    next: str | None
-
-
-class ResetOffsets(msgspec.Struct, forbid_unknown_fields=True):
-    topic: str
-    start: StartPlace
-    partition_id: NonNegative | None = None
-    """All partitions if it is left out."""
-
-
-class PartitionReset(msgspec.Struct):
-    partition_id: int
-    committed_offset: int
-
-
-class ResetAnswer(msgspec.Struct):
-    topic_name: str
-    partitions: list[PartitionReset]
 
 
 class GroupEndpoints(Controller):
@@ -144,12 +95,12 @@ class GroupEndpoints(Controller):
         chosen, last = page(lags, _place, after, limit)
         return OffsetPage([OffsetView(*lag) for lag in chosen], last)
 
-    @put("/{group_id:str}/offsets", opt=describe_endpoint(ResetOffsets))
-    async def reset(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> ResetAnswer:
+    @put("/{group_id:str}/offsets", opt=describe_endpoint(ResetOffsetsBody))
+    async def reset(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> ResetOffsetsResponse:
         """Put a group without members somewhere else, forwards or back."""
-        asked = read_body(body, ResetOffsets)
+        asked = read_body(body, ResetOffsetsBody)
         placed = await broker.consumers.reset(group_id, asked.topic, asked.partition_id, to_start(asked.start))
-        return ResetAnswer(broker.topics.get(asked.topic).topic.name, [PartitionReset(*each) for each in placed])
+        return ResetOffsetsResponse(broker.topics.get(asked.topic).topic.name, [PartitionReset(*each) for each in placed])
 
 
 def _place(lag: Lag) -> str:
@@ -157,115 +108,16 @@ def _place(lag: Lag) -> str:
     return f"{lag.topic}/{lag.partition:05}"
 
 
-Milliseconds = Annotated[int, Meta(ge=1, le=2**31 - 1)]
-
-
-class OfferedProtocol(msgspec.Struct, forbid_unknown_fields=True):
-    name: str
-    metadata: bytes
-    """What the member wants: a subscription in Kafka's format, in base64."""
-
-
-class Join(msgspec.Struct, forbid_unknown_fields=True):
-    protocols: list[OfferedProtocol]
-    """Best first."""
-    member_id: str = NO_MEMBER
-    """Empty for a member that is new; it is refused with the id to join with."""
-    instance_id: str | None = None
-    client_id: str = ""
-    session_timeout_ms: Milliseconds = 30_000
-    rebalance_timeout_ms: Milliseconds = 60_000
-
-
-class GroupMember(msgspec.Struct):
-    member_id: str
-    metadata: bytes
-
-
-class JoinAnswer(msgspec.Struct):
-    member_id: str
-    generation: int
-    protocol: str
-    leader: str
-    members: list[GroupMember]
-    """For the leader, who shares out the partitions; empty for the others."""
-
-
-class MemberShare(msgspec.Struct, forbid_unknown_fields=True):
-    member_id: str
-    assignment: bytes
-
-
-class Sync(msgspec.Struct, forbid_unknown_fields=True):
-    member_id: str
-    generation: int
-    assignments: list[MemberShare] = []
-    """From the leader: what each member gets, in Kafka's format, in base64."""
-    instance_id: str | None = None
-
-
-class SyncAnswer(msgspec.Struct):
-    protocol: str
-    assignment: bytes
-
-
-class Heartbeat(msgspec.Struct, forbid_unknown_fields=True):
-    member_id: str
-    generation: int
-    instance_id: str | None = None
-
-
-class Leave(msgspec.Struct, forbid_unknown_fields=True):
-    member_id: str
-    instance_id: str | None = None
-
-
-class Begin(msgspec.Struct, forbid_unknown_fields=True):
-    topic: str
-    partitions: list[NonNegative]
-    start: StartPlace | None = StartEdge.EARLIEST
-    """Where to begin where the group has committed nothing; `null` makes that an error."""
-    member_id: str = NO_MEMBER
-    generation: int = NO_GENERATION
-
-
-class PartitionPosition(msgspec.Struct):
-    partition_id: int
-    offset: int
-
-
-class BeginAnswer(msgspec.Struct):
-    topic_name: str
-    topic_uuid: UUID
-    """To be sent along with fetches and commits: a topic that is made again under the same name has another."""
-    positions: list[PartitionPosition]
-
-
-class DoneOffset(msgspec.Struct, forbid_unknown_fields=True):
-    topic: str
-    partition_id: NonNegative
-    offset: NonNegative
-    """Where the group goes on: one after the last offset that is done."""
-    topic_uuid: UUID | None = None
-    """The topic must still be this one."""
-
-
-class CommitOffsets(msgspec.Struct, forbid_unknown_fields=True):
-    offsets: list[DoneOffset]
-    member_id: str = NO_MEMBER
-    generation: int = NO_GENERATION
-
-
 class MemberEndpoints(Controller):
     path = "/api/groups/{group_id:str}"
     tags = ("groups",)
 
-    @post("/join", status_code=200, opt=describe_endpoint(Join))
+    @post("/join", status_code=200, opt=describe_endpoint(JoinBody))
     async def join(
         self, group_id: FromPath[str], request: Request[Any, Any, Any], body: RawBody, broker: NamedDependency[Broker]
-    ) -> JoinAnswer:
+    ) -> JoinResponse:
         """Become a member, or stay one when the group shares out anew; answered when all members have joined."""
-        asked = read_body(body, Join)
+        asked = read_body(body, JoinBody)
         joined = await broker.groups.join(
             JoinRequest(
                 group_id,
@@ -280,12 +132,12 @@ class MemberEndpoints(Controller):
             )
         )
         members = [GroupMember(member.member_id, member.metadata) for member in joined.members]
-        return JoinAnswer(joined.member_id, joined.generation, joined.protocol, joined.leader, members)
+        return JoinResponse(joined.member_id, joined.generation, joined.protocol, joined.leader, members)
 
-    @post("/sync", status_code=200, opt=describe_endpoint(Sync))
-    async def sync(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> SyncAnswer:
+    @post("/sync", status_code=200, opt=describe_endpoint(SyncBody))
+    async def sync(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> SyncResponse:
         """Get a share of the partitions; the leader hands out all shares."""
-        asked = read_body(body, Sync)
+        asked = read_body(body, SyncBody)
         synced = await broker.groups.sync(
             SyncRequest(
                 group_id,
@@ -295,35 +147,35 @@ class MemberEndpoints(Controller):
                 tuple((share.member_id, share.assignment) for share in asked.assignments),
             )
         )
-        return SyncAnswer(synced.protocol, synced.assignment)
+        return SyncResponse(synced.protocol, synced.assignment)
 
-    @post("/heartbeat", status_code=204, opt=describe_endpoint(Heartbeat))
+    @post("/heartbeat", status_code=204, opt=describe_endpoint(HeartbeatBody))
     async def heartbeat(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> None:
         """A member is still there."""
-        asked = read_body(body, Heartbeat)
+        asked = read_body(body, HeartbeatBody)
         broker.groups.heartbeat(group_id, MemberIdentity(asked.member_id, asked.generation, asked.instance_id))
 
-    @post("/leave", status_code=204, opt=describe_endpoint(Leave))
+    @post("/leave", status_code=204, opt=describe_endpoint(LeaveBody))
     async def leave(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> None:
         """A member goes, and its share with it."""
-        asked = read_body(body, Leave)
+        asked = read_body(body, LeaveBody)
         (refusal,) = broker.groups.leave(group_id, [(asked.member_id, asked.instance_id)])
         if refusal is not None:
             raise refusal
 
-    @post("/begin", status_code=200, opt=describe_endpoint(Begin))
-    async def begin(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> BeginAnswer:
+    @post("/begin", status_code=200, opt=describe_endpoint(BeginBody))
+    async def begin(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> BeginResponse:
         """Where the group goes on in these partitions. Where it has committed nothing, the start is committed first."""
-        asked = read_body(body, Begin)
+        asked = read_body(body, BeginBody)
         member = MemberIdentity(asked.member_id, asked.generation)
         start = None if asked.start is None else to_start(asked.start)
         begun = await broker.consumers.begin(group_id, asked.topic, asked.partitions, start, member)
-        return BeginAnswer(begun.topic, begun.topic_uuid, [PartitionPosition(*each) for each in begun.positions])
+        return BeginResponse(begun.topic, begun.topic_uuid, [PartitionPosition(*each) for each in begun.positions])
 
-    @post("/commit", status_code=204, opt=describe_endpoint(CommitOffsets))
+    @post("/commit", status_code=204, opt=describe_endpoint(CommitOffsetsBody))
     async def commit(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> None:
         """The group is done with everything below these offsets; all of them are committed, or none."""
-        asked = read_body(body, CommitOffsets)
+        asked = read_body(body, CommitOffsetsBody)
         member = MemberIdentity(asked.member_id, asked.generation)
         commits = [
             OffsetCommit(done.topic, done.partition_id, Offset(done.offset), topic_uuid=done.topic_uuid)

@@ -1,11 +1,9 @@
 """What the process knows about itself and the broker does not, for those who ask by HTTP."""
 
 from collections.abc import Callable
-from typing import Literal
-
-import msgspec
 
 from tailrace import __version__
+from tailrace.api.server import Health
 from tailrace.broker.broker import Broker
 from tailrace.model.clock import Clock
 from tailrace.model.errors import TailraceError
@@ -21,19 +19,6 @@ class ServerStatus:
     @property
     def uptime_seconds(self) -> float:
         return self._clock.monotonic() - self._started_at
-
-
-class Health(msgspec.Struct, omit_defaults=True):
-    status: Literal["ok", "full", "failed"]
-    """Full: there is no room on the disk, so records are refused and all else goes on."""
-    version: str
-    durability: str
-    uptime_seconds: float
-    end_cursor: int
-    """The cursor that the next record of the log will get."""
-    failure: str = ""
-    tables: str = ""
-    """Why tables can't be read or written: they lack changes that are in the log, or their file is made again."""
 
 
 def health_of(broker: Broker, status: ServerStatus) -> Health:

@@ -5,116 +5,36 @@ and headers are text, or bytes in base64.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, TypeVar
 
 import msgspec
-from msgspec import UNSET, Meta, Raw, UnsetType
+from msgspec import UNSET, Raw, UnsetType
 
+from tailrace.api.messages import (
+    OP_HEADER,
+    PAYLOAD_MODE_HEADER,
+    SOURCE_TABLE_HEADER,
+    BytesField,
+    PublishBody,
+    PublishedRecord,
+    PublishResponse,
+    ReadHeader,
+    ReadMessage,
+    SentMessage,
+    TextField,
+)
 from tailrace.broker.broker import Broker
-from tailrace.http.requests import allowed_values_hint
+from tailrace.http.requests import read_body
 from tailrace.model.errors import InvalidRequestError
 from tailrace.model.record import MESSAGE_ID_HEADER, Headers, Message, NumberedPublish, Published, Record
 
-OP_HEADER = "op"
-PAYLOAD_MODE_HEADER = "payload_mode"
-SOURCE_TABLE_HEADER = "source_table"
-"""With the two above: headers of table changes and of what routes make of them, shown as fields of their own too."""
-
 _NULL = b"null"
-_Body = TypeVar("_Body", bound=msgspec.Struct)
-Text = str | UnsetType | None
-Data = bytes | UnsetType
-
-
-class SentHeader(msgspec.Struct, forbid_unknown_fields=True):
-    name: str
-    value: str | None = None
-    value_base64: bytes | None = None
-
-
-class SentMessage(msgspec.Struct, forbid_unknown_fields=True):
-    topic: str
-    value: Raw | UnsetType = UNSET
-    value_base64: bytes | None = None
-    key: str | None = None
-    key_base64: bytes | None = None
-    headers: Sequence[SentHeader] = ()
-    partition_id: Annotated[int, Meta(ge=0)] | None = None
-    timestamp_ms: Annotated[int, Meta(ge=0)] | None = None
-    message_id: str | None = None
-
-
-class Publish(msgspec.Struct, forbid_unknown_fields=True):
-    """All messages become visible together or not at all."""
-
-    messages: list[SentMessage]
-    publisher: str | None = None
-    """Who publishes: a name that nobody else has."""
-    number: Annotated[int, Meta(ge=1, le=2**63 - 1)] | None = None
-    """The number of this publish, higher than that of the last. Sent again, it is stored once."""
-
-
-class PublishedRecord(msgspec.Struct):
-    topic_name: str
-    partition_id: int
-    offset: int
-    cursor: int | None
-    """`null` for a duplicate: only the first publish learns it."""
-    message_id: str
-    duplicate: bool
-
-
-class PublishAnswer(msgspec.Struct):
-    records: list[PublishedRecord]
-    """In the order of the messages."""
-
-
-class ReadHeader(msgspec.Struct, omit_defaults=True):
-    name: str
-    value: Text = UNSET
-    value_base64: Data = UNSET
-
-
-class ReadMessage(msgspec.Struct, omit_defaults=True):
-    """One record. What is not there or has no meaning for it is left out."""
-
-    topic_name: str
-    partition_id: int
-    offset: int
-    cursor: int
-    timestamp_ms: int
-    key: Text = UNSET
-    key_base64: Data = UNSET
-    value: Raw | UnsetType = UNSET
-    value_base64: Data = UNSET
-    headers: Sequence[ReadHeader] = ()
-    message_id: Text = UNSET
-    """What the sender or the server named the message; records of other senders may have none."""
-    source_table: Text = UNSET
-    """For changes of a table: which table, what was done, and what the value holds of the row."""
-    op: Text = UNSET
-    payload_mode: Text = UNSET
-
-
-def read_body(body: bytes, shape: type[_Body]) -> _Body:
-    try:
-        body.decode()
-        return msgspec.json.decode(body, type=shape)
-    except UnicodeDecodeError as error:
-        raise InvalidRequestError(f"the body is not UTF-8: {error.reason} at byte {error.start}") from error
-    except msgspec.ValidationError as error:
-        raise InvalidRequestError(f"the body does not fit: {error}{allowed_values_hint(shape, error)}") from error
-    except msgspec.DecodeError as error:
-        raise InvalidRequestError(f"the body is not JSON: {error}") from error
-    except RecursionError as error:
-        raise InvalidRequestError("the body is nested too deeply") from error
 
 
 def to_messages(sent: Iterable[SentMessage]) -> list[Message]:
     return [_to_message(place, message) for place, message in enumerate(sent)]
 
 
-def to_numbered(asked: Publish) -> NumberedPublish | None:
+def to_numbered(asked: PublishBody) -> NumberedPublish | None:
     """`None` for a publish that is not numbered."""
     if asked.publisher is None and asked.number is None:
         return None
@@ -180,7 +100,7 @@ def _sent_value(place: int, sent: SentMessage) -> bytes | None:
     raise InvalidRequestError(f"message {place} needs one of value (JSON) and value_base64 (bytes)")
 
 
-def _as_text(data: bytes | None) -> tuple[Text, Data]:
+def _as_text(data: bytes | None) -> tuple[TextField, BytesField]:
     """The bytes as text if they are text, else as they are."""
     try:
         return (None if data is None else data.decode()), UNSET
@@ -188,7 +108,7 @@ def _as_text(data: bytes | None) -> tuple[Text, Data]:
         return UNSET, data or b""
 
 
-def _as_json(data: bytes | None) -> tuple[Raw | UnsetType, Data]:
+def _as_json(data: bytes | None) -> tuple[Raw | UnsetType, BytesField]:
     """The bytes as JSON if they are JSON, else as they are. JSON `null` means a tombstone, so a stored `null` is no JSON."""
     if data is None:
         return Raw(_NULL), UNSET
@@ -200,9 +120,9 @@ def _as_json(data: bytes | None) -> tuple[Raw | UnsetType, Data]:
     return (UNSET, data) if bytes(found) == _NULL else (found, UNSET)
 
 
-async def publish_messages(body: bytes, broker: Broker) -> PublishAnswer:
-    asked = read_body(body, Publish)
+async def publish_messages(body: bytes, broker: Broker) -> PublishResponse:
+    asked = read_body(body, PublishBody)
     messages, numbered = to_messages(asked.messages), to_numbered(asked)
-    return PublishAnswer(
+    return PublishResponse(
         to_published(await (broker.publish(messages) if numbered is None else broker.publish_once(numbered, messages)))
     )

@@ -12,8 +12,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from tailrace import __version__
+from tailrace.api.server import Health
 from tailrace.broker.broker import Broker
-from tailrace.http.health import Health, ServerStatus, health_of, http_status_of
+from tailrace.http.health import ServerStatus, health_of, http_status_of
 from tailrace.http.openapi import describe_endpoint
 from tailrace.http.problems import UnexpectedErrors
 

@@ -6,7 +6,7 @@ does: paths, parameters and answers come from the handlers, schemas from `msgspe
 
 import inspect
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 import msgspec
 from litestar import Litestar, Request, Response, get
@@ -14,6 +14,7 @@ from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.routes import HTTPRoute
 
 from tailrace import __version__
+from tailrace.api.server import Problem
 from tailrace.http.problems import MEDIA_TYPE
 from tailrace.http.request_guard import JSON, TAKES
 
@@ -25,17 +26,6 @@ _TEXT = (
     "Durable topics fed by table changes. Errors are problem+json (RFC 9457) with two members more: `retriable`, whether the"
     " same request may succeed when it is sent again, and `outcome`, whether it is known to have had no effect."
 )
-
-
-class Problem(msgspec.Struct):
-    """What went wrong. Some kinds have more members, such as the bounds of a partition."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    retriable: bool
-    outcome: Literal["failed", "unknown"]
 
 
 @get(PATH, opt={"answer": dict[str, Any]})

@@ -1,120 +1,36 @@
 """`/api/queues`: consumers of a group share records, each to one of them, and say by receipts what became of it."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
 from litestar import Controller, Request, delete, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, RawBody
 from litestar.types import ASGIApp
-from msgspec import Meta
 
+from tailrace.api.messages import CorruptRange
+from tailrace.api.queues import (
+    AckReceiptsBody,
+    DeliveredMessage,
+    ExtendReceiptsBody,
+    NackReceiptsBody,
+    QueuePage,
+    QueueView,
+    ReceiptsResponse,
+    ReceiveBody,
+    ReceiveResponse,
+    ShareView,
+)
 from tailrace.broker.broker import Broker
-from tailrace.http.consume import CorruptBatches, CorruptRange
 from tailrace.http.disconnect import while_connected
-from tailrace.http.messages import ReadMessage, read_body, to_read
+from tailrace.http.messages import to_read
 from tailrace.http.openapi import describe_endpoint
-from tailrace.http.requests import DEFAULT_PAGE, PageSize, page
+from tailrace.http.request_guard import JSON
+from tailrace.http.requests import DEFAULT_PAGE, PageSize, page, read_body
 from tailrace.http.responses import HeldResponse, encode_json
-from tailrace.model.fetch import CorruptBatch, StartEdge
+from tailrace.model.fetch import CorruptBatch
 from tailrace.model.limits import Limits
-from tailrace.model.queue import DEFAULT_VISIBILITY_MS, Delivery, QueueStatus, ReceiveRequest, RejectedReceipt, SettleResult
-
-JSON = "application/json"
-
-AtLeastOne = Annotated[int, Meta(ge=1)]
-NonNegative = Annotated[int, Meta(ge=0)]
-
-
-class Receive(msgspec.Struct, forbid_unknown_fields=True):
-    pattern: str
-    """Topics to take from: a name, or a pattern such as `orders.*`."""
-    max: AtLeastOne = 1
-    wait_ms: NonNegative = 0
-    visibility_ms: AtLeastOne = DEFAULT_VISIBILITY_MS
-    """How long the records are with this consumer."""
-    order_by_key: bool = False
-    """No record is handed out before those of the same key that came earlier are done."""
-    consumer: str = ""
-    attempt: str = ""
-    """Names this request among those of the consumer."""
-    is_repeated: bool = False
-    """The answer to an attempt of this name was lost: what that took goes back first, as if it had not been taken."""
-    max_deliveries: AtLeastOne | None = None
-    """For the whole group, from now on."""
-    start: StartEdge = StartEdge.EARLIEST
-    """Where a new group begins in topics that are there already."""
-    corrupt_batches: CorruptBatches = "report"
-    """Whether batches that can't be decoded are an error, once what comes before them is handed out, or are left out."""
-
-
-class DeliveredMessage(msgspec.Struct):
-    receipt: str
-    deliveries: int
-    """How often it was handed out, this time included."""
-    message: ReadMessage
-
-
-class ReceiveAnswer(msgspec.Struct):
-    messages: list[DeliveredMessage]
-    corrupt: list[CorruptRange] = []
-    """Batches that can't be decoded: what was left out, or what a later receive will report."""
-
-
-class AckReceipts(msgspec.Struct, forbid_unknown_fields=True):
-    receipts: list[str]
-
-
-class NackReceipts(msgspec.Struct, forbid_unknown_fields=True):
-    receipts: list[str]
-    delay_ms: NonNegative = 0
-    reason: str = ""
-    """Kept with the dead letter, if it becomes one."""
-    unseen: bool = False
-    """Nobody has tried to deal with them, so the delivery does not count."""
-
-
-class ExtendReceipts(msgspec.Struct, forbid_unknown_fields=True):
-    receipts: list[str]
-    visibility_ms: AtLeastOne = DEFAULT_VISIBILITY_MS
-    """From now on."""
-
-
-class SettledAnswer(msgspec.Struct):
-    accepted: int
-    refused: list[RejectedReceipt]
-    """Receipts that did not count, each with the reason. If none counts, the answer is an error."""
-
-
-class ShareView(msgspec.Struct):
-    topic_name: str
-    partition_id: int
-    start_offset: int
-    """Everything before it is done."""
-    next_offset: int
-    """From here on nothing was handed out yet."""
-    end_offset: int
-    in_flight: int
-    """Records that consumers have now."""
-    to_repeat: int
-    """Records that came back."""
-    lag: int
-
-
-class QueueView(msgspec.Struct):
-    group_id: str
-    max_deliveries: int
-    waiting: int
-    """Consumers that wait for a record."""
-    in_flight: int
-    lag: int
-    partitions: list[ShareView]
-
-
-class QueuePage(msgspec.Struct):
-    queues: list[QueueView]
-    next: str | None
+from tailrace.model.queue import Delivery, QueueStatus, ReceiveRequest, SettleResult
 
 
 class QueueEndpoints(Controller):
@@ -134,7 +50,7 @@ class QueueEndpoints(Controller):
         """Forget a queue and how far it has come."""
         await broker.queues.delete(group_id)
 
-    @post("/{group_id:str}/receive", status_code=200, opt=describe_endpoint(Receive, answer=ReceiveAnswer))
+    @post("/{group_id:str}/receive", status_code=200, opt=describe_endpoint(ReceiveBody, answer=ReceiveResponse))
     async def receive(
         self,
         group_id: FromPath[str],
@@ -144,7 +60,7 @@ class QueueEndpoints(Controller):
         limits: NamedDependency[Limits],
     ) -> ASGIApp:
         """Records for one consumer, each with a receipt; waits for the first one if there is none yet."""
-        asked = read_body(body, Receive)
+        asked = read_body(body, ReceiveBody)
         wanted = ReceiveRequest(
             group=group_id,
             pattern=asked.pattern,
@@ -164,28 +80,28 @@ class QueueEndpoints(Controller):
             encoded = await encode_json(broker, answer, lambda: _received(received, answer.corrupt))
             return HeldResponse(encoded, JSON, answer, limits)
 
-    @post("/{group_id:str}/ack", status_code=200, opt=describe_endpoint(AckReceipts))
-    async def ack(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> SettledAnswer:
+    @post("/{group_id:str}/ack", status_code=200, opt=describe_endpoint(AckReceiptsBody))
+    async def ack(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> ReceiptsResponse:
         """These records are done. Durable when answered."""
-        asked = read_body(body, AckReceipts)
+        asked = read_body(body, AckReceiptsBody)
         return _settled(await broker.queues.acknowledge(group_id, asked.receipts))
 
-    @post("/{group_id:str}/nack", status_code=200, opt=describe_endpoint(NackReceipts))
-    async def nack(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> SettledAnswer:
+    @post("/{group_id:str}/nack", status_code=200, opt=describe_endpoint(NackReceiptsBody))
+    async def nack(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> ReceiptsResponse:
         """Hand these records out again, after a while; after the last time they go to the dead letters."""
-        asked = read_body(body, NackReceipts)
+        asked = read_body(body, NackReceiptsBody)
         released = broker.queues.release(group_id, asked.receipts, asked.delay_ms, asked.reason, unseen=asked.unseen)
         return _settled(await released)
 
-    @post("/{group_id:str}/extend", status_code=200, opt=describe_endpoint(ExtendReceipts))
-    async def extend(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> SettledAnswer:
+    @post("/{group_id:str}/extend", status_code=200, opt=describe_endpoint(ExtendReceiptsBody))
+    async def extend(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> ReceiptsResponse:
         """Keep these records for longer."""
-        asked = read_body(body, ExtendReceipts)
+        asked = read_body(body, ExtendReceiptsBody)
         return _settled(await broker.queues.extend(group_id, asked.receipts, asked.visibility_ms))
 
 
-def _received(received: Sequence[Delivery], corrupt: Sequence[CorruptBatch]) -> ReceiveAnswer:
-    return ReceiveAnswer([_delivered(each) for each in received], [CorruptRange(*batch) for batch in corrupt])
+def _received(received: Sequence[Delivery], corrupt: Sequence[CorruptBatch]) -> ReceiveResponse:
+    return ReceiveResponse([_delivered(each) for each in received], [CorruptRange(*batch) for batch in corrupt])
 
 
 def _delivered(delivery: Delivery) -> DeliveredMessage:
@@ -193,8 +109,8 @@ def _delivered(delivery: Delivery) -> DeliveredMessage:
     return DeliveredMessage(delivery.receipt, delivery.deliveries, message)
 
 
-def _settled(settled: SettleResult) -> SettledAnswer:
-    return SettledAnswer(settled.accepted, list(settled.refused))
+def _settled(settled: SettleResult) -> ReceiptsResponse:
+    return ReceiptsResponse(settled.accepted, list(settled.refused))
 
 
 def _queue_view(queue: QueueStatus) -> QueueView:

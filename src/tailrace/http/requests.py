@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta, inspect
 
 from tailrace.http.problems import RequestRefusedError
-from tailrace.model.errors import LimitExceededError
+from tailrace.model.errors import InvalidRequestError, LimitExceededError
 
 _WRONG_CHOICE = re.compile(r"Invalid enum value .* - at `\$(?P<path>[^`]*)`")
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `.*?`(?: - at `\$(?P<path>[^`]*)`)?")
@@ -97,3 +97,20 @@ def page(items: Iterable[T], name: Callable[[T], str], after: str, limit: int) -
             return found, name(found[-1])
         found.append(item)
     return found, None
+
+
+_Body = TypeVar("_Body", bound=msgspec.Struct)
+
+
+def read_body(body: bytes, shape: type[_Body]) -> _Body:
+    try:
+        body.decode()
+        return msgspec.json.decode(body, type=shape)
+    except UnicodeDecodeError as error:
+        raise InvalidRequestError(f"the body is not UTF-8: {error.reason} at byte {error.start}") from error
+    except msgspec.ValidationError as error:
+        raise InvalidRequestError(f"the body does not fit: {error}{allowed_values_hint(shape, error)}") from error
+    except msgspec.DecodeError as error:
+        raise InvalidRequestError(f"the body is not JSON: {error}") from error
+    except RecursionError as error:
+        raise InvalidRequestError("the body is nested too deeply") from error

@@ -11,13 +11,14 @@ from litestar.di import NamedDependency
 from litestar.params import RawBody, SkipValidation
 from litestar.types import ASGIApp, Receive, Scope, Send
 
+from tailrace.api.messages import CorruptRange
+from tailrace.api.sql import SqlBody, SqlColumn, SqlResponse, SqlResponses
 from tailrace.broker.broker import Broker
 from tailrace.broker.reading.answers import ReadAnswer
-from tailrace.http.consume import CorruptBatches, CorruptRange
 from tailrace.http.disconnect import until_disconnect, while_connected
-from tailrace.http.messages import read_body
 from tailrace.http.openapi import describe_endpoint
 from tailrace.http.request_guard import JSON
+from tailrace.http.requests import read_body
 from tailrace.http.responses import INLINE_BYTES, HeldResponse, abort_connection
 from tailrace.http.row_encoders import ARROW_TYPE, CSV_TYPE, LINES_TYPE, encoder_for, json_rows
 from tailrace.model.errors import InvalidRequestError
@@ -46,45 +47,12 @@ _log = logging.getLogger("tailrace.http")
 _INLINE_ROWS = 1_000
 
 
-class Sql(msgspec.Struct, forbid_unknown_fields=True):
-    sql: str
-    """One statement or several."""
-    params: list[Any] | dict[str, Any] = []
-    """For `?` a list, for `:name` an object; for one INSERT, UPDATE or DELETE also a list of lists, a run for each."""
-    corrupt_batches: CorruptBatches = "report"
-    """Whether a batch of a topic that can't be decoded is an error, or is left out of what SELECT and CONSUME answer."""
-
-
-class ColumnAnswer(msgspec.Struct):
-    name: str
-    type: str
-
-
-class SqlAnswer(msgspec.Struct, omit_defaults=True):
-    columns: list[ColumnAnswer]
-    rows: list[list[Any]]
-    status: str
-    """What was done, as in `INSERT 3`."""
-    affected: int | None = None
-    """Rows written, where the statement writes rows."""
-    cursor: int | None = None
-    """The place in the log of what was written."""
-    truncated: bool = False
-    """Whether there were more rows than `query_rows` allows, or more to consume than fits into one answer."""
-    corrupt: list[CorruptRange] = []
-    """Batches that can't be decoded and are left out, or that are in the way of what is consumed next."""
-
-
-class SqlAnswers(msgspec.Struct):
-    results: list[SqlAnswer]
-
-
 @post(
     "/api/sql",
     status_code=200,
     tags=["sql"],
     opt=describe_endpoint(
-        Sql, answer=(SqlAnswer, SqlAnswers), answer_types={ARROW_TYPE: bytes, CSV_TYPE: str, LINES_TYPE: str}
+        SqlBody, answer=(SqlResponse, SqlResponses), answer_types={ARROW_TYPE: bytes, CSV_TYPE: str, LINES_TYPE: str}
     ),
 )
 async def sql(
@@ -95,7 +63,7 @@ async def sql(
     limits: NamedDependency[Limits],
 ) -> ASGIApp:
     """Run one statement or several; cancelled when the client goes away."""
-    asked = read_body(body, Sql)
+    asked = read_body(body, SqlBody)
     encoder = encoder_for(request.headers.get("accept", ""))
     if encoder is not None and asked.corrupt_batches == "skip":
         raise InvalidRequestError(f"{encoder.media_type} can't say which batches were left out; ask for JSON to skip them")
@@ -141,8 +109,8 @@ def _encoded(results: Sequence[Result], answer: ReadAnswer) -> bytes:
 
 def _answer(result: Result, corrupt: list[CorruptRange]) -> bytes:
     return msgspec.json.encode(
-        SqlAnswer(
-            [ColumnAnswer(column.name, str(column.type)) for column in result.columns],
+        SqlResponse(
+            [SqlColumn(column.name, str(column.type)) for column in result.columns],
             json_rows(result.columns, result.rows),
             result.status,
             result.affected,

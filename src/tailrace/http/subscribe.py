@@ -17,10 +17,11 @@ from litestar.params import FromQuery
 from litestar.types import ASGIApp, Receive, Scope, Send
 from msgspec import Meta
 
+from tailrace.api.consume import CorruptBatchPolicy
+from tailrace.api.messages import CorruptRange
 from tailrace.broker.broker import Broker
 from tailrace.broker.subscriptions.subscriptions import Subscription
 from tailrace.http.connection import CUT, DRAINED, EXTENSION, LINGER_SECONDS
-from tailrace.http.consume import CorruptBatches, CorruptRange
 from tailrace.http.disconnect import until_disconnect
 from tailrace.http.messages import to_read
 from tailrace.http.openapi import describe_endpoint
@@ -121,7 +122,7 @@ async def subscribe(
     pattern: FromQuery[str],
     cursor: FromQuery[str] = "",
     after: FromQuery[SeenCursor] = "",
-    corrupt_batches: FromQuery[CorruptBatches] = "report",
+    corrupt_batches: FromQuery[CorruptBatchPolicy] = "report",
 ) -> ASGIApp:
     """Events of all topics that match the pattern, in the order of the log, as Server-Sent Events."""
     last_id = request.headers.get(_LAST_EVENT_ID)

@@ -1,44 +1,19 @@
 """`GET /api/tables`: which tables there are. They are made, written, read and dropped in SQL."""
 
-from typing import Annotated
-
-import msgspec
 from litestar import Controller, delete, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromQuery, RawBody, SkipValidation
-from msgspec import Meta
 
+from tailrace.api.tables import AddRouteBody, ColumnView, RoutePage, RouteView, TablePage, TableView
 from tailrace.broker.broker import Broker
-from tailrace.http.messages import read_body
 from tailrace.http.openapi import describe_endpoint
-from tailrace.http.requests import DEFAULT_PAGE, PageSize, page
+from tailrace.http.requests import DEFAULT_PAGE, PageSize, page, read_body
 from tailrace.http.sql import SqlEngine
 from tailrace.model.errors import InvalidRequestError
 from tailrace.model.limits import Limits
 from tailrace.model.names import check_topic_name
-from tailrace.model.route import Operation, PayloadMode, Route, SnapshotState
+from tailrace.model.route import Route
 from tailrace.model.table import CHANGES_PREFIX, Table
-
-
-class ColumnView(msgspec.Struct):
-    name: str
-    type: str
-    nullable: bool
-    default: str | None
-
-
-class TableView(msgspec.Struct):
-    name: str
-    columns: list[ColumnView]
-    primary_key: list[str]
-    changes: str
-    """The topic that holds every change of the table."""
-    created_ms: int
-
-
-class TablePage(msgspec.Struct):
-    tables: list[TableView]
-    next: str | None
 
 
 @get("/api/tables", tags=["tables"])
@@ -60,39 +35,6 @@ def _table_view(table: Table) -> TableView:
     )
 
 
-class AddRoute(msgspec.Struct, forbid_unknown_fields=True):
-    topic: str
-    source_table: str
-    operations: Annotated[list[Operation], Meta(min_length=1)]
-    where: str | None = None
-    """A condition in SQL on the columns of the table, and on `OLD.x` and `NEW.x`."""
-    partition_by: list[str] = []
-    """Expressions in SQL whose values choose the partition."""
-    payload_mode: PayloadMode = "key"
-    snapshot: bool = False
-    """Whether the rows that are there come first."""
-
-
-class RouteView(msgspec.Struct):
-    id: int
-    topic_name: str
-    source_table: str
-    operations: list[Operation]
-    where: str | None
-    partition_by: list[str]
-    payload_mode: PayloadMode
-    since: int
-    """In force for changes behind this cursor."""
-    snapshot: SnapshotState
-    snapshot_rows: int
-    """Rows that the snapshot has told so far."""
-
-
-class RoutePage(msgspec.Struct):
-    routes: list[RouteView]
-    next: int | None
-
-
 class RouteEndpoints(Controller):
     path = "/api/routes"
     tags = ("tables",)
@@ -106,7 +48,7 @@ class RouteEndpoints(Controller):
         found, last = page(later, lambda route: str(route.id), "", limit)
         return RoutePage([_route_view(broker, route) for route in found], None if last is None else int(last))
 
-    @post(status_code=200, opt=describe_endpoint(AddRoute))
+    @post(status_code=200, opt=describe_endpoint(AddRouteBody))
     async def add(
         self,
         body: RawBody,
@@ -115,7 +57,7 @@ class RouteEndpoints(Controller):
         limits: NamedDependency[Limits],
     ) -> RouteView:
         """Put a route in force; it is checked as ALTER TOPIC ... ADD SOURCE is."""
-        asked = read_body(body, AddRoute)
+        asked = read_body(body, AddRouteBody)
         text = _statement(asked, limits)
         _check_alone(text, limits)
         (result,) = await engine.execute(text)
@@ -127,7 +69,7 @@ class RouteEndpoints(Controller):
         await broker.routes.drop(topic, source_table)
 
 
-def _statement(asked: AddRoute, limits: Limits) -> str:
+def _statement(asked: AddRouteBody, limits: Limits) -> str:
     for name in (asked.topic, asked.source_table):
         check_topic_name(name, limits)
     text = f"ALTER TOPIC {asked.topic} ADD SOURCE {asked.source_table} ON {', '.join(asked.operations).upper()}"

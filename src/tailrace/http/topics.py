@@ -1,74 +1,26 @@
 """`/api/topics`: make, change, list and delete topics; publish, fetch, consume, ack."""
 
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
 from litestar import Controller, Request, delete, get, patch, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, RawBody
 from litestar.types import ASGIApp
-from msgspec import UNSET, Meta, UnsetType
 
+from tailrace.api.consume import AckBody, AckResponse, ConsumeBody, ConsumeResponse, FetchBody
+from tailrace.api.messages import PublishBody, PublishResponse
+from tailrace.api.topics import ChangeTopicBody, CreateTopicBody, PartitionPage, PartitionStatus, TopicPage
 from tailrace.broker.broker import Broker
-from tailrace.http.consume import (
-    OCTET_STREAM,
-    Ack,
-    AckAnswer,
-    Consume,
-    ConsumeAnswer,
-    FetchBatches,
-    fetch_batches,
-    to_ack,
-    to_acked,
-    to_answer,
-    to_consume,
-)
+from tailrace.http.consume import OCTET_STREAM, fetch_batches, to_ack, to_acked, to_answer, to_consume
 from tailrace.http.disconnect import while_connected
-from tailrace.http.messages import Publish, PublishAnswer, publish_messages, read_body
+from tailrace.http.messages import publish_messages
 from tailrace.http.openapi import describe_endpoint
 from tailrace.http.request_guard import JSON
-from tailrace.http.requests import DEFAULT_PAGE, PageSize, page
+from tailrace.http.requests import DEFAULT_PAGE, PageSize, page, read_body
 from tailrace.http.responses import HeldResponse, encode_json
 from tailrace.model.fetch import Isolation, StartEdge
 from tailrace.model.limits import Limits
-from tailrace.model.topic import NO_OPTIONS, Topic, TopicOptions
-
-Count = Annotated[int, Meta(ge=1)]
-
-
-class CreateTopic(msgspec.Struct, forbid_unknown_fields=True):
-    name: str
-    partitions: Count = 1
-    alias: str | None = None
-    settings: TopicOptions = NO_OPTIONS
-
-
-class ChangeTopic(msgspec.Struct, forbid_unknown_fields=True):
-    """What is left out stays as it is; an alias of `null` takes it away."""
-
-    partitions: Count | None = None
-    alias: str | UnsetType | None = UNSET
-    settings: TopicOptions = NO_OPTIONS
-
-
-class TopicPage(msgspec.Struct):
-    topics: list[Topic]
-    next: str | None
-    """What to ask for as `after` to get the next page."""
-
-
-class PartitionView(msgspec.Struct):
-    partition_id: int
-    start_offset: int
-    end_offset: int
-    last_stable_offset: int
-    """Up to here no transaction is open."""
-    size_bytes: int
-
-
-class PartitionPage(msgspec.Struct):
-    partitions: list[PartitionView]
-    next: str | None
+from tailrace.model.topic import Topic
 
 
 class TopicEndpoints(Controller):
@@ -82,10 +34,10 @@ class TopicEndpoints(Controller):
         """Topics by name."""
         return TopicPage(*page((live.topic for live in broker.topics), lambda topic: topic.name, after, limit))
 
-    @post(status_code=200, opt=describe_endpoint(CreateTopic))
+    @post(status_code=200, opt=describe_endpoint(CreateTopicBody))
     async def create(self, body: RawBody, broker: NamedDependency[Broker]) -> Topic:
         """Make a topic, or grow the one of that name."""
-        asked = read_body(body, CreateTopic)
+        asked = read_body(body, CreateTopicBody)
         return await broker.topics.create(asked.name, asked.partitions, alias=asked.alias, options=asked.settings)
 
     @get("/{name:str}")
@@ -93,10 +45,10 @@ class TopicEndpoints(Controller):
         """A topic by name or alias."""
         return broker.topics.get(name).topic
 
-    @patch("/{name:str}", opt=describe_endpoint(ChangeTopic))
+    @patch("/{name:str}", opt=describe_endpoint(ChangeTopicBody))
     async def change(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> Topic:
         """Change settings and alias, and grow it."""
-        asked = read_body(body, ChangeTopic)
+        asked = read_body(body, ChangeTopicBody)
         topic = await broker.topics.alter(name, asked.settings, alias=asked.alias)
         if asked.partitions is not None:
             topic = await broker.topics.create(topic.name, asked.partitions)
@@ -123,15 +75,15 @@ class TopicEndpoints(Controller):
         for number in chosen:
             positions = broker.positions
             stable = await positions.resolve(name, number, StartEdge.LATEST, isolation=Isolation.READ_COMMITTED)
-            views.append(PartitionView(number, *positions.bounds(name, number), stable, positions.size(name, number)))
+            views.append(PartitionStatus(number, *positions.bounds(name, number), stable, positions.size(name, number)))
         return PartitionPage(views, last)
 
-    @post("/publish", status_code=200, opt=describe_endpoint(Publish))
-    async def publish(self, body: RawBody, broker: NamedDependency[Broker]) -> PublishAnswer:
+    @post("/publish", status_code=200, opt=describe_endpoint(PublishBody))
+    async def publish(self, body: RawBody, broker: NamedDependency[Broker]) -> PublishResponse:
         """Publish messages to any number of topics, all or nothing."""
         return await publish_messages(body, broker)
 
-    @post("/fetch", status_code=200, opt=describe_endpoint(FetchBatches, answer_types={OCTET_STREAM: bytes}))
+    @post("/fetch", status_code=200, opt=describe_endpoint(FetchBody, answer_types={OCTET_STREAM: bytes}))
     async def fetch(
         self, request: Request[Any, Any, Any], body: RawBody, broker: NamedDependency[Broker], limits: NamedDependency[Limits]
     ) -> ASGIApp:
@@ -139,19 +91,19 @@ class TopicEndpoints(Controller):
         with broker.answers.answer().until_sent() as answer:
             return HeldResponse(await fetch_batches(body, broker, request.receive, answer), OCTET_STREAM, answer, limits)
 
-    @post("/consume", status_code=200, opt=describe_endpoint(Consume, answer=ConsumeAnswer))
+    @post("/consume", status_code=200, opt=describe_endpoint(ConsumeBody, answer=ConsumeResponse))
     async def consume(
         self, request: Request[Any, Any, Any], body: RawBody, broker: NamedDependency[Broker], limits: NamedDependency[Limits]
     ) -> ASGIApp:
         """Read a topic, alone or for a group; waits for the first message if there is none yet."""
-        asked = read_body(body, Consume)
+        asked = read_body(body, ConsumeBody)
         with broker.answers.answer(skips_corrupt=asked.corrupt_batches == "skip").until_sent() as answer:
             reading = broker.consumers.consume(to_consume(asked), answer)
             consumed = await (while_connected(request.receive, reading) if asked.timeout_ms else reading)
             encoded = await encode_json(broker, answer, lambda: to_answer(consumed, answer.corrupt))
             return HeldResponse(encoded, JSON, answer, limits)
 
-    @post(["/ack", "/commit"], status_code=200, opt=describe_endpoint(Ack))
-    async def ack(self, body: RawBody, broker: NamedDependency[Broker]) -> AckAnswer:
+    @post(["/ack", "/commit"], status_code=200, opt=describe_endpoint(AckBody))
+    async def ack(self, body: RawBody, broker: NamedDependency[Broker]) -> AckResponse:
         """A group is done with everything up to an offset."""
-        return to_acked(await broker.consumers.ack(to_ack(read_body(body, Ack))))
+        return to_acked(await broker.consumers.ack(to_ack(read_body(body, AckBody))))

@@ -6,9 +6,9 @@ import sys
 import msgspec
 import pytest
 
+from tailrace.api.messages import ReadMessage
 from tailrace.cli.command_line import MessageFormat
 from tailrace.cli.display import MessagePrinter
-from tailrace.http.messages import ReadMessage
 
 
 class NarrowPipe(io.RawIOBase):

@@ -5,10 +5,12 @@ import base64
 import msgspec
 import pytest
 
-from tailrace.http.consume import Consume
-from tailrace.http.messages import Publish, read_body, to_messages, to_read
-from tailrace.http.tables import AddRoute
-from tailrace.http.topics import CreateTopic
+from tailrace.api.consume import ConsumeBody
+from tailrace.api.messages import PublishBody
+from tailrace.api.tables import AddRouteBody
+from tailrace.api.topics import CreateTopicBody
+from tailrace.http.messages import to_messages, to_read
+from tailrace.http.requests import read_body
 from tailrace.model.errors import InvalidRequestError
 from tailrace.model.ids import Offset
 from tailrace.model.record import Record
@@ -43,16 +45,16 @@ def test_keys_are_text_where_they_can_be() -> None:
 
 
 def test_null_is_a_tombstone_and_a_missing_value_is_a_mistake() -> None:
-    (message,) = to_messages(read_body(b'{"messages": [{"topic": "a", "value": null}]}', Publish).messages)
+    (message,) = to_messages(read_body(b'{"messages": [{"topic": "a", "value": null}]}', PublishBody).messages)
     assert message.value is None
     with pytest.raises(InvalidRequestError, match="message 1 needs one of value"):
-        to_messages(read_body(b'{"messages": [{"topic": "a", "value": 1}, {"topic": "a"}]}', Publish).messages)
+        to_messages(read_body(b'{"messages": [{"topic": "a", "value": 1}, {"topic": "a"}]}', PublishBody).messages)
 
 
 def test_two_keys_are_a_mistake() -> None:
     body = b'{"messages": [{"topic": "a", "value": 1, "key": "k", "key_base64": "aw=="}]}'
     with pytest.raises(InvalidRequestError, match="message 0 has both key"):
-        to_messages(read_body(body, Publish).messages)
+        to_messages(read_body(body, PublishBody).messages)
 
 
 @pytest.mark.parametrize(
@@ -60,23 +62,23 @@ def test_two_keys_are_a_mistake() -> None:
     [
         (
             b'{"topic": "a", "start": "sideways"}',
-            Consume,
+            ConsumeBody,
             "`$.start`; it can be 'earliest' or 'latest' or a whole number or an object with timestamp_ms",
         ),
         (
             b'{"topic": "a", "source_table": "b", "operations": ["drop"]}',
-            AddRoute,
+            AddRouteBody,
             "it can be 'delete' or 'insert' or 'update'",
         ),
-        (b'{"name": "a", "settings": {"dedup": "x"}}', CreateTopic, "`$.settings.dedup`; it can be 'content' or 'id'"),
-        (b'{"topic": 1}', Consume, "Expected `str`, got `int` - at `$.topic`"),
-        (b'{"mesages": []}', Publish, "unknown field `mesages`; it can have messages, publisher, number"),
+        (b'{"name": "a", "settings": {"dedup": "x"}}', CreateTopicBody, "`$.settings.dedup`; it can be 'content' or 'id'"),
+        (b'{"topic": 1}', ConsumeBody, "Expected `str`, got `int` - at `$.topic`"),
+        (b'{"mesages": []}', PublishBody, "unknown field `mesages`; it can have messages, publisher, number"),
         (
             b'{"messages": [{"topic": "a", "headers": [{"nme": "b"}]}]}',
-            Publish,
+            PublishBody,
             "unknown field `nme` - at `$.messages[0].headers[0]`; it can have name, value, value_base64",
         ),
-        (b'{"topic": "a", "start": {"time": 1}}', Consume, "unknown field `time` - at `$.start`; it can have timestamp_ms"),
+        (b'{"topic": "a", "start": {"time": 1}}', ConsumeBody, "unknown field `time` - at `$.start`; it can have timestamp_ms"),
     ],
 )
 def test_a_wrong_choice_is_told_with_the_right_ones(body: bytes, shape: type, message: str) -> None:

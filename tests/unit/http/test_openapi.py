@@ -19,9 +19,9 @@ def app() -> Litestar:
 def test_bodies_and_answers_refer_to_the_shapes_that_are_used() -> None:
     made = document(app())
     publish = made["paths"]["/api/topics/publish"]["post"]
-    assert publish["requestBody"]["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/Publish"}
+    assert publish["requestBody"]["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/PublishBody"}
     assert publish["responses"]["200"]["content"]["application/json"]["schema"] == {
-        "$ref": "#/components/schemas/PublishAnswer"
+        "$ref": "#/components/schemas/PublishResponse"
     }
     assert publish["responses"]["4XX"]["content"].keys() == {"application/problem+json"}
     message = made["components"]["schemas"]["SentMessage"]
