@@ -29,6 +29,8 @@ _REPLACED = [
         (r"\bAsync([A-Z]\w*)", r"\1"),
         (r"\b__a(enter|exit|iter|next)__\b", r"__\1__"),
         (r"\baclose\b", "close"),
+        (r"\ba(read|iter_raw)\b", r"\1"),
+        (r"\basynccontextmanager\b", "contextmanager"),
         (r"\b_async\b", "_sync"),
     )
 ]

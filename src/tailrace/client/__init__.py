@@ -14,16 +14,9 @@ under `TailraceError`; each says whether the same call may succeed again (`retri
 (`outcome`).
 """
 
-from tailrace.client._async.client import AsyncClient
-from tailrace.client._async.consumer import AsyncTopicConsumer
-from tailrace.client._async.publisher import AsyncDelivery, AsyncPublisher
-from tailrace.client._async.queue import AsyncQueueSubscription
-from tailrace.client._async.subscriber import AsyncEventStream, AsyncSubscriber
-from tailrace.client._sync.client import Client
-from tailrace.client._sync.consumer import TopicConsumer
-from tailrace.client._sync.publisher import Delivery, Publisher
-from tailrace.client._sync.queue import QueueSubscription
-from tailrace.client._sync.subscriber import EventStream, Subscriber
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from tailrace.client.config import (
     AutoOffsetReset,
     ConnectionConfig,
@@ -65,6 +58,37 @@ from tailrace.model.errors import (
     UnknownTopicIdError,
     UnreadableBatchError,
 )
+
+if TYPE_CHECKING:
+    from tailrace.client._async.client import AsyncClient
+    from tailrace.client._async.consumer import AsyncTopicConsumer
+    from tailrace.client._async.publisher import AsyncDelivery, AsyncPublisher
+    from tailrace.client._async.queue import AsyncQueueSubscription
+    from tailrace.client._async.subscriber import AsyncEventStream, AsyncSubscriber
+    from tailrace.client._sync.client import Client
+    from tailrace.client._sync.consumer import TopicConsumer
+    from tailrace.client._sync.publisher import Delivery, Publisher
+    from tailrace.client._sync.queue import QueueSubscription
+    from tailrace.client._sync.subscriber import EventStream, Subscriber
+
+_CLASSES_WITH_IO = {
+    "AsyncClient": "_async.client",
+    "AsyncDelivery": "_async.publisher",
+    "AsyncEventStream": "_async.subscriber",
+    "AsyncPublisher": "_async.publisher",
+    "AsyncQueueSubscription": "_async.queue",
+    "AsyncSubscriber": "_async.subscriber",
+    "AsyncTopicConsumer": "_async.consumer",
+    "Client": "_sync.client",
+    "Delivery": "_sync.publisher",
+    "EventStream": "_sync.subscriber",
+    "Publisher": "_sync.publisher",
+    "QueueSubscription": "_sync.queue",
+    "Subscriber": "_sync.subscriber",
+    "TopicConsumer": "_sync.consumer",
+}
+"""Where each class is. They are imported at first use: the pipeline and the command line need only the transport, and programs
+without asyncio only half of them."""
 
 __all__ = [
     "AsyncClient",
@@ -117,3 +141,14 @@ __all__ = [
     "UnknownTopicIdError",
     "UnreadableBatchError",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _CLASSES_WITH_IO:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f"{__name__}.{_CLASSES_WITH_IO[name]}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_CLASSES_WITH_IO]

@@ -1,4 +1,4 @@
-"""Attempts at one request: whether and when there is another one, and what is known in the end."""
+"""Attempts at one request: whether and when there is another one, and which error to raise in the end."""
 
 import time
 
@@ -8,29 +8,33 @@ from tailrace.model.errors import TailraceError, UnknownTopicError
 
 
 class Attempts:
-    """Goes on after transient errors, for `patience` seconds or `api_timeout`."""
+    """Allows another attempt after each transient error, for `retry_seconds` or `api_timeout`."""
 
-    def __init__(self, config: ConnectionConfig, patience: float | None = None) -> None:
+    def __init__(self, config: ConnectionConfig, retry_seconds: float | None = None) -> None:
         self._backoff = Backoff(config.retry_backoff.total_seconds(), config.retry_backoff_max.total_seconds())
-        self._deadline = time.monotonic() + (config.api_timeout.total_seconds() if patience is None else patience)
+        limit = config.api_timeout.total_seconds() if retry_seconds is None else retry_seconds
+        self._deadline = time.monotonic() + limit
         self.unknown: TailraceError | None = None
         """The error of the last attempt that may have taken effect."""
 
     def pause_after(self, error: TailraceError) -> float | None:
-        """Seconds until the next attempt. `None`: this was the last."""
+        """Return the seconds until the next attempt, or `None` if this was the last."""
         seconds = self._backoff.next_pause()
         if error.outcome == "unknown":
             self.unknown = error
         return None if not is_transient(error) or time.monotonic() + seconds > self._deadline else seconds
 
-    def verdict(self, error: TailraceError) -> TailraceError:
-        """What to tell after the last attempt: after one that may have worked, one that failed says nothing about it."""
+    def final_error(self, error: TailraceError) -> TailraceError:
+        """Return the error to raise after the last attempt.
+
+        A failed attempt says nothing about an earlier one that may have taken effect.
+        """
         return self.unknown or error
 
 
 def is_transient(error: TailraceError) -> bool:
-    """Whether the same request may succeed in a moment, by nothing but waiting.
+    """Return whether the same request may soon succeed without anybody doing anything.
 
-    A topic that is not there may be made, but hardly by itself; and what has to do with groups needs more than waiting.
+    A topic that does not exist is not created by waiting, and the retriable errors of groups need a new join.
     """
     return error.retriable and error.http_status >= 500 and not isinstance(error, UnknownTopicError)

@@ -1,4 +1,4 @@
-"""How long to wait before trying again: longer each time, up to a bound, and never quite the same."""
+"""The back-off of everything that tries again: pauses that grow up to a bound and are never quite the same."""
 
 import random
 from collections.abc import Callable
@@ -7,9 +7,9 @@ _LEAST_SHARE = 0.5
 
 
 class Backoff:
-    """Pauses that double from `first` to `longest` seconds, each shortened at random by up to half.
+    """Doubles the pause from `first` to `longest` seconds and shortens each at random by up to half.
 
-    The chance keeps many clients that lost the same server from coming back at the same moment.
+    The randomness keeps many clients that lost the same server from coming back at the same moment.
     """
 
     def __init__(self, first: float, longest: float, chance: Callable[[], float] = random.random) -> None:
@@ -19,12 +19,12 @@ class Backoff:
         self._attempt = 0
 
     def next_pause(self) -> float:
-        """Seconds until the next attempt."""
-        # More doublings than this are above any bound, and would not fit into a float for ever.
+        """Return the seconds until the next attempt."""
+        # 32 doublings exceed every bound; more of them would one day not fit into a float.
         whole = min(self._longest, self._first * (1 << min(self._attempt, 32)))
         self._attempt += 1
         return whole * (_LEAST_SHARE + (1 - _LEAST_SHARE) * self._chance())
 
     def reset(self) -> None:
-        """It worked: begin with the shortest pause again."""
+        """Begin with the shortest pause again, after a success."""
         self._attempt = 0

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 import uvloop
 
-from tailrace.client import TailraceError, TimeoutError
+from tailrace.client import ConnectionLostError, ServerUnreachableError, TailraceError, TimeoutError
 from tailrace.client._async.connection import AsyncHttpConnection
 from tailrace.client._sync.connection import HttpConnection
 from tailrace.client._sync.transport import Transport
@@ -146,7 +146,7 @@ def test_a_request_takes_no_longer_than_it_may(proxy: FaultyProxy) -> None:
     proxy.is_silent = True
     connection = Transport(proxy.url, ConnectionConfig())
     with pytest.raises(TimeoutError, match="did not answer in time"):
-        connection.send_once("GET", "/health", None, most_seconds=0.1)
+        connection.send_once("GET", "/health", None, max_seconds=0.1)
     connection.close()
 
 
@@ -159,3 +159,48 @@ def test_a_proxy_of_the_environment_is_asked_for_the_whole_address(monkeypatch: 
         assert connection.send_once("GET", "/health", None) == b"{}"
         connection.close()
     assert came_by == [0]
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n3\r\none\r\n3\r\ntwo\r\n"
+
+
+def test_a_streamed_response_comes_in_chunks_and_ends_when_it_is_complete() -> None:
+    with answering(CHUNKED + b"0\r\n\r\n") as (url, _):
+        transport = Transport(url)
+        with transport.stream("GET", "/api/subscribe", idle_seconds=PATIENCE_SECONDS) as chunks:
+            assert b"".join(chunks) == b"onetwo"
+        transport.close()
+
+
+def test_a_streamed_response_that_is_cut_off_raises_after_what_was_received() -> None:
+    received: list[bytes] = []
+    with answering(CHUNKED) as (url, _):
+        transport = Transport(url)
+        with (
+            pytest.raises(ConnectionLostError),
+            transport.stream("GET", "/api/subscribe", idle_seconds=PATIENCE_SECONDS) as chunks,
+        ):
+            received.extend(chunks)
+        transport.close()
+    assert b"".join(received) == b"onetwo"
+
+
+def test_a_refused_stream_raises_the_error_of_the_server() -> None:
+    with answering(REFUSAL) as (url, _):
+        transport = Transport(url)
+        with (
+            pytest.raises(TailraceError, match="HTTP 413: too large"),
+            transport.stream("POST", "/api/sql", b"{}", idle_seconds=PATIENCE_SECONDS),
+        ):
+            pass
+        transport.close()
+
+
+def test_a_stream_of_a_server_that_is_not_there_says_so() -> None:
+    transport = Transport("http://127.0.0.1:9")
+    with (
+        pytest.raises(ServerUnreachableError),
+        transport.stream("GET", "/api/subscribe", idle_seconds=PATIENCE_SECONDS),
+    ):
+        pass
+    transport.close()

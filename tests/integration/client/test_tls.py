@@ -101,7 +101,7 @@ def test_a_server_without_tls_is_told_from_one_that_is_not_there(url: str, topic
     with (
         Client(url.replace("http", "https")) as client,
         client.publisher() as publisher,
-        pytest.raises(TlsError, match=r"there is no TLS with https://.*http://\?"),
+        pytest.raises(TlsError, match=r"TLS failed with https://.*http://\?"),
     ):
         publisher.publish(topic, {"id": 1})
 

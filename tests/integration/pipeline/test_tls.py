@@ -58,5 +58,5 @@ def test_a_server_that_nobody_knows_is_refused_at_once(front: TlsFront) -> None:
 
 
 def test_a_server_without_tls_is_told_from_one_that_is_not_there(server: ServerProcess) -> None:
-    with pytest.raises(UntrustedServerError, match=r"there is no TLS with https://.*http://\?"):
+    with pytest.raises(UntrustedServerError, match=r"TLS failed with https://.*http://\?"):
         check_server(ServerAddress(server.url.replace("http", "https")))

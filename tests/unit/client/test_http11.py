@@ -1,5 +1,8 @@
 """Requests as bytes, and answers out of bytes, however these come."""
 
+import subprocess
+import sys
+
 import pytest
 
 from tailrace.client.http11 import (
@@ -12,6 +15,7 @@ from tailrace.client.http11 import (
     direct_address,
     encode_request,
 )
+from tailrace.model.errors import ConfigurationError
 
 HOME = DirectAddress("127.0.0.1", 8080, b"127.0.0.1:8080", b"")
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nTailrace-Request: 7\r\n\r\n{}"
@@ -26,7 +30,7 @@ def test_a_request_is_one_piece_with_its_name_and_its_length() -> None:
 
 
 def test_a_request_without_a_body_names_no_type_of_it() -> None:
-    encoded = encode_request(HttpRequest("GET", "/health", "1", None), HOME._replace(prefix=b"/behind"))
+    encoded = encode_request(HttpRequest("GET", "/health", "1", None), HOME._replace(path_prefix=b"/behind"))
     assert encoded.startswith(b"GET /behind/health HTTP/1.1\r\n")
     assert encoded.endswith(b"\r\n\r\n")
     assert b"content" not in encoded
@@ -76,14 +80,14 @@ def test_an_answer_without_a_length_ends_with_its_connection() -> None:
 def test_an_answer_that_was_cut_off_is_none(came: bytes) -> None:
     reader = ResponseReader()
     assert reader.feed(came) is None
-    with pytest.raises(InvalidResponseError, match="before its answer was complete"):
+    with pytest.raises(InvalidResponseError, match="before its response was complete"):
         reader.feed_end()
 
 
 @pytest.mark.parametrize(
     ("came", "reason"),
     [
-        (b"SSH-2.0-OpenSSH_9.6\r\n", "no answer by HTTP"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "invalid HTTP response"),
         (b"HTTP/1.1 200 OK\r\n" + b"x: %b\r\n" % (b"y" * 1000) * 70, "larger than 65536 bytes"),
     ],
 )
@@ -109,3 +113,22 @@ def test_a_proxy_of_the_environment_is_used_unless_the_host_is_excepted(monkeypa
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     assert direct_address("http://server.example") is None
     assert direct_address("http://127.0.0.1:8080") == HOME
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "localhost", "[::1]"])
+def test_a_proxy_is_not_asked_for_addresses_of_this_machine(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    monkeypatch.setenv("http_proxy", "http://proxy.example:3128")
+    monkeypatch.delenv("no_proxy", raising=False)
+    assert direct_address(f"http://{host}:8080") is not None
+
+
+@pytest.mark.parametrize("url", ["", "server", "ftp://server", "http://", "http://[::1", "http://server:70000", "http://a b/"])
+def test_what_is_no_address_of_a_server_is_refused(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="allowed is an address such as"):
+        checked_url(url)
+
+
+def test_the_transport_loads_without_the_libraries_that_plain_addresses_do_not_need() -> None:
+    code = "import sys, tailrace.client._sync.transport as t; t.Transport('http://127.0.0.1:1'); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"httpx", "websockets", "asyncio", "urllib.request"} & set(loaded)

@@ -17,7 +17,7 @@ def patient() -> Attempts:
 
 def test_what_may_go_away_by_waiting_is_tried_again_until_the_time_is_up() -> None:
     assert patient().pause_after(UNREACHABLE) is not None
-    assert Attempts(ConnectionConfig(), patience=0.0).pause_after(UNREACHABLE) is None
+    assert Attempts(ConnectionConfig(), retry_seconds=0.0).pause_after(UNREACHABLE) is None
 
 
 def test_what_waiting_does_not_cure_is_not_tried_again() -> None:
@@ -28,7 +28,7 @@ def test_what_waiting_does_not_cure_is_not_tried_again() -> None:
 def test_an_attempt_that_failed_says_nothing_about_an_earlier_one_that_may_have_worked() -> None:
     attempts = patient()
     attempts.pause_after(UNREACHABLE)
-    assert attempts.verdict(REFUSED) is REFUSED
+    assert attempts.final_error(REFUSED) is REFUSED
     attempts.pause_after(LOST)
     attempts.pause_after(REFUSED)
-    assert attempts.verdict(REFUSED) is LOST
+    assert attempts.final_error(REFUSED) is LOST

@@ -124,7 +124,7 @@ class AsyncAckSender:
             except TailraceError as error:
                 seconds = attempts.pause_after(error)
                 if seconds is None:
-                    raise attempts.verdict(error) from error
+                    raise attempts.final_error(error) from error
             else:
                 return {each.receipt: each for each in msgspec.json.decode(answer, type=AckResponse).refused}, attempts.unknown
             await pause(seconds)

@@ -1,7 +1,6 @@
-"""A connection to the server for asyncio, which carries one request at a time. `_sync/line.py` has the same for threads.
+"""An HTTP connection and a WebSocket for asyncio. `_sync/connection.py` has the same for threads.
 
-A request leaves in one piece and its answer is parsed as it comes, so an exchange costs about a tenth of what a library that
-can do more takes for it.
+An HTTP connection carries one request at a time. The request leaves in one piece and the response is parsed as it arrives.
 """
 
 import asyncio
@@ -10,9 +9,7 @@ import ssl
 import time
 from contextlib import suppress
 from types import TracebackType
-from typing import Self, cast
-
-from websockets.asyncio.client import ClientConnection, connect
+from typing import TYPE_CHECKING, Self, cast
 
 from tailrace.client.http11 import (
     CLOSE_SECONDS,
@@ -25,32 +22,35 @@ from tailrace.client.http11 import (
     is_readable,
 )
 
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
+
 
 class AsyncHttpConnection(asyncio.Protocol):
     def __init__(self) -> None:
         self._reader = ResponseReader()
         self._transport: asyncio.Transport | None = None
-        self._waiting: asyncio.Future[HttpResponse] | None = None
+        self._pending: asyncio.Future[HttpResponse] | None = None
         self._early: HttpResponse | None = None
-        """Of a server that refuses the connection: it came before anything was asked."""
+        """A response that was received before any request: the server refuses the connection."""
         self._is_fresh = True
         self._is_usable = False
         self.idle_since = 0.0
 
     @classmethod
     async def open(cls, host: str, port: int, seconds: float) -> Self:
-        """`NotConnectedError` if there is no connection within this time."""
+        """Open a connection. Raises `NotConnectedError` if there is none within this time."""
         try:
             async with asyncio.timeout(seconds):
-                _, line = await asyncio.get_running_loop().create_connection(cls, host, port)
+                _, connection = await asyncio.get_running_loop().create_connection(cls, host, port)
         except TimeoutError as error:
             raise NotConnectedError(f"no connection within {seconds} s") from error
         except (OSError, UnicodeError) as error:
             raise NotConnectedError(str(error)) from error
-        return line
+        return connection
 
     async def exchange(self, request: bytes, seconds: float) -> HttpResponse:
-        """The whole answer, within this time. After anything else than that the line can't be used again."""
+        """Send a request and return the complete response, within this time. After an error the connection is not usable."""
         self._is_fresh = False
         if self._early is not None:
             self._is_usable = False
@@ -59,23 +59,23 @@ class AsyncHttpConnection(asyncio.Protocol):
             raise NotConnectedError("the connection is closed")
         loop = asyncio.get_running_loop()
         self._is_usable = False
-        waiting: asyncio.Future[HttpResponse] = loop.create_future()
-        self._waiting = waiting
-        timer = loop.call_later(seconds, self._give_up, seconds)
+        pending: asyncio.Future[HttpResponse] = loop.create_future()
+        self._pending = pending
+        timer = loop.call_later(seconds, self._time_out, seconds)
         try:
             self._transport.write(request)
-            answer = await waiting
+            response = await pending
         finally:
             timer.cancel()
-            self._waiting = None
+            self._pending = None
         is_sent = not self._transport.get_write_buffer_size()
-        self._is_usable = is_sent and not (answer.is_last or self._reader.has_surplus or self._transport.is_closing())
+        self._is_usable = is_sent and not (response.is_last or self._reader.has_surplus or self._transport.is_closing())
         self.idle_since = time.monotonic()
-        return answer
+        return response
 
     @property
     def is_usable(self) -> bool:
-        """Whether it can carry the next request: the last was answered, and nothing has come since, nor an end."""
+        """Whether it can carry another request: the last one was answered, and nothing was received since, nor the end."""
         return (
             self._is_usable
             and self._transport is not None
@@ -94,58 +94,63 @@ class AsyncHttpConnection(asyncio.Protocol):
         self.idle_since = time.monotonic()
 
     def data_received(self, data: bytes) -> None:
-        if self._waiting is None and not self._is_fresh:
-            self._is_usable = False  # nothing was asked
+        if self._pending is None and not self._is_fresh:
+            self._is_usable = False  # no request is pending
             return
         try:
-            answer = self._reader.feed(data)
+            response = self._reader.feed(data)
         except InvalidResponseError as error:
             self._fail(error)
         else:
-            if self._waiting is None:
-                self._early = self._early or answer
-            elif answer is not None and not self._waiting.done():
-                self._waiting.set_result(answer)
+            if self._pending is None:
+                self._early = self._early or response
+            elif response is not None and not self._pending.done():
+                self._pending.set_result(response)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_usable = False
         if error is not None:
             self._read_rest()
             self._fail(error)
-        elif self._waiting is not None and not self._waiting.done():
+        elif self._pending is not None and not self._pending.done():
             try:
-                self._waiting.set_result(self._reader.feed_end())
-            except InvalidResponseError as cut:
-                self._fail(cut)
+                self._pending.set_result(self._reader.feed_end())
+            except InvalidResponseError as invalid:
+                self._fail(invalid)
 
     def _read_rest(self) -> None:
-        """What came before a send failed: one that refuses a request may close before it has read all of it, and its answer
-        says why. The connection is gone, so there is no more than the system holds, and nothing to wait for."""
+        """Read what was received before a send failed.
+
+        A server that refuses a request may close before it has read all of it, and its response says why. The connection is
+        gone, so the socket's buffer holds everything there is.
+        """
         if self._transport is not None:
             descriptor = self._transport.get_extra_info("socket").fileno()
             with suppress(OSError):
                 while data := os.read(descriptor, READ_BYTES):
                     self.data_received(data)
 
-    def _give_up(self, seconds: float) -> None:
-        self._fail(TimeoutError(f"there was no answer within {seconds} s"))
+    def _time_out(self, seconds: float) -> None:
+        self._fail(TimeoutError(f"no response within {seconds} s"))
 
     def _fail(self, error: Exception) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_exception(error)
+        if self._pending is not None and not self._pending.done():
+            self._pending.set_exception(error)
 
 
 class AsyncWebSocket:
-    def __init__(self, url: str, trust: ssl.SSLContext | None, open_seconds: float) -> None:
+    def __init__(self, url: str, tls: ssl.SSLContext | None, open_seconds: float) -> None:
         self._url = url
-        self._trust = trust
+        self._tls = tls
         self._open_seconds = open_seconds
         self._connection: ClientConnection | None = None
 
     async def __aenter__(self) -> Self:
+        from websockets.asyncio.client import connect
+
         self._connection = await connect(
             self._url,
-            ssl=self._trust,
+            ssl=self._tls,
             open_timeout=self._open_seconds,
             close_timeout=CLOSE_SECONDS,
             max_size=MAX_WEBSOCKET_MESSAGE_BYTES,
@@ -157,9 +162,9 @@ class AsyncWebSocket:
             await self._connection.close()
 
     async def receive(self, seconds: float) -> bytes:
-        """The next message. `TimeoutError` if none comes within this time."""
+        """Return the next message. Raises `TimeoutError` if there is none within this time."""
         if self._connection is None:
-            raise RuntimeError("the socket is not open")
+            raise RuntimeError("the WebSocket is not open")
         async with asyncio.timeout(seconds):
             message = await self._connection.recv(decode=False)
         return bytes(message)

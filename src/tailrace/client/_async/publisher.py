@@ -195,7 +195,7 @@ class AsyncPublisher(AsyncCloseable):
             except TailraceError as error:
                 seconds = attempts.pause_after(error)
                 if seconds is None:
-                    raise attempts.verdict(error) from error
+                    raise attempts.final_error(error) from error
             else:
                 return _ANSWERS.decode(answer).records
             await pause(seconds)

@@ -173,7 +173,7 @@ class AsyncEventStream:
         if self._start == LogEdge.LATEST and self.cursor is None:
             connection = AsyncTransport(self._url, self._config)
             try:
-                self.cursor = (await connection.look("/health", _Health)).end_cursor - 1
+                self.cursor = (await connection.get("/health", _Health)).end_cursor - 1
             finally:
                 await connection.close()
 

@@ -1,13 +1,11 @@
-"""A connection to the server for threads, one request at a time. Written by hand, as its twin `_async/line.py`."""
+"""An HTTP connection and a WebSocket for threads. Written by hand, like its asyncio twin `_async/connection.py`."""
 
 import contextlib
 import socket
 import ssl
 import time
 from types import TracebackType
-from typing import Self
-
-from websockets.sync.client import ClientConnection, connect
+from typing import TYPE_CHECKING, Self
 
 from tailrace.client.http11 import (
     CLOSE_SECONDS,
@@ -19,6 +17,9 @@ from tailrace.client.http11 import (
     is_readable,
     wait_readable_or_writable,
 )
+
+if TYPE_CHECKING:
+    from websockets.sync.client import ClientConnection
 
 
 class HttpConnection:
@@ -32,7 +33,7 @@ class HttpConnection:
 
     @classmethod
     def open(cls, host: str, port: int, seconds: float) -> Self:
-        """`NotConnectedError` if there is no connection within this time."""
+        """Open a connection. Raises `NotConnectedError` if there is none within this time."""
         try:
             return cls(socket.create_connection((host, port), seconds))
         except TimeoutError as error:
@@ -41,58 +42,60 @@ class HttpConnection:
             raise NotConnectedError(str(error)) from error
 
     def exchange(self, request: bytes, seconds: float) -> HttpResponse:
-        """The whole answer, within this time. After anything else than that the line can't be used again."""
+        """Send a request and return the complete response, within this time. After an error the connection is not usable."""
         deadline = time.monotonic() + seconds
         self._is_usable = False
         self._socket.settimeout(seconds)
-        rest = self._send(memoryview(request))
-        answer: HttpResponse | None = None
-        while answer is None:
+        unsent = self._send(memoryview(request))
+        response: HttpResponse | None = None
+        while response is None:
             left = deadline - time.monotonic()
             if left <= 0:
-                raise TimeoutError(f"there was no answer within {seconds} s")
+                raise TimeoutError(f"no response within {seconds} s")
             self._socket.settimeout(left)
-            if rest and not wait_readable_or_writable(self._socket.fileno(), left):
-                rest = self._send(rest)
+            if unsent and not wait_readable_or_writable(self._socket.fileno(), left):
+                unsent = self._send(unsent)
             else:
                 size = self._socket.recv_into(self._data)
-                answer = self._reader.feed(self._data[:size]) if size else self._reader.feed_end()
-        self._is_usable = not (rest or answer.is_last or self._reader.has_surplus)
+                response = self._reader.feed(self._data[:size]) if size else self._reader.feed_end()
+        self._is_usable = not (unsent or response.is_last or self._reader.has_surplus)
         self.idle_since = time.monotonic()
-        return answer
+        return response
 
     @property
     def is_usable(self) -> bool:
-        """Whether it can carry the next request: the last was answered, and nothing has come since, nor an end."""
+        """Whether it can carry another request: the last one was answered, and nothing was received since, nor the end."""
         return self._is_usable and not is_readable(self._socket.fileno())
 
     def close(self) -> None:
         self._is_usable = False
-        # Whoever waits for an answer learns at once that none will come.
+        # The shutdown wakes a thread that waits for a response.
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
     def _send(self, data: memoryview) -> memoryview:
-        """What is left to be sent."""
+        """Send what the socket takes and return the rest."""
         try:
             return data[self._socket.send(data) :]
         except (BrokenPipeError, ConnectionResetError):
-            # One that refuses a request may close before it has read all of it, and its answer says why.
+            # A server that refuses a request may close before it has read all of it, and its response says why.
             return data[:0]
 
 
 class WebSocket:
-    def __init__(self, url: str, trust: ssl.SSLContext | None, open_seconds: float) -> None:
+    def __init__(self, url: str, tls: ssl.SSLContext | None, open_seconds: float) -> None:
         self._url = url
-        self._trust = trust
+        self._tls = tls
         self._open_seconds = open_seconds
         self._connection: ClientConnection | None = None
 
     def __enter__(self) -> Self:
+        from websockets.sync.client import connect
+
         self._connection = connect(
             self._url,
-            ssl=self._trust,
+            ssl=self._tls,
             open_timeout=self._open_seconds,
             close_timeout=CLOSE_SECONDS,
             max_size=MAX_WEBSOCKET_MESSAGE_BYTES,
@@ -104,7 +107,7 @@ class WebSocket:
             self._connection.close()
 
     def receive(self, seconds: float) -> bytes:
-        """The next message. `TimeoutError` if none comes within this time."""
+        """Return the next message. Raises `TimeoutError` if there is none within this time."""
         if self._connection is None:
-            raise RuntimeError("the socket is not open")
+            raise RuntimeError("the WebSocket is not open")
         return bytes(self._connection.recv(timeout=seconds, decode=False))

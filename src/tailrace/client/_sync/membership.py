@@ -99,7 +99,7 @@ class Membership:
             return True
         try:
             body = msgspec.json.encode(identity)
-            self._connection.send_once("POST", f"{self._path}/heartbeat", body, most_seconds=patience)
+            self._connection.send_once("POST", f"{self._path}/heartbeat", body, max_seconds=patience)
             has_changed = bool(self._shared_out) and not self.needs_join and self._has_changed(patience)
         except TailraceError as error:
             if is_transient(error):
@@ -190,11 +190,11 @@ class Membership:
 
     def _has_changed(self, patience: float) -> bool:
         """Whether the topic has other partitions than were shared out: it has grown, or was made again."""
-        answer = self._connection.send_once("GET", _path_of(self._topic), None, most_seconds=patience)
+        answer = self._connection.send_once("GET", _path_of(self._topic), None, max_seconds=patience)
         return msgspec.json.decode(answer, type=_Topic) != self._shared_out.get(self._topic)
 
     def _look_at(self, topic: str) -> _Topic:
-        return self._connection.look(_path_of(topic), _Topic)
+        return self._connection.get(_path_of(topic), _Topic)
 
 
 def _path_of(topic: str) -> str:

@@ -105,7 +105,7 @@ class GroupOffsets:
             offsets = [{**topic, "partition_id": owned.number, "offset": safe} for owned, safe in ahead]
             try:
                 question = {**self._identity, "offsets": offsets}
-                self._connection.ask(f"{self._path}/commit", question, type(None), patience=patience)
+                self._connection.ask(f"{self._path}/commit", question, type(None), retry_seconds=patience)
             except UnknownTopicIdError as error:
                 # There is nothing to commit any more. The next poll begins anew and tells so.
                 self.recreated(error)

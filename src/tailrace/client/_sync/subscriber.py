@@ -175,7 +175,7 @@ class EventStream:
         if self._start == LogEdge.LATEST and self.cursor is None:
             connection = Transport(self._url, self._config)
             try:
-                self.cursor = (connection.look("/health", _Health)).end_cursor - 1
+                self.cursor = (connection.get("/health", _Health)).end_cursor - 1
             finally:
                 connection.close()
 
