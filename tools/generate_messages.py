@@ -1,7 +1,7 @@
 """Writes `src/tailrace/wire/messages/` from the descriptions of Kafka's messages in kio.
 
-kio has one class per message and version; ours have one per message, with the versions of each field. Run it when kio knows
-newer versions: `python -m tools.generate_messages`. `tests/property/test_messages.py` holds the outcome against kio.
+kio has one class for each message and version. Ours have one for each message, with the versions of each field. Run it when
+kio knows newer versions: `python -m tools.generate_messages`. `tests/property/test_messages.py` compares the result with kio.
 """
 
 import dataclasses
@@ -9,6 +9,7 @@ import keyword
 import re
 import subprocess
 import sys
+import textwrap
 import types
 import typing
 from collections.abc import Iterator
@@ -20,44 +21,71 @@ import kio.schema
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "src" / "tailrace" / "wire" / "messages"
+LINE_LENGTH = 128
 
-APIS = (
-    "add_offsets_to_txn",
-    "add_partitions_to_txn",
-    "alter_configs",
-    "api_versions",
-    "create_partitions",
-    "create_topics",
-    "delete_groups",
-    "delete_records",
-    "delete_topics",
-    "describe_cluster",
-    "describe_configs",
-    "describe_groups",
-    "describe_log_dirs",
-    "describe_producers",
-    "describe_topic_partitions",
-    "describe_transactions",
-    "end_txn",
-    "fetch",
-    "find_coordinator",
-    "heartbeat",
-    "incremental_alter_configs",
-    "init_producer_id",
-    "join_group",
-    "leave_group",
-    "list_groups",
-    "list_offsets",
-    "list_transactions",
-    "metadata",
-    "offset_commit",
-    "offset_delete",
-    "offset_fetch",
-    "offset_for_leader_epoch",
-    "produce",
-    "sync_group",
-    "txn_offset_commit",
-)
+FAMILIES = {
+    "produce": ("produce",),
+    "fetch": ("fetch", "list_offsets", "offset_for_leader_epoch"),
+    "cluster": ("api_versions", "metadata", "describe_cluster", "find_coordinator", "describe_log_dirs"),
+    "topics": ("create_topics", "delete_topics", "create_partitions", "delete_records", "describe_topic_partitions"),
+    "configs": ("describe_configs", "alter_configs", "incremental_alter_configs"),
+    "groups": (
+        "join_group",
+        "sync_group",
+        "heartbeat",
+        "leave_group",
+        "list_groups",
+        "describe_groups",
+        "delete_groups",
+    ),
+    "group_offsets": ("offset_commit", "offset_fetch", "offset_delete"),
+    "transactions": (
+        "init_producer_id",
+        "add_partitions_to_txn",
+        "add_offsets_to_txn",
+        "txn_offset_commit",
+        "end_txn",
+        "list_transactions",
+        "describe_transactions",
+        "describe_producers",
+    ),
+}
+"""The APIs of each module."""
+
+APIS = tuple(api for apis in FAMILIES.values() for api in apis)
+
+RENAMED = {
+    "describe_producers": {
+        "PartitionResponse": "DescribeProducersPartitionResponse",
+        "ProducerState": "DescribedProducer",
+        "TopicRequest": "DescribeProducersTopic",
+        "TopicResponse": "DescribeProducersTopicResponse",
+    },
+    "describe_topic_partitions": {
+        "Cursor": "DescribeTopicPartitionsCursor",
+        "TopicRequest": "DescribeTopicPartitionsTopic",
+    },
+    "describe_transactions": {"TopicData": "DescribedTransactionTopic", "TransactionState": "DescribedTransaction"},
+    "fetch": {
+        "AbortedTransaction": "FetchAbortedTransaction",
+        "EpochEndOffset": "FetchEpochEndOffset",
+        "LeaderIdAndEpoch": "FetchLeaderIdAndEpoch",
+        "NodeEndpoint": "FetchNodeEndpoint",
+        "PartitionData": "FetchPartitionData",
+        "ReplicaState": "FetchReplicaState",
+        "SnapshotId": "FetchSnapshotId",
+    },
+    "find_coordinator": {"Coordinator": "FoundCoordinator"},
+    "incremental_alter_configs": {
+        "AlterConfigsResource": "IncrementalAlterConfigsResource",
+        "AlterConfigsResourceResponse": "IncrementalAlterConfigsResourceResponse",
+        "AlterableConfig": "IncrementalAlterableConfig",
+    },
+    "leave_group": {"MemberIdentity": "LeaveGroupMember", "MemberResponse": "LeaveGroupMemberResponse"},
+    "list_transactions": {"TransactionState": "ListedTransaction"},
+    "produce": {"LeaderIdAndEpoch": "ProduceLeaderIdAndEpoch", "NodeEndpoint": "ProduceNodeEndpoint"},
+}
+"""Structs whose names in Kafka's descriptions would mean something else elsewhere in the tree, by API."""
 
 KINDS = {
     "bool": "Boolean",
@@ -79,7 +107,7 @@ ZEROS = {"Boolean": "False", "String": '""', "Bytes": 'b""', "Records": 'b""', "
 
 @dataclasses.dataclass
 class Field:
-    """One field over all versions."""
+    """A field in all versions that have it."""
 
     name: str
     kind: str
@@ -100,12 +128,12 @@ def main() -> None:
     for old in TARGET.glob("*.py"):
         old.unlink()
     (TARGET / "__init__.py").write_text(
-        '"""Kafka\'s messages, one module per API. Made by `tools/generate_messages.py`; not edited by hand."""\n'
+        '"""Kafka\'s messages, a module for each family of APIs. Written by `tools/generate_messages.py`; do not edit."""\n'
     )
-    for api in APIS:
-        (TARGET / f"{api}.py").write_text(module_text(api))
-    subprocess.run([sys.executable, "-m", "ruff", "check", "--quiet", "--fix", str(TARGET)], check=True)
-    subprocess.run([sys.executable, "-m", "ruff", "format", "--quiet", str(TARGET)], check=True)
+    for family in FAMILIES:
+        (TARGET / f"{family}.py").write_text(module_text(family))
+    for command in (["format"], ["check", "--fix"], ["format"]):
+        subprocess.run([sys.executable, "-m", "ruff", *command, "--quiet", str(TARGET)], check=True)
 
 
 def versions_of(api: str) -> list[int]:
@@ -115,15 +143,30 @@ def versions_of(api: str) -> list[int]:
 
 def top_class(api: str, version: int, side: str) -> Any:
     module = import_module(f"kio.schema.{api}.v{version}.{side}")
-    name = "".join(part.title() for part in api.split("_")) + side.title()
-    return getattr(module, name)
+    return getattr(module, api_name(api) + side.title())
 
 
-def module_text(api: str) -> str:
+def module_text(family: str) -> str:
+    body = "\n\n".join(api_text(api) for api in FAMILIES[family])
+    used = sorted({word for word in re.findall(r"[A-Z]\w+", body) if word in IMPORTABLE})
+    names = ", ".join(api_name(api) for api in FAMILIES[family])
+    docstring = textwrap.fill(f'"""Requests and responses of {names}."""', LINE_LENGTH)
+    lines = [docstring, "", f"from tailrace.wire.message import {', '.join(used)}"]
+    if "Annotated" in body:
+        lines.insert(2, "from typing import Annotated\n")
+    return "\n".join(lines) + "\n\n" + body
+
+
+def api_name(api: str) -> str:
+    return "".join(part.title() for part in api.split("_"))
+
+
+def api_text(api: str) -> str:
+    """Return the classes of one API and the constant that describes it."""
     versions = versions_of(api)
     request = top_class(api, versions[-1], "request")
     flexible = [version for version in versions if top_class(api, version, "request").__flexible__]
-    name = request.__name__.removesuffix("Request")
+    name = api_name(api)
     structures = []
     for structure in (*merge(api, versions, "request"), *merge(api, versions, "response")):
         if structure not in structures:
@@ -133,21 +176,18 @@ def module_text(api: str) -> str:
         raise SystemExit(f"{api}: two different structs have the same name: {names}")
     body = "\n\n".join(class_text(structure, versions) for structure in structures)
     constant = (
-        f"API = Api({request.__api_key__}, {name!r}, {versions[0]}, {versions[-1]},"
+        f"{api.upper()}_API = Api({request.__api_key__}, {name!r}, {versions[0]}, {versions[-1]},"
         f" {flexible[0] if flexible else versions[-1] + 1}, {name}Request, {name}Response)"
     )
-    used = sorted({word for word in re.findall(r"[A-Z]\w+", body + constant) if word in IMPORTABLE})
-    lines = [f'"""{name}: request and response."""', "", f"from tailrace.wire.message import {', '.join(used)}"]
-    if "Annotated" in body:
-        lines.insert(2, "from typing import Annotated\n")
-    return "\n".join(lines) + "\n\n" + body + "\n\n" + constant + "\n"
+    renamed = RENAMED.get(api, {})
+    return re.sub(r"\b[A-Z]\w+\b", lambda found: renamed.get(found[0], found[0]), f"{body}\n\n{constant}\n")
 
 
-IMPORTABLE = {*KINDS.values(), "Api", "Message", "NO_UUID", "NullableSince", "Since", "Tag", "Until"}
+IMPORTABLE = {*KINDS.values(), "Api", "KafkaMessage", "NO_UUID", "NullableSince", "Since", "Tag", "Until"}
 
 
 def merge(api: str, versions: list[int], side: str) -> list[Structure]:
-    """The structs of one message, those inside first, each with its fields of all versions."""
+    """Return the structs of one message, inner ones first, each with its fields of all versions."""
     structures: dict[str, dict[str, Field]] = {}
     orders: dict[str, list[str]] = {}
     for version in reversed(versions):
@@ -186,7 +226,7 @@ def in_order(structures: dict[str, dict[str, Field]]) -> list[str]:
 
 
 def nested(shape: Any) -> Iterator[Any]:
-    """The class and all classes inside it."""
+    """Yield the classes inside a class, then the class itself."""
     hints = typing.get_type_hints(shape)
     for hint in (hints[field.name] for field in dataclasses.fields(shape)):
         for part in flattened(hint):
@@ -254,13 +294,13 @@ def class_text(structure: Structure, versions: list[int]) -> str:
     if not structure.name.endswith(("Request", "Response")):
         # A struct inside another is only there in the versions of its fields.
         versions = sorted({version for field in structure.fields for version in field.versions})
-    lines = [f"class {structure.name}(Message, frozen=True, kw_only=True):"]
+    lines = [f"class {structure.name}(KafkaMessage, frozen=True, kw_only=True):"]
     lines += [f"    {field_text(field, versions)}" for field in structure.fields] or ["    pass"]
     return "\n".join(lines) + "\n"
 
 
 def field_text(field: Field, versions: list[int]) -> str:
-    """`versions`: those that have the struct."""
+    """Return the declaration of a field. `versions` are those that have the struct."""
     kind = f"tuple[{field.kind}, ...]" if field.is_array else field.kind
     default = field.default
     marks = []

@@ -11,9 +11,8 @@ from tailrace.model.address import Address
 from tailrace.model.commit import Buffer
 from tailrace.wire.message import KafkaMessage
 from tailrace.wire.message_codec import MessageCodec, MessageSource
-from tailrace.wire.messages import fetch, produce
-from tailrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from tailrace.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from tailrace.wire.messages.fetch import FETCH_API, FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from tailrace.wire.messages.produce import PRODUCE_API, PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 
 _PRODUCE_VERSION, _FETCH_VERSION = 8, 11
 """The last ones with a simple header."""
@@ -68,14 +67,14 @@ async def open_connections(address: Address, count: int) -> list[WireConnection]
 def produce_request(topic: str, batch: Buffer) -> bytes:
     partition = PartitionProduceData(index=0, records=batch)
     data = (TopicProduceData(name=topic, partition_data=(partition,)),)
-    return _request(produce.PRODUCE_API.key, _PRODUCE_VERSION, ProduceRequest(acks=-1, timeout_ms=_ANSWER_MS, topic_data=data))
+    return _request(PRODUCE_API.key, _PRODUCE_VERSION, ProduceRequest(acks=-1, timeout_ms=_ANSWER_MS, topic_data=data))
 
 
 def fetch_request(topic: str, offset: int) -> bytes:
     """For one batch."""
     partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1)
     return _request(
-        fetch.FETCH_API.key,
+        FETCH_API.key,
         _FETCH_VERSION,
         FetchRequest(min_bytes=1, max_bytes=1, topics=(FetchTopic(topic=topic, partitions=(partition,)),)),
     )

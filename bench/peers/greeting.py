@@ -9,8 +9,7 @@ from struct import Struct
 
 from tailrace.model.address import Address
 from tailrace.wire.message_codec import MessageCodec, MessageSource
-from tailrace.wire.messages import cluster
-from tailrace.wire.messages.cluster import MetadataRequest, MetadataResponse
+from tailrace.wire.messages.cluster import METADATA_API, MetadataRequest, MetadataResponse
 
 _VERSION = 8
 """Old enough for every server and the last one with a simple header."""
@@ -36,7 +35,7 @@ def answers_kafka(address: Address) -> bool:
 def _question() -> bytes:
     body = bytearray()
     MessageCodec().write(MetadataRequest(topics=()), _VERSION, False, body)
-    head = _HEAD.pack(_HEAD.size - _SIZE_BYTES + len(body), cluster.METADATA_API.key, _VERSION, 1, -1)
+    head = _HEAD.pack(_HEAD.size - _SIZE_BYTES + len(body), METADATA_API.key, _VERSION, 1, -1)
     return head + body
 
 

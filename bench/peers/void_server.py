@@ -18,9 +18,8 @@ from tailrace.model.address import Address, parse_address
 from tailrace.model.limits import DEFAULT_LIMITS, MIB
 from tailrace.wire.fast_produce import ProducedPartition, ProducedTopic, write_produce_response
 from tailrace.wire.message import NO_UUID
-from tailrace.wire.messages import cluster, fetch, produce
-from tailrace.wire.messages import topics as create_topics
 from tailrace.wire.messages.cluster import (
+    METADATA_API,
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
@@ -28,19 +27,21 @@ from tailrace.wire.messages.cluster import (
     MetadataResponseTopic,
 )
 from tailrace.wire.messages.fetch import (
+    LIST_OFFSETS_API,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from tailrace.wire.messages.topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from tailrace.wire.messages.produce import PRODUCE_API
+from tailrace.wire.messages.topics import CREATE_TOPICS_API, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 
 _NODE = 1
 _UNKNOWN_TOPIC = 3
 _AT_ONCE = 4_096
 _SIZE_BYTES = 4
 _KEY_BYTES = 2
-_PRODUCE_KEY = produce.PRODUCE_API.key.to_bytes(_KEY_BYTES, "big")
+_PRODUCE_KEY = PRODUCE_API.key.to_bytes(_KEY_BYTES, "big")
 _NAMED_UNTIL = 12
 """Later versions name topics by id."""
 _LONGEST_HEAD = 512
@@ -59,10 +60,10 @@ class VoidServer:
         self._partitions: dict[str, int] = {}
         dispatcher: Dispatcher
         routes = [
-            ApiRoute(produce.PRODUCE_API, _misled, highest=_NAMED_UNTIL, claimed_lowest=0),
-            ApiRoute(cluster.METADATA_API, self._describe),
-            ApiRoute(create_topics.CREATE_TOPICS_API, self._create),
-            ApiRoute(fetch.LIST_OFFSETS_API, _list_offsets),
+            ApiRoute(PRODUCE_API, _misled, highest=_NAMED_UNTIL, claimed_lowest=0),
+            ApiRoute(METADATA_API, self._describe),
+            ApiRoute(CREATE_TOPICS_API, self._create),
+            ApiRoute(LIST_OFFSETS_API, _list_offsets),
             *VersionHandlers(lambda: dispatcher.offered).routes(),
         ]
         self._dispatcher = dispatcher = Dispatcher(routes, Traffic(), DEFAULT_LIMITS)

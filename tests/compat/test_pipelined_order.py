@@ -1,8 +1,7 @@
 """Requests that a client sends without waiting for answers are taken in the order in which they came."""
 
 from tailrace.model.record import Record
-from tailrace.wire.messages import produce
-from tailrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tailrace.wire.messages.produce import PRODUCE_API, PartitionProduceData, ProduceRequest, TopicProduceData
 from tailrace.wire.records import encode_batch
 from tests.compat.contract import Client, Start
 from tests.support.kafka import RawClient, frame, sized
@@ -14,8 +13,8 @@ VERSION = 11
 def test_a_request_of_several_batches_does_not_overtake_one_of_a_single_batch(server: ServerProcess, referee: Client) -> None:
     topic = "pipelined-order"
     referee.create_topic(topic, 2, {})
-    first = sized(frame(produce.PRODUCE_API, VERSION, _request(topic, {0: "first"})))
-    second = sized(frame(produce.PRODUCE_API, VERSION, _request(topic, {0: "second", 1: "second"})))
+    first = sized(frame(PRODUCE_API, VERSION, _request(topic, {0: "first"})))
+    second = sized(frame(PRODUCE_API, VERSION, _request(topic, {0: "second", 1: "second"})))
     with RawClient(server.kafka) as raw:
         raw.socket.sendall(first + second)
         raw.receive()

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.wire.messages import cluster
-from tailrace.wire.messages.cluster import ApiVersionsRequest, MetadataRequest
+from tailrace.wire.messages.cluster import API_VERSIONS_API, METADATA_API, ApiVersionsRequest, MetadataRequest
 from tests.compat.waiting import eventually
 from tests.fuzz.corpus import captured
 from tests.support.kafka import RawClient, frame
@@ -22,15 +21,15 @@ def test_one_request_of_each_kind_is_kept(tmp_path: Path) -> None:
         recorder.forward(server.kafka)
         with RawClient(address) as client:
             for _ in range(2):
-                assert client.ask(cluster.API_VERSIONS_API, ApiVersionsRequest(), 0).error_code == 0
-            (broker,) = client.ask(cluster.METADATA_API, MetadataRequest(topics=()), 9).brokers
+                assert client.ask(API_VERSIONS_API, ApiVersionsRequest(), 0).error_code == 0
+            (broker,) = client.ask(METADATA_API, MetadataRequest(topics=()), 9).brokers
         assert f"{broker.host}:{broker.port}" == address
         eventually(lambda: len(captured(folder)) == 2)
     recorder.stop()
     kept = {str(each): each.frame for each in captured(folder)}
     assert kept == {
-        "raw/ApiVersions-v0": frame(cluster.API_VERSIONS_API, 0, ApiVersionsRequest()),
-        "raw/Metadata-v9": frame(cluster.METADATA_API, 9, MetadataRequest(topics=())),
+        "raw/ApiVersions-v0": frame(API_VERSIONS_API, 0, ApiVersionsRequest()),
+        "raw/Metadata-v9": frame(METADATA_API, 9, MetadataRequest(topics=())),
     }
 
 
@@ -43,7 +42,7 @@ def test_requests_of_those_who_are_ignored_are_passed_on_and_not_kept(tmp_path: 
         assert refused.is_closed_by_server()
         recorder.forward(server.kafka)
         with RawClient(address) as client:
-            assert client.ask(cluster.API_VERSIONS_API, ApiVersionsRequest(), 0).error_code == 0
+            assert client.ask(API_VERSIONS_API, ApiVersionsRequest(), 0).error_code == 0
     recorder.stop()
     assert captured(tmp_path / "frames") == []
 
@@ -51,7 +50,7 @@ def test_requests_of_those_who_are_ignored_are_passed_on_and_not_kept(tmp_path: 
 @pytest.mark.parametrize(
     ("sent", "name"),
     [
-        (frame(cluster.METADATA_API, 9, MetadataRequest(topics=())), "Metadata-v9"),
+        (frame(METADATA_API, 9, MetadataRequest(topics=())), "Metadata-v9"),
         (b"\x7f\x00" + bytes(20), None),
         (b"\x00\x03\x00\x63" + bytes(20), None),
         (b"\x00\x00\x00\x09" + bytes(20), None),

@@ -18,8 +18,7 @@ import httpx
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from tailrace.wire.messages import fetch
-from tailrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tailrace.wire.messages.fetch import FETCH_API, FetchPartition, FetchRequest, FetchTopic
 from tests.integration.topics import create, metric, publish
 from tests.support.bad_batches import large_batch, store_in_folder
 from tests.support.eventually import eventually
@@ -181,7 +180,7 @@ def test_kafka_consumers_that_take_nothing_hold_no_more_than_there_is_for_all(tm
         )
         with Watched(server) as watched, ExitStack() as opened:
             for _ in range(MANY_READERS):
-                opened.enter_context(_deaf_client("http://" + server.kafka, sized(frame(fetch.FETCH_API, 4, request))))
+                opened.enter_context(_deaf_client("http://" + server.kafka, sized(frame(FETCH_API, 4, request))))
             eventually(lambda: metric(server.url, "tailrace_answers_waiting") > 0, "a fetch that waits for room")
             # One that reads gets everything all the same: those that take nothing are cut off when their room is wanted.
             consumer = Consumer({"bootstrap.servers": server.kafka, "group.id": "g", "auto.offset.reset": "earliest"})

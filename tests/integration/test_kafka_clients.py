@@ -24,9 +24,13 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tailrace.wire.messages import group_offsets, produce
-from tailrace.wire.messages.group_offsets import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from tailrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tailrace.wire.messages.group_offsets import (
+    OFFSET_COMMIT_API,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tailrace.wire.messages.produce import PRODUCE_API, PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.integration.topics import consume as consume_over_http
 from tests.integration.topics import create
 from tests.support.batches import TIMESTAMP, encode_batch
@@ -152,7 +156,7 @@ def test_one_batch_may_have_a_hundred_thousand_tiny_records(server: ServerProces
     batch = encode_batch([(TIMESTAMP, value) for value in values])
     data = (TopicProduceData(name="orders", partition_data=(PartitionProduceData(records=batch),)),)
     with RawClient(server.kafka) as raw:
-        answer = raw.ask(produce.PRODUCE_API, ProduceRequest(acks=-1, timeout_ms=SECONDS * 1000, topic_data=data), 9)
+        answer = raw.ask(PRODUCE_API, ProduceRequest(acks=-1, timeout_ms=SECONDS * 1000, topic_data=data), 9)
     assert [(part.error_code, part.base_offset) for part in answer.responses[0].partition_responses] == [(0, 0)]
     assert read_all(server, "orders", len(values)) == values
 
@@ -340,10 +344,10 @@ def test_a_group_that_is_nowhere_begins_anew_over_http_and_one_beyond_the_end_is
     send(server, "orders", [b"0", b"1"])
     asked = {"topic": "orders", "group_id": "wanderers", "start": "earliest"}
     with RawClient(server.kafka) as client:
-        client.ask(group_offsets.OFFSET_COMMIT_API, committing("wanderers", "orders", -1), 8)
+        client.ask(OFFSET_COMMIT_API, committing("wanderers", "orders", -1), 8)
         answer = httpx.post(f"{server.url}/api/topics/consume", json=asked, timeout=SECONDS)
         assert [message["offset"] for message in answer.json()["messages"]] == [0, 1]
-        client.ask(group_offsets.OFFSET_COMMIT_API, committing("wanderers", "orders", 77), 8)
+        client.ask(OFFSET_COMMIT_API, committing("wanderers", "orders", 77), 8)
         answer = httpx.post(f"{server.url}/api/topics/consume", json=asked, timeout=SECONDS)
         assert answer.is_client_error
         assert "ends at 2: a Kafka client has committed that; reset the group" in answer.text

@@ -14,9 +14,14 @@ import pytest
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.record import Record
 from tailrace.wire.compression import Compression
-from tailrace.wire.messages import cluster, produce
-from tailrace.wire.messages.cluster import ApiVersionsRequest, MetadataRequest
-from tailrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tailrace.wire.messages.cluster import (
+    API_VERSIONS_API,
+    METADATA_API,
+    ApiVersionsRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+)
+from tailrace.wire.messages.produce import PRODUCE_API, PartitionProduceData, ProduceRequest, TopicProduceData
 from tailrace.wire.records import encode_batch as encode_records
 from tests.integration.topics import create, metric
 from tests.support.batches import encode_batch
@@ -36,10 +41,10 @@ def is_well(server: ServerProcess) -> bool:
     """A client that behaves is served, and soon."""
     began = time.monotonic()
     with RawClient(server.kafka) as client:
-        assert client.ask(cluster.API_VERSIONS_API, ApiVersionsRequest(), 0).error_code == 0
+        assert client.ask(API_VERSIONS_API, ApiVersionsRequest(), 0).error_code == 0
         records = encode_batch([(int(time.time() * 1000), b"well")])
         data = TopicProduceData(name="well", partition_data=(PartitionProduceData(records=records),))
-        answer = client.ask(produce.PRODUCE_API, ProduceRequest(acks=-1, topic_data=(data,)), 9)
+        answer = client.ask(PRODUCE_API, ProduceRequest(acks=-1, topic_data=(data,)), 9)
         assert answer.responses[0].partition_responses[0].error_code == 0
     return time.monotonic() - began < WELL_SECONDS
 
@@ -74,7 +79,7 @@ def test_requests_with_a_flipped_byte_are_answered_or_closed(server: ServerProce
     noise = random.Random(11)
     with flat_memory(server):
         for _ in range(300):
-            request = frame(cluster.METADATA_API, noise.randrange(14), MetadataRequest())
+            request = frame(METADATA_API, noise.randrange(14), MetadataRequest())
             request[noise.randrange(len(request))] = noise.randrange(256)
             with RawClient(server.kafka) as client:
                 client.socket.sendall(sized(request))
@@ -86,7 +91,7 @@ def test_requests_with_a_flipped_byte_are_answered_or_closed(server: ServerProce
 @pytest.mark.parametrize("count", [2**31 - 1, 2**28, 16 * MIB])
 def test_counts_without_content_cost_nothing(server: ServerProcess, count: int) -> None:
     """A decoder that allocates before it looks would ask for gigabytes here."""
-    legacy = frame(cluster.METADATA_API, 1, MetadataRequest())[:-4] + struct.pack(">i", count)
+    legacy = frame(METADATA_API, 1, MetadataRequest())[:-4] + struct.pack(">i", count)
     with flat_memory(server):
         for _ in range(20):
             with RawClient(server.kafka) as client:
@@ -161,7 +166,7 @@ def test_a_bomb_is_refused_where_it_would_go_off(server: ServerProcess, codec: C
         codes = []
         for topic in ["unique"] * 10 + ["plain"] * 10:
             data = TopicProduceData(name=topic, partition_data=(PartitionProduceData(records=bytes(bomb)),))
-            answer = client.ask(produce.PRODUCE_API, ProduceRequest(acks=-1, topic_data=(data,)), 9)
+            answer = client.ask(PRODUCE_API, ProduceRequest(acks=-1, topic_data=(data,)), 9)
             codes.append(answer.responses[0].partition_responses[0].error_code)
         assert codes == [MESSAGE_TOO_LARGE] * 20
 
@@ -194,10 +199,10 @@ def test_a_client_that_never_reads_is_held_back(server: ServerProcess) -> None:
     data = TopicProduceData(name="well", partition_data=(PartitionProduceData(records=records),))
     with RawClient(server.kafka) as client:
         for _ in range(40):
-            client.ask(produce.PRODUCE_API, ProduceRequest(acks=-1, topic_data=(data,)), 9)
-    wanted = cluster.MetadataRequestTopic
+            client.ask(PRODUCE_API, ProduceRequest(acks=-1, topic_data=(data,)), 9)
+    wanted = MetadataRequestTopic
     topics = tuple(wanted(name=f"none-{number}-{'x' * 200}") for number in range(1000))
-    request = sized(frame(cluster.METADATA_API, 9, MetadataRequest(topics=topics, allow_auto_topic_creation=False)))
+    request = sized(frame(METADATA_API, 9, MetadataRequest(topics=topics, allow_auto_topic_creation=False)))
     with flat_memory(server), RawClient(server.kafka, timeout=1) as client:
         sent = 0
         try:

@@ -5,8 +5,13 @@ from hypothesis import strategies as st
 
 from tailrace.wire.fast_fetch import FetchedPartition, FetchedTopic, write_fetch_response
 from tailrace.wire.message_codec import MessageCodec
-from tailrace.wire.messages import fetch
-from tailrace.wire.messages.fetch import FetchableTopicResponse, FetchAbortedTransaction, FetchPartitionData, FetchResponse
+from tailrace.wire.messages.fetch import (
+    FETCH_API,
+    FetchableTopicResponse,
+    FetchAbortedTransaction,
+    FetchPartitionData,
+    FetchResponse,
+)
 
 CODEC = MessageCodec()
 INT64 = st.integers(-1, 2**63 - 1)
@@ -47,7 +52,7 @@ def described(topic: FetchedTopic) -> FetchableTopicResponse:
 
 @settings(max_examples=150, deadline=None)
 @given(
-    st.integers(fetch.FETCH_API.lowest, fetch.FETCH_API.highest),
+    st.integers(FETCH_API.lowest, FETCH_API.highest),
     st.lists(topics, max_size=3),
     st.integers(0, 120),
     st.integers(0, 2**31 - 1),
@@ -57,6 +62,6 @@ def test_by_hand_and_by_description_are_the_same_bytes(
 ) -> None:
     expected = bytearray()
     message = FetchResponse(error_code=error_code, session_id=session_id, responses=tuple(map(described, fetched)))
-    CODEC.write(message, version, fetch.FETCH_API.is_flexible(version), expected)
+    CODEC.write(message, version, FETCH_API.is_flexible(version), expected)
     parts = write_fetch_response(version, fetched, error_code, session_id)
     assert b"".join(parts) == expected

@@ -17,8 +17,8 @@ from tailrace.wire.fast_produce import (
 )
 from tailrace.wire.message import NO_UUID
 from tailrace.wire.message_codec import MessageCodec, MessageSource, skip_tags
-from tailrace.wire.messages import produce
 from tailrace.wire.messages.produce import (
+    PRODUCE_API,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -34,7 +34,7 @@ IDS_SINCE = 13
 CORRELATION_ID = 77
 HEAD_BYTES = 10
 
-versions = st.integers(produce.PRODUCE_API.lowest, produce.PRODUCE_API.highest)
+versions = st.integers(PRODUCE_API.lowest, PRODUCE_API.highest)
 partitions = st.builds(
     PartitionProduceData, index=st.integers(0, 2**31 - 1), records=st.none() | st.binary(max_size=300) | st.just(bytes(20_000))
 )
@@ -70,7 +70,7 @@ def read_the_long_way(received: bytearray, version: int) -> ProduceRequest | Non
 def test_what_the_short_way_reads_is_what_the_long_way_reads(
     version: int, request: ProduceRequest, damage: list[tuple[int, int]], cut: int
 ) -> None:
-    data = frame(produce.PRODUCE_API, version, request, CORRELATION_ID)
+    data = frame(PRODUCE_API, version, request, CORRELATION_ID)
     for at, byte in damage:
         data[at % len(data)] = byte
     for received in (data, data[: len(data) - cut], data + bytes(cut)):
@@ -89,7 +89,7 @@ def test_what_the_short_way_reads_is_what_the_long_way_reads(
 
 @settings(max_examples=50, deadline=None)
 @given(
-    st.integers(FLEXIBLE_SINCE, produce.PRODUCE_API.highest),
+    st.integers(FLEXIBLE_SINCE, PRODUCE_API.highest),
     st.text(max_size=30),
     st.uuids(),
     st.binary(max_size=300) | st.integers(0, 3_000_000).map(bytes),
@@ -103,7 +103,7 @@ def test_one_batch_for_one_partition_takes_the_short_way(version: int, name: str
     )
     request = ProduceRequest(acks=-1, timeout_ms=5, topic_data=(topic,))
     expected = SingleBatchRequest(version, CORRELATION_ID, -1, topic.name, topic.topic_id, 3, records)
-    assert read_single_batch_request(frame(produce.PRODUCE_API, version, request, CORRELATION_ID)) == expected
+    assert read_single_batch_request(frame(PRODUCE_API, version, request, CORRELATION_ID)) == expected
 
 
 def test_requests_of_another_kind_are_left_to_the_long_way() -> None:
@@ -116,10 +116,10 @@ def test_requests_of_another_kind_are_left_to_the_long_way() -> None:
         ProduceRequest(acks=-1, topic_data=(topic,), transactional_id="writer"),
         ProduceRequest(acks=-1, topic_data=(TopicProduceData(name="t", partition_data=(empty,)),)),
     ]
-    assert [read_single_batch_request(frame(produce.PRODUCE_API, 9, other)) for other in others] == [None] * len(others)
+    assert [read_single_batch_request(frame(PRODUCE_API, 9, other)) for other in others] == [None] * len(others)
     alike = ProduceRequest(acks=-1, topic_data=(topic,))
-    assert read_single_batch_request(frame(produce.PRODUCE_API, FLEXIBLE_SINCE - 1, alike)) is None
-    assert read_single_batch_request(frame(produce.PRODUCE_API, FLEXIBLE_SINCE, alike)) is not None
+    assert read_single_batch_request(frame(PRODUCE_API, FLEXIBLE_SINCE - 1, alike)) is None
+    assert read_single_batch_request(frame(PRODUCE_API, FLEXIBLE_SINCE, alike)) is not None
 
 
 INT64 = st.integers(-1, 2**63 - 1)
@@ -140,7 +140,7 @@ response_topics = st.builds(
 
 lone_batches = st.builds(
     SingleBatchRequest,
-    version=st.integers(9, produce.PRODUCE_API.highest),
+    version=st.integers(9, PRODUCE_API.highest),
     correlation_id=st.integers(-(2**31), 2**31 - 1),
     acks=st.just(-1),
     topic=st.text(alphabet="abc.-", max_size=126),
@@ -169,11 +169,11 @@ def described(topic: ProducedTopic) -> TopicProduceResponse:
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.integers(produce.PRODUCE_API.lowest, produce.PRODUCE_API.highest), st.lists(response_topics, max_size=3))
+@given(st.integers(PRODUCE_API.lowest, PRODUCE_API.highest), st.lists(response_topics, max_size=3))
 def test_by_hand_and_by_description_are_the_same_bytes(version: int, produced: list[ProducedTopic]) -> None:
     expected = bytearray()
     message = ProduceResponse(responses=tuple(map(described, produced)))
-    CODEC.write(message, version, produce.PRODUCE_API.is_flexible(version), expected)
+    CODEC.write(message, version, PRODUCE_API.is_flexible(version), expected)
     assert write_produce_response(version, produced) == expected
 
 

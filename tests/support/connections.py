@@ -11,20 +11,22 @@ from tailrace.kafka.listener import KafkaListener
 from tailrace.kafka.metrics import Traffic
 from tailrace.model.errors import OverloadedError
 from tailrace.model.limits import Limits
-from tailrace.wire.messages import groups, produce
 from tailrace.wire.messages.groups import (
+    DELETE_GROUPS_API,
+    HEARTBEAT_API,
+    LIST_GROUPS_API,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
     HeartbeatRequest,
     HeartbeatResponse,
     ListGroupsRequest,
 )
-from tailrace.wire.messages.produce import ProduceRequest, ProduceResponse
+from tailrace.wire.messages.produce import PRODUCE_API, PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.support.aio import until
 from tests.support.kafka import frame, sized
 
 SIZE = Struct(">i")
-BEAT = sized(frame(groups.HEARTBEAT_API, 4, HeartbeatRequest()))
+BEAT = sized(frame(HEARTBEAT_API, 4, HeartbeatRequest()))
 """A request that is answered at once, with correlation id 7."""
 
 
@@ -102,10 +104,10 @@ class Handlers:
 
     def routes(self) -> list[ApiRoute]:
         return [
-            ApiRoute(groups.HEARTBEAT_API, self.beat),
-            ApiRoute(produce.PRODUCE_API, self.produce, overlaps=True),
-            ApiRoute(groups.LIST_GROUPS_API, self.wait),
-            ApiRoute(groups.DELETE_GROUPS_API, self.fail),
+            ApiRoute(HEARTBEAT_API, self.beat),
+            ApiRoute(PRODUCE_API, self.produce, overlaps=True),
+            ApiRoute(LIST_GROUPS_API, self.wait),
+            ApiRoute(DELETE_GROUPS_API, self.fail),
         ]
 
     def beat(self, context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
@@ -132,16 +134,16 @@ class Handlers:
 
 
 def beats(count: int) -> bytes:
-    return numbered(lambda number: frame(groups.HEARTBEAT_API, 4, HeartbeatRequest(), number), count)
+    return numbered(lambda number: frame(HEARTBEAT_API, 4, HeartbeatRequest(), number), count)
 
 
 def sends(count: int, records: int = 0) -> bytes:
-    topics = (produce.TopicProduceData(partition_data=(produce.PartitionProduceData(records=bytes(records)),)),)
-    return numbered(lambda number: frame(produce.PRODUCE_API, 9, ProduceRequest(acks=-1, topic_data=topics), number), count)
+    topics = (TopicProduceData(partition_data=(PartitionProduceData(records=bytes(records)),)),)
+    return numbered(lambda number: frame(PRODUCE_API, 9, ProduceRequest(acks=-1, topic_data=topics), number), count)
 
 
 def lists(count: int) -> bytes:
-    return numbered(lambda number: frame(groups.LIST_GROUPS_API, 4, ListGroupsRequest(), number), count)
+    return numbered(lambda number: frame(LIST_GROUPS_API, 4, ListGroupsRequest(), number), count)
 
 
 def numbered(make: Callable[[int], bytearray], count: int) -> bytes:

@@ -15,8 +15,7 @@ from tailrace.model.errors import MalformedMessageError, TailraceError, Unanswer
 from tailrace.model.limits import Limits
 from tailrace.wire.message import Api, KafkaMessage, versions_with
 from tailrace.wire.message_codec import MessageCodec, MessageSource, skip_tags
-from tailrace.wire.messages import cluster
-from tailrace.wire.messages.cluster import ApiVersion, ApiVersionsResponse
+from tailrace.wire.messages.cluster import API_VERSIONS_API, ApiVersion, ApiVersionsResponse
 
 ResponseParts = Sequence[Buffer] | None
 """The parts of an answer with its size before it, or nothing where the client expects no answer."""
@@ -89,7 +88,7 @@ class RequestContext(NamedTuple):
     def head(self, body_bytes: int) -> bytes:
         """What goes before a body of this size."""
         # Whoever asks for the versions may not know them yet, so its answer begins as it did in version 0.
-        if self.api.is_flexible(self.version) and self.api.key != cluster.API_VERSIONS_API.key:
+        if self.api.is_flexible(self.version) and self.api.key != API_VERSIONS_API.key:
             return _FLEXIBLE_RESPONSE_HEAD.pack(_FLEXIBLE_RESPONSE_HEAD.size - _SIZE_BYTES + body_bytes, self.correlation_id, 0)
         return _RESPONSE_HEAD.pack(_RESPONSE_HEAD.size - _SIZE_BYTES + body_bytes, self.correlation_id)
 
@@ -233,7 +232,7 @@ class Dispatcher:
         route = self._routes.get(key)
         if route is None:
             raise UnanswerableRequestError(f"there is no answer to requests with the API key {key}")
-        if version not in self._versions[key] and key != cluster.API_VERSIONS_API.key:
+        if version not in self._versions[key] and key != API_VERSIONS_API.key:
             raise UnanswerableRequestError(f"{route.api.name} is not spoken in version {version}")
         source = MessageSource(memoryview(frame), _REQUEST_HEAD.size, self._limits.request_items)
         client_id = None

@@ -5,12 +5,16 @@ from typing import Any
 import pytest
 
 from tailrace.model.record import MESSAGE_ID_HEADER, Record
-from tailrace.wire.messages import cluster as describe_cluster
-from tailrace.wire.messages import cluster as metadata
-from tailrace.wire.messages import group_offsets, produce, topics
-from tailrace.wire.messages import groups as describe_groups
-from tailrace.wire.messages.cluster import DescribeClusterRequest, MetadataRequest, MetadataRequestTopic
+from tailrace.wire.messages.cluster import (
+    DESCRIBE_CLUSTER_API,
+    METADATA_API,
+    DescribeClusterRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+)
 from tailrace.wire.messages.group_offsets import (
+    OFFSET_COMMIT_API,
+    OFFSET_FETCH_API,
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
@@ -18,9 +22,11 @@ from tailrace.wire.messages.group_offsets import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from tailrace.wire.messages.groups import DescribeGroupsRequest
-from tailrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tailrace.wire.messages.groups import DESCRIBE_GROUPS_API, DescribeGroupsRequest
+from tailrace.wire.messages.produce import PRODUCE_API, PartitionProduceData, ProduceRequest, TopicProduceData
 from tailrace.wire.messages.topics import (
+    CREATE_TOPICS_API,
+    DESCRIBE_TOPIC_PARTITIONS_API,
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
@@ -52,11 +58,11 @@ async def test_any_offset_is_committed_and_read_back(offset: int) -> None:
             generation_id_or_member_epoch=-1,
             topics=(OffsetCommitRequestTopic(name="t", partitions=(partition,)),),
         )
-        committed = await asker.ask(group_offsets.OFFSET_COMMIT_API, request, 8)
+        committed = await asker.ask(OFFSET_COMMIT_API, request, 8)
         assert committed.topics[0].partitions[0].error_code == 0
         for wanted in ((OffsetFetchRequestTopics(name="t", partition_indexes=(0,)),), None):
             asked = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id="g", topics=wanted),))
-            fetched = (await asker.ask(group_offsets.OFFSET_FETCH_API, asked, 8)).groups[0].topics[0].partitions[0]
+            fetched = (await asker.ask(OFFSET_FETCH_API, asked, 8)).groups[0].topics[0].partitions[0]
             assert (fetched.committed_offset, fetched.metadata, fetched.error_code) == (offset, "m", 0)
 
 
@@ -88,7 +94,7 @@ async def create(asker: Asker, name: str, **fields: Any) -> int:
     wanted = CreatableTopic(name=name, **({"num_partitions": 1, "replication_factor": 1} | fields))
     for validate_only in (True, False):
         request = CreateTopicsRequest(topics=(wanted,), validate_only=validate_only)
-        code: int = (await asker.ask(topics.CREATE_TOPICS_API, request, 7)).topics[0].error_code
+        code: int = (await asker.ask(CREATE_TOPICS_API, request, 7)).topics[0].error_code
         if code or not validate_only:
             break
     return code
@@ -119,28 +125,28 @@ async def test_operations_are_told_to_those_who_ask() -> None:
                 include_cluster_authorized_operations=asks,
                 include_topic_authorized_operations=asks,
             )
-            answer = await asker.ask(metadata.METADATA_API, request, 8)
+            answer = await asker.ask(METADATA_API, request, 8)
             assert answer.cluster_authorized_operations == (CLUSTER_OPERATIONS if asks else NOT_ASKED)
             expected = TOPIC_OPERATIONS if asks else NOT_ASKED
             assert [topic.topic_authorized_operations for topic in answer.topics] == [expected] * 3
             cluster = await asker.ask(
-                describe_cluster.DESCRIBE_CLUSTER_API, DescribeClusterRequest(include_cluster_authorized_operations=asks), 0
+                DESCRIBE_CLUSTER_API, DescribeClusterRequest(include_cluster_authorized_operations=asks), 0
             )
             assert cluster.cluster_authorized_operations == (CLUSTER_OPERATIONS if asks else NOT_ASKED)
             groups = await asker.ask(
-                describe_groups.DESCRIBE_GROUPS_API, DescribeGroupsRequest(groups=("g",), include_authorized_operations=asks), 5
+                DESCRIBE_GROUPS_API, DescribeGroupsRequest(groups=("g",), include_authorized_operations=asks), 5
             )
             assert groups.groups[0].authorized_operations == (GROUP_OPERATIONS if asks else NOT_ASKED)
         both = DescribeTopicPartitionsRequest(
             topics=(DescribeTopicPartitionsTopic(name="t"), DescribeTopicPartitionsTopic(name="gone"))
         )
-        partitions = await asker.ask(topics.DESCRIBE_TOPIC_PARTITIONS_API, both, 0)
+        partitions = await asker.ask(DESCRIBE_TOPIC_PARTITIONS_API, both, 0)
         assert [topic.topic_authorized_operations for topic in partitions.topics] == [TOPIC_OPERATIONS] * 2
 
 
 async def produce_to(asker: Asker, topic: str, batch: bytes, partition: int = 0) -> tuple[int, int]:
     data = TopicProduceData(name=topic, partition_data=(PartitionProduceData(index=partition, records=batch),))
-    answer = await asker.ask(produce.PRODUCE_API, ProduceRequest(acks=-1, topic_data=(data,)), 12)
+    answer = await asker.ask(PRODUCE_API, ProduceRequest(acks=-1, topic_data=(data,)), 12)
     found = answer.responses[0].partition_responses[0]
     return found.error_code, found.base_offset
 
@@ -157,7 +163,7 @@ async def test_producers_to_a_missing_topic_of_the_servers_own_are_refused_at_on
         assert await produce_to(asker, name, named("a")) == (POLICY_VIOLATION, -1)
         for may_create, code in ((True, INVALID_TOPIC), (False, UNKNOWN_TOPIC)):
             request = MetadataRequest(topics=(MetadataRequestTopic(name=name),), allow_auto_topic_creation=may_create)
-            assert (await asker.ask(metadata.METADATA_API, request, 12)).topics[0].error_code == code
+            assert (await asker.ask(METADATA_API, request, 12)).topics[0].error_code == code
         assert asker.broker.topics.find(name) is None
 
 

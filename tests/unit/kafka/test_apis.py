@@ -5,9 +5,8 @@ import pytest
 from tailrace.kafka.dispatch import ApiRoute
 from tailrace.model.errors import MalformedMessageError, UnanswerableRequestError
 from tailrace.wire.message import Api
-from tailrace.wire.messages import cluster, produce
-from tailrace.wire.messages.cluster import ApiVersionsRequest
-from tailrace.wire.messages.produce import ProduceRequest
+from tailrace.wire.messages.cluster import API_VERSIONS_API, METADATA_API, ApiVersionsRequest, MetadataRequest
+from tailrace.wire.messages.produce import PRODUCE_API, ProduceRequest
 from tests.support.aio import on_loop
 from tests.support.kafka import CLIENT, frame, read_response, running_asker
 
@@ -17,7 +16,7 @@ async def test_every_offered_version_is_answered() -> None:
     async with running_asker() as asker:
         for route in asker.dispatcher.routes:
             for version in route.versions:
-                request = ProduceRequest(acks=-1) if route.api is produce.PRODUCE_API else route.api.request()
+                request = ProduceRequest(acks=-1) if route.api is PRODUCE_API else route.api.request()
                 response = await asker.ask(route.api, request, version)
                 assert isinstance(response, route.api.response), f"{route.api.name} {version}"
         assert asker.traffic.handler_faults == 0
@@ -26,9 +25,7 @@ async def test_every_offered_version_is_answered() -> None:
 @on_loop
 async def test_what_is_offered_is_what_is_answered() -> None:
     async with running_asker() as asker:
-        told = await asker.ask(
-            cluster.API_VERSIONS_API, ApiVersionsRequest(client_software_name="a", client_software_version="1")
-        )
+        told = await asker.ask(API_VERSIONS_API, ApiVersionsRequest(client_software_name="a", client_software_version="1"))
         offered = {each.api_key: each.max_version for each in told.api_keys}
         assert offered == {route.api.key: route.versions[-1] for route in asker.dispatcher.routes}
         assert [each.api_key for each in told.api_keys] == sorted(offered)
@@ -37,11 +34,11 @@ async def test_what_is_offered_is_what_is_answered() -> None:
 @on_loop
 async def test_a_version_of_api_versions_from_the_future_is_told_what_there_is_in_version_0() -> None:
     async with running_asker() as asker:
-        request = bytearray(frame(cluster.API_VERSIONS_API, 0, ApiVersionsRequest()))
+        request = bytearray(frame(API_VERSIONS_API, 0, ApiVersionsRequest()))
         request[2:4] = (99).to_bytes(2)
         reply = asker.dispatcher.dispatch(request, CLIENT)
         assert isinstance(reply, tuple)
-        _, response = read_response(cluster.API_VERSIONS_API, 0, b"".join(reply)[4:])
+        _, response = read_response(API_VERSIONS_API, 0, b"".join(reply)[4:])
         assert response.error_code == 35
         assert {each.api_key for each in response.api_keys} >= {0, 1, 3, 18}
 
@@ -49,8 +46,8 @@ async def test_a_version_of_api_versions_from_the_future_is_told_what_there_is_i
 @on_loop
 async def test_other_unknown_versions_and_apis_have_no_answer() -> None:
     async with running_asker() as asker:
-        for key, version in ((cluster.METADATA_API.key, 99), (0, 2), (1, 3), (999, 0), (4, 0)):
-            request = frame(cluster.METADATA_API, 0, cluster.MetadataRequest())
+        for key, version in ((METADATA_API.key, 99), (0, 2), (1, 3), (999, 0), (4, 0)):
+            request = frame(METADATA_API, 0, MetadataRequest())
             request[0:4] = key.to_bytes(2) + version.to_bytes(2)
             with pytest.raises(UnanswerableRequestError):
                 asker.dispatcher.dispatch(request, CLIENT)
@@ -60,7 +57,7 @@ async def test_other_unknown_versions_and_apis_have_no_answer() -> None:
 @on_loop
 async def test_half_requests_are_malformed(cut: int) -> None:
     async with running_asker() as asker:
-        whole = frame(cluster.METADATA_API, 12, cluster.MetadataRequest(topics=None))
+        whole = frame(METADATA_API, 12, MetadataRequest(topics=None))
         assert cut < len(whole)
         with pytest.raises(MalformedMessageError):
             asker.dispatcher.dispatch(whole[:cut], CLIENT)
@@ -69,12 +66,12 @@ async def test_half_requests_are_malformed(cut: int) -> None:
 @on_loop
 async def test_librdkafka_is_told_of_the_produce_versions_by_which_it_knows_that_there_is_compression() -> None:
     async with running_asker() as asker:
-        told = await asker.ask(cluster.API_VERSIONS_API, ApiVersionsRequest(), 0)
+        told = await asker.ask(API_VERSIONS_API, ApiVersionsRequest(), 0)
         produce = next(each for each in told.api_keys if each.api_key == 0)
         assert produce.min_version == 0
 
 
 def test_a_route_may_offer_less_than_is_described() -> None:
-    api: Api = cluster.METADATA_API
+    api: Api = METADATA_API
     assert ApiRoute(api, lambda call, request: None).versions == range(api.lowest, api.highest + 1)
     assert ApiRoute(api, lambda call, request: None, lowest=4, highest=9).versions == range(4, 10)

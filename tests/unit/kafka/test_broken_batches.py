@@ -14,9 +14,14 @@ from tailrace.model.errors import CorruptBatchError, MessageTooLargeError, Tailr
 from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
 from tailrace.model.record import RawBatch
-from tailrace.wire.messages import produce, transactions
-from tailrace.wire.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
-from tailrace.wire.messages.transactions import InitProducerIdRequest
+from tailrace.wire.messages.produce import (
+    PRODUCE_API,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+from tailrace.wire.messages.transactions import INIT_PRODUCER_ID_API, InitProducerIdRequest
 from tailrace.wire.staged_chunks import StagedBatch, StagedChunk, encode_staged_chunk
 from tests.support.aio import on_loop
 from tests.support.batches import TIMESTAMP
@@ -46,7 +51,7 @@ async def send(
     request = ProduceRequest(
         acks=acks, transactional_id=transactional_id, topic_data=(TopicProduceData(name="t", partition_data=parts),)
     )
-    response = await asker.ask(produce.PRODUCE_API, request, 12)
+    response = await asker.ask(PRODUCE_API, request, 12)
     found: Sequence[PartitionProduceResponse] = response.responses[0].partition_responses
     return found
 
@@ -74,7 +79,7 @@ async def test_a_broken_batch_of_a_transaction_is_refused(kind: str, codec: int)
     async with running_asker() as asker:
         await asker.broker.topics.create("t", 2)
         request = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000)
-        given = await asker.ask(transactions.INIT_PRODUCER_ID_API, request, 5)
+        given = await asker.ask(INIT_PRODUCER_ID_API, request, 5)
         producer = (given.producer_id, given.producer_epoch, 0)
         count = 7 if "claimed" in kind else 1
         broken = batch(records, codec, attributes=0x10, producer=producer, count=count)

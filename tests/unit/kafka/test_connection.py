@@ -9,9 +9,14 @@ from tailrace.kafka.dispatch import ApiRoute, Dispatcher, RequestContext
 from tailrace.kafka.metrics import Traffic
 from tailrace.model.errors import OverloadedError
 from tailrace.model.limits import Limits
-from tailrace.wire.messages import groups, produce
-from tailrace.wire.messages.groups import DeleteGroupsRequest, HeartbeatRequest, HeartbeatResponse
-from tailrace.wire.messages.produce import ProduceRequest
+from tailrace.wire.messages.groups import (
+    DELETE_GROUPS_API,
+    HEARTBEAT_API,
+    DeleteGroupsRequest,
+    HeartbeatRequest,
+    HeartbeatResponse,
+)
+from tailrace.wire.messages.produce import PRODUCE_API, ProduceRequest
 from tests.support.aio import on_loop, until
 from tests.support.connections import BEAT, SIZE, beats, lists, sends, served
 from tests.support.kafka import frame, read_response, sized
@@ -76,7 +81,7 @@ async def test_other_requests_wait_until_those_before_them_are_answered() -> Non
 async def test_a_produce_without_acknowledgement_leaves_no_gap_in_the_answers() -> None:
     async with served() as server:
         side = await server.connect()
-        silent = sized(frame(produce.PRODUCE_API, 9, ProduceRequest(acks=0), 99))
+        silent = sized(frame(PRODUCE_API, 9, ProduceRequest(acks=0), 99))
         await side.send(silent + sends(1))
         await until(lambda: len(server.handlers.waiting) == 2)
         for done in server.handlers.waiting:
@@ -131,12 +136,12 @@ async def test_what_is_no_request_closes_the_connection_and_no_other(
 async def test_a_request_that_fails_says_so_where_its_answer_can_and_closes_the_connection_where_not() -> None:
     async with served() as server:
         side = await server.connect()
-        await side.send(sized(frame(groups.DELETE_GROUPS_API, 2, DeleteGroupsRequest(groups_names=("g",)))))
+        await side.send(sized(frame(DELETE_GROUPS_API, 2, DeleteGroupsRequest(groups_names=("g",)))))
         assert await side.is_closed()
         assert server.traffic.closed == {"bad_request": 1}
         assert server.traffic.handler_faults == 0
         side = await server.connect()
-        await side.send(sized(frame(groups.DELETE_GROUPS_API, 2, DeleteGroupsRequest())))
+        await side.send(sized(frame(DELETE_GROUPS_API, 2, DeleteGroupsRequest())))
         assert await side.is_closed()
         assert server.traffic.handler_faults == 1
 
@@ -146,11 +151,11 @@ def test_a_failing_handler_is_answered_with_the_code_of_its_error() -> None:
         raise OverloadedError("not now") if request.group_id else ZeroDivisionError("a defect")
 
     traffic = Traffic()
-    dispatcher = Dispatcher([ApiRoute(groups.HEARTBEAT_API, fail)], traffic, Limits())
+    dispatcher = Dispatcher([ApiRoute(HEARTBEAT_API, fail)], traffic, Limits())
     for group, code in (("g", OverloadedError.kafka_code), ("", -1)):
-        reply = dispatcher.dispatch(frame(groups.HEARTBEAT_API, 4, HeartbeatRequest(group_id=group)), None)  # type: ignore[arg-type]
+        reply = dispatcher.dispatch(frame(HEARTBEAT_API, 4, HeartbeatRequest(group_id=group)), None)  # type: ignore[arg-type]
         assert isinstance(reply, tuple)
-        assert read_response(groups.HEARTBEAT_API, 4, b"".join(reply)[4:])[1].error_code == code
+        assert read_response(HEARTBEAT_API, 4, b"".join(reply)[4:])[1].error_code == code
     assert traffic.handler_faults == 1
 
 

@@ -6,15 +6,10 @@ from typing import Any
 import pytest
 
 from tailrace.model.group import NO_MEMBER
-from tailrace.wire.messages import group_offsets
-from tailrace.wire.messages import groups as delete_groups
-from tailrace.wire.messages import groups as describe_groups
-from tailrace.wire.messages import groups as heartbeat
-from tailrace.wire.messages import groups as join_group
-from tailrace.wire.messages import groups as leave_group
-from tailrace.wire.messages import groups as list_groups
-from tailrace.wire.messages import groups as sync_group
 from tailrace.wire.messages.group_offsets import (
+    OFFSET_COMMIT_API,
+    OFFSET_DELETE_API,
+    OFFSET_FETCH_API,
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
@@ -27,6 +22,13 @@ from tailrace.wire.messages.group_offsets import (
     OffsetFetchRequestTopics,
 )
 from tailrace.wire.messages.groups import (
+    DELETE_GROUPS_API,
+    DESCRIBE_GROUPS_API,
+    HEARTBEAT_API,
+    JOIN_GROUP_API,
+    LEAVE_GROUP_API,
+    LIST_GROUPS_API,
+    SYNC_GROUP_API,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     HeartbeatRequest,
@@ -64,10 +66,10 @@ async def join(asker: Asker, clock: ManualClock, version: int = 9, **given: Any)
         **given,
     }
     if version >= 4 and "member_id" not in given and "group_instance_id" not in given:
-        told = await asker.ask(join_group.JOIN_GROUP_API, JoinGroupRequest(**request), version)
+        told = await asker.ask(JOIN_GROUP_API, JoinGroupRequest(**request), version)
         assert told.error_code == MEMBER_ID_REQUIRED
         request["member_id"] = told.member_id
-    joining = asyncio.ensure_future(asker.ask(join_group.JOIN_GROUP_API, JoinGroupRequest(**request), version))
+    joining = asyncio.ensure_future(asker.ask(JOIN_GROUP_API, JoinGroupRequest(**request), version))
     await turns()
     clock.advance(DELAY_MS)
     asker.broker.groups.run_due()
@@ -76,7 +78,7 @@ async def join(asker: Asker, clock: ManualClock, version: int = 9, **given: Any)
 
 async def stable(asker: Asker, clock: ManualClock) -> Any:
     joined = await join(asker, clock)
-    synced = await asker.ask(sync_group.SYNC_GROUP_API, sync_of(joined))
+    synced = await asker.ask(SYNC_GROUP_API, sync_of(joined))
     assert (synced.error_code, synced.assignment) == (0, b"share")
     return joined
 
@@ -86,7 +88,7 @@ def sync_of(joined: Any) -> SyncGroupRequest:
     return SyncGroupRequest(group_id="g", generation_id=joined.generation_id, member_id=joined.member_id, assignments=(share,))
 
 
-@pytest.mark.parametrize("version", all_versions(join_group.JOIN_GROUP_API))
+@pytest.mark.parametrize("version", all_versions(JOIN_GROUP_API))
 @on_loop
 async def test_a_member_joins_in_every_version(version: int) -> None:
     clock = ManualClock()
@@ -95,38 +97,38 @@ async def test_a_member_joins_in_every_version(version: int) -> None:
         assert (joined.error_code, joined.generation_id, joined.protocol_name) == (0, 1, "range")
         assert joined.leader == joined.member_id != NO_MEMBER
         assert joined.members[0].metadata == subscription("t")
-        refused = await asker.ask(join_group.JOIN_GROUP_API, JoinGroupRequest(group_id="g", member_id="nobody"), version)
+        refused = await asker.ask(JOIN_GROUP_API, JoinGroupRequest(group_id="g", member_id="nobody"), version)
         assert refused.error_code == 26
         assert refused.member_id == "nobody"
 
 
-@pytest.mark.parametrize("version", all_versions(sync_group.SYNC_GROUP_API))
+@pytest.mark.parametrize("version", all_versions(SYNC_GROUP_API))
 @on_loop
 async def test_a_member_gets_its_share_in_every_version(version: int) -> None:
     clock = ManualClock()
     async with running_asker(clock=clock) as asker:
         joined = await join(asker, clock)
-        synced = await asker.ask(sync_group.SYNC_GROUP_API, sync_of(joined), version)
+        synced = await asker.ask(SYNC_GROUP_API, sync_of(joined), version)
         assert (synced.error_code, synced.assignment) == (0, b"share")
-        refused = await asker.ask(sync_group.SYNC_GROUP_API, SyncGroupRequest(group_id="other"), version)
+        refused = await asker.ask(SYNC_GROUP_API, SyncGroupRequest(group_id="other"), version)
         assert refused.error_code == UNKNOWN_MEMBER_ID
 
 
-@pytest.mark.parametrize("version", all_versions(heartbeat.HEARTBEAT_API))
+@pytest.mark.parametrize("version", all_versions(HEARTBEAT_API))
 @on_loop
 async def test_heartbeats_say_where_the_group_is_in_every_version(version: int) -> None:
     clock = ManualClock()
     async with running_asker(clock=clock) as asker:
         joined = await stable(asker, clock)
         beat = HeartbeatRequest(group_id="g", generation_id=1, member_id=joined.member_id)
-        assert (await asker.ask(heartbeat.HEARTBEAT_API, beat, version)).error_code == 0
+        assert (await asker.ask(HEARTBEAT_API, beat, version)).error_code == 0
         newcomer = asyncio.ensure_future(join(asker, clock, group_instance_id="a"))
         await turns()
-        assert (await asker.ask(heartbeat.HEARTBEAT_API, beat, version)).error_code == REBALANCE_IN_PROGRESS
+        assert (await asker.ask(HEARTBEAT_API, beat, version)).error_code == REBALANCE_IN_PROGRESS
         newcomer.cancel()
 
 
-@pytest.mark.parametrize("version", all_versions(leave_group.LEAVE_GROUP_API))
+@pytest.mark.parametrize("version", all_versions(LEAVE_GROUP_API))
 @on_loop
 async def test_a_member_leaves_in_every_version(version: int) -> None:
     clock = ManualClock()
@@ -137,30 +139,28 @@ async def test_a_member_leaves_in_every_version(version: int) -> None:
             member_id=joined.member_id,
             members=(LeaveGroupMember(member_id=joined.member_id), LeaveGroupMember(member_id="nobody")),
         )
-        left = await asker.ask(leave_group.LEAVE_GROUP_API, leaving, version)
+        left = await asker.ask(LEAVE_GROUP_API, leaving, version)
         assert left.error_code == 0
         if version >= 3:
             assert [each.error_code for each in left.members] == [0, UNKNOWN_MEMBER_ID]
         else:
-            assert (await asker.ask(leave_group.LEAVE_GROUP_API, leaving, version)).error_code == UNKNOWN_MEMBER_ID
+            assert (await asker.ask(LEAVE_GROUP_API, leaving, version)).error_code == UNKNOWN_MEMBER_ID
         assert asker.broker.groups.describe("g").state == "Empty"
 
 
-@pytest.mark.parametrize("version", all_versions(describe_groups.DESCRIBE_GROUPS_API))
+@pytest.mark.parametrize("version", all_versions(DESCRIBE_GROUPS_API))
 @on_loop
 async def test_a_group_is_described_in_every_version(version: int) -> None:
     clock = ManualClock()
     async with running_asker(clock=clock) as asker:
         await stable(asker, clock)
-        there, missing = (
-            await asker.ask(describe_groups.DESCRIBE_GROUPS_API, DescribeGroupsRequest(groups=("g", "missing")), version)
-        ).groups
+        there, missing = (await asker.ask(DESCRIBE_GROUPS_API, DescribeGroupsRequest(groups=("g", "missing")), version)).groups
         assert (there.group_state, there.protocol_type, there.protocol_data) == ("Stable", "consumer", "range")
         assert [(each.client_id, each.client_host) for each in there.members] == [("test", "/192.0.2.1")]
         assert (missing.group_state, missing.error_code) == ("Dead", 69 if version >= 6 else 0)
 
 
-@pytest.mark.parametrize("version", all_versions(list_groups.LIST_GROUPS_API))
+@pytest.mark.parametrize("version", all_versions(LIST_GROUPS_API))
 @on_loop
 async def test_groups_are_listed_in_every_version(version: int) -> None:
     clock = ManualClock()
@@ -168,7 +168,7 @@ async def test_groups_are_listed_in_every_version(version: int) -> None:
         await stable(asker, clock)
 
         async def listed(**filters: tuple[str, ...]) -> list[str]:
-            response = await asker.ask(list_groups.LIST_GROUPS_API, ListGroupsRequest(**filters), version)
+            response = await asker.ask(LIST_GROUPS_API, ListGroupsRequest(**filters), version)
             return [each.group_id for each in response.groups]
 
         assert await listed() == ["g"]
@@ -180,7 +180,7 @@ async def test_groups_are_listed_in_every_version(version: int) -> None:
             assert await listed(types_filter=("consumer",)) == []
 
 
-@pytest.mark.parametrize("version", all_versions(delete_groups.DELETE_GROUPS_API))
+@pytest.mark.parametrize("version", all_versions(DELETE_GROUPS_API))
 @on_loop
 async def test_groups_are_deleted_in_every_version(version: int) -> None:
     clock = ManualClock()
@@ -189,14 +189,14 @@ async def test_groups_are_deleted_in_every_version(version: int) -> None:
 
         async def delete() -> list[int]:
             request = DeleteGroupsRequest(groups_names=("g", "missing"))
-            return [each.error_code for each in (await asker.ask(delete_groups.DELETE_GROUPS_API, request, version)).results]
+            return [each.error_code for each in (await asker.ask(DELETE_GROUPS_API, request, version)).results]
 
         assert await delete() == [68, 69]
         asker.broker.groups.leave("g", [(joined.member_id, None)])
         assert await delete() == [0, 69]
 
 
-@pytest.mark.parametrize("version", all_versions(group_offsets.OFFSET_COMMIT_API))
+@pytest.mark.parametrize("version", all_versions(OFFSET_COMMIT_API))
 @on_loop
 async def test_offsets_are_committed_in_every_version(version: int) -> None:
     clock = ManualClock()
@@ -215,7 +215,7 @@ async def test_offsets_are_committed_in_every_version(version: int) -> None:
                 member_id=joined.member_id,
                 topics=(OffsetCommitRequestTopic(name="t", topic_id=topic.uuid, partitions=(wanted,)),),
             )
-            (answered,) = (await asker.ask(group_offsets.OFFSET_COMMIT_API, request, version)).topics
+            (answered,) = (await asker.ask(OFFSET_COMMIT_API, request, version)).topics
             assert (answered.name, answered.topic_id) == (("t", answered.topic_id) if version < 10 else ("", topic.uuid))
             (outcome,) = answered.partitions
             code: int = outcome.error_code
@@ -230,7 +230,7 @@ async def test_offsets_are_committed_in_every_version(version: int) -> None:
         assert committed.leader_epoch == (3 if version >= 6 else -1)
 
 
-@pytest.mark.parametrize("version", all_versions(group_offsets.OFFSET_FETCH_API))
+@pytest.mark.parametrize("version", all_versions(OFFSET_FETCH_API))
 @pytest.mark.parametrize("everything", [False, True])
 @on_loop
 async def test_offsets_are_fetched_in_every_version(version: int, everything: bool) -> None:
@@ -240,7 +240,7 @@ async def test_offsets_are_fetched_in_every_version(version: int, everything: bo
         topic = await asker.broker.topics.create("t", 2)
         commit = OffsetCommitRequestPartition(partition_index=0, committed_offset=0, committed_metadata="note")
         await asker.ask(
-            group_offsets.OFFSET_COMMIT_API,
+            OFFSET_COMMIT_API,
             OffsetCommitRequest(group_id="g", topics=(OffsetCommitRequestTopic(name="t", partitions=(commit,)),)),
             9,
         )
@@ -254,7 +254,7 @@ async def test_offsets_are_fetched_in_every_version(version: int, everything: bo
             ),
             require_stable=True,
         )
-        response = await asker.ask(group_offsets.OFFSET_FETCH_API, request, version)
+        response = await asker.ask(OFFSET_FETCH_API, request, version)
         found = response.topics if version < 8 else response.groups[0].topics
         assert [(each.partition_index, each.committed_offset, each.metadata) for each in found[0].partitions] == [
             (0, 0, "note"),
@@ -278,10 +278,10 @@ async def test_topics_by_an_unknown_id_are_refused_one_by_one() -> None:
                 OffsetCommitRequestTopic(topic_id=topic.uuid, partitions=(wanted,)),
             ),
         )
-        response = await asker.ask(group_offsets.OFFSET_COMMIT_API, request, 10)
+        response = await asker.ask(OFFSET_COMMIT_API, request, 10)
         assert [each.partitions[0].error_code for each in response.topics] == [100, 0]
         asked = OffsetFetchRequestGroup(group_id="g", topics=(OffsetFetchRequestTopics(partition_indexes=(0,)),))
-        fetched = await asker.ask(group_offsets.OFFSET_FETCH_API, OffsetFetchRequest(groups=(asked,)), 10)
+        fetched = await asker.ask(OFFSET_FETCH_API, OffsetFetchRequest(groups=(asked,)), 10)
         assert fetched.groups[0].topics[0].partitions[0].error_code == 100
 
 
@@ -295,15 +295,15 @@ async def test_names_that_no_group_can_have_are_refused_or_found_empty() -> None
                 OffsetFetchRequestGroup(group_id=name, topics=topics),
                 OffsetFetchRequestGroup(group_id=name, topics=None),
             )
-            some, everything = (await asker.ask(group_offsets.OFFSET_FETCH_API, OffsetFetchRequest(groups=groups), 9)).groups
+            some, everything = (await asker.ask(OFFSET_FETCH_API, OffsetFetchRequest(groups=groups), 9)).groups
             assert some.topics[0].partitions[0].committed_offset == -1
             assert everything.topics == ()
-            deleted = await asker.ask(delete_groups.DELETE_GROUPS_API, DeleteGroupsRequest(groups_names=(name,)))
+            deleted = await asker.ask(DELETE_GROUPS_API, DeleteGroupsRequest(groups_names=(name,)))
             assert deleted.results[0].error_code == 69
             commit = OffsetCommitRequestTopic(name="t", partitions=(OffsetCommitRequestPartition(),))
-            refused = await asker.ask(group_offsets.OFFSET_COMMIT_API, OffsetCommitRequest(group_id=name, topics=(commit,)), 9)
+            refused = await asker.ask(OFFSET_COMMIT_API, OffsetCommitRequest(group_id=name, topics=(commit,)), 9)
             assert refused.topics[0].partitions[0].error_code == 24
-            joined = await asker.ask(join_group.JOIN_GROUP_API, JoinGroupRequest(group_id=name))
+            joined = await asker.ask(JOIN_GROUP_API, JoinGroupRequest(group_id=name))
             assert joined.error_code == 24
         assert asker.traffic.handler_faults == 0
 
@@ -317,7 +317,7 @@ async def test_offsets_of_a_topic_that_is_read_are_not_deleted() -> None:
 
         async def delete(group: str, topic: str) -> tuple[int, list[int]]:
             wanted = OffsetDeleteRequestTopic(name=topic, partitions=(OffsetDeleteRequestPartition(partition_index=0),))
-            response = await asker.ask(group_offsets.OFFSET_DELETE_API, OffsetDeleteRequest(group_id=group, topics=(wanted,)))
+            response = await asker.ask(OFFSET_DELETE_API, OffsetDeleteRequest(group_id=group, topics=(wanted,)))
             return response.error_code, [each.error_code for topic in response.topics for each in topic.partitions]
 
         assert await delete("g", "t") == (0, [86])
@@ -336,11 +336,11 @@ async def test_a_server_that_stops_sends_clients_to_look_for_it_again() -> None:
         await turns(3)
         asker.broker.groups.close()
         assert (await waiting).error_code == 15
-        assert (await asker.ask(heartbeat.HEARTBEAT_API, HeartbeatRequest(group_id="g"))).error_code == 15
-        assert (await asker.ask(leave_group.LEAVE_GROUP_API, LeaveGroupRequest(group_id="g"))).error_code == 15
+        assert (await asker.ask(HEARTBEAT_API, HeartbeatRequest(group_id="g"))).error_code == 15
+        assert (await asker.ask(LEAVE_GROUP_API, LeaveGroupRequest(group_id="g"))).error_code == 15
 
 
-@pytest.mark.parametrize("version", all_versions(group_offsets.OFFSET_FETCH_API))
+@pytest.mark.parametrize("version", all_versions(OFFSET_FETCH_API))
 @on_loop
 async def test_what_was_committed_goes_with_the_topic_and_does_not_apply_to_one_that_is_made_again(version: int) -> None:
     async with running_asker() as asker:
@@ -351,7 +351,7 @@ async def test_what_was_committed_goes_with_the_topic_and_does_not_apply_to_one_
         async def commit(by_id: bool) -> int:
             topic = OffsetCommitRequestTopic(name="t", topic_id=old.uuid, partitions=(committed,))
             request = OffsetCommitRequest(group_id="g", topics=(topic,))
-            (answered,) = (await asker.ask(group_offsets.OFFSET_COMMIT_API, request, 10 if by_id else 9)).topics
+            (answered,) = (await asker.ask(OFFSET_COMMIT_API, request, 10 if by_id else 9)).topics
             code: int = answered.partitions[0].error_code
             return code
 
@@ -362,11 +362,9 @@ async def test_what_was_committed_goes_with_the_topic_and_does_not_apply_to_one_
         assert await commit(by_id=True) == 100
         if version < 8:
             request = OffsetFetchRequest(group_id="g", topics=(OffsetFetchRequestTopic(name="t", partition_indexes=(0,)),))
-            (topic,) = (await asker.ask(group_offsets.OFFSET_FETCH_API, request, version)).topics
+            (topic,) = (await asker.ask(OFFSET_FETCH_API, request, version)).topics
         else:
             asked = OffsetFetchRequestTopics(name="t", topic_id=new.uuid, partition_indexes=(0,))
             groups = (OffsetFetchRequestGroup(group_id="g", topics=(asked,)),)
-            (topic,) = (
-                (await asker.ask(group_offsets.OFFSET_FETCH_API, OffsetFetchRequest(groups=groups), version)).groups[0].topics
-            )
+            (topic,) = (await asker.ask(OFFSET_FETCH_API, OffsetFetchRequest(groups=groups), version)).groups[0].topics
         assert topic.partitions[0].committed_offset == -1

@@ -9,8 +9,8 @@ import pytest
 from tailrace.model.commit import Buffer
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.record import Record
-from tailrace.wire.messages import fetch, produce, transactions
 from tailrace.wire.messages.fetch import (
+    FETCH_API,
     FetchPartition,
     FetchPartitionData,
     FetchRequest,
@@ -18,16 +18,23 @@ from tailrace.wire.messages.fetch import (
     FetchTopic,
     ForgottenTopic,
 )
-from tailrace.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from tailrace.wire.messages.transactions import InitProducerIdRequest
+from tailrace.wire.messages.produce import (
+    PRODUCE_API,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from tailrace.wire.messages.transactions import INIT_PRODUCER_ID_API, InitProducerIdRequest
 from tailrace.wire.records import decode_batch, encode_batch
 from tests.support.aio import on_loop, turns
 from tests.support.brokers import values_in
 from tests.support.clocks import ManualClock
 from tests.support.kafka import Asker, running_asker
 
-PRODUCE_VERSIONS = range(produce.PRODUCE_API.lowest, produce.PRODUCE_API.highest + 1)
-FETCH_VERSIONS = range(fetch.FETCH_API.lowest, fetch.FETCH_API.highest + 1)
+PRODUCE_VERSIONS = range(PRODUCE_API.lowest, PRODUCE_API.highest + 1)
+FETCH_VERSIONS = range(FETCH_API.lowest, FETCH_API.highest + 1)
 
 
 def batch(*values: bytes, **producer: Any) -> bytes:
@@ -41,13 +48,11 @@ async def send(
     data = TopicProduceData(
         name="orders", topic_id=topic.uuid, partition_data=(PartitionProduceData(index=number, records=records),)
     )
-    response: ProduceResponse | None = await asker.ask(
-        produce.PRODUCE_API, ProduceRequest(acks=acks, topic_data=(data,)), version
-    )
+    response: ProduceResponse | None = await asker.ask(PRODUCE_API, ProduceRequest(acks=acks, topic_data=(data,)), version)
     return response
 
 
-def only(response: ProduceResponse | None) -> produce.PartitionProduceResponse:
+def only(response: ProduceResponse | None) -> PartitionProduceResponse:
     assert response is not None
     return response.responses[0].partition_responses[0]
 
@@ -57,7 +62,7 @@ async def read(asker: Asker, version: int = 12, offset: int = 0, **fields: Any) 
     wanted = FetchTopic(
         topic="orders", topic_id=topic.uuid, partitions=(FetchPartition(fetch_offset=offset, partition_max_bytes=1 << 20),)
     )
-    response: FetchResponse = await asker.ask(fetch.FETCH_API, FetchRequest(topics=(wanted,), min_bytes=1, **fields), version)
+    response: FetchResponse = await asker.ask(FETCH_API, FetchRequest(topics=(wanted,), min_bytes=1, **fields), version)
     return response
 
 
@@ -154,7 +159,7 @@ async def test_one_bad_partition_does_not_keep_the_others_from_being_stored() ->
             TopicProduceData(name="orders", partition_data=partitions),
             TopicProduceData(name="nothing", partition_data=partitions[:1]),
         )
-        response = await asker.ask(produce.PRODUCE_API, ProduceRequest(acks=1, topic_data=topics), 12)
+        response = await asker.ask(PRODUCE_API, ProduceRequest(acks=1, topic_data=topics), 12)
         codes = [[each.error_code for each in topic.partition_responses] for topic in response.responses]
         assert codes == [[0, 3, 87, 0], [3]]
         assert await values_in(asker.broker, "orders", 0) == [b"a"]
@@ -168,7 +173,7 @@ async def test_a_topic_that_was_made_anew_does_not_take_records_for_the_old_one(
         await asker.broker.topics.delete("orders")
         await asker.broker.topics.create("orders")
         data = TopicProduceData(topic_id=old, partition_data=(PartitionProduceData(records=batch(b"x")),))
-        response = await asker.ask(produce.PRODUCE_API, ProduceRequest(acks=-1, topic_data=(data,)), 13)
+        response = await asker.ask(PRODUCE_API, ProduceRequest(acks=-1, topic_data=(data,)), 13)
         assert only(response).error_code == 100
         assert await values_in(asker.broker, "orders") == []
 
@@ -184,8 +189,8 @@ async def test_acks_of_two_are_not_possible() -> None:
 async def test_an_idempotent_batch_that_is_sent_again_is_stored_once() -> None:
     async with running_asker() as asker:
         await asker.broker.topics.create("orders")
-        given = await asker.ask(transactions.INIT_PRODUCER_ID_API, InitProducerIdRequest(transactional_id=None), 5)
-        other = await asker.ask(transactions.INIT_PRODUCER_ID_API, InitProducerIdRequest(transactional_id=None), 5)
+        given = await asker.ask(INIT_PRODUCER_ID_API, InitProducerIdRequest(transactional_id=None), 5)
+        other = await asker.ask(INIT_PRODUCER_ID_API, InitProducerIdRequest(transactional_id=None), 5)
         assert (given.error_code, given.producer_epoch) == (0, 0)
         assert other.producer_id != given.producer_id
         records = batch(b"x", producer_id=given.producer_id, producer_epoch=0, base_sequence=0)
@@ -220,7 +225,7 @@ async def test_an_unknown_topic_is_said_at_once_by_name_and_by_id() -> None:
         by_name = FetchTopic(topic="nothing", partitions=(FetchPartition(),))
         by_id = FetchTopic(topic_id=uuid4(), partitions=(FetchPartition(),))
         for topic, version, code in ((by_name, 12, 3), (by_id, 13, 100)):
-            response = await asker.ask(fetch.FETCH_API, FetchRequest(topics=(topic,), min_bytes=1, max_wait_ms=20_000), version)
+            response = await asker.ask(FETCH_API, FetchRequest(topics=(topic,), min_bytes=1, max_wait_ms=20_000), version)
             assert partition_of(response).error_code == code
 
 
@@ -229,7 +234,7 @@ async def test_a_reader_that_knows_a_newer_leader_is_sent_back_to_the_metadata()
     async with running_asker() as asker:
         await asker.broker.topics.create("orders")
         topic = FetchTopic(topic="orders", partitions=(FetchPartition(current_leader_epoch=5),))
-        response = await asker.ask(fetch.FETCH_API, FetchRequest(topics=(topic,)), 12)
+        response = await asker.ask(FETCH_API, FetchRequest(topics=(topic,)), 12)
         assert partition_of(response).error_code == 75
 
 
@@ -244,7 +249,7 @@ async def test_a_session_tells_only_what_is_new() -> None:
 
         async def go_on(epoch: int, **fields: object) -> FetchResponse:
             request = FetchRequest(session_id=session, session_epoch=epoch, min_bytes=0, **fields)  # type: ignore[arg-type]
-            response: FetchResponse = await asker.ask(fetch.FETCH_API, request, 12)
+            response: FetchResponse = await asker.ask(FETCH_API, request, 12)
             return response
 
         assert (await go_on(1)).responses == ()
@@ -285,7 +290,7 @@ async def test_a_topic_that_was_made_again_is_not_read_by_the_id_of_the_old_one(
         assert partition_of(first).records
         await make_again(asker, b"new 0", b"new 1", b"new 2")
         request = FetchRequest(session_id=first.session_id, session_epoch=1, min_bytes=1)
-        told = partition_of(await asker.ask(fetch.FETCH_API, request, version))
+        told = partition_of(await asker.ask(FETCH_API, request, version))
         assert (told.error_code, bytes(told.records or b"")) == (100, b"")
 
 
@@ -301,7 +306,7 @@ async def test_a_session_by_name_is_told_once_that_its_offset_is_one_of_a_topic_
         async def go_on(epoch: int, offset: int) -> FetchPartitionData:
             moved = FetchTopic(topic="orders", partitions=(FetchPartition(fetch_offset=offset, partition_max_bytes=1 << 20),))
             request = FetchRequest(session_id=first.session_id, session_epoch=epoch, topics=(moved,), min_bytes=1)
-            return partition_of(await asker.ask(fetch.FETCH_API, request, version))
+            return partition_of(await asker.ask(FETCH_API, request, version))
 
         assert (await go_on(1, offset=2)).error_code == 1
         told = await go_on(2, offset=0)

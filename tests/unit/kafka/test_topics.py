@@ -8,15 +8,11 @@ import pytest
 from tailrace.kafka.cluster import KafkaSettings
 from tailrace.model.limits import Limits
 from tailrace.model.record import RawBatch, Record
-from tailrace.wire.messages import cluster as describe_cluster
-from tailrace.wire.messages import cluster as describe_log_dirs
-from tailrace.wire.messages import cluster as find_coordinator
-from tailrace.wire.messages import cluster as metadata
-from tailrace.wire.messages import configs as alter_configs
-from tailrace.wire.messages import configs as describe_configs
-from tailrace.wire.messages import configs as incremental_alter_configs
-from tailrace.wire.messages import fetch, topics
 from tailrace.wire.messages.cluster import (
+    DESCRIBE_CLUSTER_API,
+    DESCRIBE_LOG_DIRS_API,
+    FIND_COORDINATOR_API,
+    METADATA_API,
     DescribeClusterRequest,
     DescribeLogDirsRequest,
     FindCoordinatorRequest,
@@ -25,6 +21,12 @@ from tailrace.wire.messages.cluster import (
     MetadataResponseTopic,
 )
 from tailrace.wire.messages.configs import (
+    ALTER_CONFIGS_API,
+    DESCRIBE_CONFIGS_API,
+    INCREMENTAL_ALTER_CONFIGS_API,
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     IncrementalAlterableConfig,
@@ -32,6 +34,8 @@ from tailrace.wire.messages.configs import (
     IncrementalAlterConfigsResource,
 )
 from tailrace.wire.messages.fetch import (
+    LIST_OFFSETS_API,
+    OFFSET_FOR_LEADER_EPOCH_API,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
@@ -40,6 +44,11 @@ from tailrace.wire.messages.fetch import (
     OffsetForLeaderTopic,
 )
 from tailrace.wire.messages.topics import (
+    CREATE_PARTITIONS_API,
+    CREATE_TOPICS_API,
+    DELETE_RECORDS_API,
+    DELETE_TOPICS_API,
+    DESCRIBE_TOPIC_PARTITIONS_API,
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
@@ -68,7 +77,7 @@ BROKER = 4
 
 async def find(asker: Asker, version: int = 12, **wanted: Any) -> MetadataResponseTopic:
     request = MetadataRequest(topics=(MetadataRequestTopic(**wanted),), allow_auto_topic_creation=version >= 4)
-    (topic,) = (await asker.ask(metadata.METADATA_API, request, version)).topics
+    (topic,) = (await asker.ask(METADATA_API, request, version)).topics
     assert isinstance(topic, MetadataResponseTopic)
     return topic
 
@@ -76,7 +85,7 @@ async def find(asker: Asker, version: int = 12, **wanted: Any) -> MetadataRespon
 async def make(asker: Asker, version: int = 7, validate_only: bool = False, **wanted: Any) -> CreatableTopicResult:
     wanted = {"name": "orders", "num_partitions": 1, "replication_factor": 1, **wanted}
     request = CreateTopicsRequest(topics=(CreatableTopic(**wanted),), validate_only=validate_only)
-    (topic,) = (await asker.ask(topics.CREATE_TOPICS_API, request, version)).topics
+    (topic,) = (await asker.ask(CREATE_TOPICS_API, request, version)).topics
     assert isinstance(topic, CreatableTopicResult)
     return topic
 
@@ -85,7 +94,7 @@ async def make(asker: Asker, version: int = 7, validate_only: bool = False, **wa
 async def test_metadata_names_one_server_that_leads_everything() -> None:
     async with running_asker() as asker:
         made = await asker.broker.topics.create("orders", 2, alias="o")
-        response = await asker.ask(metadata.METADATA_API, MetadataRequest(topics=None))
+        response = await asker.ask(METADATA_API, MetadataRequest(topics=None))
         assert (response.cluster_id, response.controller_id) == ("the-cluster", 0)
         assert [(each.node_id, each.host, each.port) for each in response.brokers] == [(0, "tailrace.example", 9092)]
         (topic,) = response.topics
@@ -118,9 +127,9 @@ async def test_an_unknown_id_is_answered_also_in_versions_whose_answers_must_hav
 async def test_no_topics_and_all_topics_are_said_differently_from_version_1_on() -> None:
     async with running_asker() as asker:
         await asker.broker.topics.create("orders")
-        assert len((await asker.ask(metadata.METADATA_API, MetadataRequest(topics=()), 0)).topics) == 1
-        assert len((await asker.ask(metadata.METADATA_API, MetadataRequest(topics=()), 1)).topics) == 0
-        assert len((await asker.ask(metadata.METADATA_API, MetadataRequest(topics=None), 1)).topics) == 1
+        assert len((await asker.ask(METADATA_API, MetadataRequest(topics=()), 0)).topics) == 1
+        assert len((await asker.ask(METADATA_API, MetadataRequest(topics=()), 1)).topics) == 0
+        assert len((await asker.ask(METADATA_API, MetadataRequest(topics=None), 1)).topics) == 1
 
 
 @on_loop
@@ -129,7 +138,7 @@ async def test_a_topic_that_is_asked_for_is_made_unless_that_is_switched_off() -
         assert len((await find(asker, name="orders")).partitions) == 3
         assert (await find(asker, name="not a name")).error_code == 17
         request = MetadataRequest(topics=(MetadataRequestTopic(name="other"),), allow_auto_topic_creation=False)
-        assert (await asker.ask(metadata.METADATA_API, request)).topics[0].error_code == 3
+        assert (await asker.ask(METADATA_API, request)).topics[0].error_code == 3
     async with running_asker(KafkaSettings(auto_create_topics=False)) as asker:
         assert (await find(asker, name="orders")).error_code == 3
 
@@ -144,30 +153,26 @@ async def test_the_partitions_of_topics_are_told_page_by_page() -> None:
         pages = 0
         while pages == 0 or cursor is not None:
             request = DescribeTopicPartitionsRequest(response_partition_limit=2, cursor=cursor)
-            response = await asker.ask(topics.DESCRIBE_TOPIC_PARTITIONS_API, request)
+            response = await asker.ask(DESCRIBE_TOPIC_PARTITIONS_API, request)
             seen += [(topic.name, each.partition_index) for topic in response.topics for each in topic.partitions]
             cursor = response.next_cursor
             pages += 1
         assert seen == [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1)]
         assert pages == 3
         request = DescribeTopicPartitionsRequest(topics=(DescribeTopicPartitionsTopic(name="nothing"),))
-        assert (await asker.ask(topics.DESCRIBE_TOPIC_PARTITIONS_API, request)).topics[0].error_code == 3
+        assert (await asker.ask(DESCRIBE_TOPIC_PARTITIONS_API, request)).topics[0].error_code == 3
 
 
 @on_loop
 async def test_the_cluster_and_every_coordinator_are_this_server() -> None:
     async with running_asker() as asker:
-        cluster = await asker.ask(describe_cluster.DESCRIBE_CLUSTER_API, DescribeClusterRequest())
+        cluster = await asker.ask(DESCRIBE_CLUSTER_API, DescribeClusterRequest())
         assert (cluster.cluster_id, cluster.controller_id, cluster.brokers[0].host) == ("the-cluster", 0, CLUSTER.address.host)
-        one = await asker.ask(find_coordinator.FIND_COORDINATOR_API, FindCoordinatorRequest(key="g"), 3)
+        one = await asker.ask(FIND_COORDINATOR_API, FindCoordinatorRequest(key="g"), 3)
         assert (one.error_code, one.node_id, one.host, one.port) == (0, 0, *CLUSTER.address)
-        many = await asker.ask(
-            find_coordinator.FIND_COORDINATOR_API, FindCoordinatorRequest(key_type=1, coordinator_keys=("a", "b"))
-        )
+        many = await asker.ask(FIND_COORDINATOR_API, FindCoordinatorRequest(key_type=1, coordinator_keys=("a", "b")))
         assert [(each.key, each.error_code, each.port) for each in many.coordinators] == [("a", 0, 9092), ("b", 0, 9092)]
-        wrong = await asker.ask(
-            find_coordinator.FIND_COORDINATOR_API, FindCoordinatorRequest(key_type=9, coordinator_keys=("a",))
-        )
+        wrong = await asker.ask(FIND_COORDINATOR_API, FindCoordinatorRequest(key_type=9, coordinator_keys=("a",)))
         assert wrong.coordinators[0].error_code == 42
 
 
@@ -230,7 +235,7 @@ async def test_defaults_and_assignments_say_how_many_partitions_there_are() -> N
 async def test_the_same_name_twice_in_one_request_is_refused() -> None:
     async with running_asker() as asker:
         twice = CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
-        (result,) = (await asker.ask(topics.CREATE_TOPICS_API, CreateTopicsRequest(topics=(twice, twice)))).topics
+        (result,) = (await asker.ask(CREATE_TOPICS_API, CreateTopicsRequest(topics=(twice, twice)))).topics
         assert result.error_code == 42
         assert len(asker.broker.topics) == 0
 
@@ -243,7 +248,7 @@ async def test_partitions_are_added_and_never_taken_away() -> None:
         async def grow(count: int, validate_only: bool = False, **fields: Any) -> int:
             wanted = CreatePartitionsTopic(name="orders", count=count, **{"assignments": None, **fields})
             request = CreatePartitionsRequest(topics=(wanted,), validate_only=validate_only)
-            (result,) = (await asker.ask(topics.CREATE_PARTITIONS_API, request)).results
+            (result,) = (await asker.ask(CREATE_PARTITIONS_API, request)).results
             code: int = result.error_code
             return code
 
@@ -264,10 +269,10 @@ async def test_topics_are_deleted_by_name_and_by_id() -> None:
     async with running_asker() as asker:
         await asker.broker.topics.create("a")
         second = await asker.broker.topics.create("b")
-        old = await asker.ask(topics.DELETE_TOPICS_API, DeleteTopicsRequest(topic_names=("a", "nothing")), 5)
+        old = await asker.ask(DELETE_TOPICS_API, DeleteTopicsRequest(topic_names=("a", "nothing")), 5)
         assert [(each.name, each.error_code) for each in old.responses] == [("a", 0), ("nothing", 3)]
         states = (DeleteTopicState(topic_id=second.uuid), DeleteTopicState(topic_id=uuid4()))
-        new = await asker.ask(topics.DELETE_TOPICS_API, DeleteTopicsRequest(topics=states))
+        new = await asker.ask(DELETE_TOPICS_API, DeleteTopicsRequest(topics=states))
         assert [(each.name, each.error_code) for each in new.responses] == [("b", 0), (None, 100)]
         assert len(asker.broker.topics) == 0
 
@@ -282,7 +287,7 @@ async def test_records_are_deleted_up_to_an_offset_or_all() -> None:
             wanted = DeleteRecordsTopic(
                 name="orders", partitions=(DeleteRecordsPartition(partition_index=number, offset=offset),)
             )
-            response = await asker.ask(topics.DELETE_RECORDS_API, DeleteRecordsRequest(topics=(wanted,)))
+            response = await asker.ask(DELETE_RECORDS_API, DeleteRecordsRequest(topics=(wanted,)))
             (result,) = response.topics[0].partitions
             return result.error_code, result.low_watermark
 
@@ -306,7 +311,7 @@ async def test_offsets_are_found_by_edge_by_time_and_by_the_newest_time() -> Non
         async def look_up(timestamp: int, **fields: int) -> tuple[int, int, int]:
             wanted = ListOffsetsPartition(timestamp=timestamp, **fields)
             request = ListOffsetsRequest(topics=(ListOffsetsTopic(name="orders", partitions=(wanted,)),))
-            (found,) = (await asker.ask(fetch.LIST_OFFSETS_API, request)).topics[0].partitions
+            (found,) = (await asker.ask(LIST_OFFSETS_API, request)).topics[0].partitions
             return found.error_code, found.offset, found.timestamp
 
         assert await look_up(-1) == (0, 5, -1)
@@ -339,7 +344,7 @@ async def test_the_only_leader_epoch_ends_at_the_end() -> None:
         async def end_of(epoch: int, **fields: int) -> tuple[int, int, int]:
             wanted = OffsetForLeaderPartition(leader_epoch=epoch, **fields)
             request = OffsetForLeaderEpochRequest(topics=(OffsetForLeaderTopic(topic="orders", partitions=(wanted,)),))
-            (found,) = (await asker.ask(fetch.OFFSET_FOR_LEADER_EPOCH_API, request)).topics[0].partitions
+            (found,) = (await asker.ask(OFFSET_FOR_LEADER_EPOCH_API, request)).topics[0].partitions
             return found.error_code, found.leader_epoch, found.end_offset
 
         assert await end_of(0) == (0, 0, 2)
@@ -353,7 +358,7 @@ async def test_sizes_of_partitions_are_told() -> None:
     async with running_asker() as asker:
         await asker.broker.topics.create("orders", 2)
         await append(asker.broker, raw("orders", 1, b"x" * 100))
-        response = await asker.ask(describe_log_dirs.DESCRIBE_LOG_DIRS_API, DescribeLogDirsRequest(topics=None))
+        response = await asker.ask(DESCRIBE_LOG_DIRS_API, DescribeLogDirsRequest(topics=None))
         (topic,) = response.results[0].topics
         empty, full = (each.partition_size for each in topic.partitions)
         assert empty == 0
@@ -367,9 +372,7 @@ async def test_configs_are_shown_in_full_or_as_asked() -> None:
 
         async def show(kind: int, name: str, keys: tuple[str, ...] | None = None) -> tuple[int, dict[str, str | None]]:
             wanted = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
-            (result,) = (
-                await asker.ask(describe_configs.DESCRIBE_CONFIGS_API, DescribeConfigsRequest(resources=(wanted,)))
-            ).results
+            (result,) = (await asker.ask(DESCRIBE_CONFIGS_API, DescribeConfigsRequest(resources=(wanted,)))).results
             return result.error_code, {config.name: config.value for config in result.configs}
 
         assert await show(TOPIC, "orders", ("retention.ms",)) == (0, {"retention.ms": "5000"})
@@ -389,7 +392,7 @@ async def test_configs_are_altered_one_by_one_or_all_at_once() -> None:
             config = IncrementalAlterableConfig(name=name, value=value, config_operation=operation)
             resource = IncrementalAlterConfigsResource(resource_type=TOPIC, resource_name="orders", configs=(config,))
             request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=validate_only)
-            (result,) = (await asker.ask(incremental_alter_configs.INCREMENTAL_ALTER_CONFIGS_API, request)).responses
+            (result,) = (await asker.ask(INCREMENTAL_ALTER_CONFIGS_API, request)).responses
             code: int = result.error_code
             return code
 
@@ -407,14 +410,12 @@ async def test_configs_are_altered_one_by_one_or_all_at_once() -> None:
         assert await alter("retention.ms", "0", validate_only=True) == 40
         assert await alter("cleanup.policy", "compact", operation=2) == 40
         assert settings() == (9, None)
-        resource = alter_configs.AlterConfigsResource(
+        resource = AlterConfigsResource(
             resource_type=TOPIC,
             resource_name="orders",
-            configs=(alter_configs.AlterableConfig(name="retention.bytes", value="77"),),
+            configs=(AlterableConfig(name="retention.bytes", value="77"),),
         )
-        (result,) = (
-            await asker.ask(alter_configs.ALTER_CONFIGS_API, alter_configs.AlterConfigsRequest(resources=(resource,)))
-        ).responses
+        (result,) = (await asker.ask(ALTER_CONFIGS_API, AlterConfigsRequest(resources=(resource,)))).responses
         assert result.error_code == 0
         assert settings() == (None, 77)
 
@@ -426,7 +427,7 @@ async def test_the_configs_of_the_server_are_not_altered_over_the_wire() -> None
             resource_type=BROKER, resource_name="0", configs=(IncrementalAlterableConfig(name="x", value="1"),)
         )
         request = IncrementalAlterConfigsRequest(resources=(resource,))
-        (result,) = (await asker.ask(incremental_alter_configs.INCREMENTAL_ALTER_CONFIGS_API, request)).responses
+        (result,) = (await asker.ask(INCREMENTAL_ALTER_CONFIGS_API, request)).responses
         assert result.error_code == 40
 
 

@@ -4,9 +4,10 @@ import pytest
 
 from tailrace.model.ids import Offset
 from tailrace.model.transaction import ProducerIdentity
-from tailrace.wire.messages import cluster, fetch, group_offsets, produce, transactions
-from tailrace.wire.messages.cluster import ApiVersionsRequest
+from tailrace.wire.messages.cluster import API_VERSIONS_API, ApiVersionsRequest
 from tailrace.wire.messages.fetch import (
+    FETCH_API,
+    LIST_OFFSETS_API,
     FetchPartition,
     FetchPartitionData,
     FetchRequest,
@@ -16,13 +17,22 @@ from tailrace.wire.messages.fetch import (
     ListOffsetsTopic,
 )
 from tailrace.wire.messages.group_offsets import (
+    OFFSET_FETCH_API,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponsePartitions,
 )
-from tailrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tailrace.wire.messages.produce import PRODUCE_API, PartitionProduceData, ProduceRequest, TopicProduceData
 from tailrace.wire.messages.transactions import (
+    ADD_OFFSETS_TO_TXN_API,
+    ADD_PARTITIONS_TO_TXN_API,
+    DESCRIBE_PRODUCERS_API,
+    DESCRIBE_TRANSACTIONS_API,
+    END_TXN_API,
+    INIT_PRODUCER_ID_API,
+    LIST_TRANSACTIONS_API,
+    TXN_OFFSET_COMMIT_API,
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -50,7 +60,7 @@ INIT_VERSIONS = range(6)
 
 async def init(asker: Asker, version: int = 5, **fields: object) -> InitProducerIdResponse:
     request = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000, **fields)  # type: ignore[arg-type]
-    response: InitProducerIdResponse = await asker.ask(transactions.INIT_PRODUCER_ID_API, request, version)
+    response: InitProducerIdResponse = await asker.ask(INIT_PRODUCER_ID_API, request, version)
     return response
 
 
@@ -68,7 +78,7 @@ async def add(asker: Asker, producer: Producer, version: int, *partitions: int) 
         v3_and_below_producer_epoch=producer.identity.epoch,
         v3_and_below_topics=(AddPartitionsToTxnTopic(name="t", partitions=partitions),),
     )
-    response = await asker.ask(transactions.ADD_PARTITIONS_TO_TXN_API, request, version)
+    response = await asker.ask(ADD_PARTITIONS_TO_TXN_API, request, version)
     (topic,) = response.results_by_topic_v3_and_below
     assert [each.partition_index for each in topic.results_by_partition] == list(partitions)
     return [each.partition_error_code for each in topic.results_by_partition]
@@ -77,7 +87,7 @@ async def add(asker: Asker, producer: Producer, version: int, *partitions: int) 
 async def send(asker: Asker, producer: Producer, version: int, *values: bytes) -> int:
     batch = producer.batch(0, *values).batch
     data = TopicProduceData(name="t", partition_data=(PartitionProduceData(index=0, records=bytes(batch)),))
-    response = await asker.ask(produce.PRODUCE_API, ProduceRequest(transactional_id="tx", acks=-1, topic_data=(data,)), version)
+    response = await asker.ask(PRODUCE_API, ProduceRequest(transactional_id="tx", acks=-1, topic_data=(data,)), version)
     code: int = response.responses[0].partition_responses[0].error_code
     return code
 
@@ -85,13 +95,13 @@ async def send(asker: Asker, producer: Producer, version: int, *values: bytes) -
 async def end(asker: Asker, producer: Producer, version: int, committed: bool) -> EndTxnResponse:
     producer_id, epoch = producer.identity
     request = EndTxnRequest(transactional_id="tx", producer_id=producer_id, producer_epoch=epoch, committed=committed)
-    response: EndTxnResponse = await asker.ask(transactions.END_TXN_API, request, version)
+    response: EndTxnResponse = await asker.ask(END_TXN_API, request, version)
     return response
 
 
 async def read(asker: Asker, isolation_level: int = 1, version: int = 12) -> FetchPartitionData:
     wanted = FetchTopic(topic="t", partitions=(FetchPartition(fetch_offset=0, partition_max_bytes=1 << 20),))
-    response = await asker.ask(fetch.FETCH_API, FetchRequest(topics=(wanted,), isolation_level=isolation_level), version)
+    response = await asker.ask(FETCH_API, FetchRequest(topics=(wanted,), isolation_level=isolation_level), version)
     partition: FetchPartitionData = response.responses[0].partitions[0]
     return partition
 
@@ -106,7 +116,7 @@ async def commit_offset(asker: Asker, producer: Producer, version: int, offset: 
         topics=(TxnOffsetCommitRequestTopic(name="t", partitions=(partition,)),),
         **member,  # type: ignore[arg-type]
     )
-    response = await asker.ask(transactions.TXN_OFFSET_COMMIT_API, request, version)
+    response = await asker.ask(TXN_OFFSET_COMMIT_API, request, version)
     code: int = response.topics[0].partitions[0].error_code
     return code
 
@@ -114,9 +124,7 @@ async def commit_offset(asker: Asker, producer: Producer, version: int, offset: 
 async def fetch_offset(asker: Asker, *, every: bool = False, require_stable: bool = True) -> OffsetFetchResponsePartitions:
     topics = None if every else (OffsetFetchRequestTopics(name="t", partition_indexes=(0,)),)
     group = OffsetFetchRequestGroup(group_id="g", topics=topics)
-    response = await asker.ask(
-        group_offsets.OFFSET_FETCH_API, OffsetFetchRequest(groups=(group,), require_stable=require_stable), 9
-    )
+    response = await asker.ask(OFFSET_FETCH_API, OffsetFetchRequest(groups=(group,), require_stable=require_stable), 9)
     partition: OffsetFetchResponsePartitions = response.groups[0].topics[0].partitions[0]
     return partition
 
@@ -157,7 +165,7 @@ async def test_newer_clients_add_by_writing_and_get_a_new_epoch_with_the_end() -
 @on_loop
 async def test_clients_are_told_that_there_is_an_epoch_for_each_transaction() -> None:
     async with running_asker() as asker:
-        told = await asker.ask(cluster.API_VERSIONS_API, ApiVersionsRequest(), 4)
+        told = await asker.ask(API_VERSIONS_API, ApiVersionsRequest(), 4)
         assert [(each.name, each.max_version_level) for each in told.finalized_features] == [("transaction.version", 2)]
         assert [(each.name, each.max_version) for each in told.supported_features] == [("transaction.version", 2)]
         assert told.finalized_features_epoch == 0
@@ -198,7 +206,7 @@ async def test_a_fenced_producer_is_told_in_words_that_its_version_knows(version
             request = AddOffsetsToTxnRequest(
                 transactional_id="tx", producer_id=producer.identity.producer_id, producer_epoch=0, group_id="g"
             )
-            assert (await asker.ask(transactions.ADD_OFFSETS_TO_TXN_API, request, version)).error_code == fenced
+            assert (await asker.ask(ADD_OFFSETS_TO_TXN_API, request, version)).error_code == fenced
 
 
 @on_loop
@@ -212,11 +220,9 @@ async def test_wrong_requests_are_refused_with_kafkas_codes() -> None:
         assert await commit_offset(asker, producer, 4, 0) == WRONG_STATE
         producer.identity = producer.identity._replace(producer_id=99)  # type: ignore[arg-type]
         assert await add(asker, producer, 3, 0) == [WRONG_ID]
-        bad = await asker.ask(
-            transactions.INIT_PRODUCER_ID_API, InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1), 5
-        )
+        bad = await asker.ask(INIT_PRODUCER_ID_API, InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1), 5)
         assert bad.error_code == 42
-        bad = await asker.ask(transactions.INIT_PRODUCER_ID_API, InitProducerIdRequest(transactional_id="x"), 5)
+        bad = await asker.ask(INIT_PRODUCER_ID_API, InitProducerIdRequest(transactional_id="x"), 5)
         assert bad.error_code == 50
 
 
@@ -255,7 +261,7 @@ async def test_latest_means_the_last_stable_offset_to_readers_of_committed_recor
         for isolation_level in (0, 1):
             wanted = ListOffsetsTopic(name="t", partitions=(ListOffsetsPartition(partition_index=0, timestamp=-1),))
             response = await asker.ask(
-                fetch.LIST_OFFSETS_API, ListOffsetsRequest(topics=(wanted,), isolation_level=isolation_level), 7
+                LIST_OFFSETS_API, ListOffsetsRequest(topics=(wanted,), isolation_level=isolation_level), 7
             )
             found.append(response.topics[0].partitions[0].offset)
         assert found == [1, 0]
@@ -270,20 +276,16 @@ async def test_operators_can_look_at_transactions_and_producers() -> None:
         producer = await producer_of(asker, newer=True)
         await send(asker, producer, 12, b"a", b"b")
         producer_id = producer.identity.producer_id
-        listed = await asker.ask(
-            transactions.LIST_TRANSACTIONS_API, ListTransactionsRequest(state_filters=("Ongoing", "Odd")), 1
-        )
+        listed = await asker.ask(LIST_TRANSACTIONS_API, ListTransactionsRequest(state_filters=("Ongoing", "Odd")), 1)
         assert [(each.transactional_id, each.transaction_state) for each in listed.transaction_states] == [("tx", "Ongoing")]
         assert listed.unknown_state_filters == ("Odd",)
-        described = await asker.ask(
-            transactions.DESCRIBE_TRANSACTIONS_API, DescribeTransactionsRequest(transactional_ids=("tx", "no"))
-        )
+        described = await asker.ask(DESCRIBE_TRANSACTIONS_API, DescribeTransactionsRequest(transactional_ids=("tx", "no")))
         found, missing = described.transaction_states
         assert (found.transaction_state, found.producer_id, found.transaction_timeout_ms) == ("Ongoing", producer_id, 60_000)
         assert found.topics == (DescribedTransactionTopic(topic="t", partitions=(0,)),)
         assert (missing.transactional_id, missing.error_code) == ("no", 105)
         wanted = DescribeProducersTopic(name="t", partition_indexes=(0, 1, 2))
-        answer = await asker.ask(transactions.DESCRIBE_PRODUCERS_API, DescribeProducersRequest(topics=(wanted,)))
+        answer = await asker.ask(DESCRIBE_PRODUCERS_API, DescribeProducersRequest(topics=(wanted,)))
         here, nobody, unknown = answer.topics[0].partitions
         (state,) = here.active_producers
         assert (state.producer_id, state.last_sequence, state.current_txn_start_offset) == (producer_id, 1, Offset(0))

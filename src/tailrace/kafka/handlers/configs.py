@@ -14,11 +14,12 @@ from tailrace.kafka.topic_configs import (
     show_configs,
 )
 from tailrace.model.errors import ConfigurationError, InvalidRequestError, TailraceError
-from tailrace.wire.messages import configs as alter_configs
-from tailrace.wire.messages import configs as describe_configs
-from tailrace.wire.messages import configs as incremental_alter_configs
 from tailrace.wire.messages.configs import (
+    ALTER_CONFIGS_API,
+    DESCRIBE_CONFIGS_API,
+    INCREMENTAL_ALTER_CONFIGS_API,
     AlterConfigsRequest,
+    AlterConfigsResourceResponse,
     AlterConfigsResponse,
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -28,6 +29,7 @@ from tailrace.wire.messages.configs import (
     DescribeConfigsSynonym,
     IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
 )
 
@@ -44,9 +46,9 @@ class ConfigHandlers:
 
     def routes(self) -> list[ApiRoute]:
         return [
-            ApiRoute(describe_configs.DESCRIBE_CONFIGS_API, self.describe),
-            ApiRoute(alter_configs.ALTER_CONFIGS_API, self.alter),
-            ApiRoute(incremental_alter_configs.INCREMENTAL_ALTER_CONFIGS_API, self.alter_some),
+            ApiRoute(DESCRIBE_CONFIGS_API, self.describe),
+            ApiRoute(ALTER_CONFIGS_API, self.alter),
+            ApiRoute(INCREMENTAL_ALTER_CONFIGS_API, self.alter_some),
         ]
 
     def describe(self, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
@@ -110,7 +112,7 @@ class ConfigHandlers:
             except TailraceError as caught:
                 error = caught
             responses.append(
-                alter_configs.AlterConfigsResourceResponse(
+                AlterConfigsResourceResponse(
                     error_code=error.kafka_code if error else 0,
                     error_message=str(error) if error else None,
                     resource_type=resource.resource_type,
@@ -132,7 +134,7 @@ class ConfigHandlers:
             except TailraceError as caught:
                 error = caught
             responses.append(
-                incremental_alter_configs.IncrementalAlterConfigsResourceResponse(
+                IncrementalAlterConfigsResourceResponse(
                     error_code=error.kafka_code if error else 0,
                     error_message=str(error) if error else None,
                     resource_type=resource.resource_type,

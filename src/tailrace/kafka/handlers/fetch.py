@@ -18,8 +18,10 @@ from tailrace.model.fetch import NO_BOUNDS, Isolation, PartitionBatches, Partiti
 from tailrace.model.ids import Offset
 from tailrace.wire.batch import LEADER_EPOCH
 from tailrace.wire.fast_fetch import IDS_SINCE, SESSIONS_SINCE, FetchedPartition, FetchedTopic, write_fetch_response
-from tailrace.wire.messages import fetch
 from tailrace.wire.messages.fetch import (
+    FETCH_API,
+    LIST_OFFSETS_API,
+    OFFSET_FOR_LEADER_EPOCH_API,
     EpochEndOffset,
     FetchRequest,
     ListOffsetsPartition,
@@ -40,7 +42,7 @@ class FetchHandlers:
         self._sessions = sessions
 
     def routes(self) -> list[ApiRoute]:
-        return [ApiRoute(fetch.FETCH_API, self.fetch)]
+        return [ApiRoute(FETCH_API, self.fetch)]
 
     async def fetch(self, context: RequestContext, request: FetchRequest) -> EncodedResponse:
         try:
@@ -139,8 +141,8 @@ class PositionHandlers:
 
     def routes(self) -> list[ApiRoute]:
         return [
-            ApiRoute(fetch.LIST_OFFSETS_API, self.list_offsets),
-            ApiRoute(fetch.OFFSET_FOR_LEADER_EPOCH_API, self.for_leader_epoch),
+            ApiRoute(LIST_OFFSETS_API, self.list_offsets),
+            ApiRoute(OFFSET_FOR_LEADER_EPOCH_API, self.for_leader_epoch),
         ]
 
     async def list_offsets(self, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:

@@ -10,8 +10,10 @@ from tailrace.kafka.handlers.groups import group_error_code
 from tailrace.model.errors import TailraceError, UnknownTopicError
 from tailrace.model.group import CommittedOffset, MemberIdentity, OffsetCommit
 from tailrace.model.ids import Offset
-from tailrace.wire.messages import group_offsets
 from tailrace.wire.messages.group_offsets import (
+    OFFSET_COMMIT_API,
+    OFFSET_DELETE_API,
+    OFFSET_FETCH_API,
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
@@ -50,9 +52,9 @@ class GroupOffsetHandlers:
 
     def routes(self) -> list[ApiRoute]:
         return [
-            ApiRoute(group_offsets.OFFSET_COMMIT_API, self.commit),
-            ApiRoute(group_offsets.OFFSET_FETCH_API, self.fetch),
-            ApiRoute(group_offsets.OFFSET_DELETE_API, self.delete),
+            ApiRoute(OFFSET_COMMIT_API, self.commit),
+            ApiRoute(OFFSET_FETCH_API, self.fetch),
+            ApiRoute(OFFSET_DELETE_API, self.delete),
         ]
 
     async def commit(self, context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:

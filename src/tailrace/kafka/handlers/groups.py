@@ -5,8 +5,14 @@ from tailrace.kafka.cluster import GROUP_OPERATIONS, NOT_ASKED
 from tailrace.kafka.dispatch import ApiRoute, RequestContext
 from tailrace.model.errors import MemberIdRequiredError, TailraceError, UnknownGroupError
 from tailrace.model.group import JoinRequest, MemberIdentity, MemberProtocol, SyncRequest
-from tailrace.wire.messages import groups
 from tailrace.wire.messages.groups import (
+    DELETE_GROUPS_API,
+    DESCRIBE_GROUPS_API,
+    HEARTBEAT_API,
+    JOIN_GROUP_API,
+    LEAVE_GROUP_API,
+    LIST_GROUPS_API,
+    SYNC_GROUP_API,
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
@@ -55,13 +61,13 @@ class GroupHandlers:
 
     def routes(self) -> list[ApiRoute]:
         return [
-            ApiRoute(groups.JOIN_GROUP_API, self.join),
-            ApiRoute(groups.SYNC_GROUP_API, self.sync),
-            ApiRoute(groups.HEARTBEAT_API, self.heartbeat),
-            ApiRoute(groups.LEAVE_GROUP_API, self.leave),
-            ApiRoute(groups.DESCRIBE_GROUPS_API, self.describe),
-            ApiRoute(groups.LIST_GROUPS_API, self.list_groups),
-            ApiRoute(groups.DELETE_GROUPS_API, self.delete),
+            ApiRoute(JOIN_GROUP_API, self.join),
+            ApiRoute(SYNC_GROUP_API, self.sync),
+            ApiRoute(HEARTBEAT_API, self.heartbeat),
+            ApiRoute(LEAVE_GROUP_API, self.leave),
+            ApiRoute(DESCRIBE_GROUPS_API, self.describe),
+            ApiRoute(LIST_GROUPS_API, self.list_groups),
+            ApiRoute(DELETE_GROUPS_API, self.delete),
         ]
 
     async def join(self, context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:

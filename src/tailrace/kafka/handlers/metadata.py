@@ -12,12 +12,11 @@ from tailrace.model.errors import InvalidRequestError, InvalidTopicNameError, Ta
 from tailrace.model.names import check_topic_name, is_reserved
 from tailrace.wire.batch import LEADER_EPOCH
 from tailrace.wire.message import NO_UUID
-from tailrace.wire.messages import cluster as api_versions
-from tailrace.wire.messages import cluster as describe_cluster
-from tailrace.wire.messages import cluster as find_coordinator
-from tailrace.wire.messages import cluster as metadata
-from tailrace.wire.messages import topics as describe_topic_partitions
 from tailrace.wire.messages.cluster import (
+    API_VERSIONS_API,
+    DESCRIBE_CLUSTER_API,
+    FIND_COORDINATOR_API,
+    METADATA_API,
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -37,6 +36,7 @@ from tailrace.wire.messages.cluster import (
     SupportedFeatureKey,
 )
 from tailrace.wire.messages.topics import (
+    DESCRIBE_TOPIC_PARTITIONS_API,
     DescribeTopicPartitionsCursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -56,8 +56,8 @@ class MetadataHandlers:
 
     def routes(self) -> list[ApiRoute]:
         return [
-            ApiRoute(metadata.METADATA_API, self.metadata),
-            ApiRoute(describe_topic_partitions.DESCRIBE_TOPIC_PARTITIONS_API, self.describe_partitions),
+            ApiRoute(METADATA_API, self.metadata),
+            ApiRoute(DESCRIBE_TOPIC_PARTITIONS_API, self.describe_partitions),
         ]
 
     async def metadata(self, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
@@ -187,8 +187,8 @@ class ClusterHandlers:
 
     def routes(self) -> list[ApiRoute]:
         return [
-            ApiRoute(describe_cluster.DESCRIBE_CLUSTER_API, self.describe),
-            ApiRoute(find_coordinator.FIND_COORDINATOR_API, self.find_coordinator),
+            ApiRoute(DESCRIBE_CLUSTER_API, self.describe),
+            ApiRoute(FIND_COORDINATOR_API, self.find_coordinator),
         ]
 
     def describe(self, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
@@ -234,7 +234,7 @@ class VersionHandlers:
         self._offered = offered
 
     def routes(self) -> list[ApiRoute]:
-        return [ApiRoute(api_versions.API_VERSIONS_API, self.versions)]
+        return [ApiRoute(API_VERSIONS_API, self.versions)]
 
     def versions(self, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
         return ApiVersionsResponse(

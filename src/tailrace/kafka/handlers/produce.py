@@ -11,8 +11,7 @@ from tailrace.model.errors import InvalidRecordsError, InvalidRequestError, Tail
 from tailrace.model.record import Appended, RawBatch
 from tailrace.wire.batch import LENGTH_FROM, batch_length
 from tailrace.wire.fast_produce import ProducedPartition, ProducedTopic, write_produce_response
-from tailrace.wire.messages import produce
-from tailrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tailrace.wire.messages.produce import PRODUCE_API, PartitionProduceData, ProduceRequest, TopicProduceData
 
 _NO_ACKS = 0
 _ACKS = (-1, _NO_ACKS, 1)
@@ -31,7 +30,7 @@ class ProduceHandlers:
     def routes(self) -> list[ApiRoute]:
         # librdkafka takes a broker that does not know version 0 for one that can't do compression.
         lone = FastProduce(self._broker)
-        return [ApiRoute(produce.PRODUCE_API, self.produce, overlaps=True, claimed_lowest=0, fast_path=lone.take)]
+        return [ApiRoute(PRODUCE_API, self.produce, overlaps=True, claimed_lowest=0, fast_path=lone.take)]
 
     def produce(self, context: RequestContext, request: ProduceRequest) -> EncodedResponse | DeferredResponse:
         if request.acks not in _ACKS:

@@ -18,12 +18,8 @@ from tailrace.model.ids import Offset
 from tailrace.model.text import counted
 from tailrace.model.topic import Topic, TopicSettings
 from tailrace.wire.message import NO_UUID
-from tailrace.wire.messages import cluster
-from tailrace.wire.messages import topics as create_partitions
-from tailrace.wire.messages import topics as create_topics
-from tailrace.wire.messages import topics as delete_records
-from tailrace.wire.messages import topics as delete_topics
 from tailrace.wire.messages.cluster import (
+    DESCRIBE_LOG_DIRS_API,
     DescribableLogDirTopic,
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -32,6 +28,10 @@ from tailrace.wire.messages.cluster import (
     DescribeLogDirsTopic,
 )
 from tailrace.wire.messages.topics import (
+    CREATE_PARTITIONS_API,
+    CREATE_TOPICS_API,
+    DELETE_RECORDS_API,
+    DELETE_TOPICS_API,
     CreatableTopic,
     CreatableTopicConfigs,
     CreatableTopicResult,
@@ -64,11 +64,11 @@ class TopicHandlers:
 
     def routes(self) -> list[ApiRoute]:
         return [
-            ApiRoute(create_topics.CREATE_TOPICS_API, self.create),
-            ApiRoute(create_partitions.CREATE_PARTITIONS_API, self.create_partitions),
-            ApiRoute(delete_records.DELETE_RECORDS_API, self.delete_records),
-            ApiRoute(delete_topics.DELETE_TOPICS_API, self.delete),
-            ApiRoute(cluster.DESCRIBE_LOG_DIRS_API, self.describe_log_dirs),
+            ApiRoute(CREATE_TOPICS_API, self.create),
+            ApiRoute(CREATE_PARTITIONS_API, self.create_partitions),
+            ApiRoute(DELETE_RECORDS_API, self.delete_records),
+            ApiRoute(DELETE_TOPICS_API, self.delete),
+            ApiRoute(DESCRIBE_LOG_DIRS_API, self.describe_log_dirs),
         ]
 
     async def create(self, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:

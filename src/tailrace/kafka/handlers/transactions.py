@@ -14,8 +14,15 @@ from tailrace.model.errors import ProducerFencedError, TailraceError, Transactio
 from tailrace.model.group import MemberIdentity, OffsetCommit
 from tailrace.model.ids import Offset, ProducerId
 from tailrace.model.transaction import ProducerIdentity
-from tailrace.wire.messages import transactions
 from tailrace.wire.messages.transactions import (
+    ADD_OFFSETS_TO_TXN_API,
+    ADD_PARTITIONS_TO_TXN_API,
+    DESCRIBE_PRODUCERS_API,
+    DESCRIBE_TRANSACTIONS_API,
+    END_TXN_API,
+    INIT_PRODUCER_ID_API,
+    LIST_TRANSACTIONS_API,
+    TXN_OFFSET_COMMIT_API,
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
     AddPartitionsToTxnPartitionResult,
@@ -48,10 +55,10 @@ _OPERATION_NOT_ATTEMPTED = 55
 _LAST_OF_CLIENTS = 3
 """Later versions of AddPartitionsToTxn are for brokers that ask each other."""
 _FENCED_SINCE = {
-    transactions.ADD_PARTITIONS_TO_TXN_API.key: 2,
-    transactions.ADD_OFFSETS_TO_TXN_API.key: 2,
-    transactions.TXN_OFFSET_COMMIT_API.key: 3,
-    transactions.END_TXN_API.key: 2,
+    ADD_PARTITIONS_TO_TXN_API.key: 2,
+    ADD_OFFSETS_TO_TXN_API.key: 2,
+    TXN_OFFSET_COMMIT_API.key: 3,
+    END_TXN_API.key: 2,
 }
 """The first versions whose clients know the error for a producer that was fenced."""
 _GROUP_ADDED_SINCE = 5
@@ -66,10 +73,10 @@ class TransactionHandlers:
 
     def routes(self) -> list[ApiRoute]:
         return [
-            ApiRoute(transactions.ADD_PARTITIONS_TO_TXN_API, self.add_partitions, highest=_LAST_OF_CLIENTS),
-            ApiRoute(transactions.ADD_OFFSETS_TO_TXN_API, self.add_offsets),
-            ApiRoute(transactions.TXN_OFFSET_COMMIT_API, self.commit_offsets),
-            ApiRoute(transactions.END_TXN_API, self.end),
+            ApiRoute(ADD_PARTITIONS_TO_TXN_API, self.add_partitions, highest=_LAST_OF_CLIENTS),
+            ApiRoute(ADD_OFFSETS_TO_TXN_API, self.add_offsets),
+            ApiRoute(TXN_OFFSET_COMMIT_API, self.commit_offsets),
+            ApiRoute(END_TXN_API, self.end),
         ]
 
     async def add_partitions(self, context: RequestContext, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
@@ -189,7 +196,7 @@ class ProducerHandlers:
         self._transactions = broker.transactions
 
     def routes(self) -> list[ApiRoute]:
-        return [ApiRoute(transactions.INIT_PRODUCER_ID_API, self.init, highest=_LAST_WITHOUT_PREPARING)]
+        return [ApiRoute(INIT_PRODUCER_ID_API, self.init, highest=_LAST_WITHOUT_PREPARING)]
 
     async def init(self, context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
         if request.transactional_id is None:
@@ -223,9 +230,9 @@ class TransactionQueryHandlers:
 
     def routes(self) -> list[ApiRoute]:
         return [
-            ApiRoute(transactions.DESCRIBE_PRODUCERS_API, self.producers),
-            ApiRoute(transactions.DESCRIBE_TRANSACTIONS_API, self.describe),
-            ApiRoute(transactions.LIST_TRANSACTIONS_API, self.find, highest=_LAST_WITHOUT_PATTERNS),
+            ApiRoute(DESCRIBE_PRODUCERS_API, self.producers),
+            ApiRoute(DESCRIBE_TRANSACTIONS_API, self.describe),
+            ApiRoute(LIST_TRANSACTIONS_API, self.find, highest=_LAST_WITHOUT_PATTERNS),
         ]
 
     def producers(self, context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:

@@ -1,1 +1,1 @@
-"""Kafka's messages, one module per API. Made by `tools/generate_messages.py`; not edited by hand."""
+"""Kafka's messages, a module for each family of APIs. Written by `tools/generate_messages.py`; do not edit."""

@@ -1,4 +1,4 @@
-"""ApiVersions: request and response."""
+"""Requests and responses of ApiVersions, Metadata, DescribeCluster, FindCoordinator, DescribeLogDirs."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""DescribeConfigs: request and response."""
+"""Requests and responses of DescribeConfigs, AlterConfigs, IncrementalAlterConfigs."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Fetch: request and response."""
+"""Requests and responses of Fetch, ListOffsets, OffsetForLeaderEpoch."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""OffsetCommit: request and response."""
+"""Requests and responses of OffsetCommit, OffsetFetch, OffsetDelete."""
 
 from typing import Annotated
 

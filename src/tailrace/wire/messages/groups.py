@@ -1,4 +1,4 @@
-"""JoinGroup: request and response."""
+"""Requests and responses of JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ListGroups, DescribeGroups, DeleteGroups."""
 
 from typing import Annotated
 

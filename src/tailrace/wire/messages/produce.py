@@ -1,4 +1,4 @@
-"""Produce: request and response."""
+"""Requests and responses of Produce."""
 
 from typing import Annotated
 

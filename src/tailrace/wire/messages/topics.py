@@ -1,4 +1,4 @@
-"""CreateTopics: request and response."""
+"""Requests and responses of CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords, DescribeTopicPartitions."""
 
 from typing import Annotated
 

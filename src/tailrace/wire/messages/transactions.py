@@ -1,4 +1,5 @@
-"""InitProducerId: request and response."""
+"""Requests and responses of InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn, ListTransactions,
+DescribeTransactions, DescribeProducers."""
 
 from typing import Annotated
 
