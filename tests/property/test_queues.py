@@ -74,7 +74,7 @@ class QueueMachine(RuleBasedStateMachine):
             answer = await work
             for _ in range(5):
                 await asyncio.sleep(0)
-            while tasks := list(self.broker.queues._burials._tasks.values()):
+            while tasks := list(self.broker.queues._archiver._tasks.values()):
                 await asyncio.gather(*tasks)
                 # Tasks leave the list in a turn of the loop of their own.
                 await asyncio.sleep(0)

@@ -188,7 +188,7 @@ NUMBERS = (
     Counted(
         "queue_missed",
         "Records that were gone, or could not be read, before a queue was done with them.",
-        lambda sources: sources.queues.taker.missed,
+        lambda sources: sources.queues.missed,
     ),
     Counted("payloads_stored", "Large values written beside the log.", lambda sources: sources.payloads.stored),
     Counted("payload_stored_bytes", "Bytes of these.", lambda sources: sources.payloads.stored_bytes),

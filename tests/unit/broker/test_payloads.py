@@ -351,7 +351,7 @@ async def test_a_queue_hands_out_payloads_and_passes_over_a_lost_one() -> None:
             assert taken, "a queue that can't pass a lost payload"
             found += values(taken)
         assert found == [b"0", B, b"3"]
-        assert broker.queues.taker.missed == 1
+        assert broker.queues.missed == 1
 
 
 @on_loop

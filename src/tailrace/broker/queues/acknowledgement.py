@@ -1,5 +1,8 @@
-"""Receipts: the text by which a consumer speaks of one delivery. To it the text means nothing; it names the record and a token
-that no other delivery has, so an old one is told from the one in force.
+"""Acknowledgement: what consumers say with their receipts, which is done, released, or extended.
+
+A receipt counts once, for the first outcome that is reported with it. Reporting the same outcome again is no error, because
+the response to the first request may have been lost: it gets the same answer and changes nothing. A request that failed in
+part may therefore be sent again as a whole.
 """
 
 import asyncio
@@ -23,9 +26,12 @@ _RECEIPT = Struct(">IIqQ")
 
 
 class DeliveryReceipt(NamedTuple):
+    """Names a record and one delivery of it. Consumers get it as an opaque text."""
+
     partition: PartitionId
     offset: Offset
     token: int
+    """Unique among all deliveries, so that an old receipt of a record differs from the one that counts."""
 
 
 def write_receipt(partition: PartitionId, offset: Offset, token: int) -> str:
@@ -36,59 +42,66 @@ def read_receipt(text: str) -> DeliveryReceipt:
     try:
         topic_id, number, offset, token = _RECEIPT.unpack(urlsafe_b64decode(text.encode("ascii")))
     except (ValueError, StructError):
-        raise InvalidRequestError(f"{text[:64]!r} is no receipt; send those that receive gave you, as they are") from None
+        raise InvalidRequestError(f"{text[:64]!r} is no receipt; send receipts as receive returned them") from None
     return DeliveryReceipt(PartitionId(TopicId(topic_id), number), Offset(offset), token)
 
 
 class ReceiptOutcome(IntEnum):
     OPEN = 0
-    """Nothing was said yet, or it is not remembered."""
+    """Nothing was reported yet, or it is not remembered."""
     ACKNOWLEDGED = 1
     RELEASED = 2
 
 
 class ReceiptOutcomes:
+    """Remembers the outcomes of the latest deliveries by the tokens of their receipts, one byte each.
+
+    Nothing is remembered over a restart: the store knows which records are done, not which receipts counted.
+    """
+
     def __init__(self, first_token: int, remembered: int) -> None:
         self._first = self._next = first_token
-        self._fates = bytearray(remembered)
+        self._outcomes = bytearray(remembered)
 
     def new_token(self) -> int:
-        """A token that no delivery had before. What was remembered in its place is forgotten."""
+        """Return a token that no delivery had before. It replaces the oldest one that is remembered."""
         token = self._next
         self._next += 1
-        self._fates[token % len(self._fates)] = ReceiptOutcome.OPEN
+        self._outcomes[token % len(self._outcomes)] = ReceiptOutcome.OPEN
         return token
 
     def __getitem__(self, token: int) -> ReceiptOutcome:
-        return ReceiptOutcome(self._fates[token % len(self._fates)]) if self._remembers(token) else ReceiptOutcome.OPEN
+        if not self._remembers(token):
+            return ReceiptOutcome.OPEN
+        return ReceiptOutcome(self._outcomes[token % len(self._outcomes)])
 
-    def __setitem__(self, token: int, fate: ReceiptOutcome) -> None:
+    def __setitem__(self, token: int, outcome: ReceiptOutcome) -> None:
         if self._remembers(token):
-            self._fates[token % len(self._fates)] = fate
+            self._outcomes[token % len(self._outcomes)] = outcome
 
     def _remembers(self, token: int) -> bool:
-        return max(self._first, self._next - len(self._fates)) <= token < self._next
+        return max(self._first, self._next - len(self._outcomes)) <= token < self._next
 
 
 Write = asyncio.Future[None]
 ApplyReceipt = Callable[[Queue, Share, OpenRecord], "Write | None"]
-"""Does to a record what its receipt says; done when the write is, or at once."""
+"""Applies a receipt to its record. Returns the write that makes it durable, or `None` if none is waited for."""
 
 
 class Acknowledgements:
-    def __init__(self, registry: QueueRegistry, fates: ReceiptOutcomes, limits: Limits, now_ms: Callable[[], int]) -> None:
+    def __init__(self, registry: QueueRegistry, outcomes: ReceiptOutcomes, limits: Limits, now_ms: Callable[[], int]) -> None:
         self._registry = registry
-        self._fates = fates
+        self._outcomes = outcomes
         self._limits = limits
         self._now_ms = now_ms
         self._pending: dict[int, Write] = {}
-        """By token: what was said and is not durable yet."""
+        """By token: the writes of outcomes that are not durable yet."""
         self.refused = 0
         """Receipts that did not count."""
 
-    async def settle(self, group: str, receipts: Sequence[str], fate: ReceiptOutcome, settle: ApplyReceipt) -> SettleResult:
-        """Answered when all that counts is durable. Raises if nothing does, or if a write fails."""
-        check_receipts(receipts, self._limits)
+    async def apply(self, group: str, receipts: Sequence[str], outcome: ReceiptOutcome, apply: ApplyReceipt) -> SettleResult:
+        """Apply receipts and return when the result is durable. Raises if none of them counts, or if a write fails."""
+        _check_receipts(receipts, self._limits)
         queue = self._registry.get(group)
         read = [read_receipt(text) for text in receipts]
         refused: list[RejectedReceipt] = []
@@ -96,16 +109,16 @@ class Acknowledgements:
         new: dict[Write, list[int]] = {}
         for text, receipt in zip(receipts, read, strict=True):
             token = receipt.token
-            if fate is not ReceiptOutcome.OPEN and self._fates[token] is fate:
+            if outcome is not ReceiptOutcome.OPEN and self._outcomes[token] is outcome:
                 write = self._pending.get(token)
             else:
                 try:
-                    share, record = self._held(queue, receipt)
+                    share, record = self._find(queue, receipt)
                 except LateReceiptError as error:
                     refused.append(RejectedReceipt(text, str(error), _is_done(queue, receipt)))
                     continue
-                write = settle(queue, share, record)
-                self._fates[token] = fate
+                write = apply(queue, share, record)
+                self._outcomes[token] = outcome
                 if write is not None:
                     self._pending[token] = write
                     new.setdefault(write, []).append(token)
@@ -113,22 +126,22 @@ class Acknowledgements:
                 writes.setdefault(write, []).append(text)
         for write, tokens in new.items():
             write.add_done_callback(partial(self._ended, tokens))
-        refused += await self._durable(writes)
+        refused += await self._await_writes(writes)
         self.refused += len(refused)
         if len(refused) == len(receipts):
             raise LateReceiptError(_summary(refused), refused)
         return SettleResult(len(receipts) - len(refused), refused)
 
-    def _held(self, queue: Queue, receipt: DeliveryReceipt) -> tuple[Share, OpenRecord]:
+    def _find(self, queue: Queue, receipt: DeliveryReceipt) -> tuple[Share, OpenRecord]:
         share = queue.shares.get(receipt.partition)
         if share is None:
-            raise LateReceiptError("the topic of this record was deleted, or the receipt is of another group")
-        return share, share.state.held(receipt.offset, receipt.token, self._now_ms())
+            raise LateReceiptError("the topic of this record was deleted, or the receipt belongs to another group")
+        return share, share.state.acquired_with(receipt.token, receipt.offset, self._now_ms())
 
-    async def _durable(self, writes: "dict[Write, list[str]]") -> list[RejectedReceipt]:
-        """Receipts whose topics or queues were deleted meanwhile."""
+    async def _await_writes(self, writes: "dict[Write, list[str]]") -> list[RejectedReceipt]:
+        """Wait for the writes. Return the receipts whose topics or queues were deleted meanwhile."""
         refused: list[RejectedReceipt] = []
-        # Shielded, because others wait for the same writes.
+        # Shielded, because other requests wait for the same writes.
         failures = await asyncio.shield(asyncio.gather(*writes, return_exceptions=True)) if writes else []
         for failure, texts in zip(failures, writes.values(), strict=True):
             if isinstance(failure, UnknownGroupError):
@@ -142,7 +155,7 @@ class Acknowledgements:
         for token in tokens:
             self._pending.pop(token, None)
             if has_failed:
-                self._fates[token] = ReceiptOutcome.OPEN
+                self._outcomes[token] = ReceiptOutcome.OPEN
 
 
 def _is_done(queue: Queue, receipt: DeliveryReceipt) -> bool:
@@ -155,7 +168,7 @@ def _summary(refused: Sequence[RejectedReceipt]) -> str:
     return first if len(refused) == 1 else f"none of the {len(refused)} receipts counts; the first: {first}"
 
 
-def check_receipts(receipts: Sequence[str], limits: Limits) -> None:
+def _check_receipts(receipts: Sequence[str], limits: Limits) -> None:
     if not 1 <= len(receipts) <= limits.queue_batch:
         raise LimitExceededError(f"{len(receipts)} receipts were sent; queue_batch allows 1 to {limits.queue_batch}")
     if len(set(receipts)) != len(receipts):

@@ -1,7 +1,7 @@
-"""Records that were delivered too often, on their way to the dead letters: read from the log, then moved in one frame.
+"""Archiving: records that were delivered too often are read from the log and moved to the dead letters in one frame.
 
-One task for each share that has such records. What can't be moved now (a full disk, as many topics as there may be) is
-tried again after a pause, and not handed out meanwhile.
+Each share with such records has one task. Records that can't be moved now (a full disk, the limit of topics) become available
+again after a pause, when the move is tried again instead of a delivery.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ from tailrace.model.topic import Topic
 
 _log = logging.getLogger(__name__)
 
-_AT_ONCE = 100
-_BYTES_AT_ONCE = 4 * MIB
+_BATCH_RECORDS = 100
+_BATCH_BYTES = 4 * MIB
 
 
 class Archiver:
@@ -32,26 +32,27 @@ class Archiver:
         committed: CommittedReader,
         topics: Topics,
         dead_letters: DeadLetterTopics,
-        on_gone: Callable[[int], None],
+        on_missed: Callable[[int], None],
         on_failed: Callable[[Share, list[Offset]], None],
     ) -> None:
-        """`on_gone` counts records that were gone before they could be read."""
+        """`on_missed` counts records that retention deleted before they could be read."""
         self._committed = committed
         self._topics = topics
         self._dead_letters = dead_letters
-        self._on_gone = on_gone
+        self._on_missed = on_missed
         self._on_failed = on_failed
         self._tasks: dict[Share, asyncio.Task[None]] = {}
 
-    def bury(self, share: Share, offset: Offset, cause: str) -> "asyncio.Task[None]":
-        """Done when the share has no such records any more. Failures are tried again and never raised."""
+    def archive(self, share: Share, offset: Offset, cause: str) -> "asyncio.Task[None]":
+        """Return a task that is done when the share has no records to archive. It never raises; failures are tried again."""
         record = share.state.get(offset)
         if record is not None:
             record.state = RecordState.ARCHIVING
-            share.doomed[offset] = cause
+            share.pending_dead_letters[offset] = cause
         task = self._tasks.get(share)
         if task is None:
-            task = self._tasks[share] = asyncio.get_running_loop().create_task(self._bury_all(share), name="tailrace-burial")
+            loop = asyncio.get_running_loop()
+            task = self._tasks[share] = loop.create_task(self._archive_all(share), name="tailrace-archive")
             task.add_done_callback(lambda _: self._tasks.pop(share, None))
         return task
 
@@ -61,44 +62,44 @@ class Archiver:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _bury_all(self, share: Share) -> None:
-        while share.doomed and not share.is_gone:
-            some = list(share.doomed)[:_AT_ONCE]
+    async def _archive_all(self, share: Share) -> None:
+        while share.pending_dead_letters and not share.is_gone:
+            batch = list(share.pending_dead_letters)[:_BATCH_RECORDS]
             try:
-                await self._bury(share, some)
+                await self._archive(share, batch)
             except TailraceError as error:
-                for offset in some:
-                    share.doomed.pop(offset, None)
-                self._on_failed(share, some)
+                for offset in batch:
+                    share.pending_dead_letters.pop(offset, None)
+                self._on_failed(share, batch)
                 _log.warning(
-                    "%d records of the group %s can't be put among the dead letters now: %s", len(some), share.group, error
+                    "%d records of the group %s can't be moved to the dead letters now: %s", len(batch), share.group, error
                 )
 
-    async def _bury(self, share: Share, offsets: list[Offset]) -> None:
+    async def _archive(self, share: Share, offsets: list[Offset]) -> None:
         live = self._topics.by_id(share.partition.topic_id)
         if live is None:
             raise UnknownTopicError("their topic was deleted")
         topic, number = live.topic.name, share.partition.number
-        await self._dead_letters.make_room(topic)
-        # What is read takes its room until it is written.
-        with self._committed.answers.answer(max_bytes=_BYTES_AT_ONCE) as read:
+        await self._dead_letters.create_for(topic)
+        # The records take their room in memory until they are written.
+        with self._committed.answers.answer(max_bytes=_BATCH_BYTES) as read:
             for offset in offsets:
-                cause = share.doomed[offset]
+                cause = share.pending_dead_letters[offset]
                 record = await self._read(live.topic, number, offset, read)
                 if record is None and read.is_cut:
                     break
                 kept = share.state.get(offset)
                 if kept is not None and record is None:
                     share.state.drop([offset])
-                    self._on_gone(1)
+                    self._on_missed(1)
                 elif kept is not None and record is not None:
                     kept.letter = dead_letter(record, topic, number, share.group, kept.deliveries, cause)
                     kept.state = RecordState.ARCHIVED
-                del share.doomed[offset]
+                del share.pending_dead_letters[offset]
             await asyncio.shield(share.write())
 
     async def _read(self, topic: Topic, partition: int, offset: Offset, answer: ReadAnswer) -> Record | None:
-        """`None` if retention was faster, or if there is no room for it."""
+        """Return the record, or `None` if retention deleted it or if there is no memory for it."""
         try:
             read = await self._committed.read(topic.name, partition, offset, answer, topic_uuid=topic.uuid, max_records=1)
         except OffsetOutOfRangeError:

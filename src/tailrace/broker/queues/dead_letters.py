@@ -1,7 +1,8 @@
-"""Where records go that were delivered too often: `<topic>.dead_letters`, whole, with what happened to them in headers.
+"""Dead-letter topics: `<topic>.dead_letters` takes the records of a topic that were delivered too often.
 
-The topic is made when there is something to put into it. Letters are appended in the frame that takes the record out of its
-queue, so it is always in one of the two, and never in both.
+A dead letter is the whole record, with headers that say where it comes from and why it was given up. The topic is created
+when the first letter is written. A letter is appended in the frame that takes its record out of the queue, so that the record
+is always in exactly one of the two.
 """
 
 from collections.abc import Sequence
@@ -28,34 +29,34 @@ from tailrace.model.record import MESSAGE_ID_HEADER, Record
 from tailrace.wire.partitioner import partition_for_key
 from tailrace.wire.records import encode_batch
 
-LETTER_HEADERS = frozenset(
+_LETTER_HEADERS = frozenset(
     (
         *(CAUSE_HEADER, GROUP_HEADER, DELIVERIES_HEADER),
         *(ORIGIN_TOPIC_HEADER, ORIGIN_PARTITION_HEADER, ORIGIN_OFFSET_HEADER, ORIGIN_MESSAGE_ID_HEADER),
     )
 )
-_MOST_CAUSE_BYTES = 1_000
+_MAX_CAUSE_BYTES = 1_000
 
 
 class DeadLetterTopics:
     def __init__(self, context: PublishContext) -> None:
         self._context = context
         self.letters = 0
-        """Records that were put among the dead letters."""
+        """Dead letters written since the start of the server."""
 
-    async def make_room(self, topic: str) -> None:
-        """After this the topic for the dead letters of this topic is there."""
+    async def create_for(self, topic: str) -> None:
+        """Create the dead-letter topic of a topic unless it exists."""
         name = dead_letter_topic(topic, self._context.limits)
         if self._context.topics.find(name) is None:
             await self._context.topics.create(name)
 
-    def has_origin(self, partition: PartitionId) -> bool:
-        """Whether the topic of this partition is there; nothing is written for one that is being deleted."""
+    def has_source(self, partition: PartitionId) -> bool:
+        """Return whether the topic of this partition exists. Nothing is written for one that is being deleted."""
         return self._context.topics.by_id(partition.topic_id) is not None
 
-    def append(self, draft: Draft, origin: PartitionId, letters: Sequence[Record]) -> list[Append]:
-        """Put letters for records of one partition into a draft."""
-        live = self._topic_for(origin)
+    def append(self, draft: Draft, source: PartitionId, letters: Sequence[Record]) -> list[Append]:
+        """Put the dead letters of one partition into a draft."""
+        live = self._topic_for(source)
         by_partition: dict[PartitionId, list[Record]] = {}
         for letter in letters:
             by_partition.setdefault(_partition_for(live, letter), []).append(letter)
@@ -66,21 +67,22 @@ class DeadLetterTopics:
             appends.append(append)
         return appends
 
-    def arrived(self, append: Append) -> None:
+    def appended(self, append: Append) -> None:
+        """Count an append that is durable and wake the readers of its partition."""
         self.letters += append.records
         live = self._context.topics.by_id(append.partition.topic_id)
         if live is not None:
             self._context.arrived(live, append.partition, append.records, len(append.batch))
 
-    def _topic_for(self, origin: PartitionId) -> LiveTopic:
-        live = self._context.topics.by_id(origin.topic_id)
+    def _topic_for(self, source: PartitionId) -> LiveTopic:
+        live = self._context.topics.by_id(source.topic_id)
         if live is None:
             raise UnknownTopicError("the topic was deleted, and its queue with it")
         return self._context.topics.get(dead_letter_topic(live.topic.name, self._context.limits))
 
 
 def dead_letter_topic(topic: str, limits: Limits) -> str:
-    """The topic for dead letters of this topic. Long names and the server's own topics share one."""
+    """Return the name of a topic's dead-letter topic. Topics with long names and reserved topics share one."""
     name = f"{topic}.{DEAD_LETTERS}"
     if is_reserved(name):
         return DEAD_LETTERS
@@ -96,11 +98,11 @@ def is_dead_letter_topic(topic: str) -> bool:
 
 
 def dead_letter(record: Record, topic: str, partition: int, group: str, deliveries: int, cause: str) -> Record:
-    """The record as a dead letter: what it was, and what happened to it."""
-    kept = [(name, value) for name, value in record.headers if name not in LETTER_HEADERS]
+    """Return the record with headers that say where it comes from and why it is a dead letter."""
+    kept = [(name, value) for name, value in record.headers if name not in _LETTER_HEADERS]
     message_id = next((value for name, value in record.headers if name == MESSAGE_ID_HEADER), None)
-    told = [
-        (CAUSE_HEADER, cause.encode()[:_MOST_CAUSE_BYTES]),
+    added = [
+        (CAUSE_HEADER, cause.encode()[:_MAX_CAUSE_BYTES]),
         (GROUP_HEADER, group.encode()),
         (DELIVERIES_HEADER, str(deliveries).encode()),
         (ORIGIN_TOPIC_HEADER, topic.encode()),
@@ -108,12 +110,12 @@ def dead_letter(record: Record, topic: str, partition: int, group: str, deliveri
         (ORIGIN_OFFSET_HEADER, str(record.offset).encode()),
     ]
     if message_id is not None:
-        told.append((ORIGIN_MESSAGE_ID_HEADER, message_id))
-    return record._replace(headers=[*kept, *told])
+        added.append((ORIGIN_MESSAGE_ID_HEADER, message_id))
+    return record._replace(headers=[*kept, *added])
 
 
 def encode_append(live: LiveTopic, partition: PartitionId, records: Sequence[Record], now_ms: int, draft: Draft) -> Append:
-    """One batch at the end of a partition. The server's own, so limits for senders do not count."""
+    """Return an append of one batch at the end of a partition. The server writes it, so limits of producers do not apply."""
     append_time = now_ms if live.topic.settings.timestamps == "append" else None
     newest = now_ms if append_time is not None else max(record.timestamp for record in records)
     batch = encode_batch(records, append_time=append_time)

@@ -1,8 +1,10 @@
-"""Handing out records: which can be had now, read from the log, and acquired.
+"""Delivery: consumers receive records, or wait until there may be some.
 
-First those that came back, then new ones, both in the order of offsets. A share is locked while its records are read, so
-that no two consumers read the same. A batch that can't be decoded is an error, and nothing behind it is handed out, unless
-the consumer skips such batches.
+Records that were released or timed out come first, then new ones, both in the order of offsets. A share is locked while its
+records are read, so that no two consumers read the same ones. A batch that can't be decoded is an error and nothing after it
+is delivered, unless the consumer skips such batches.
+
+A waiting consumer is woken by appends to the topics that it reads. All appends of one turn of the event loop wake it once.
 """
 
 import asyncio
@@ -12,7 +14,7 @@ from typing import NamedTuple
 
 from tailrace.broker.queues.acknowledgement import ReceiptOutcomes, write_receipt
 from tailrace.broker.queues.registry import MatchingTopics, Queue, QueueRegistry, WaitingConsumer
-from tailrace.broker.queues.share import RECORDS_AHEAD, Share
+from tailrace.broker.queues.share import READ_AHEAD_RECORDS, Share
 from tailrace.broker.queues.state import OpenRecord, OpenRecordCounter, ShareState
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.committed_reader import CommittedReader
@@ -38,12 +40,15 @@ _log = logging.getLogger(__name__)
 
 _READ_BYTES = MIB
 
+AcquiredDeliveries = Sequence[tuple[Share, Delivery]]
+UndoneDeliveries = Sequence[tuple[Share, OpenRecord]]
+
 
 class AcquireTerms(NamedTuple):
-    """How records are handed out."""
+    """What a receive request asks for, at the time of the attempt."""
 
     most: int
-    """In all, with those that were found before."""
+    """Records in all, including those acquired from other shares."""
     now_ms: int
     due_ms: int
     order_by_key: bool
@@ -53,6 +58,8 @@ class AcquireTerms(NamedTuple):
 
 
 class RecordAcquirer:
+    """Reads the records of one share that can be delivered now, and acquires them."""
+
     def __init__(
         self,
         store: Store,
@@ -60,7 +67,7 @@ class RecordAcquirer:
         topics: Topics,
         limits: Limits,
         open_records: OpenRecordCounter,
-        fates: ReceiptOutcomes,
+        outcomes: ReceiptOutcomes,
     ) -> None:
         self._store = store
         self._committed = committed
@@ -68,12 +75,12 @@ class RecordAcquirer:
         self._topics = topics
         self._limits = limits
         self._open_records = open_records
-        self._fates = fates
+        self._outcomes = outcomes
         self.missed = 0
-        """Records that were gone, or could not be decoded, before they were done."""
+        """Records that were deleted, or could not be decoded, before they were done."""
 
-    async def take(self, share: Share, terms: AcquireTerms, found: list[Delivery], answer: ReadAnswer) -> None:
-        """Add what can be had of a share now, up to so many. If it fails, what was added before is acquired all the same."""
+    async def acquire(self, share: Share, terms: AcquireTerms, found: list[Delivery], answer: ReadAnswer) -> None:
+        """Acquire records of a share and add them to `found`, up to `terms.most`. After an error, `found` still counts."""
         async with share.lock:
             live = self._topics.by_id(share.partition.topic_id)
             if live is None or share.is_gone:
@@ -88,28 +95,28 @@ class RecordAcquirer:
                 self._acquire(share, name, await self._read_open(share, name, offsets, answer), terms, found)
             while len(found) < terms.most and not answer.is_cut and not share.is_gone:
                 before = state.end
-                fresh = await self._read_fresh(share, name, terms.most - len(found), answer)
-                self._acquire(share, name, fresh, terms, found)
+                new = await self._read_new(share, name, terms.most - len(found), answer)
+                self._acquire(share, name, new, terms, found)
                 if state.end == before:
                     break
 
     def _acquire(
         self, share: Share, name: str, records: dict[Offset, Record], terms: AcquireTerms, found: list[Delivery]
     ) -> None:
-        """Those of the records that can be had still."""
+        """Acquire those of the records that are still available."""
         if not records or share.is_gone:
             return
         for offset in _candidates(share, terms, len(share.state)):
             record = records.get(offset)
             if record is None or len(found) == terms.most:
                 continue
-            token = self._fates.new_token()
-            taken = share.state.acquire(offset, terms.owner, terms.attempt, token, terms.due_ms)
+            token = self._outcomes.new_token()
+            acquired = share.state.acquire(offset, terms.owner, terms.attempt, token, terms.due_ms)
             receipt = write_receipt(share.partition, offset, token)
-            found.append(Delivery(name, share.partition.number, record, receipt, taken.deliveries))
+            found.append(Delivery(name, share.partition.number, record, receipt, acquired.deliveries))
 
     async def _learn_keys(self, share: Share, name: str, answer: ReadAnswer) -> bool:
-        """After a restart, the keys of open records are in the log alone. `False`: there is no room to read them now."""
+        """Read the keys of open records, which are not known after a restart. `False`: there is no memory to read them now."""
         left = 0
         is_cut = False
         while (unknown := share.state.without_key()) and len(unknown) != left:
@@ -121,7 +128,7 @@ class RecordAcquirer:
         return not (unknown and is_cut)
 
     async def _read_open(self, share: Share, name: str, offsets: Sequence[Offset], answer: ReadAnswer) -> dict[Offset, Record]:
-        """Open records by offset, as many as one answer may hold. Those that are not there any more are dropped."""
+        """Return open records by offset, as many as the answer may hold. Those that are not in the log any more are dropped."""
         found: dict[Offset, Record] = {}
         end = Offset(0)
         for first, last in _runs(offsets):
@@ -149,31 +156,31 @@ class RecordAcquirer:
                 self.missed += 1
         return found
 
-    async def _read_fresh(self, share: Share, name: str, most: int, answer: ReadAnswer) -> dict[Offset, Record]:
-        """The next records that nobody had yet, as many as there is room for."""
+    async def _read_new(self, share: Share, name: str, most: int, answer: ReadAnswer) -> dict[Offset, Record]:
+        """Return the next records that were never delivered, within the limits of open records, and open them."""
         state = share.state
         room = min(most, self._room(state))
         if room <= 0 or self._store.bounds(share.partition).end <= state.end:
             return {}
-        fresh = share.ahead.take(state.end, room)
-        if fresh is None:
-            read = await self._read(share, name, state.end, max(room, RECORDS_AHEAD), answer)
+        new = share.read_ahead.take(state.end, room)
+        if new is None:
+            read = await self._read(share, name, state.end, max(room, READ_AHEAD_RECORDS), answer)
             if read is None:
                 return {}
-            share.ahead.keep(state.end, read.records, read.next_offset)
-            # Others may have taken of the room meanwhile, in other shares.
-            fresh = share.ahead.take(state.end, max(0, min(room, self._room(state))))
-        if fresh is None:
+            share.read_ahead.keep(state.end, read.records, read.next_offset)
+            # Consumers of other shares may have opened records meanwhile.
+            new = share.read_ahead.take(state.end, max(0, min(room, self._room(state))))
+        if new is None:
             return {}
-        state.admit(fresh.records, fresh.end)
-        return {record.offset: record for record in fresh.records}
+        state.admit(new.records, new.end)
+        return {record.offset: record for record in new.records}
 
     def _room(self, state: ShareState) -> int:
-        """How many more records of a share may be open."""
+        """Return how many more records of a share may be open."""
         limits = self._limits
         return min(
             limits.queue_in_flight - len(state),
-            limits.queue_group_in_flight - state.tally.records,
+            limits.queue_group_in_flight - state.counter.records,
             limits.queues_in_flight - self._open_records.records,
         )
 
@@ -189,56 +196,40 @@ class RecordAcquirer:
         except LostPayloadError as error:
             if error.next_offset is None:
                 raise
-            self._missed(share, Offset(error.next_offset) - offset, error)
+            self._skipped(share, Offset(error.next_offset) - offset, error)
             return PartitionRecords((), Offset(error.next_offset), self._store.bounds(share.partition), True)
         for batch in answer.corrupt[known:] if answer.skips_corrupt else ():
-            self._missed(share, batch.last_offset + 1 - max(offset, batch.first_offset), batch.error)
+            self._skipped(share, batch.last_offset + 1 - max(offset, batch.first_offset), batch.error)
         return read
 
-    def _missed(self, share: Share, records: int, error: TailraceError) -> None:
+    def _skipped(self, share: Share, records: int, error: TailraceError) -> None:
         self.missed += records
-        _log.warning("the group %s skips records that nobody can read: %s", share.group, error)
-
-
-def _candidates(share: Share, terms: AcquireTerms, most: int) -> list[Offset]:
-    return share.state.candidates(terms.now_ms, most, terms.max_deliveries, order_by_key=terms.order_by_key)
-
-
-def _runs(offsets: Sequence[Offset]) -> Iterator[tuple[Offset, Offset]]:
-    """First and last of offsets that follow each other."""
-    first = last = offsets[0]
-    for offset in offsets[1:]:
-        if offset != last + 1:
-            yield first, last
-            first = offset
-        last = offset
-    yield first, last
-
-
-AcquiredDeliveries = Sequence[tuple[Share, Delivery]]
-UndoneDeliveries = Sequence[tuple[Share, OpenRecord]]
+        _log.warning("the group %s skips %d records that can't be read: %s", share.group, records, error)
 
 
 class Receiver:
+    """Serves receive requests: acquires records from all shares of a queue, or waits for some."""
+
     def __init__(
         self,
         registry: QueueRegistry,
-        taker: RecordAcquirer,
+        acquirer: RecordAcquirer,
         topics: Topics,
         limits: Limits,
         now_ms: Callable[[], int],
-        on_taken: Callable[[Queue, AcquiredDeliveries], None],
+        on_acquired: Callable[[Queue, AcquiredDeliveries], None],
         on_undone: Callable[[Queue, UndoneDeliveries], None],
     ) -> None:
-        """`on_taken` learns what a consumer gets, `on_undone` what it does not get after all."""
+        """`on_acquired` gets the records that a consumer receives, `on_undone` acquired records that it does not receive."""
         self._registry = registry
-        self._taker = taker
+        self._acquirer = acquirer
         self._topics = topics
         self._limits = limits
         self._now_ms = now_ms
-        self._on_taken = on_taken
+        self._on_acquired = on_acquired
         self._on_undone = on_undone
-        self._news: set[TopicId] = set()
+        self._appended: set[TopicId] = set()
+        """Topics with new records that waiting consumers were not told of yet."""
         self._is_closed = False
         self.waiters = 0
 
@@ -247,87 +238,89 @@ class Receiver:
         for queue in self._registry:
             queue.wake_all()
 
-    async def receive(self, asked: ReceiveRequest, answer: ReadAnswer) -> list[Delivery]:
-        """Records for one consumer, as soon as there is one; none when the time is up."""
-        wanted = MatchingTopics(parse_pattern(asked.pattern, self._limits), self._topics)
+    async def receive(self, request: ReceiveRequest, answer: ReadAnswer) -> list[Delivery]:
+        """Return records for one consumer as soon as there are any, or none when the request's wait is over."""
+        topics = MatchingTopics(parse_pattern(request.pattern, self._limits), self._topics)
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + asked.wait_ms / 1000
-        is_repeated = asked.is_repeated
+        deadline = loop.time() + request.wait_ms / 1000
+        is_repeated = request.is_repeated
         while True:
             if self._is_closed:
-                raise StoreClosedError("the server is about to stop; receive again after the restart")
-            queue = await self._registry.queue_for(asked)
+                raise StoreClosedError("the server is stopping; receive again after the restart")
+            queue = await self._registry.queue_for(request)
             if is_repeated:
                 is_repeated = False
-                self._on_undone(queue, _taken_before(queue, asked))
-            waiter = WaitingConsumer(wanted, loop.create_future())
-            # Before the look, so that whatever comes after it wakes the waiter.
+                self._on_undone(queue, _acquired_before(queue, request))
+            waiter = WaitingConsumer(topics, loop.create_future())
+            # Registered before the attempt, so that a record which arrives during it wakes the consumer.
             queue.waiters.add(waiter)
             try:
-                found = await self._take(queue, wanted, asked, answer)
+                found = await self._acquire(queue, topics, request, answer)
                 if found or loop.time() >= deadline:
                     return found
                 await self._wait(waiter, deadline)
             finally:
                 queue.waiters.discard(waiter)
 
-    def arrived(self, partition: PartitionId) -> None:
-        """There is more to read in the partition."""
+    def appended(self, partition: PartitionId) -> None:
+        """Wake the consumers that wait for records of this partition."""
         if not self.waiters:
             return
-        if not self._news:
-            asyncio.get_running_loop().call_soon(self._tell)
-        self._news.add(partition.topic_id)
+        if not self._appended:
+            asyncio.get_running_loop().call_soon(self._wake)
+        self._appended.add(partition.topic_id)
 
-    def _tell(self) -> None:
-        news, self._news = self._news, set()
+    def _wake(self) -> None:
+        topics, self._appended = self._appended, set()
         for queue in self._registry:
             if queue.waiters:
-                for topic_id in news:
+                for topic_id in topics:
                     queue.wake(topic_id)
 
-    async def _take(self, queue: Queue, wanted: MatchingTopics, asked: ReceiveRequest, answer: ReadAnswer) -> list[Delivery]:
-        shares = await self._registry.shares_for(queue, wanted)
+    async def _acquire(
+        self, queue: Queue, topics: MatchingTopics, request: ReceiveRequest, answer: ReadAnswer
+    ) -> list[Delivery]:
+        shares = await self._registry.shares_for(queue, topics)
         found: list[Delivery] = []
-        taken: list[tuple[Share, Delivery]] = []
+        acquired: list[tuple[Share, Delivery]] = []
         unreadable: UnreadableBatchError | None = None
         if shares:
-            queue.turn = (queue.turn + 1) % len(shares)
+            queue.first_share = (queue.first_share + 1) % len(shares)
         try:
-            for share in (*shares[queue.turn :], *shares[: queue.turn]):
-                if len(found) == asked.max_records or answer.is_cut:
+            for share in (*shares[queue.first_share :], *shares[: queue.first_share]):
+                if len(found) == request.max_records or answer.is_cut:
                     break
                 before = len(found)
                 try:
-                    await self._taker.take(share, self._terms(queue, asked), found, answer)
+                    await self._acquirer.acquire(share, self._terms(queue, request), found, answer)
                 except UnknownTopicError:
-                    # Deleted meanwhile, and its records with it.
+                    # The topic was deleted meanwhile, and its records with it.
                     del found[before:]
                 except UnreadableBatchError as error:
-                    # The consumer is told when there is nothing else to hand out.
+                    # Raised only if there is nothing else to deliver.
                     unreadable = unreadable or error
                 finally:
-                    taken += [(share, delivery) for delivery in found[before:]]
+                    acquired += [(share, delivery) for delivery in found[before:]]
         except BaseException:
-            # Nobody gets them, so nobody could give them back.
-            records = [(share, share.state.get(delivery.record.offset)) for share, delivery in taken]
+            # No consumer gets these records, so none could release them.
+            records = [(share, share.state.get(delivery.record.offset)) for share, delivery in acquired]
             self._on_undone(queue, [(share, record) for share, record in records if record is not None])
             raise
-        self._on_taken(queue, taken)
+        self._on_acquired(queue, acquired)
         if unreadable is not None and not found:
             raise unreadable
         return found
 
-    def _terms(self, queue: Queue, asked: ReceiveRequest) -> AcquireTerms:
+    def _terms(self, queue: Queue, request: ReceiveRequest) -> AcquireTerms:
         now = self._now_ms()
         return AcquireTerms(
-            asked.max_records,
+            request.max_records,
             now,
-            now + asked.visibility_ms,
-            asked.order_by_key,
-            queue.record.max_deliveries,
-            asked.owner,
-            asked.attempt,
+            now + request.visibility_ms,
+            request.order_by_key,
+            queue.stored.max_deliveries,
+            request.owner,
+            request.attempt,
         )
 
     async def _wait(self, waiter: WaitingConsumer, deadline: float) -> None:
@@ -344,8 +337,23 @@ class Receiver:
             timer.cancel()
 
 
-def _taken_before(queue: Queue, asked: ReceiveRequest) -> UndoneDeliveries:
-    """What an earlier attempt of the same name took, and nobody got."""
+def _acquired_before(queue: Queue, request: ReceiveRequest) -> UndoneDeliveries:
+    """Return the records that an earlier attempt of the same name acquired, whose response was lost."""
     return [
-        (share, record) for share in queue.shares.values() for record in share.state.acquired_by(asked.owner, asked.attempt)
+        (share, record) for share in queue.shares.values() for record in share.state.acquired_by(request.owner, request.attempt)
     ]
+
+
+def _candidates(share: Share, terms: AcquireTerms, most: int) -> list[Offset]:
+    return share.state.candidates(terms.now_ms, most, terms.max_deliveries, order_by_key=terms.order_by_key)
+
+
+def _runs(offsets: Sequence[Offset]) -> Iterator[tuple[Offset, Offset]]:
+    """Yield the first and last offset of each run of consecutive offsets."""
+    first = last = offsets[0]
+    for offset in offsets[1:]:
+        if offset != last + 1:
+            yield first, last
+            first = offset
+        last = offset
+    yield first, last

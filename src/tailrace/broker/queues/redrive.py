@@ -1,4 +1,8 @@
-"""A set of offsets as ranges: as small as it has gaps, however many offsets it holds."""
+"""Redrive: dead letters are put back into the topics they come from, each once.
+
+The letter stays in the dead-letter topic. That it was put back is stored in the frame that appends the record, as a set of
+offsets for each partition of the dead-letter topic. A crash in between, or the same command again, puts nothing back twice.
+"""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,77 +33,15 @@ from tailrace.model.queue import (
 from tailrace.model.record import Record
 from tailrace.wire.partitioner import partition_for_key
 
-
-class OffsetRanges:
-    def __init__(self) -> None:
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-        """Of each range, the offset after its last."""
-
-    def __contains__(self, offset: int) -> bool:
-        at = bisect_right(self._starts, offset) - 1
-        return at >= 0 and offset < self._ends[at]
-
-    def __len__(self) -> int:
-        """How many ranges."""
-        return len(self._starts)
-
-    def first_missing(self, start: int) -> Offset:
-        """The first offset from `start` on that is not in the set."""
-        at = bisect_right(self._starts, start) - 1
-        return Offset(max(start, self._ends[at])) if at >= 0 else Offset(start)
-
-    def add(self, offset: int) -> None:
-        if offset in self:
-            return
-        at = bisect_right(self._starts, offset)
-        joins_before = at > 0 and self._ends[at - 1] == offset
-        joins_after = at < len(self._starts) and self._starts[at] == offset + 1
-        if joins_before and joins_after:
-            self._ends[at - 1] = self._ends.pop(at)
-            del self._starts[at]
-        elif joins_before:
-            self._ends[at - 1] = offset + 1
-        elif joins_after:
-            self._starts[at] = offset
-        else:
-            self._starts.insert(at, offset)
-            self._ends.insert(at, offset + 1)
-
-    def forget_below(self, offset: int) -> None:
-        """Ranges that end before it are not asked for any more."""
-        gone = bisect_right(self._ends, offset)
-        del self._starts[:gone], self._ends[:gone]
-
-    def encode(self) -> bytes:
-        numbers: list[int] = []
-        at = 0
-        for start, end in zip(self._starts, self._ends, strict=True):
-            numbers += (start - at, end - start)
-            at = end
-        return msgspec.msgpack.encode(numbers)
-
-
-def decode_ranges(value: bytes | None) -> OffsetRanges:
-    ranges = OffsetRanges()
-    at = 0
-    numbers = iter(msgspec.msgpack.decode(value, type=list[int]) if value is not None else ())
-    for gap, length in zip(numbers, numbers, strict=True):
-        ranges._starts.append(at + gap)
-        at += gap + length
-        ranges._ends.append(at)
-    return ranges
-
-
-_AT_ONCE = 500
-_BYTES_AT_ONCE = 4 * MIB
-_LEFT_BEHIND = frozenset((CAUSE_HEADER, GROUP_HEADER, DELIVERIES_HEADER, REDRIVEN_HEADER))
+_BATCH_RECORDS = 500
+_BATCH_BYTES = 4 * MIB
+_DROPPED_HEADERS = frozenset((CAUSE_HEADER, GROUP_HEADER, DELIVERIES_HEADER, REDRIVEN_HEADER))
 
 
 class Redriven(NamedTuple):
     put_back: int
     left_out: int
-    """Letters that do not say that they came from this topic by a queue, such as those of routes."""
+    """Letters whose headers do not name this topic as their origin, such as those of routes."""
 
 
 class Redrives:
@@ -110,18 +52,18 @@ class Redrives:
         self.put_back = 0
 
     def letters_of(self, topic: str) -> LiveTopic:
-        """The topic that holds the dead letters of this one."""
+        """Return the topic that holds the dead letters of this one."""
         live = self._context.topics.get(topic)
         if live.is_reserved:
             raise reserved(live.topic.name)
         return self._context.topics.get(dead_letter_topic(live.topic.name, self._context.limits))
 
     def first_left(self, letters: LiveTopic) -> list[Offset]:
-        """For each partition of dead letters, where the first one is that was not put back."""
+        """Return, for each partition of a dead-letter topic, the offset of the first letter that was not put back."""
         return [self._done(each).first_missing(self._context.store.bounds(each).start) for each in letters.partitions]
 
     def all_left(self, letters: LiveTopic) -> Iterator[tuple[int, Offset]]:
-        """Partition and offset of every letter that was not put back."""
+        """Yield partition and offset of every letter that was not put back."""
         for partition in letters.partitions:
             done = self._done(partition)
             start, end = self._context.store.bounds(partition)
@@ -131,21 +73,21 @@ class Redrives:
                 at = done.first_missing(at + 1)
 
     async def redrive(self, topic: str, places: Iterable[tuple[int, int]], limit: int | None = None) -> Redriven:
-        """Put these letters back, in their order, up to so many; those that were put back before are passed over."""
+        """Put back the letters at these partitions and offsets, in order, up to `limit`. Earlier ones are skipped."""
         target = self._context.topics.get(topic)
         letters = self.letters_of(topic)
         put_back = left_out = 0
-        chunk: list[tuple[PartitionId, Record]] = []
-        # What is read takes its room until it is put back.
-        with self._committed.answers.answer(max_bytes=_BYTES_AT_ONCE) as read:
+        batch: list[tuple[PartitionId, Record]] = []
+        # The letters take their room in memory until they are put back.
+        with self._committed.answers.answer(max_bytes=_BATCH_BYTES) as read:
             for number, offset in places:
-                if limit is not None and put_back + len(chunk) >= limit:
+                if limit is not None and put_back + len(batch) >= limit:
                     break
                 partition = letters.partition(number)
                 letter = await self._letter(letters, partition, Offset(offset), read)
-                if read.is_cut or len(chunk) == _AT_ONCE:
-                    put_back += await self._put_back(target, chunk)
-                    chunk = []
+                if read.is_cut or len(batch) == _BATCH_RECORDS:
+                    put_back += await self._put_back(target, batch)
+                    batch = []
                     read.forget(0)
                     letter = letter or await self._letter(letters, partition, Offset(offset), read)
                 if letter is None:
@@ -153,18 +95,18 @@ class Redrives:
                 if _header(letter, ORIGIN_TOPIC_HEADER) != target.topic.name.encode():
                     left_out += 1
                     continue
-                chunk.append((partition, letter))
-            if chunk:
-                put_back += await self._put_back(target, chunk)
+                batch.append((partition, letter))
+            if batch:
+                put_back += await self._put_back(target, batch)
         return Redriven(put_back, left_out)
 
-    async def _put_back(self, target: LiveTopic, chunk: list[tuple[PartitionId, Record]]) -> int:
-        put_back = await self._committer.submit(_PutBack(self._context, target, chunk))
+    async def _put_back(self, target: LiveTopic, batch: list[tuple[PartitionId, Record]]) -> int:
+        put_back = await self._committer.submit(_PutBack(self._context, target, batch))
         self.put_back += put_back
         return put_back
 
     async def _letter(self, letters: LiveTopic, partition: PartitionId, offset: Offset, answer: ReadAnswer) -> Record | None:
-        """`None` if it was put back, or is not there any more, or if there is no room for it."""
+        """Return the letter, or `None` if it was put back, is not in the log any more, or if there is no memory for it."""
         if offset in self._done(partition):
             return None
         try:
@@ -176,33 +118,33 @@ class Redrives:
             return None
         return next((record for record in read.records if record.offset == offset), None)
 
-    def _done(self, partition: PartitionId) -> OffsetRanges:
+    def _done(self, partition: PartitionId) -> "OffsetRanges":
         return decode_ranges(self._context.store.get(keys.redriven_key(partition)))
 
 
 class _PutBack(Proposal[int]):
-    __slots__ = ("_appends", "_chunk", "_context", "_target")
+    __slots__ = ("_appends", "_batch", "_context", "_target")
 
-    def __init__(self, context: PublishContext, target: LiveTopic, chunk: Sequence[tuple[PartitionId, Record]]) -> None:
+    def __init__(self, context: PublishContext, target: LiveTopic, batch: Sequence[tuple[PartitionId, Record]]) -> None:
         self._context = context
         self._target = target
-        self._chunk = chunk
+        self._batch = batch
         self._appends: list[Append] = []
 
     @property
     def held_bytes(self) -> int:
-        return sum(len(letter.value or b"") + len(letter.key or b"") for _, letter in self._chunk)
+        return sum(len(letter.value or b"") + len(letter.key or b"") for _, letter in self._batch)
 
     def decide(self) -> Changes | None:
         context = self._context
         topic = self._target.topic
         if context.topics.by_id(topic.id) is None:
-            # Perhaps there is another one of its name; the letters are not for that.
+            # There may be another topic of this name by now; the letters are not meant for it.
             raise UnknownTopicError(f"the topic {topic.name!r} was deleted while dead letters were put back into it")
         draft = Draft(context.store)
         done: dict[PartitionId, OffsetRanges] = {}
         records: dict[PartitionId, list[Record]] = {}
-        for source, letter in self._chunk:
+        for source, letter in self._batch:
             if source not in done:
                 done[source] = decode_ranges(draft.latest(keys.redriven_key(source)))
                 done[source].forget_below(context.store.bounds(source).start)
@@ -227,27 +169,90 @@ class _PutBack(Proposal[int]):
         return sum(append.records for append in self._appends)
 
 
+class OffsetRanges:
+    """A set of offsets as ranges. Its size grows with the gaps, not with the offsets."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        """The offset after the last one of each range."""
+
+    def __contains__(self, offset: int) -> bool:
+        at = bisect_right(self._starts, offset) - 1
+        return at >= 0 and offset < self._ends[at]
+
+    def __len__(self) -> int:
+        """Return the number of ranges."""
+        return len(self._starts)
+
+    def first_missing(self, start: int) -> Offset:
+        """Return the first offset from `start` on that is not in the set."""
+        at = bisect_right(self._starts, start) - 1
+        return Offset(max(start, self._ends[at])) if at >= 0 else Offset(start)
+
+    def add(self, offset: int) -> None:
+        if offset in self:
+            return
+        at = bisect_right(self._starts, offset)
+        joins_before = at > 0 and self._ends[at - 1] == offset
+        joins_after = at < len(self._starts) and self._starts[at] == offset + 1
+        if joins_before and joins_after:
+            self._ends[at - 1] = self._ends.pop(at)
+            del self._starts[at]
+        elif joins_before:
+            self._ends[at - 1] = offset + 1
+        elif joins_after:
+            self._starts[at] = offset
+        else:
+            self._starts.insert(at, offset)
+            self._ends.insert(at, offset + 1)
+
+    def forget_below(self, offset: int) -> None:
+        """Remove the ranges that end before the offset."""
+        gone = bisect_right(self._ends, offset)
+        del self._starts[:gone], self._ends[:gone]
+
+    def encode(self) -> bytes:
+        numbers: list[int] = []
+        at = 0
+        for start, end in zip(self._starts, self._ends, strict=True):
+            numbers += (start - at, end - start)
+            at = end
+        return msgspec.msgpack.encode(numbers)
+
+
+def decode_ranges(value: bytes | None) -> OffsetRanges:
+    ranges = OffsetRanges()
+    at = 0
+    numbers = iter(msgspec.msgpack.decode(value, type=list[int]) if value is not None else ())
+    for gap, length in zip(numbers, numbers, strict=True):
+        ranges._starts.append(at + gap)
+        at += gap + length
+        ranges._ends.append(at)
+    return ranges
+
+
 def _check_room(ranges: OffsetRanges, allowed: int) -> None:
     if len(ranges) > allowed:
         raise LimitExceededError(
-            f"the dead letters that were put back would lie in {len(ranges)} places, more than redriven_ranges allows"
-            f" ({allowed}); put back those in between first, without WHERE"
+            f"the dead letters that were put back would form {len(ranges)} separate ranges of offsets, more than"
+            f" redriven_ranges allows ({allowed}); first put back those in between, without WHERE"
         )
 
 
 def _restored(letter: Record) -> Record:
-    """The record as it goes back: with its origin, and how often that happened."""
+    """Return the record to append: it keeps the headers of its origin and counts how often it was put back."""
     before = _header(letter, REDRIVEN_HEADER) or b"0"
     times = int(before) + 1 if before.isdigit() and len(before) < 10 else 1
-    kept = [(name, value) for name, value in letter.headers if name not in _LEFT_BEHIND]
+    kept = [(name, value) for name, value in letter.headers if name not in _DROPPED_HEADERS]
     return letter._replace(headers=[*kept, (REDRIVEN_HEADER, str(times).encode())])
 
 
 def _partition_for(live: LiveTopic, letter: Record) -> PartitionId:
-    """Where it came from; if the topic is not as large any more, where its key belongs."""
-    told = _header(letter, ORIGIN_PARTITION_HEADER) or b""
-    if told.isdigit() and int(told) < len(live.partitions):
-        return live.partitions[int(told)]
+    """Return the partition that the letter comes from or, if the topic has fewer partitions now, the one of its key."""
+    number = _header(letter, ORIGIN_PARTITION_HEADER) or b""
+    if number.isdigit() and int(number) < len(live.partitions):
+        return live.partitions[int(number)]
     return live.partitions[partition_for_key(letter.key, len(live.partitions)) if letter.key is not None else 0]
 
 

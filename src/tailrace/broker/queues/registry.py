@@ -1,4 +1,8 @@
-"""One queue: the shares of a group, by partition, and the consumers of it that wait."""
+"""The registry of queues and their shares: queues are made by their first receive, and deleted on demand.
+
+That a queue reads a partition is stored before anything is delivered, with the offset where it begins. A queue that begins at
+the end of a topic therefore misses no later record, even if the server crashes.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,6 +15,7 @@ from tailrace.broker.commits import Change, Committer
 from tailrace.broker.queues.dead_letters import is_dead_letter_topic
 from tailrace.broker.queues.share import Share
 from tailrace.broker.queues.state import OpenRecordCounter, ShareState, decode_state
+from tailrace.broker.topics.matching import TopicMatcher
 from tailrace.broker.topics.topics import Topics
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes, CommitReceipt
@@ -23,6 +28,8 @@ from tailrace.model.queue import DEAD_LETTERS, DEFAULT_MAX_DELIVERIES, ReceiveRe
 from tailrace.model.topic import Topic
 from tailrace.store.contract import Store
 
+_SCAN_KEYS = 1_000
+
 
 class StoredQueue(msgspec.Struct, frozen=True):
     """A queue as it is stored."""
@@ -33,46 +40,33 @@ class StoredQueue(msgspec.Struct, frozen=True):
 
 
 class MatchingTopics:
-    """The topics of a pattern, as a queue takes it.
+    """The topics that a queue reads for one pattern.
 
-    Topics of dead letters are taken only by patterns that name them: a consumer of `orders.>` does not want back what it
-    could not deal with.
+    Wildcards do not match dead-letter topics: a consumer of `orders.>` does not want back what it could not process.
     """
 
     def __init__(self, pattern: TopicPattern, topics: Topics) -> None:
+        includes_dead_letters = pattern.is_literal or pattern.text.rpartition(".")[2] == DEAD_LETTERS
         self._pattern = pattern
-        self._names_dead_letters = pattern.text.rpartition(".")[2] == DEAD_LETTERS
         self._topics = topics
-        self._verdicts: dict[TopicId, tuple[Topic, bool]] = {}
+        self._matcher = TopicMatcher(pattern, topics, None if includes_dead_letters else is_dead_letter_topic)
 
     def includes(self, topic_id: TopicId) -> bool:
         live = self._topics.by_id(topic_id)
-        return live is not None and self._takes(live.topic)
+        return live is not None and self._matcher.matches(live.topic)
 
     def partitions(self) -> list[PartitionId]:
         if self._pattern.is_literal:
             live = self._topics.find(self._pattern.text)
             return [] if live is None else list(live.partitions)
-        return [partition for live in self._topics if self._takes(live.topic) for partition in live.partitions]
-
-    def _takes(self, topic: Topic) -> bool:
-        if self._pattern.is_literal:
-            return self._pattern.text in (topic.name, topic.alias)
-        known = self._verdicts.get(topic.id)
-        if known is None or known[0] is not topic:
-            if len(self._verdicts) > 2 * len(self._topics):
-                # Most of them are gone.
-                self._verdicts.clear()
-            is_wanted = self._pattern.matches(topic.name) and (self._names_dead_letters or not is_dead_letter_topic(topic.name))
-            self._verdicts[topic.id] = known = topic, is_wanted
-        return known[1]
+        return [partition for live in self._topics if self._matcher.matches(live.topic) for partition in live.partitions]
 
 
 class WaitingConsumer:
-    __slots__ = ("future", "wanted")
+    __slots__ = ("future", "topics")
 
-    def __init__(self, wanted: MatchingTopics, future: "asyncio.Future[None]") -> None:
-        self.wanted = wanted
+    def __init__(self, topics: MatchingTopics, future: "asyncio.Future[None]") -> None:
+        self.topics = topics
         self.future = future
 
     def wake(self) -> None:
@@ -81,20 +75,22 @@ class WaitingConsumer:
 
 
 class Queue:
-    def __init__(self, name: str, record: StoredQueue, tally: OpenRecordCounter) -> None:
+    """The shares of one group, by partition, and its consumers that wait for records."""
+
+    def __init__(self, name: str, stored: StoredQueue, counter: OpenRecordCounter) -> None:
         self.name = name
-        self.record = record
-        self.tally = tally
-        """Of its open records, over all shares."""
+        self.stored = stored
+        self.counter = counter
+        """Counts the open records of all shares."""
         self.shares: dict[PartitionId, Share] = {}
         self.waiters: set[WaitingConsumer] = set()
-        self.turn = 0
-        """Where the next receive begins among the partitions, so that none waits for the others for ever."""
+        self.first_share = 0
+        """The share where the next receive begins. It moves on with each receive, so that none of them starves."""
 
     def wake(self, topic_id: TopicId) -> None:
-        """There may be something to take in this topic."""
+        """Wake the consumers of this topic, because it may have a record to deliver."""
         for waiter in self.waiters:
-            if waiter.wanted.includes(topic_id):
+            if waiter.topics.includes(topic_id):
                 waiter.wake()
 
     def wake_all(self) -> None:
@@ -102,23 +98,19 @@ class Queue:
             waiter.wake()
 
     def first_offset(self, store: Store, partition: PartitionId, topic: Topic) -> Offset:
-        """Where the queue begins in a partition that is new to it."""
+        """Return where the queue begins in a partition that it has not read before."""
         bounds = store.bounds(partition)
-        is_newer = topic.created_ms >= self.record.created_ms
-        return bounds.start if is_newer or self.record.start is StartEdge.EARLIEST else bounds.end
-
-
-_SCAN_KEYS = 1_000
+        is_newer = topic.created_ms >= self.stored.created_ms
+        return bounds.start if is_newer or self.stored.start is StartEdge.EARLIEST else bounds.end
 
 
 class RegistryListener(NamedTuple):
-    """Who is told of changes."""
+    """The callbacks of the registry."""
 
-    entered: Callable[[Queue, PartitionId, ShareState], None]
-    """A queue takes from one more partition; to be put into service."""
-    left: Callable[[Iterable[Share]], None]
-    """These are not served any more."""
-    rules: Callable[[Queue], None]
+    share_added: Callable[[Queue, PartitionId, ShareState], None]
+    """A queue reads one more partition."""
+    shares_removed: Callable[[Iterable[Share]], None]
+    queue_changed: Callable[[Queue], None]
     """The queue may have another `max_deliveries`."""
 
 
@@ -131,7 +123,7 @@ class QueueRegistry:
         clock: Clock,
         limits: Limits,
         open_records: OpenRecordCounter,
-        changed: RegistryListener,
+        listener: RegistryListener,
     ) -> None:
         self._store = store
         self._committer = committer
@@ -139,9 +131,10 @@ class QueueRegistry:
         self._clock = clock
         self._limits = limits
         self._open_records = open_records
-        self._changed = changed
+        self._listener = listener
         self._queues: dict[str, Queue] = {}
-        self._making = asyncio.Lock()
+        self._lock = asyncio.Lock()
+        """Held while queues or shares are made."""
 
     def load(self) -> None:
         for key, value in _scan(self._store, keys.QUEUES):
@@ -149,7 +142,7 @@ class QueueRegistry:
             self._queues[name] = self._new(name, msgspec.msgpack.decode(value, type=StoredQueue))
         for key, value in _scan(self._store, keys.SHARES):
             partition, name = keys.read_share_key(key)
-            self._changed.entered(self._queues[name], partition, decode_state(value))
+            self._listener.share_added(self._queues[name], partition, decode_state(value))
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -170,47 +163,47 @@ class QueueRegistry:
             raise _unknown(group)
         return queue
 
-    async def queue_for(self, asked: ReceiveRequest) -> Queue:
-        """The queue of that name, made or changed as the request says."""
-        queue = self._queues.get(asked.group)
-        wanted = asked.max_deliveries
-        if queue is not None and wanted in (None, queue.record.max_deliveries):
+    async def queue_for(self, request: ReceiveRequest) -> Queue:
+        """Return the queue of the request's group, made or changed as the request says."""
+        queue = self._queues.get(request.group)
+        max_deliveries = request.max_deliveries
+        if queue is not None and max_deliveries in (None, queue.stored.max_deliveries):
             return queue
-        async with self._making:
-            queue = self._queues.get(asked.group)
+        async with self._lock:
+            queue = self._queues.get(request.group)
             if queue is None:
                 if len(self._queues) >= self._limits.queue_groups:
                     raise LimitExceededError(
                         f"there are {len(self._queues)} queues, as many as queue_groups allows; delete one first"
                     )
-                record = StoredQueue(self._clock.now_ms(), asked.start)
+                stored = StoredQueue(self._clock.now_ms(), request.start)
             else:
-                record = queue.record
-            if wanted is not None:
-                record = msgspec.structs.replace(record, max_deliveries=wanted)
-            changes = Changes(puts=((keys.queue_key(asked.group), msgspec.msgpack.encode(record)),))
+                stored = queue.stored
+            if max_deliveries is not None:
+                stored = msgspec.structs.replace(stored, max_deliveries=max_deliveries)
+            changes = Changes(puts=((keys.queue_key(request.group), msgspec.msgpack.encode(stored)),))
 
             def settled(_: CommitReceipt | None) -> Queue:
-                made = self._queues.setdefault(asked.group, self._new(asked.group, record))
-                made.record = record
-                self._changed.rules(made)
+                made = self._queues.setdefault(request.group, self._new(request.group, stored))
+                made.stored = stored
+                self._listener.queue_changed(made)
                 return made
 
             return await self._committer.submit(Change(lambda: changes, settled))
 
-    async def shares_for(self, queue: Queue, wanted: MatchingTopics) -> list[Share]:
-        """The queue's shares of all partitions that are wanted; those that are new to it are made."""
-        partitions = wanted.partitions()
+    async def shares_for(self, queue: Queue, topics: MatchingTopics) -> list[Share]:
+        """Return the queue's shares of all partitions of these topics. Missing ones are made."""
+        partitions = topics.partitions()
         new = [partition for partition in partitions if partition not in queue.shares]
         if new:
-            async with self._making:
+            async with self._lock:
                 await self._make_shares(queue, [partition for partition in new if partition not in queue.shares])
         return [share for partition in partitions if (share := queue.shares.get(partition)) is not None]
 
     async def _make_shares(self, queue: Queue, partitions: Sequence[PartitionId]) -> None:
         if self.shares + len(partitions) > self._limits.queue_shares:
             raise LimitExceededError(
-                f"queues have {self.shares} partitions; {len(partitions)} more would be over queue_shares"
+                f"queues read {self.shares} partitions; {len(partitions)} more would exceed queue_shares"
                 f" ({self._limits.queue_shares})"
             )
         states: dict[PartitionId, ShareState] = {}
@@ -230,7 +223,7 @@ class QueueRegistry:
         def settled(_: CommitReceipt | None) -> None:
             for partition, state in states.items():
                 if partition not in queue.shares and self._topics.by_id(partition.topic_id) is not None:
-                    self._changed.entered(queue, partition, state)
+                    self._listener.share_added(queue, partition, state)
 
         if partitions:
             await self._committer.submit(Change(decide, settled))
@@ -242,14 +235,14 @@ class QueueRegistry:
             if self._queues.get(group) is not queue:
                 raise _unknown(group)
             del self._queues[group]
-            self._changed.left(queue.shares.values())
+            self._listener.shares_removed(queue.shares.values())
             prefixes = tuple(keys.shares_of_queue(live.topic.id, group) for live in self._topics)
             return Changes(drop_prefixes=prefixes, puts=((keys.queue_key(group), None),))
 
         def failed() -> None:
             if self._queues.setdefault(group, queue) is queue:
                 for partition, share in list(queue.shares.items()):
-                    self._changed.entered(queue, partition, share.state)
+                    self._listener.share_added(queue, partition, share.state)
 
         await self._committer.submit(Change(decide, lambda _: queue.wake_all(), failed))
 
@@ -257,10 +250,10 @@ class QueueRegistry:
         for queue in self._queues.values():
             share = queue.shares.pop(partition, None)
             if share is not None:
-                self._changed.left([share])
+                self._listener.shares_removed([share])
 
-    def _new(self, name: str, record: StoredQueue) -> Queue:
-        return Queue(name, record, OpenRecordCounter(self._open_records))
+    def _new(self, name: str, stored: StoredQueue) -> Queue:
+        return Queue(name, stored, OpenRecordCounter(self._open_records))
 
 
 def _unknown(group: str) -> UnknownGroupError:

@@ -1,7 +1,10 @@
-"""The next few records of a share, decoded before they are asked for.
+"""A share: one queue in one partition, with its state, the records read ahead, and the writes of the state.
 
-A consumer that takes one record at a time would else have its batch decoded from the beginning for each of them. What is kept
-here was handed to nobody; it is small, and thrown away when the share has gone on elsewhere.
+One write is in flight at a time. What changes meanwhile goes into the next write, so that a hundred acknowledgements of single
+records that arrive together cost two writes. If a write fails, the records it held return to their earlier state and everyone
+who waits for it gets the error.
+
+A share is what Kafka's share groups (KIP-932) call a share-partition.
 """
 
 import asyncio
@@ -21,48 +24,11 @@ from tailrace.model.limits import KIB
 from tailrace.model.record import Record
 from tailrace.store.contract import Store
 
-RECORDS_AHEAD = 100
-_BYTES_AHEAD = 64 * KIB
-
-
-class NextRecords(NamedTuple):
-    records: Sequence[Record]
-    end: Offset
-    """Where to go on; what lies before it and is not among the records is nobody's."""
-
-
-class ReadAhead:
-    def __init__(self) -> None:
-        self._start = self._end = Offset(0)
-        self._records: deque[Record] = deque()
-
-    def keep(self, start: Offset, records: Sequence[Record], end: Offset) -> None:
-        """All that was read from `start` up to `end`."""
-        self._start = start
-        self._records = deque(records)
-        self._end = end
-
-    def take(self, start: Offset, most: int) -> NextRecords | None:
-        """Up to so many records from here on; `None` if this is not where they begin."""
-        if start != self._start or start == self._end:
-            return None
-        taken = [self._records.popleft() for _ in range(min(most, len(self._records)))]
-        self._start = Offset(taken[-1].offset + 1) if self._records else self._end
-        self._bound()
-        return NextRecords(taken, self._start)
-
-    def _bound(self) -> None:
-        size = 0
-        for number, record in enumerate(self._records):
-            size += len(record.value or b"") + len(record.key or b"")
-            if size > _BYTES_AHEAD or number == RECORDS_AHEAD:
-                self._end = Offset(self._start if number == 0 else self._records[number - 1].offset + 1)
-                self._records = deque(list(self._records)[:number])
-                return
-
-
 OnWritten = Callable[["Share", Sequence[OpenRecord]], None]
-"""Called with records that are done, or with those that were not done after all."""
+"""Called with the records that a write held, after it has succeeded or after it has failed."""
+
+READ_AHEAD_RECORDS = 100
+_READ_AHEAD_BYTES = 64 * KIB
 
 
 class Share:
@@ -74,33 +40,33 @@ class Share:
         store: Store,
         committer: Committer,
         dead_letters: DeadLetterTopics,
-        on_done: OnWritten,
+        on_written: OnWritten,
         on_failed: OnWritten,
     ) -> None:
         self.group = group
         self.partition = partition
         self.state = state
         self.lock = asyncio.Lock()
-        """Held while records are read to be handed out."""
-        self.doomed: dict[Offset, str] = {}
-        """Records on their way to the dead letters, and why."""
-        self.ahead = ReadAhead()
+        """Held while records are read to be delivered."""
+        self.pending_dead_letters: dict[Offset, str] = {}
+        """Records that are about to become dead letters, with the cause."""
+        self.read_ahead = ReadAhead()
         self.is_gone = False
         self._key = keys.share_key(partition, group)
         self._store = store
         self._committer = committer
         self._dead_letters = dead_letters
-        self._on_done = on_done
+        self._on_written = on_written
         self._on_failed = on_failed
         self._next: asyncio.Future[None] | None = None
         self._is_writing = False
 
     def write(self) -> "asyncio.Future[None]":
-        """Done when all that is decided by now is durable. Not to be cancelled: others wait for it too."""
+        """Return a future that is done when the present state is durable. It is shared and must not be cancelled."""
         if self._next is None:
             self._next = self._committer.loop.create_future()
-            # Whoever is interested awaits it; a write that nobody awaits may fail, and the next one holds the same.
-            self._next.add_done_callback(_look_at)
+            # A write that nobody awaits may fail without a warning: the next write holds the same state.
+            self._next.add_done_callback(_retrieve_exception)
         written = self._next
         if not self._is_writing:
             self._begin()
@@ -119,7 +85,7 @@ class Share:
         error = asyncio.CancelledError() if outcome.cancelled() else outcome.exception()
         if error is None:
             self.state.drop(record.offset for record in records)
-            self._on_done(self, records)
+            self._on_written(self, records)
         else:
             self._on_failed(self, records)
         if written is not None and not written.done():
@@ -139,7 +105,7 @@ class _WriteShare(Proposal[None]):
         self._key = key
         self._store = store
         self._dead_letters = dead_letters
-        self.records = share.state.decided()
+        self.records = share.state.terminal()
         self._encoded = share.state.encode()
         self._letters = [record.letter for record in self.records if record.letter is not None]
         self._appends: Sequence[Append] = ()
@@ -150,7 +116,7 @@ class _WriteShare(Proposal[None]):
 
     def decide(self) -> Changes | None:
         share = self._share
-        if share.is_gone or not self._dead_letters.has_origin(share.partition):
+        if share.is_gone or not self._dead_letters.has_source(share.partition):
             raise UnknownGroupError(f"the group {share.group!r} or its topic was deleted")
         draft = Draft(self._store)
         if self._letters:
@@ -160,9 +126,51 @@ class _WriteShare(Proposal[None]):
 
     def settled(self, receipt: CommitReceipt | None) -> None:
         for append in self._appends:
-            self._dead_letters.arrived(append)
+            self._dead_letters.appended(append)
 
 
-def _look_at(written: "asyncio.Future[None]") -> None:
+class NextRecords(NamedTuple):
+    records: Sequence[Record]
+    end: Offset
+    """Where to continue. Offsets below it that are not among the records hold nothing to deliver."""
+
+
+class ReadAhead:
+    """The next few records of a share, decoded before they are asked for.
+
+    Without it, a consumer that receives one record at a time would have the batch decoded from its beginning for each of them.
+    These records were delivered to nobody; they are bounded, and dropped when the share continues elsewhere.
+    """
+
+    def __init__(self) -> None:
+        self._start = self._end = Offset(0)
+        self._records: deque[Record] = deque()
+
+    def keep(self, start: Offset, records: Sequence[Record], end: Offset) -> None:
+        """Keep all records that were read from `start` up to `end`."""
+        self._start = start
+        self._records = deque(records)
+        self._end = end
+
+    def take(self, start: Offset, most: int) -> NextRecords | None:
+        """Return the records from `start` on, up to `most`; `None` if the kept ones begin elsewhere."""
+        if start != self._start or start == self._end:
+            return None
+        taken = [self._records.popleft() for _ in range(min(most, len(self._records)))]
+        self._start = Offset(taken[-1].offset + 1) if self._records else self._end
+        self._bound()
+        return NextRecords(taken, self._start)
+
+    def _bound(self) -> None:
+        size = 0
+        for number, record in enumerate(self._records):
+            size += len(record.value or b"") + len(record.key or b"")
+            if size > _READ_AHEAD_BYTES or number == READ_AHEAD_RECORDS:
+                self._end = Offset(self._start if number == 0 else self._records[number - 1].offset + 1)
+                self._records = deque(list(self._records)[:number])
+                return
+
+
+def _retrieve_exception(written: "asyncio.Future[None]") -> None:
     if not written.cancelled():
         written.exception()

@@ -1,4 +1,13 @@
-"""How many records are open: of one queue, and of all queues together."""
+"""The state of one share: which records of a partition are done, and the delivery state of the others. No I/O, no clock.
+
+Every record below `start` is done and no record from `end` on was read. In between, only **open** records are held: those
+that are available (again), acquired by a consumer, or in a terminal state that is not durable yet. Memory and the stored form
+therefore grow with the open records, not with the records that have passed.
+
+The stored form is `start`, `end` and the open records as ranges of equal delivery counts. Owners, deadlines and receipts are
+not stored: after a restart every open record is available and no earlier receipt counts. The delivery count is stored
+when a record is acquired, so that a record which crashes every consumer still ends among the dead letters.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -9,23 +18,24 @@ from tailrace.model.ids import Offset
 from tailrace.model.queue import RecordState
 from tailrace.model.record import Record
 
-
-class OpenRecordCounter:
-    def __init__(self, whole: "OpenRecordCounter | None" = None) -> None:
-        self._whole = whole
-        self.records = 0
-
-    def count(self, more: int) -> None:
-        """So many more are open; fewer, if it is negative."""
-        self.records += more
-        if self._whole is not None:
-            self._whole.count(more)
-
-
 UNKNOWN_KEY = b"\0unknown"
 """Stands for the key of a record that was not read since the start of the server. Compared by identity."""
 
-_DECIDED = (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
+_TERMINAL = (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
+
+
+class OpenRecordCounter:
+    """Counts the open records of one queue and adds them to those of all queues."""
+
+    def __init__(self, parent: "OpenRecordCounter | None" = None) -> None:
+        self._parent = parent
+        self.records = 0
+
+    def add(self, records: int) -> None:
+        """Count more open records, or fewer if the number is negative."""
+        self.records += records
+        if self._parent is not None:
+            self._parent.add(records)
 
 
 class OpenRecord:
@@ -38,13 +48,13 @@ class OpenRecord:
         self.key = key
         self.owner = ""
         self.attempt = ""
-        """Which request of the owner took it."""
+        """The request of the owner that acquired it."""
         self.token = 0
         """Part of the receipt: a new one for each delivery."""
         self.due_ms = 0
-        """Acquired: when it comes back. Available: not before then."""
+        """If acquired, when the delivery expires. If available, the earliest time of the next delivery."""
         self.letter: Record | None = None
-        """Archived: what goes to the dead letters."""
+        """If archived, the dead letter to append."""
 
 
 class ShareState:
@@ -52,10 +62,9 @@ class ShareState:
         self.end = start
         self._open: dict[Offset, OpenRecord] = {}
         """By offset, in the order of offsets."""
-        self._to_take: set[Offset] = set()
-        """All that are available, and perhaps some that are not any more."""
-        self.tally = OpenRecordCounter()
-        """Counts the open records, here and elsewhere."""
+        self._maybe_available: set[Offset] = set()
+        """The offsets of all available records, and perhaps of some that are no longer available."""
+        self.counter = OpenRecordCounter()
 
     @property
     def start(self) -> Offset:
@@ -71,26 +80,26 @@ class ShareState:
         return self._open.get(offset)
 
     def is_done(self, offset: Offset) -> bool:
-        """Nobody gets the record again."""
+        """Return whether the record is never delivered again."""
         record = self._open.get(offset)
-        return offset < self.end if record is None else record.state in _DECIDED
+        return offset < self.end if record is None else record.state in _TERMINAL
 
-    def count_in(self, tally: OpenRecordCounter) -> None:
-        """From now on these records are counted there."""
-        self.tally.count(-len(self._open))
-        self.tally = tally
-        tally.count(len(self._open))
+    def count_in(self, counter: OpenRecordCounter) -> None:
+        """Count the open records with another counter from now on."""
+        self.counter.add(-len(self._open))
+        self.counter = counter
+        counter.add(len(self._open))
 
     def admit(self, records: Iterable[Record], end: Offset) -> None:
-        """These records come next, up to `end`; what lies between them (markers, aborted transactions) is nobody's."""
+        """Open the next records, up to `end`. Offsets between them hold control or aborted batches, which are not delivered."""
         for record in records:
-            invariant(record.offset >= self.end, f"offset {record.offset} was looked at before")
+            invariant(record.offset >= self.end, f"offset {record.offset} was admitted before")
             self._add(OpenRecord(record.offset, 0, record.key))
             self.end = Offset(record.offset + 1)
         self.end = max(self.end, end)
 
     def candidates(self, now_ms: int, most: int, max_deliveries: int, *, order_by_key: bool) -> list[Offset]:
-        """Records that can be handed out now. By key: only the first open one of each key, whatever state that is in."""
+        """Return records that can be delivered now. By key: at most the first open record of each key, whatever its state."""
         found: list[Offset] = []
         for record in self._first_of_keys() if order_by_key else self._available():
             if len(found) == most:
@@ -101,18 +110,18 @@ class ShareState:
         return found
 
     def _available(self) -> Iterator[OpenRecord]:
-        for offset in sorted(self._to_take):
+        for offset in sorted(self._maybe_available):
             record = self._open.get(offset)
             if record is not None and record.state is RecordState.AVAILABLE:
                 yield record
             else:
-                self._to_take.discard(offset)
+                self._maybe_available.discard(offset)
 
     def _first_of_keys(self) -> Iterator[OpenRecord]:
         seen: set[bytes] = set()
         for record in self._open.values():
             if record.key is UNKNOWN_KEY:
-                # It may have any key, so nothing after it can be handed out in order.
+                # It may have any key, so nothing after it can be delivered in order.
                 return
             if record.key is None:
                 yield record
@@ -121,11 +130,11 @@ class ShareState:
                 yield record
 
     def without_key(self) -> list[Offset]:
-        """Open records whose keys are not known yet."""
+        """Return the open records whose keys are not known yet."""
         return [record.offset for record in self._open.values() if record.key is UNKNOWN_KEY]
 
     def exhausted(self, max_deliveries: int, now_ms: int) -> list[Offset]:
-        """Available records that must not be handed out again."""
+        """Return the available records that must not be delivered again."""
         return [
             record.offset
             for record in self._open.values()
@@ -134,8 +143,8 @@ class ShareState:
 
     def acquire(self, offset: Offset, owner: str, attempt: str, token: int, due_ms: int) -> OpenRecord:
         record = self._open[offset]
-        invariant(record.state is RecordState.AVAILABLE, f"offset {offset} is {record.state.name} and can't be handed out")
-        self._to_take.discard(offset)
+        invariant(record.state is RecordState.AVAILABLE, f"offset {offset} is {record.state.name} and can't be acquired")
+        self._maybe_available.discard(offset)
         record.state = RecordState.ACQUIRED
         record.deliveries += 1
         record.owner = owner
@@ -151,8 +160,8 @@ class ShareState:
             if record.attempt == attempt and record.owner == owner and record.state is RecordState.ACQUIRED
         ]
 
-    def held(self, offset: Offset, token: int, now_ms: int) -> OpenRecord:
-        """The record that a receipt stands for. Raises if the receipt does not count any more."""
+    def acquired_with(self, token: int, offset: Offset, now_ms: int) -> OpenRecord:
+        """Return the record that was acquired with the token of a receipt. Raises if the receipt no longer counts."""
         record = self._open.get(offset)
         if record is None or self.is_done(offset):
             raise LateReceiptError(f"the record at offset {offset} is done already; the receipt does not count")
@@ -163,29 +172,29 @@ class ShareState:
             )
         if record.state is not RecordState.ACQUIRED or record.due_ms <= now_ms:
             raise LateReceiptError(
-                f"the visibility time-out of the record at offset {offset} has passed; the receipt does not count. Ask for more"
-                " time with extend"
+                f"the visibility time-out of the record at offset {offset} has passed; the receipt does not count. Use extend"
+                " to keep a record for longer"
             )
         return record
 
     def release(self, record: OpenRecord, due_ms: int = 0) -> None:
-        """Hand it out again, not before `due_ms`. Its receipt counts no more."""
+        """Make the record available again, not before `due_ms`. Its receipt no longer counts."""
         record.state = RecordState.AVAILABLE
-        self._to_take.add(record.offset)
+        self._maybe_available.add(record.offset)
         record.letter = None
         record.owner = ""
         record.due_ms = due_ms
 
     def drop(self, offsets: Iterable[Offset]) -> None:
-        """They are done, or gone."""
+        """Remove records that are done, or that are no longer in the log."""
         before = len(self._open)
         for offset in offsets:
             self._open.pop(offset, None)
-            self._to_take.discard(offset)
-        self.tally.count(len(self._open) - before)
+            self._maybe_available.discard(offset)
+        self.counter.add(len(self._open) - before)
 
     def drop_below(self, offset: Offset) -> int:
-        """Retention took these away. Those that a consumer has stay until it is done with them."""
+        """Remove records that retention deleted and return how many. Acquired ones stay until their consumers are done."""
         gone = []
         for record in self._open.values():
             if record.offset >= offset:
@@ -197,22 +206,22 @@ class ShareState:
         self.end = max(self.end, offset)
         return len(gone) + skipped
 
-    def decided(self) -> list[OpenRecord]:
-        """Those that are done as soon as that is durable."""
-        return [record for record in self._open.values() if record.state in _DECIDED]
+    def terminal(self) -> list[OpenRecord]:
+        """Return the records that are acknowledged or archived; they are done as soon as that is durable."""
+        return [record for record in self._open.values() if record.state in _TERMINAL]
 
     def _add(self, record: OpenRecord) -> None:
         self._open[record.offset] = record
-        self._to_take.add(record.offset)
-        self.tally.count(1)
+        self._maybe_available.add(record.offset)
+        self.counter.add(1)
 
     def encode(self) -> bytes:
-        """As it will be when all that is decided is durable."""
+        """Encode the state without the records that are in a terminal state."""
         ranges: list[int] = []
         start = at = first = None
         count = 0
         for record in self._open.values():
-            if record.state in _DECIDED:
+            if record.state in _TERMINAL:
                 continue
             if first is not None and at is not None and record.offset == at and record.deliveries == count:
                 at += 1
@@ -237,12 +246,12 @@ def decode_state(value: bytes) -> ShareState:
         for offset in range(at, at + length):
             state._add(OpenRecord(Offset(offset), deliveries))
         at += length
-    invariant(at <= end, f"the state of a queue has a record at {at - 1}, beyond its end {end}")
+    invariant(at <= end, f"the stored state of a share has a record at offset {at - 1}, beyond its end {end}")
     state.end = Offset(end)
     return state
 
 
 def _triples(numbers: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    invariant(len(numbers) % 3 == 0, "the state of a queue is cut off")
+    invariant(len(numbers) % 3 == 0, "the stored state of a share is truncated")
     each = iter(numbers)
     return zip(each, each, each, strict=True)

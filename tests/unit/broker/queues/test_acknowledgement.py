@@ -134,14 +134,14 @@ async def test_what_nobody_has_looked_at_is_given_back_without_counting() -> Non
         assert held.deliveries == 1
 
 
-def test_a_token_that_was_never_given_out_has_no_fate() -> None:
-    fates = ReceiptOutcomes(100, 4)
-    tokens = [fates.new_token() for _ in range(3)]
+def test_a_token_that_was_never_given_out_has_no_outcome() -> None:
+    outcomes = ReceiptOutcomes(100, 4)
+    tokens = [outcomes.new_token() for _ in range(3)]
     for token in (99, 103, *tokens):
-        fates[token] = ReceiptOutcome.ACKNOWLEDGED
-    assert [fates[token] for token in (99, *tokens, 103)] == [
+        outcomes[token] = ReceiptOutcome.ACKNOWLEDGED
+    assert [outcomes[token] for token in (99, *tokens, 103)] == [
         ReceiptOutcome.OPEN,
         *[ReceiptOutcome.ACKNOWLEDGED] * 3,
         ReceiptOutcome.OPEN,
     ]
-    assert fates[fates.new_token()] is ReceiptOutcome.OPEN
+    assert outcomes[outcomes.new_token()] is ReceiptOutcome.OPEN

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.broker.broker import Broker
-from tailrace.broker.queues.share import RECORDS_AHEAD, ReadAhead
+from tailrace.broker.queues.share import READ_AHEAD_RECORDS, ReadAhead
 from tailrace.model.commit import FetchedBatches
 from tailrace.model.errors import InvalidRequestError, LateReceiptError, LimitExceededError, OverloadedError
 from tailrace.model.ids import Offset, PartitionId
@@ -227,7 +227,7 @@ def test_what_is_kept_is_bounded() -> None:
     assert ahead.take(Offset(0), 1) is not None
     rest = ahead.take(Offset(1), 1_000)
     assert rest is not None
-    assert (len(rest.records), rest.end) == (RECORDS_AHEAD, RECORDS_AHEAD + 1)
+    assert (len(rest.records), rest.end) == (READ_AHEAD_RECORDS, READ_AHEAD_RECORDS + 1)
 
 
 def test_nothing_is_given_to_one_who_is_elsewhere() -> None:

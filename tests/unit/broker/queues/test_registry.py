@@ -92,7 +92,7 @@ async def test_what_retention_took_away_is_skipped_and_counted() -> None:
         await consumer.nack(*await consumer.receive())
         await broker.retention.delete_before("jobs", 0, Offset(1))
         assert values(await consumer.receive(5)) == [b"b"]
-        assert broker.queues.taker.missed == 1
+        assert broker.queues.missed == 1
 
 
 @on_loop

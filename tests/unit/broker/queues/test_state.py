@@ -8,32 +8,32 @@ from tailrace.model.ids import Offset
 from tailrace.model.queue import RecordState
 from tailrace.model.record import Record
 
-FATES = st.sampled_from(["available", "acquired", "acknowledged", "done", "archiving", "gap"])
+STATES = st.sampled_from(["available", "acquired", "acknowledged", "done", "archiving", "gap"])
 
 
-@given(st.integers(0, 1_000), st.lists(st.tuples(FATES, st.integers(0, 3)), max_size=40))
-def test_open_records_and_their_counts_survive(start: int, fates: list[tuple[str, int]]) -> None:
+@given(st.integers(0, 1_000), st.lists(st.tuples(STATES, st.integers(0, 3)), max_size=40))
+def test_open_records_and_their_counts_survive(start: int, states: list[tuple[str, int]]) -> None:
     state = ShareState(Offset(start))
     expected = {}
-    for at, (fate, deliveries) in enumerate(fates, start):
+    for at, (wanted, deliveries) in enumerate(states, start):
         offset = Offset(at)
-        records = [] if fate == "gap" else [Record(None, b"", offset=offset)]
+        records = [] if wanted == "gap" else [Record(None, b"", offset=offset)]
         state.admit(records, Offset(at + 1))
         for token in range(deliveries if records else 0):
             state.release(state.acquire(offset, "", "", token, 0))
         record = state.get(offset)
         if record is None:
             continue
-        if fate == "done":
+        if wanted == "done":
             state.drop([offset])
-        elif fate != "available":
-            record.state = RecordState[fate.upper()]
-        if fate in ("available", "acquired", "archiving"):
+        elif wanted != "available":
+            record.state = RecordState[wanted.upper()]
+        if wanted in ("available", "acquired", "archiving"):
             expected[offset] = deliveries
     stored = decode_state(state.encode())
     assert {record.offset: record.deliveries for record in stored} == expected
     assert {record.state for record in stored} <= {RecordState.AVAILABLE}
-    assert (stored.start, stored.end) == (next(iter(expected), start + len(fates)), start + len(fates))
+    assert (stored.start, stored.end) == (next(iter(expected), start + len(states)), start + len(states))
 
 
 def test_a_long_run_of_equal_records_is_a_few_bytes() -> None:

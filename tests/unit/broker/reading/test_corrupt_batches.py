@@ -118,7 +118,7 @@ async def test_queues_hand_out_the_good_records_then_report_or_skip_by_choice(ba
             with pytest.raises(UnreadableBatchError, match="offsets 3 to"):
                 await _receive(broker)
         assert await _receive(broker, skips_corrupt=True) == AFTER
-        assert broker.queues.taker.missed == _end_of(bad) - 3
+        assert broker.queues.missed == _end_of(bad) - 3
 
 
 @every_kind
