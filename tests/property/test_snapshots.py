@@ -17,7 +17,7 @@ from tailrace.broker.broker import Broker
 from tailrace.model.clock import SystemClock
 from tailrace.model.errors import SqlError
 from tailrace.model.limits import DEFAULT_LIMITS
-from tailrace.sql.engine import Sql
+from tailrace.sql.engine import SqlEngine
 from tailrace.sql.tables.tables import FILE_NAME
 from tailrace.store.memory import MemoryStore
 from tests.support.brokers import running_broker
@@ -121,9 +121,9 @@ async def _play(first: list[Key], plan: list[Step], folder: Path) -> None:
     async with running_broker(MemoryStore(limits=LIMITS), limits=LIMITS) as broker:
         sql = await _open(folder, broker)
         try:
-            await sql.engine.execute(f"{TABLE}; CREATE TOPIC s.one; CREATE TOPIC s.two")
+            await sql.execute(f"{TABLE}; CREATE TOPIC s.one; CREATE TOPIC s.two")
             if first:
-                await sql.engine.execute(PutPlain(first).sql())
+                await sql.execute(PutPlain(first).sql())
             for step in plan:
                 if isinstance(step, Reopen):
                     await sql.close()
@@ -139,31 +139,31 @@ async def _play(first: list[Key], plan: list[Step], folder: Path) -> None:
             await sql.close()
 
 
-async def _open(folder: Path, broker: Broker) -> Sql:
-    sql = await Sql.open(folder, broker, SystemClock(), LIMITS)
+async def _open(folder: Path, broker: Broker) -> SqlEngine:
+    sql = await SqlEngine.open(folder, broker, SystemClock(), LIMITS)
     await take_turns_by_hand(sql.tables)
     return sql
 
 
-async def _take(step: Step, sql: Sql, broker: Broker) -> None:
+async def _take(step: Step, sql: SqlEngine, broker: Broker) -> None:
     topics = {route.topic_name for route in broker.routes}
     if isinstance(step, Turn):
         await turn(sql.tables, broker)
     elif isinstance(step, Add) and step.topic not in topics:
-        await sql.engine.execute(f"ALTER TOPIC {step.topic} ADD SOURCE s.t ON INSERT, UPDATE, DELETE WITH (snapshot = true)")
+        await sql.execute(f"ALTER TOPIC {step.topic} ADD SOURCE s.t ON INSERT, UPDATE, DELETE WITH (snapshot = true)")
     elif isinstance(step, Drop) and step.topic in topics:
-        await sql.engine.execute(f"ALTER TOPIC {step.topic} DROP SOURCE s.t")
+        await sql.execute(f"ALTER TOPIC {step.topic} DROP SOURCE s.t")
     elif isinstance(step, list):
         try:
-            await sql.engine.execute(f"BEGIN; {'; '.join(write.sql() for write in step)}; COMMIT")
+            await sql.execute(f"BEGIN; {'; '.join(write.sql() for write in step)}; COMMIT")
         except SqlError:
             # Two rows with one key, or too many digits: refused as a whole.
             return
 
 
-async def _check(sql: Sql, broker: Broker) -> None:
+async def _check(sql: SqlEngine, broker: Broker) -> None:
     records = await records_of(broker, "s.t")
-    (result,) = await sql.engine.execute("SELECT a, b, v FROM s.t")
+    (result,) = await sql.execute("SELECT a, b, v FROM s.t")
     rows = {json.dumps({"a": str(a), "b": b}): {"a": str(a), "b": b, "v": v} for a, b, v in result.rows}
     assert replayed([json.loads(record.value or b"") for record in records]) == rows
     for route in broker.routes.history:

@@ -8,7 +8,7 @@ from pathlib import Path
 from tailrace.broker.broker import Broker
 from tailrace.model.clock import Clock
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
-from tailrace.sql.engine import Sql
+from tailrace.sql.engine import SqlEngine
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters
 from tailrace.sql.results import Result
 from tailrace.store.contract import Store
@@ -19,9 +19,9 @@ from tests.support.clocks import ManualClock
 class SqlClient:
     """Runs statements and gives what tests look at."""
 
-    def __init__(self, sql: Sql, broker: Broker) -> None:
+    def __init__(self, sql: SqlEngine, broker: Broker) -> None:
         self.broker = broker
-        self.engine = sql.engine
+        self.engine = sql
 
     async def run(self, text: str, params: Parameters = NO_PARAMETERS) -> Result:
         """The result of the last statement."""
@@ -43,7 +43,7 @@ async def running_sql(
     clock = clock or ManualClock()
     with tempfile.TemporaryDirectory() as folder:
         async with running_broker(store, clock, limits) as broker:
-            sql = await Sql.open(Path(folder), broker, clock, limits)
+            sql = await SqlEngine.open(Path(folder), broker, clock, limits)
             try:
                 yield SqlClient(sql, broker)
             finally:

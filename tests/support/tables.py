@@ -16,7 +16,7 @@ from tailrace.model.record import Message, Record
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters, share_out
 from tailrace.sql.parse import parse
 from tailrace.sql.results import Result
-from tailrace.sql.statements import CreateTable, DropTable, Query, Write
+from tailrace.sql.statements import CreateTableStatement, DropTableStatement, Query, Write
 from tailrace.sql.tables.decimals import register_decimals
 from tailrace.sql.tables.tables import Tables
 from tailrace.store.contract import Store
@@ -34,10 +34,10 @@ class TableSql:
     async def run(self, text: str, params: Parameters = NO_PARAMETERS) -> Result:
         """One statement."""
         (statement,) = parse(text)
-        if isinstance(statement, CreateTable):
+        if isinstance(statement, CreateTableStatement):
             await self.tables.create(statement)
             return Result()
-        if isinstance(statement, DropTable):
+        if isinstance(statement, DropTableStatement):
             await self.tables.drop(statement.name)
             return Result()
         if isinstance(statement, Query):

@@ -1,1 +1,1 @@
-"""The SQL dialect, statements, embedded tables, SELECT over topics."""
+"""SQL: the dialect, its statements, embedded tables, and SELECT over topics."""

@@ -19,7 +19,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from tailrace.model.errors import SqlError, SqlSyntaxError
 from tailrace.sql.strict.statements import check_expression, check_statement
 from tailrace.sql.suggestions import CLAUSES, did_you_mean
-from tailrace.sql.syntax_trees import Position, position_at, position_of_token
+from tailrace.sql.syntax_trees import TextPosition, position_at, position_of_token
 
 _NUMBER = re.compile(r"\d+(\.\d*)?([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?")
 _NESTED_BRACKETS = 50
@@ -159,7 +159,7 @@ def _misplaced(tokens: Sequence[Token], text: str, error: ParseError) -> SqlSynt
     told = error.errors[0] if error.errors else {}
     line, column = told.get("line"), told.get("col")
     at = next((token for token in tokens if token.line == line and token.col == column), None)
-    place = position_of_token(at, text) if at is not None else Position(*position_at(text, tokens[-1].end))
+    place = position_of_token(at, text) if at is not None else TextPosition(*position_at(text, tokens[-1].end))
     return SqlSyntaxError(_in_words(str(told.get("description") or error), at, at is tokens[-1]), *place)
 
 

@@ -1,9 +1,11 @@
-"""INSERTs of plain values, read without a parse: the statement is parsed once with parameters in the place of its values.
+"""Fast path of `parse.parse`: reads INSERTs of plain values by regular expressions, without sqlglot.
 
     INSERT INTO name (column, ...) VALUES (1, 'text', NULL), (-2.5, 'it''s', TRUE) ...
 
-Such texts are many and all different, so remembering them helps nothing, or are long, and sqlglot takes a microsecond for each
-byte. Whatever has another form is left to the parser.
+Triggered by texts of exactly this form: one INSERT whose values are numbers, strings, TRUE, FALSE or NULL. The statement is
+parsed once, with parameters in place of its values, and used as a template for later texts. Such texts are frequent and all
+different, so caching them does not help, or they are long, and sqlglot takes a microsecond for each byte. Everything else is
+left to the parser. `tests/unit/sql/test_fast_insert.py` holds both equal.
 """
 
 import re
@@ -25,28 +27,30 @@ _CELL = r"\s*(NULL|TRUE|FALSE|-?\d+(?:\.\d+)?(?:E[+-]?\d+)?|'[^']*(?:''[^']*)*')
 _FIRST_CELLS = re.compile(rf"\({_CELL}(?:,{_CELL})*\)", re.IGNORECASE | re.ASCII)
 _CELLS = re.compile(_CELL, re.IGNORECASE | re.ASCII)
 _END = re.compile(r"\s*;?\s*")
-_LONGEST_HEAD = 4096
-_MOST_DIGITS = 18
+_MAX_HEAD_CHARACTERS = 4096
+_MAX_INTEGER_CHARACTERS = 18
 
 
 class InsertTemplate(NamedTuple):
-    """An INSERT without its values, and where they begin in the text."""
+    """An INSERT without its values, and where they start in the text."""
 
     write: Write
     start: int
     row: re.Pattern[str]
-    """A row with the comma after it, its cells as groups."""
+    """Matches a row with the comma after it; its cells are the groups."""
 
 
 class FastInsertParser:
+    """Remembers the templates of the `parsed_texts` most recently used INSERTs."""
+
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._known: OrderedDict[tuple[str, int], tuple[Write, re.Pattern[str]]] = OrderedDict()
 
-    def shape_of(self, text: str) -> InsertTemplate | None:
-        """What the text begins with, if it may be such an INSERT."""
+    def template_of(self, text: str) -> InsertTemplate | None:
+        """Return the template that the text starts with, or `None` if it can't be an INSERT of plain values."""
         head = _HEAD.match(text)
-        if head is None or head.end() > _LONGEST_HEAD:
+        if head is None or head.end() > _MAX_HEAD_CHARACTERS:
             return None
         first = _FIRST_CELLS.match(text, head.end())
         if first is None:
@@ -66,7 +70,7 @@ class FastInsertParser:
         try:
             (statement,) = parse(f"{head}({', '.join('?' * columns)})", self._limits)
         except SqlError:
-            # Its error is told with its own places when the whole text is parsed.
+            # The parser reports the error, with its position, when it gets the whole text.
             return None
         if not isinstance(statement, Write):
             return None
@@ -77,11 +81,11 @@ class FastInsertParser:
         return statement, row
 
 
-def fast_parse_insert(text: str, shape: InsertTemplate) -> Write | None:
-    """The INSERT with its rows; `None` if the text goes on otherwise. For any thread: it needs nothing but its arguments."""
+def fast_parse_insert(text: str, template: InsertTemplate) -> Write | None:
+    """Return the INSERT with its rows, or `None` if the text does not continue as the template expects. Thread-safe."""
     rows: list[Sequence[object]] = []
-    at = shape.start
-    match = shape.row.match
+    at = template.start
+    match = template.row.match
     while True:
         found = match(text, at)
         if found is None:
@@ -93,11 +97,14 @@ def fast_parse_insert(text: str, shape: InsertTemplate) -> Write | None:
             break
     if _END.fullmatch(text, at) is None:
         return None
-    return msgspec.structs.replace(shape.write, rows=rows)
+    return msgspec.structs.replace(template.write, rows=rows)
 
 
 def with_rows_apart(write: Write, limits: Limits) -> Write | None:
-    """A parsed INSERT of plain values with its rows apart from its tree, whatever comes before it; `None` for any other."""
+    """Return a parsed INSERT of plain values with its rows moved out of its tree, or `None` for any other statement.
+
+    For an INSERT that is not the only statement of its text.
+    """
     tree = write.tree
     values = tree.args.get("expression")
     if not isinstance(tree, exp.Insert) or not isinstance(values, exp.Values):
@@ -111,12 +118,14 @@ def with_rows_apart(write: Write, limits: Limits) -> Write | None:
             return None
         rows.append(tuple(_value(cell) for cell in cells if cell is not None))
     columns = ", ".join("?" * len(rows[0]))
-    (shape,) = parse(f"INSERT INTO {tree.this.sql(dialect='postgres')} VALUES ({columns})", limits)  # noqa: S608  printed from a tree
-    return msgspec.structs.replace(shape, rows=rows, line=write.line, column=write.column) if isinstance(shape, Write) else None
+    (template,) = parse(f"INSERT INTO {tree.this.sql(dialect='postgres')} VALUES ({columns})", limits)  # noqa: S608  printed from a tree
+    if not isinstance(template, Write):
+        return None
+    return msgspec.structs.replace(template, rows=rows, line=write.line, column=write.column)
 
 
 def _written(cell: exp.Expr) -> str | None:
-    """A plain value as it is written; `None` for what is not plain."""
+    """Return a plain value as it is written, or `None` if it is not plain."""
     if isinstance(cell, exp.Neg) and isinstance(cell.this, exp.Literal) and not cell.this.is_string:
         return f"-{cell.this.this}"
     if isinstance(cell, exp.Literal):
@@ -132,5 +141,5 @@ def _value(written: str) -> object:
     if first == "'":
         return written[1:-1].replace("''", "'")
     if first in "-0123456789":
-        return int(written) if len(written) <= _MOST_DIGITS and written.lstrip("-").isdigit() else Decimal(written)
+        return int(written) if len(written) <= _MAX_INTEGER_CHARACTERS and written.lstrip("-").isdigit() else Decimal(written)
     return None if first in "nN" else first in "tT"

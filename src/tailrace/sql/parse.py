@@ -17,7 +17,7 @@ from tailrace.sql.dialect import tokenize
 from tailrace.sql.grammar import tables, topics
 from tailrace.sql.grammar.queries import query_or_write
 from tailrace.sql.grammar.token_reader import TokenReader, Values
-from tailrace.sql.statements import Begin, Commit, Query, Rollback, Statement, Write
+from tailrace.sql.statements import BeginStatement, CommitStatement, Query, RollbackStatement, Statement, Write
 from tailrace.sql.syntax_trees import position_of_token
 
 _STATEMENTS = (
@@ -67,7 +67,7 @@ def kind_of(statement: Statement) -> str:
     if isinstance(statement, Query):
         return "select"
     means = statement.means if isinstance(statement, Unbound) else type(statement)
-    return _CAPITAL.sub("_", means.__name__).lower()
+    return _CAPITAL.sub("_", means.__name__.removesuffix("Statement")).lower()
 
 
 def _split(tokens: Sequence[Token]) -> list[Sequence[Token]]:
@@ -134,13 +134,13 @@ def _transaction(reader: TokenReader, text: str) -> Statement:
     if reader.take("BEGIN") or reader.take("START TRANSACTION"):
         reader.take("WORK") or reader.take("TRANSACTION")
         reader.expect_end()
-        return Begin(text=text)
+        return BeginStatement(text=text)
     if reader.take("ROLLBACK"):
         reader.take("WORK") or reader.take("TRANSACTION")
         reader.expect_end()
-        return Rollback(text=text)
+        return RollbackStatement(text=text)
     if any(reader.ends_with(phrase) for phrase in ("COMMIT", "COMMIT WORK", "COMMIT TRANSACTION")):
-        return Commit(text=text)
+        return CommitStatement(text=text)
     if reader.sees("COMMIT"):
         return topics.ack(reader, text)
     reader.unknown(_STATEMENTS)

@@ -1,8 +1,8 @@
-"""The process that parses long texts of SQL for a server, one at a time.
+"""The process that parses long SQL texts for a server, one at a time.
 
-sqlglot keeps the interpreter to itself while it parses, for a second with a text of 100 KB; in the server nobody else would be
-served meanwhile. What comes back from here is small: statements with their trees as long as those have few nodes; else the
-programs that they were compiled to, for which the server is asked about the tables that they name.
+sqlglot holds the interpreter's lock while it parses, for a second with a text of 100 KB, during which the server could serve
+nobody. The statements that are sent back are small: they keep their trees only if those have few nodes. Otherwise they carry
+the compiled program, for which this process asks the server about the tables that the statement names.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from tailrace.model.limits import Limits
 from tailrace.model.table import ColumnType, Table
 from tailrace.sql.fast_insert import with_rows_apart
 from tailrace.sql.parse import parse
-from tailrace.sql.statements import AddSource, Query, Redrive, Statement, Write
+from tailrace.sql.statements import AddSourceStatement, Query, RedriveStatement, Statement, Write
 from tailrace.sql.syntax_trees import is_cte, name_of
 from tailrace.sql.tables.compile import program_of
 from tailrace.sql.tables.inference import FindTable
@@ -30,47 +30,48 @@ from tailrace.sql.tables.programs import CompiledStatement
 
 LENGTH = struct.Struct(">I")
 OUT_OF_TIME = signal.SIGPROF
-"""What ends the process when a text takes too long."""
-_LEAST_SECONDS = 0.01
+"""The signal that ends the process when a text takes too long."""
+_MIN_SECONDS = 0.01
 _NICE = 5
 
 
 class ParseRequest(NamedTuple):
-    """To the process: what does this mean?"""
+    """To the process: parse this text."""
 
     text: str
     limits: Limits
 
 
 class TableRequest(NamedTuple):
-    """To the server: which table has this name?"""
+    """To the server: return the table of this name, or `None`."""
 
     name: str
 
 
 class ParseResult(NamedTuple):
-    """To the server: the statements, each pickled by itself, so that none holds up the server for long."""
+    """To the server: the statements, pickled one by one, so that unpickling one does not block the event loop for long."""
 
     statements: Sequence[bytes]
 
 
 class ParseFailure(NamedTuple):
-    """To the server: the text can't be run."""
+    """To the server: the text was rejected."""
 
     error: TailraceError
 
 
 def read_text(text: str, find: FindTable, limits: Limits) -> ParseResult | ParseFailure:
+    """Return the statements of a text, or the error that it was rejected with."""
     try:
         return ParseResult([pickle.dumps(_small(statement, find, limits)) for statement in parse(text, limits)])
     except TailraceError as error:
         return ParseFailure(error.afresh())
     except (RecursionError, MemoryError):
-        return ParseFailure(SqlError("the statement is nested too deep; take it apart"))
+        return ParseFailure(SqlError("the statement is nested too deeply; split it into smaller statements"))
 
 
 def _small(statement: Statement, find: FindTable, limits: Limits) -> Statement:
-    """The statement without a tree that would take the server long."""
+    """Return the statement without a tree that would take the server long to unpickle."""
     nodes = sum(1 for tree in _trees(statement) for _ in tree.walk())
     if nodes <= limits.statement_nodes:
         return statement
@@ -83,9 +84,9 @@ def _small(statement: Statement, find: FindTable, limits: Limits) -> Statement:
         if named and all(tables):
             return _compiled(statement, [table for table in tables if table is not None], find)
     raise LimitExceededError(
-        f"the statement at line {statement.line}, column {statement.column} has {nodes} names, constants and operators; one"
-        f" that is not about tables alone may have {limits.statement_nodes} (statement_nodes). Narrow it down, or send values"
-        " as rows of parameters"
+        f"the statement at line {statement.line}, column {statement.column} has {nodes} names, constants and operators; a"
+        f" statement that does not only use tables may have {limits.statement_nodes} (statement_nodes). Simplify it, or send"
+        " values as rows of parameters"
     )
 
 
@@ -101,9 +102,9 @@ def _trees(statement: Statement) -> Sequence[exp.Expr]:
     match statement:
         case Query() | Write():
             return [statement.tree]
-        case AddSource():
+        case AddSourceStatement():
             return [tree for tree in (statement.where, *statement.partition_by) if tree is not None]
-        case Redrive():
+        case RedriveStatement():
             return [statement.where] if statement.where is not None else []
     return []
 
@@ -115,16 +116,16 @@ def send(out: BinaryIO, value: object) -> None:
 
 
 def receive(source: BinaryIO) -> object:
-    """What the server sent. Raises `EOFError` when it has gone."""
+    """Return the next message of the server. Raises `EOFError` when the server has gone."""
     head = source.read(LENGTH.size)
     if len(head) < LENGTH.size:
         raise EOFError
-    return pickle.loads(source.read(*LENGTH.unpack(head)))  # noqa: S301  from the server that started this process
+    return pickle.loads(source.read(*LENGTH.unpack(head)))  # noqa: S301  sent by the server that started this process
 
 
 def main() -> None:
-    """Called with the seconds that a text may take."""
-    # Whoever produces or consumes goes first.
+    """Serve the parent process. The argument is the processor time that a text may take, in seconds."""
+    # Producers and consumers come first.
     os.nice(_NICE)
     seconds = int(sys.argv[1])
     source, out = sys.stdin.buffer, sys.stdout.buffer
@@ -139,14 +140,14 @@ def main() -> None:
         while True:
             asked = receive(source)
             if isinstance(asked, ParseRequest):
-                # Of the processor's time, so that a busy machine refuses nobody. The signal ends the process.
-                signal.setitimer(signal.ITIMER_PROF, max(_LEAST_SECONDS, seconds))
+                # The limit is on processor time, so that a busy machine rejects nobody. The signal ends the process.
+                signal.setitimer(signal.ITIMER_PROF, max(_MIN_SECONDS, seconds))
                 send(out, read_text(asked.text, find, asked.limits))
                 signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 if __name__ == "__main__":
-    # The server must know the classes of what is sent, so they are those of the module and not of the program.
+    # The server must be able to unpickle the classes, so they must belong to the module and not to `__main__`.
     from tailrace.sql import parser_worker
 
     parser_worker.main()

@@ -1,4 +1,10 @@
-"""What a statement answers: columns and rows, and a word about what it did."""
+"""Results of statements: complete ones, and streams of rows for results of any size.
+
+A stream is made by the query's thread and read by the event loop. Its parts are bytes, encoded in the thread. Only about 1 MiB
+is produced ahead of the reader, so a stream takes the same memory whatever its size. A query may take `query_seconds` from one
+part to the next; the time that it waits for the reader does not count, up to `streamed_seconds` in total. Errors on the way are
+raised to the reader: a result is complete or says that it is not.
+"""
 
 import asyncio
 import threading
@@ -20,28 +26,31 @@ class ResultColumn(NamedTuple):
 
 
 class Result(NamedTuple):
-    """Rows hold Python values: `None`, `bool`, `int`, `float`, `Decimal`, `str`, `bytes`, `date`, `datetime` (UTC), `UUID`,
-    and for JSON and lists whatever JSON holds."""
+    """The result of one statement.
+
+    Rows hold Python values: `None`, `bool`, `int`, `float`, `Decimal`, `str`, `bytes`, `date`, `datetime` (UTC), `UUID`, and
+    for JSON and lists whatever JSON holds.
+    """
 
     columns: Sequence[ResultColumn] = ()
     rows: Sequence[Sequence[object]] = ()
     status: str = ""
     """What was done, as in `INSERT 3` or `CREATE TOPIC`."""
     affected: int | None = None
-    """Rows written, where the statement writes rows."""
+    """The number of rows written, if the statement writes rows."""
     cursor: Cursor | None = None
-    """The place in the log of what was written."""
+    """The position in the log of the first record written."""
     truncated: bool = False
-    """Whether there were more rows than the limit `query_rows` allows, or more to consume than fits into one answer."""
+    """Whether rows are missing: more than `query_rows` allows, or more to consume than fits into one response."""
 
 
-_AHEAD_BYTES = MIB
+_READ_AHEAD_BYTES = MIB
 
 ResultRows = Sequence[Sequence[object]]
 
 
 class ResultEncoder(Protocol):
-    """Writes rows in one format. Used by one thread at a time."""
+    """Encodes rows in one format. Used by one thread at a time."""
 
     media_type: str
 
@@ -52,7 +61,7 @@ class ResultEncoder(Protocol):
 
 
 class ResultStream:
-    """Made on the event loop, where `take` and `close` belong; `put` is for the query's thread, `end` for either."""
+    """A stream of encoded rows. Call `take` and `close` on the event loop, `put` in the query's thread, `end` in either."""
 
     def __init__(self, encoder: ResultEncoder, limits: Limits) -> None:
         self._loop = asyncio.get_running_loop()
@@ -74,14 +83,14 @@ class ResultStream:
 
     @property
     def last_part_at(self) -> float:
-        """By the monotonic clock, when the last part was handed over; now while it is."""
+        """Return when the last part was queued, by the monotonic clock; the current time while one is being queued."""
         return time.monotonic() if self._is_in_part else self._part_ended_at
 
     def put(self, columns: Sequence[ResultColumn], rows: ResultRows) -> None:
-        """Hand over the next rows, once there is room for them."""
+        """Queue the next rows, waiting until the reader is close enough behind."""
         self._is_in_part = True
         try:
-            self._hand_over(self._encoded(columns, rows))
+            self._enqueue(self._encoded(columns, rows))
         finally:
             self._part_ended_at = time.monotonic()
             self._is_in_part = False
@@ -94,15 +103,15 @@ class ResultStream:
         for known, found in zip(self._columns, columns, strict=True):
             if known.type != found.type:
                 raise SqlError(
-                    f"the column {known.name!r} holds {known.type} in the first rows and {found.type} after row"
-                    f" {self.row_count:,}; CAST it to one of them"
+                    f"column {known.name!r} is {known.type} in the first rows and {found.type} after row {self.row_count:,};"
+                    " CAST it to one type"
                 )
         encoded += self._encoder.rows(rows)
         self.row_count += len(rows)
         return encoded
 
     def end(self, error: BaseException | None = None) -> None:
-        """That was all, or it has failed. Calling it again does nothing."""
+        """Mark the stream as complete, or as failed with `error`. Calling it again does nothing."""
         with self._changed:
             if self._is_done or self._error is not None:
                 return
@@ -114,7 +123,7 @@ class ResultStream:
         self._loop.call_soon_threadsafe(self._arrived.set)
 
     async def ready(self) -> None:
-        """Until there is a first part. Raises what the query failed with before."""
+        """Wait for the first part. Raises the error of the query if it failed before that."""
         while True:
             self._arrived.clear()
             with self._changed:
@@ -125,7 +134,7 @@ class ResultStream:
             await self._arrived.wait()
 
     async def take(self) -> bytes:
-        """All parts that are there, or the next one; empty after the last. Raises what the query failed with."""
+        """Return all parts that are ready, waiting for at least one; empty after the last. Raises the error of the query."""
         while True:
             await self.ready()
             with self._changed:
@@ -142,26 +151,28 @@ class ResultStream:
         self._on_close = stop
 
     def close(self) -> None:
-        """Nobody takes any more of it: the query is stopped, if it still runs."""
+        """Discard the rest and stop the query if it still runs."""
         with self._changed:
             self.is_closed = True
             self._parts.clear()
             self._changed.notify_all()
         self._on_close()
 
-    def _hand_over(self, part: bytes) -> None:
+    def _enqueue(self, part: bytes) -> None:
         stall = self._limits.subscriber_stall_seconds
         with self._changed:
-            while self._size >= _AHEAD_BYTES and not self.is_closed:
+            while self._size >= _READ_AHEAD_BYTES and not self.is_closed:
                 left = self._deadline - time.monotonic()
                 if left <= 0:
                     raise QueryLimitError(
-                        f"the answer was not taken within streamed_seconds ({self._limits.streamed_seconds}); ask for less at a"
-                        " time"
+                        f"the result was not read within streamed_seconds ({self._limits.streamed_seconds}); read faster or"
+                        " request fewer rows"
                     )
                 before = self._size
                 if not self._changed.wait(min(left, 2 * stall)) and self._size == before and left > 2 * stall:
-                    raise QueryLimitError(f"nothing of the answer was taken for {2 * stall} s")
+                    raise QueryLimitError(
+                        f"the client read nothing of the result for {2 * stall} s; run the query again and read its rows"
+                    )
             if self.is_closed:
                 raise QueryLimitError("the query was cancelled")
             self._parts.append(part)
@@ -170,7 +181,10 @@ class ResultStream:
 
 
 class StreamSlots:
-    """So many answers are made at a time, `streamed_answers`, and up to `queued_queries` wait. Lives on the event loop."""
+    """Limits how many results are streamed at a time (`streamed_answers`) and how many wait (`queued_queries`).
+
+    Used on the event loop only.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -181,7 +195,7 @@ class StreamSlots:
     async def slot(self) -> AsyncIterator[None]:
         if self._waiting >= self._limits.queued_queries:
             raise OverloadedError(
-                f"{self._waiting} queries wait for a thread, as many as queued_queries allows; try again after a pause"
+                f"{self._waiting} queries are waiting for a thread, as many as queued_queries allows; try again later"
             )
         self._waiting += 1
         try:

@@ -1,7 +1,7 @@
-"""Texts of SQL that are too long to be parsed on the event loop: they are parsed in another process. See `parser_process`.
+"""Turns texts into statements: cached ones are looked up, short ones parsed on the event loop, long ones in another process.
 
-There is one such process, made when it is needed and ended when it was not needed for a while; it takes one text at a time. One
-that takes too long over a text is ended, and so is one whose client has gone.
+There is at most one parser process. It is started when it is needed, parses one text at a time and ends when it is idle for a
+while. It is killed when a text takes too long or its client has gone. See `parser_worker`.
 """
 
 import asyncio
@@ -17,12 +17,14 @@ from tailrace.sql.parse import check_size, parse
 from tailrace.sql.parser_worker import LENGTH, OUT_OF_TIME, ParseFailure, ParseRequest, ParseResult, TableRequest
 from tailrace.sql.statements import Statement
 
-_PROCESS = "tailrace.sql.parser_worker"
+_MODULE = "tailrace.sql.parser_worker"
 _IDLE_SECONDS = 60.0
-_STARTING_SECONDS = 60.0
+_START_SECONDS = 60.0
 
 
 class ParserProcess:
+    """Parses texts in a process of their own, which is started on demand."""
+
     def __init__(self, find: Callable[[str], Table | None], limits: Limits) -> None:
         self._find = find
         self._limits = limits
@@ -33,23 +35,23 @@ class ParserProcess:
         self._ending: set[asyncio.Future[int]] = set()
 
     async def parse(self, text: str) -> Sequence[Statement]:
-        """The statements of a text. Cancel the task to give up."""
+        """Return the statements of a text. Cancel the task to give up."""
         limits = self._limits
         if self._waiting >= limits.queued_texts:
             raise OverloadedError(
-                f"{self._waiting} long texts of SQL wait to be parsed, as many as queued_texts allows; try again after a pause"
+                f"{self._waiting} long SQL texts are waiting to be parsed, as many as queued_texts allows; try again later"
             )
         self._waiting += 1
         try:
             async with self._turn:
-                answer = await self._asked(text)
+                response = await self._request(text)
         finally:
             self._waiting -= 1
-        if isinstance(answer, ParseFailure):
-            raise answer.error
+        if isinstance(response, ParseFailure):
+            raise response.error
         statements: list[Statement] = []
-        for each in answer.statements:
-            statements.append(pickle.loads(each))  # noqa: S301  from a process of our own
+        for pickled in response.statements:
+            statements.append(pickle.loads(pickled))  # noqa: S301  sent by our own process
             await asyncio.sleep(0)
         return statements
 
@@ -59,7 +61,7 @@ class ParserProcess:
         self._end()
         await asyncio.gather(*self._ending)
 
-    async def _asked(self, text: str) -> ParseResult | ParseFailure:
+    async def _request(self, text: str) -> ParseResult | ParseFailure:
         if self._idle is not None:
             self._idle.cancel()
         is_done = False
@@ -67,13 +69,13 @@ class ParserProcess:
             process = await self._started()
             async with asyncio.timeout(self._limits.query_seconds):
                 await self._send(process, ParseRequest(text, self._limits))
-                while isinstance(answer := await self._received(process), TableRequest):
-                    await self._send(process, self._find(answer.name))
+                while isinstance(response := await self._received(process), TableRequest):
+                    await self._send(process, self._find(response.name))
             is_done = True
         except TimeoutError:
             raise QueryLimitError(
-                f"the text was not parsed within query_seconds ({self._limits.query_seconds} s), because the machine is busy;"
-                " send it again later, or in parts"
+                f"the text was not parsed within query_seconds ({self._limits.query_seconds} s) because the machine is busy;"
+                " send it again later or in smaller parts"
             ) from None
         except (EOFError, OSError) as error:
             raise await self._gone() from error
@@ -82,28 +84,28 @@ class ParserProcess:
                 self._idle = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._end)
             else:
                 self._end()
-        if not isinstance(answer, ParseResult | ParseFailure):
-            raise SqlError(f"the text was answered by {type(answer).__name__}, which makes no sense")
-        return answer
+        if not isinstance(response, ParseResult | ParseFailure):
+            raise SqlError(f"the parser process sent an unexpected {type(response).__name__}; send the text again")
+        return response
 
     async def _gone(self) -> SqlError:
-        """Why the process has ended."""
+        """Return the error that says why the process has ended."""
         code = None if self._process is None else await self._process.wait()
         if code == -OUT_OF_TIME:
             return QueryLimitError(
-                f"to parse the text takes longer than parse_seconds allows ({self._limits.parse_seconds} s); send it in parts,"
-                " and values as parameters"
+                f"parsing the text took longer than parse_seconds allows ({self._limits.parse_seconds} s); send it in smaller"
+                " parts, and values as parameters"
             )
-        return SqlError("the text can't be parsed: the process that did it has ended; take the statement apart")
+        return SqlError("the parser process ended while it parsed the text; split the statement into smaller ones")
 
     async def _started(self) -> asyncio.subprocess.Process:
         if self._process is None:
             pipe = asyncio.subprocess.PIPE
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", _PROCESS, str(self._limits.parse_seconds), stdin=pipe, stdout=pipe
+                sys.executable, "-m", _MODULE, str(self._limits.parse_seconds), stdin=pipe, stdout=pipe
             )
-            # To start takes its time on a busy machine, which is not the text's fault.
-            async with asyncio.timeout(_STARTING_SECONDS):
+            # Starting is slow on a busy machine; it does not count against the time limit of the text.
+            async with asyncio.timeout(_START_SECONDS):
                 await self._received(self._process)
         return self._process
 
@@ -118,7 +120,7 @@ class ParserProcess:
         if process.stdout is None:
             raise EOFError
         (length,) = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))
-        return pickle.loads(await process.stdout.readexactly(length))  # noqa: S301  from a process of our own
+        return pickle.loads(await process.stdout.readexactly(length))  # noqa: S301  sent by our own process
 
     def _end(self) -> None:
         process, self._process = self._process, None
@@ -132,30 +134,31 @@ class ParserProcess:
             ending.add_done_callback(self._ending.discard)
 
 
-_IN_PLACE = KIB
-"""The longest text that is parsed on the event loop, in a few milliseconds."""
-_LONGEST_KEPT = 4 * KIB
+_INLINE_CHARACTERS = KIB
+"""The longest text that is parsed on the event loop, which takes a few milliseconds."""
+_CACHED_CHARACTERS = 4 * KIB
 
 
 class StatementCache:
-    """The newest so many texts, with what they mean."""
+    """The statements of the `parsed_texts` most recently used texts."""
 
-    def __init__(self, limits: Limits, long_texts: ParserProcess) -> None:
+    def __init__(self, limits: Limits, process: ParserProcess) -> None:
         self._limits = limits
-        self._long_texts = long_texts
+        self._process = process
         self._known: OrderedDict[str, Sequence[Statement]] = OrderedDict()
 
     async def parse(self, text: str) -> Sequence[Statement]:
+        """Return the statements of a text. Callers of the same text share them."""
         known = self._known.get(text)
         if known is not None:
             self._known.move_to_end(text)
             return known
-        if len(text) <= _IN_PLACE:
+        if len(text) <= _INLINE_CHARACTERS:
             statements: Sequence[Statement] = parse(text, self._limits)
         else:
             check_size(text, self._limits)
-            statements = await self._long_texts.parse(text)
-        if len(text) <= _LONGEST_KEPT:
+            statements = await self._process.parse(text)
+        if len(text) <= _CACHED_CHARACTERS:
             self._known[text] = statements
             if len(self._known) > self._limits.parsed_texts:
                 self._known.popitem(last=False)

@@ -31,14 +31,14 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
     that name."""
 
 
-class CreateTable(Statement, frozen=True, kw_only=True):
+class CreateTableStatement(Statement, frozen=True, kw_only=True):
     name: str
     columns: Sequence[Column]
     primary_key: Sequence[str]
     if_not_exists: bool = False
 
 
-class DropTable(Statement, frozen=True, kw_only=True):
+class DropTableStatement(Statement, frozen=True, kw_only=True):
     name: str
     if_exists: bool = False
     cascade: bool = False
@@ -71,19 +71,19 @@ class Query(Statement, frozen=True, kw_only=True):
     """Of a long query, which was compiled where it was parsed. Its tree is empty here."""
 
 
-class Begin(Statement, frozen=True, kw_only=True):
+class BeginStatement(Statement, frozen=True, kw_only=True):
     pass
 
 
-class Commit(Statement, frozen=True, kw_only=True):
+class CommitStatement(Statement, frozen=True, kw_only=True):
     pass
 
 
-class Rollback(Statement, frozen=True, kw_only=True):
+class RollbackStatement(Statement, frozen=True, kw_only=True):
     pass
 
 
-class CreateTopic(Statement, frozen=True, kw_only=True):
+class CreateTopicStatement(Statement, frozen=True, kw_only=True):
     name: str
     partitions: int | None = None
     alias: str | None = None
@@ -91,7 +91,7 @@ class CreateTopic(Statement, frozen=True, kw_only=True):
     if_not_exists: bool = False
 
 
-class SetTopic(Statement, frozen=True, kw_only=True):
+class SetTopicStatement(Statement, frozen=True, kw_only=True):
     """ALTER TOPIC ... SET."""
 
     name: str
@@ -99,24 +99,24 @@ class SetTopic(Statement, frozen=True, kw_only=True):
     alias: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
-class AddPartitions(Statement, frozen=True, kw_only=True):
+class AddPartitionsStatement(Statement, frozen=True, kw_only=True):
     name: str
     partitions: int
     """How many more."""
 
 
-class ClearTopic(Statement, frozen=True, kw_only=True):
+class ClearTopicStatement(Statement, frozen=True, kw_only=True):
     name: str
 
 
-class DropTopic(Statement, frozen=True, kw_only=True):
+class DropTopicStatement(Statement, frozen=True, kw_only=True):
     name: str
     if_exists: bool = False
     cascade: bool = False
     """Whether its routes go with it."""
 
 
-class AddSource(Statement, frozen=True, kw_only=True):
+class AddSourceStatement(Statement, frozen=True, kw_only=True):
     topic: str
     table: str
     operations: Sequence[Operation]
@@ -128,21 +128,21 @@ class AddSource(Statement, frozen=True, kw_only=True):
     """EXPLAIN: only show what the route would do."""
 
 
-class DropSource(Statement, frozen=True, kw_only=True):
+class DropSourceStatement(Statement, frozen=True, kw_only=True):
     topic: str
     table: str
 
 
-class Show(Statement, frozen=True, kw_only=True):
+class ShowStatement(Statement, frozen=True, kw_only=True):
     what: Literal["topics", "tables", "routes", "groups"]
 
 
-class Describe(Statement, frozen=True, kw_only=True):
+class DescribeStatement(Statement, frozen=True, kw_only=True):
     what: Literal["topic", "table"]
     name: str
 
 
-class Consume(Statement, frozen=True, kw_only=True):
+class ConsumeStatement(Statement, frozen=True, kw_only=True):
     topic: str
     group: str | None = None
     partition: int | None = None
@@ -154,7 +154,7 @@ class Consume(Statement, frozen=True, kw_only=True):
     """Whether batches that can't be decoded are left out."""
 
 
-class Redrive(Statement, frozen=True, kw_only=True):
+class RedriveStatement(Statement, frozen=True, kw_only=True):
     """Put dead letters of a topic back into it."""
 
     topic: str
@@ -162,7 +162,7 @@ class Redrive(Statement, frozen=True, kw_only=True):
     limit: int | None = None
 
 
-class Ack(Statement, frozen=True, kw_only=True):
+class AckStatement(Statement, frozen=True, kw_only=True):
     topic: str
     group: str
     partition: int = 0

@@ -12,26 +12,26 @@ from tailrace.model.table import Table
 from tailrace.sql.suggestions import did_you_mean
 
 
-class Position(NamedTuple):
+class TextPosition(NamedTuple):
     line: int
     column: int
 
 
-def position_at(text: str, index: int) -> Position:
+def position_at(text: str, index: int) -> TextPosition:
     """A line ends with a line feed, a carriage return, or both."""
     breaks = text.count("\n", 0, index) + text.count("\r", 0, index) - text.count("\r\n", 0, index)
-    return Position(breaks + 1, index - max(text.rfind("\n", 0, index), text.rfind("\r", 0, index)))
+    return TextPosition(breaks + 1, index - max(text.rfind("\n", 0, index), text.rfind("\r", 0, index)))
 
 
-def position_of_token(token: Token, text: str) -> Position:
+def position_of_token(token: Token, text: str) -> TextPosition:
     """Where a token begins. sqlglot tells where it ends, which may be in another line."""
     return position_at(text, token.start)
 
 
-def position_of(tree: exp.Expr) -> Position | None:
+def position_of(tree: exp.Expr) -> TextPosition | None:
     """The first word of a tree that has a place: names, numbers, strings and functions have one, operators have none."""
     places = [
-        (meta["start"], Position(meta["line"], max(1, meta["col"] - (meta["end"] - meta["start"]))))
+        (meta["start"], TextPosition(meta["line"], max(1, meta["col"] - (meta["end"] - meta["start"]))))
         for node in tree.walk()
         if "line" in (meta := node.meta)
     ]

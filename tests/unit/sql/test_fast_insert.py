@@ -26,8 +26,8 @@ SPACE = st.sampled_from(["", " ", "\n  "])
 
 
 def read(text: str) -> Write | None:
-    shape = FastInsertParser(Limits()).shape_of(text)
-    return None if shape is None else fast_parse_insert(text, shape)
+    template = FastInsertParser(Limits()).template_of(text)
+    return None if template is None else fast_parse_insert(text, template)
 
 
 @given(ROWS, SPACE, st.sampled_from(["", ";", " ; \n"]))
@@ -52,14 +52,14 @@ def test_the_statement_has_parameters_in_the_place_of_the_values() -> None:
 
 def test_texts_of_the_same_shape_share_their_tree() -> None:
     inserts = FastInsertParser(Limits())
-    trees = [inserts.shape_of(f"INSERT INTO t (a) VALUES ({number})") for number in range(3)]
-    assert len({id(shape.write.tree) for shape in trees if shape is not None}) == 1
+    trees = [inserts.template_of(f"INSERT INTO t (a) VALUES ({number})") for number in range(3)]
+    assert len({id(template.write.tree) for template in trees if template is not None}) == 1
 
 
 def test_only_so_many_shapes_are_remembered() -> None:
     inserts = FastInsertParser(Limits(parsed_texts=2))
     for name in "abcd":
-        assert inserts.shape_of(f"INSERT INTO {name} VALUES (1)") is not None
+        assert inserts.template_of(f"INSERT INTO {name} VALUES (1)") is not None
     assert len(inserts._known) == 2
 
 
@@ -95,7 +95,7 @@ def test_a_long_insert_behind_other_statements_has_its_rows_apart_from_its_tree(
     assert found is not None
     assert found.rows == [(number, Decimal("-1.5"), "it's", None, True) for number in range(1_000)]
     assert (found.target, found.line, found.column) == (write.target, write.line, write.column)
-    alone = FastInsertParser(DEFAULT_LIMITS).shape_of(f'INSERT INTO a."Bc" (v, w, x, y, z) VALUES {values}')
+    alone = FastInsertParser(DEFAULT_LIMITS).template_of(f'INSERT INTO a."Bc" (v, w, x, y, z) VALUES {values}')
     assert alone is not None
     assert (found.tree, found.parameters) == (alone.write.tree, alone.write.parameters)
     assert isinstance(other, Query)

@@ -12,7 +12,7 @@ from tailrace.model.limits import Limits
 from tailrace.model.table import Column, ColumnType, Table
 from tailrace.sql.parse import bind, parse
 from tailrace.sql.statement_cache import ParserProcess, StatementCache
-from tailrace.sql.statements import Consume, Query, Write
+from tailrace.sql.statements import ConsumeStatement, Query, Write
 from tailrace.sql.tables.compile import program_of
 from tests.support.aio import on_loop
 
@@ -84,7 +84,7 @@ async def test_a_statement_of_our_own_gets_its_values_later() -> None:
     async with texts() as parsed:
         last = (await parsed.parse(text))[-1]
         written = "CONSUME FROM app.o LIMIT :most"
-        assert bind(last, {"most": 7}) == Consume(text=written, line=201, column=3, topic="app.o", limit=7)
+        assert bind(last, {"most": 7}) == ConsumeStatement(text=written, line=201, column=3, topic="app.o", limit=7)
         with pytest.raises(SqlError, match="line 201, column 28"):
             bind(last, {"most": "many"})
 

@@ -14,7 +14,7 @@ from tailrace.model.route import Operation
 from tailrace.sql.dialect import parse_statement
 from tailrace.sql.statements import Query, Statement, Write
 from tailrace.sql.strict.statements import check_statement
-from tailrace.sql.syntax_trees import Position, is_cte, name_of, position_of, position_of_token
+from tailrace.sql.syntax_trees import TextPosition, is_cte, name_of, position_of, position_of_token
 
 _MAX_DEPTH = 100
 _QUERY = frozenset({"with_", "order", "limit", "offset"})
@@ -74,7 +74,7 @@ def _by_number(name: str) -> tuple[int, str]:
     return (int(name), "") if name.isdigit() else (0, name)
 
 
-def _check_depth(tree: exp.Expression, place: Position) -> None:
+def _check_depth(tree: exp.Expression, place: TextPosition) -> None:
     """Engines walk the tree by recursion. Chains of AND and OR they walk in a loop."""
     waiting: list[tuple[exp.Expr, int]] = [(tree, 1)]
     while waiting:
@@ -86,7 +86,7 @@ def _check_depth(tree: exp.Expression, place: Position) -> None:
             waiting.append((child, depth if is_chain else depth + 1))
 
 
-def _check_clauses(tree: exp.Expression, place: Position) -> None:
+def _check_clauses(tree: exp.Expression, place: TextPosition) -> None:
     for node in tree.walk():
         allowed = next((clauses for kind, clauses in _CLAUSES.items() if isinstance(node, kind)), None)
         if allowed is not None:
@@ -102,7 +102,7 @@ def _check_clauses(tree: exp.Expression, place: Position) -> None:
             raise UnsupportedSqlError("parameters are written ? or :name", *(position_of(node) or place))
 
 
-def _check_count(node: exp.Limit | exp.Offset, place: Position) -> None:
+def _check_count(node: exp.Limit | exp.Offset, place: TextPosition) -> None:
     """One of the engines takes a negative limit for none at all."""
     count = node.expression
     if isinstance(count, exp.Neg) or (isinstance(count, exp.Literal) and not count.is_int):
@@ -112,7 +112,7 @@ def _check_count(node: exp.Limit | exp.Offset, place: Position) -> None:
         )
 
 
-def _target(tree: exp.Expression, place: Position) -> str:
+def _target(tree: exp.Expression, place: TextPosition) -> str:
     target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
     if not isinstance(target, exp.Table) or isinstance(target.this, exp.Func):
         raise SqlSyntaxError(f"expected {tree.key.upper()} and the name of a table or topic", *place)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tailrace.model.table import Column, ColumnKind, ColumnType
 from tailrace.sql.grammar.token_reader import TokenReader
-from tailrace.sql.statements import CreateTable, DropTable, Statement
+from tailrace.sql.statements import CreateTableStatement, DropTableStatement, Statement
 
 _TABLE = "the name of a table"
 _MAX_PRECISION = 38
@@ -75,7 +75,9 @@ def create_table(reader: TokenReader, text: str) -> Statement:
         if reader.closes():
             break
     reader.expect_end()
-    return CreateTable(text=text, name=name, columns=tuple(columns), primary_key=tuple(key), if_not_exists=if_not_exists)
+    return CreateTableStatement(
+        text=text, name=name, columns=tuple(columns), primary_key=tuple(key), if_not_exists=if_not_exists
+    )
 
 
 def drop_table(reader: TokenReader, text: str) -> Statement:
@@ -84,7 +86,7 @@ def drop_table(reader: TokenReader, text: str) -> Statement:
     name = reader.name(_TABLE)
     cascade = reader.take("CASCADE")
     reader.expect_end("" if cascade else "CASCADE")
-    return DropTable(text=text, name=name, if_exists=if_exists, cascade=cascade)
+    return DropTableStatement(text=text, name=name, if_exists=if_exists, cascade=cascade)
 
 
 def _key(reader: TokenReader) -> list[str]:

@@ -12,7 +12,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from tailrace.model.errors import SqlError, SqlSyntaxError, UnsupportedSqlError
 from tailrace.sql.suggestions import did_you_mean
-from tailrace.sql.syntax_trees import Position, position_at, position_of_token
+from tailrace.sql.syntax_trees import TextPosition, position_at, position_of_token
 
 _QUOTED = {TokenType.STRING, TokenType.IDENTIFIER, TokenType.HEREDOC_STRING, TokenType.NUMBER, TokenType.BYTE_STRING}
 _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET}
@@ -40,7 +40,7 @@ class TokenReader:
         return self._at >= len(self._tokens)
 
     @property
-    def place(self) -> Position:
+    def place(self) -> TextPosition:
         if not self.is_at_end:
             return position_of_token(self._tokens[self._at], self._text)
         return position_at(self._text, self._tokens[-1].end + 1)
@@ -192,7 +192,7 @@ class TokenReader:
         hint = did_you_mean(word, expected.replace(",", " ").split())
         raise UnsupportedSqlError(f"{before}{word} is not supported; expected {before}{expected}{hint}", *self.place)
 
-    def refuse(self, message: str, place: Position | None = None) -> NoReturn:
+    def refuse(self, message: str, place: TextPosition | None = None) -> NoReturn:
         """Something is well written and means nothing good: the last name, value or keyword, or what is at `place`."""
         raise SqlError(message, *(place or self._last_place()))
 
@@ -202,7 +202,7 @@ class TokenReader:
     def _source_of(self, token: Token) -> str:
         return self._text[token.start : token.end + 1]
 
-    def _last_place(self) -> Position:
+    def _last_place(self) -> TextPosition:
         return position_of_token(self._tokens[self._last], self._text)
 
     def _after(self, phrase: str) -> int | None:

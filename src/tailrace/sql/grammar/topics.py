@@ -26,21 +26,21 @@ from tailrace.model.topic import DedupMode, TimestampMode, TopicOptions
 from tailrace.sql.dialect import parse_expression
 from tailrace.sql.grammar.token_reader import TokenReader
 from tailrace.sql.statements import (
-    Ack,
-    AddPartitions,
-    AddSource,
-    ClearTopic,
-    Consume,
-    CreateTopic,
-    Describe,
-    DropSource,
-    DropTopic,
-    Redrive,
-    SetTopic,
-    Show,
+    AckStatement,
+    AddPartitionsStatement,
+    AddSourceStatement,
+    ClearTopicStatement,
+    ConsumeStatement,
+    CreateTopicStatement,
+    DescribeStatement,
+    DropSourceStatement,
+    DropTopicStatement,
+    RedriveStatement,
+    SetTopicStatement,
+    ShowStatement,
     Statement,
 )
-from tailrace.sql.syntax_trees import Position, position_of
+from tailrace.sql.syntax_trees import TextPosition, position_of
 
 _TOPIC = "the name of a topic"
 _TABLE = "the name of a table"
@@ -55,7 +55,7 @@ def create_topic(reader: TokenReader, text: str) -> Statement:
     options = _options(reader, _topic_option) if reader.take("WITH") else {}
     reader.expect_end("PARTITIONS, WITH" if partitions is None and not options else "")
     alias = options.pop("alias", None)
-    return CreateTopic(
+    return CreateTopicStatement(
         text=text,
         name=name,
         partitions=partitions,
@@ -76,23 +76,23 @@ def alter_topic(reader: TokenReader, text: str, *, source: str, explain: bool = 
     if reader.take("ADD PARTITIONS"):
         more = reader.integer("the number of partitions to add")
         reader.expect_end()
-        return AddPartitions(text=text, name=name, partitions=more)
+        return AddPartitionsStatement(text=text, name=name, partitions=more)
     if reader.take("DROP SOURCE"):
         table = reader.name(_TABLE)
         reader.expect_end()
-        return DropSource(text=text, topic=name, table=table)
+        return DropSourceStatement(text=text, topic=name, table=table)
     reader.one_of("SET", "ADD SOURCE", "ADD PARTITIONS", "DROP SOURCE")
     options = _options(reader, _topic_option)
     reader.expect_end()
     alias = options.pop("alias", msgspec.UNSET)
-    return SetTopic(text=text, name=name, options=TopicOptions(**options), alias=alias)
+    return SetTopicStatement(text=text, name=name, options=TopicOptions(**options), alias=alias)
 
 
 def clear_topic(reader: TokenReader, text: str) -> Statement:
     reader.expect("CLEAR TOPIC")
     name = reader.name(_TOPIC)
     reader.expect_end()
-    return ClearTopic(text=text, name=name)
+    return ClearTopicStatement(text=text, name=name)
 
 
 def drop_topic(reader: TokenReader, text: str) -> Statement:
@@ -101,7 +101,7 @@ def drop_topic(reader: TokenReader, text: str) -> Statement:
     name = reader.name(_TOPIC)
     cascade = reader.take("CASCADE")
     reader.expect_end("" if cascade else "CASCADE")
-    return DropTopic(text=text, name=name, if_exists=if_exists, cascade=cascade)
+    return DropTopicStatement(text=text, name=name, if_exists=if_exists, cascade=cascade)
 
 
 def _add_source(reader: TokenReader, text: str, source: str, topic: str, explain: bool) -> Statement:
@@ -114,7 +114,7 @@ def _add_source(reader: TokenReader, text: str, source: str, topic: str, explain
     partition_by = _expressions(reader, source) if reader.take("PARTITION BY") else ()
     options = _options(reader, _source_option) if reader.take("WITH") else {}
     reader.expect_end("" if options else "WHERE, PARTITION BY, WITH")
-    return AddSource(
+    return AddSourceStatement(
         text=text,
         topic=topic,
         table=table,
@@ -141,7 +141,7 @@ def _expressions(reader: TokenReader, source: str) -> list[exp.Expression]:
     return found
 
 
-def _options(reader: TokenReader, read: Callable[[TokenReader, str, Position], object]) -> dict[str, Any]:
+def _options(reader: TokenReader, read: Callable[[TokenReader, str, TextPosition], object]) -> dict[str, Any]:
     reader.expect_open()
     options: dict[str, Any] = {}
     while True:
@@ -155,7 +155,7 @@ def _options(reader: TokenReader, read: Callable[[TokenReader, str, Position], o
             return options
 
 
-def _topic_option(reader: TokenReader, name: str, place: Position) -> object:
+def _topic_option(reader: TokenReader, name: str, place: TextPosition) -> object:
     if name == "alias":
         return None if reader.take("NULL") else reader.string("the alias")
     if name not in TopicOptions.__struct_fields__:
@@ -171,7 +171,7 @@ def _topic_option(reader: TokenReader, name: str, place: Position) -> object:
         reader.refuse(f"{name} can't be {value!r}; it is {wanted}")
 
 
-def _source_option(reader: TokenReader, name: str, place: Position) -> object:
+def _source_option(reader: TokenReader, name: str, place: TextPosition) -> object:
     if name == "payload":
         value = reader.string("the payload")
         payloads: tuple[PayloadMode, ...] = ("key", "full", "diff")
@@ -212,7 +212,7 @@ def consume(reader: TokenReader, text: str) -> Statement:
             wait_ms = _duration(reader)
         else:
             skips_corrupt = True
-    return Consume(
+    return ConsumeStatement(
         text=text,
         topic=topic,
         group=group,
@@ -233,7 +233,7 @@ def ack(reader: TokenReader, text: str) -> Statement:
     reader.expect("UPTO OFFSET")
     upto_offset = reader.integer("the last offset that is done")
     reader.expect_end()
-    return Ack(text=text, topic=topic, group=group, partition=partition, upto_offset=upto_offset)
+    return AckStatement(text=text, topic=topic, group=group, partition=partition, upto_offset=upto_offset)
 
 
 def _start(reader: TokenReader) -> StartAt:
@@ -278,7 +278,7 @@ def redrive(reader: TokenReader, text: str, source: str) -> Statement:
         _check(where)
     limit = reader.integer("the number of dead letters") if reader.take("LIMIT") else None
     reader.expect_end("LIMIT" if where is not None else "WHERE, LIMIT")
-    return Redrive(text=text, topic=topic, where=where, limit=limit)
+    return RedriveStatement(text=text, topic=topic, where=where, limit=limit)
 
 
 def _check(where: exp.Expression) -> None:
@@ -303,7 +303,7 @@ def show(reader: TokenReader, text: str) -> Statement:
     reader.expect("SHOW")
     what = _SHOWN[reader.one_of(*_SHOWN)]
     reader.expect_end()
-    return Show(text=text, what=what)
+    return ShowStatement(text=text, what=what)
 
 
 def describe(reader: TokenReader, text: str) -> Statement:
@@ -311,4 +311,4 @@ def describe(reader: TokenReader, text: str) -> Statement:
     what = _DESCRIBED[reader.one_of(*_DESCRIBED)]
     name = reader.name(f"the name of a {what}")
     reader.expect_end()
-    return Describe(text=text, what=what, name=name)
+    return DescribeStatement(text=text, what=what, name=name)

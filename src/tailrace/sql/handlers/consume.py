@@ -16,7 +16,7 @@ from tailrace.model.table import ColumnType
 from tailrace.sql.grammar.queries import query_of
 from tailrace.sql.results import Result, ResultColumn
 from tailrace.sql.select.queries import TopicQueries
-from tailrace.sql.statements import Ack, Consume, Redrive
+from tailrace.sql.statements import AckStatement, ConsumeStatement, RedriveStatement
 
 _TEXT = ColumnType("text")
 _BIGINT = ColumnType("bigint")
@@ -44,12 +44,12 @@ _ACKED = (
 _LAST_TIMESTAMP_MS = 253_402_300_799_999
 
 
-class ConsumeStatements:
+class ConsumeHandler:
     def __init__(self, broker: Broker, limits: Limits) -> None:
         self._broker = broker
         self._limits = limits
 
-    async def consume(self, asked: Consume, answer: ReadAnswer) -> Result:
+    async def consume(self, asked: ConsumeStatement, answer: ReadAnswer) -> Result:
         if asked.limit < 1:
             raise SqlError(f"LIMIT is {asked.limit}; it must be at least 1", asked.line, asked.column)
         if not 0 <= asked.wait_ms <= self._limits.fetch_wait_ms:
@@ -71,7 +71,7 @@ class ConsumeStatements:
         rows = [_row(consumed.topic, found) for found in consumed.records]
         return Result(CONSUMED, rows, status=f"CONSUME {len(rows)}", truncated=answer.is_cut)
 
-    async def ack(self, asked: Ack) -> Result:
+    async def ack(self, asked: AckStatement) -> Result:
         acked = await self._broker.consumers.ack(AckRequest(asked.topic, asked.group, asked.partition, asked.upto_offset))
         row = (acked.topic, acked.group, acked.partition, acked.acknowledged_offset)
         return Result(_ACKED, [row], status="ACK")
@@ -137,12 +137,12 @@ _REDRIVEN = (
 )
 
 
-class RedriveStatements:
+class RedriveHandler:
     def __init__(self, broker: Broker, queries: TopicQueries) -> None:
         self._broker = broker
         self._queries = queries
 
-    async def redrive(self, asked: Redrive) -> Result:
+    async def redrive(self, asked: RedriveStatement) -> Result:
         if asked.limit is not None and asked.limit < 1:
             raise SqlError(f"LIMIT is {asked.limit}; it must be at least 1", asked.line, asked.column)
         redrives = self._broker.redrives

@@ -26,7 +26,7 @@ from tailrace.sql.syntax_trees import position_of
 COLUMNS = ("key", "value", "headers", "partition", "timestamp", "message_id")
 
 
-class TopicInserts:
+class TopicInsertHandler:
     def __init__(self, broker: Broker, queries: TopicQueries) -> None:
         self._broker = broker
         self._queries = queries

@@ -11,7 +11,7 @@ from tailrace.broker.broker import Broker
 from tailrace.broker.topics.registry import LiveTopic
 from tailrace.model.table import ColumnType
 from tailrace.sql.results import Result, ResultColumn
-from tailrace.sql.statements import Describe, Show
+from tailrace.sql.statements import DescribeStatement, ShowStatement
 
 _TEXT = ColumnType("text")
 _INTEGER = ColumnType("integer")
@@ -19,17 +19,17 @@ _BIGINT = ColumnType("bigint")
 _BOOLEAN = ColumnType("boolean")
 
 
-class ShowStatements:
+class ShowHandler:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    async def show(self, asked: Show) -> Result:
+    async def show(self, asked: ShowStatement) -> Result:
         if asked.what == "groups":
             # They are counted by a scan over the offsets of all groups.
             return self._groups(await asyncio.to_thread(self._broker.offsets.total_lags))
         return {"topics": self._topics, "tables": self._tables, "routes": self._routes}[asked.what]()
 
-    async def describe(self, asked: Describe) -> Result:
+    async def describe(self, asked: DescribeStatement) -> Result:
         return self._table(asked.name) if asked.what == "table" else self._topic(asked.name)
 
     def _topics(self) -> Result:

@@ -4,14 +4,20 @@ from tailrace.broker.broker import Broker
 from tailrace.model.errors import ReservedTopicError, TopicExistsError
 from tailrace.model.text import counted
 from tailrace.sql.results import Result
-from tailrace.sql.statements import AddPartitions, ClearTopic, CreateTopic, DropTopic, SetTopic
+from tailrace.sql.statements import (
+    AddPartitionsStatement,
+    ClearTopicStatement,
+    CreateTopicStatement,
+    DropTopicStatement,
+    SetTopicStatement,
+)
 
 
-class TopicStatements:
+class TopicHandler:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    async def create(self, asked: CreateTopic) -> Result:
+    async def create(self, asked: CreateTopicStatement) -> Result:
         topics = self._broker.topics
         if asked.if_not_exists and _is_topic(self._broker, asked.name):
             return Result(status="CREATE TOPIC, which exists")
@@ -30,19 +36,19 @@ class TopicStatements:
             raise
         return Result(status="CREATE TOPIC")
 
-    async def set(self, asked: SetTopic) -> Result:
+    async def set(self, asked: SetTopicStatement) -> Result:
         await self._broker.topics.alter(asked.name, asked.options, alias=asked.alias)
         return Result(status="ALTER TOPIC")
 
-    async def add_partitions(self, asked: AddPartitions) -> Result:
+    async def add_partitions(self, asked: AddPartitionsStatement) -> Result:
         topic = await self._broker.topics.add_partitions(asked.name, asked.partitions)
         return Result(status=f"ALTER TOPIC, {counted(topic.partitions, 'partition')}")
 
-    async def clear(self, asked: ClearTopic) -> Result:
+    async def clear(self, asked: ClearTopicStatement) -> Result:
         gone = await self._broker.retention.clear(asked.name)
         return Result(status=f"CLEAR TOPIC {gone}", affected=gone)
 
-    async def drop(self, asked: DropTopic) -> Result:
+    async def drop(self, asked: DropTopicStatement) -> Result:
         live = self._broker.topics.find(asked.name)
         if self._broker.tables.find(asked.name) is not None:
             raise ReservedTopicError(f"{asked.name!r} is a table; DROP TABLE removes it, with the topic of its changes")

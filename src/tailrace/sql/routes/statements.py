@@ -33,7 +33,7 @@ from tailrace.sql.routes.check import CheckedRoute, check_route
 from tailrace.sql.routes.compile import CompiledRoute, compile_for_spark, compile_route
 from tailrace.sql.routes.engines import DUCKDB
 from tailrace.sql.routes.expression import columns_of
-from tailrace.sql.statements import AddSource, DropSource
+from tailrace.sql.statements import AddSourceStatement, DropSourceStatement
 from tailrace.sql.tables.tables import Tables
 from tailrace.wire.routing import ChangeEvent, KeyValue, read_change, route_change
 
@@ -162,7 +162,7 @@ COLUMNS = (
 )
 
 
-class RouteStatements:
+class RouteHandler:
     def __init__(self, broker: Broker, tables: Tables, limits: Limits) -> None:
         self._broker = broker
         self._tables = tables
@@ -170,14 +170,14 @@ class RouteStatements:
         self._threads = ThreadPoolExecutor(1, "tailrace-dry-run")
         self._dry_runs = 0
 
-    async def add(self, asked: AddSource) -> Route:
+    async def add(self, asked: AddSourceStatement) -> Route:
         route, _, _ = self._checked(asked)
         return await self._tables.add_route(route)
 
-    async def drop(self, asked: DropSource) -> None:
+    async def drop(self, asked: DropSourceStatement) -> None:
         await self._broker.routes.drop(asked.topic, asked.table)
 
-    async def explain(self, asked: AddSource) -> Result:
+    async def explain(self, asked: AddSourceStatement) -> Result:
         """What the route would make of the newest changes of the table. Nothing is changed."""
         route, checked, table = self._checked(asked)
         # What a route does that is there already is a fair question.
@@ -195,7 +195,7 @@ class RouteStatements:
     def close(self) -> None:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
-    def _checked(self, asked: AddSource) -> tuple[Route, CheckedRoute, Table]:
+    def _checked(self, asked: AddSourceStatement) -> tuple[Route, CheckedRoute, Table]:
         topic = self._broker.topics.get(asked.topic).topic
         table = self._broker.tables.get(asked.table)
         operations = tuple(operation for operation in _OPERATIONS if operation in asked.operations)

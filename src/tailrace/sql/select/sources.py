@@ -205,11 +205,11 @@ class QuerySource(NamedTuple):
 
 
 FindSource = Callable[[str], NamedSource | None]
-KnownNames = Callable[[], Iterable[str]]
+ListNames = Callable[[], Iterable[str]]
 """What a query could name."""
 
 
-def resolve(tree: exp.Expr, find: FindSource, names: KnownNames = lambda: ()) -> list[QuerySource]:
+def resolve(tree: exp.Expr, find: FindSource, names: ListNames = lambda: ()) -> list[QuerySource]:
     """Find all sources and put their relations into the tree, which is changed."""
     nodes = [node for node in tree.find_all(exp.Table) if not is_cte(node)]
     meant = {id(node): named for node in nodes if (named := _meaning(node, find, names)) is not None}
@@ -231,7 +231,7 @@ def resolve(tree: exp.Expr, find: FindSource, names: KnownNames = lambda: ()) ->
     return sources
 
 
-def _meaning(node: exp.Table, find: FindSource, names: KnownNames) -> NamedSource | None:
+def _meaning(node: exp.Table, find: FindSource, names: ListNames) -> NamedSource | None:
     """`None` for functions of DuckDB's."""
     if isinstance(node.this, exp.Func):
         if node.this.name.lower() != CHANGES_FUNCTION:

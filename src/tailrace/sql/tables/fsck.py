@@ -35,7 +35,7 @@ FILE_NAME = "tables.db"
 _REMEDY = "the next start makes it again from the log"
 
 
-class OfflineLog(Protocol):
+class StoredLog(Protocol):
     """The log of a folder that nobody has open."""
 
     def get(self, key: bytes) -> bytes | None: ...
@@ -54,7 +54,7 @@ class TablesReport(NamedTuple):
     """Rows that are as the log says."""
 
 
-def check_tables(folder: Path, stored: OfflineLog, limits: Limits) -> TablesReport:
+def check_tables(folder: Path, stored: StoredLog, limits: Limits) -> TablesReport:
     """Check the file in the folder. The log must have been checked and found good."""
     definitions = [msgspec.msgpack.decode(value, type=Table) for _, value in stored.range(keys.TABLES)]
     findings: list[tuple[str, str]] = []
@@ -92,7 +92,7 @@ def check_tables(folder: Path, stored: OfflineLog, limits: Limits) -> TablesRepo
 class _OfflineTableLog:
     """What `rows.Log` asks for, from a log that nobody has open."""
 
-    def __init__(self, stored: OfflineLog, limits: Limits) -> None:
+    def __init__(self, stored: StoredLog, limits: Limits) -> None:
         self._stored = stored
         self._limits = limits
 

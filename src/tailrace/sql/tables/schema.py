@@ -16,7 +16,7 @@ from tailrace.model.errors import LimitExceededError, ReservedTopicError, SqlErr
 from tailrace.model.limits import Limits
 from tailrace.model.table import Column, Table
 from tailrace.sql.dialect import Tailrace
-from tailrace.sql.statements import CreateTable
+from tailrace.sql.statements import CreateTableStatement
 from tailrace.sql.tables.database import RESERVED_NAMES, quoted
 from tailrace.sql.tables.decimals import COLLATION
 from tailrace.sql.tables.values import StoredValue, stored
@@ -45,7 +45,7 @@ class TableSchema(NamedTuple):
     primary_key: tuple[str, ...]
 
 
-def checked_schema(create: CreateTable, limits: Limits) -> TableSchema:
+def checked_schema(create: CreateTableStatement, limits: Limits) -> TableSchema:
     """What a new table looks like. The columns of its key can't be null."""
     if create.name.lower().startswith(RESERVED_NAMES):
         raise ReservedTopicError(f"{create.name!r} is a name of the server's own; give the table another")
@@ -79,7 +79,7 @@ def checked_schema(create: CreateTable, limits: Limits) -> TableSchema:
     return TableSchema(tuple(columns.values()), tuple(column.name for column in key))
 
 
-def _key_column(create: CreateTable, name: str, columns: dict[str, Column]) -> Column:
+def _key_column(create: CreateTableStatement, name: str, columns: dict[str, Column]) -> Column:
     column = columns.get(name.lower())
     if column is None:
         raise SqlError(f"the key of {create.name!r} names {name!r}, which is not among its columns")

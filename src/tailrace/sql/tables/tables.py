@@ -22,7 +22,7 @@ from tailrace.model.route import Route, RouteSnapshot
 from tailrace.model.table import Table
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters
 from tailrace.sql.results import Result, ResultStream
-from tailrace.sql.statements import CreateTable, Query, Write
+from tailrace.sql.statements import CreateTableStatement, Query, Write
 from tailrace.sql.tables.checkpoints import CheckpointTask
 from tailrace.sql.tables.jobs import RouteJob, SchemaJob, SnapshotJob, TableJob, WriteJob, size_of
 from tailrace.sql.tables.readers import TableReaders
@@ -90,7 +90,7 @@ class Tables:
     def get(self, name: str) -> Table:
         return self._definitions.get(name)
 
-    async def create(self, asked: CreateTable) -> Table:
+    async def create(self, asked: CreateTableStatement) -> Table:
         """Make a table. Raises `TableExistsError` if there is one, whatever it looks like."""
         shape = checked_schema(asked, self._limits)
         future: asyncio.Future[Table] = asyncio.get_running_loop().create_future()

@@ -115,7 +115,7 @@ async def test_errors_have_their_place() -> None:
         ("SELECT nofunc(id) FROM chat.messages", SqlError, "there is no function nofunc"),
         ("SELECT id FROM chat.messages UNION SELECT 1, 2", SqlError, "SELECTs to the left and right of UNION"),
         ("SELECT 1 / 0", SqlError, "the query can't be run: Division by zero in expression (1 // 0)."),
-        ("DROP TABLE app.new", UnknownTableError, "'app.new' is a topic; DROP TOPIC removes it"),
+        ("DROP TABLE app.new", UnknownTableError, "'app.new' is a topic, not a table; use DROP TOPIC"),
         ("DROP TOPIC chat.messages", ReservedTopicError, "'chat.messages' is a table; DROP TABLE removes it"),
     ],
 )

@@ -18,8 +18,8 @@ def test_what_stands_between_begin_and_commit_is_one_unit() -> None:
     )
     assert isinstance(kept, PlannedTransaction)
     assert isinstance(undone, PlannedTransaction)
-    assert [step.number for step in kept.steps] == [3, 4]
-    assert (kept.is_kept, undone.is_kept) == (True, False)
+    assert [step.number for step in kept.statements] == [3, 4]
+    assert (kept.is_committed, undone.is_committed) == (True, False)
     assert [unit.number for unit in (before, between, after) if isinstance(unit, PlannedStatement)] == [1, 6, 9]
 
 
@@ -27,9 +27,9 @@ def test_what_stands_between_begin_and_commit_is_one_unit() -> None:
     ("text", "message"),
     [
         ("SELECT 1;\nBEGIN; SELECT 2", "line 2, column 1: the transaction has no COMMIT or ROLLBACK"),
-        ("COMMIT", "line 1, column 1: there is no transaction"),
-        ("SELECT 1; ROLLBACK", "line 1, column 11: there is no transaction"),
-        ("BEGIN; BEGIN; COMMIT", "line 1, column 8: a transaction has begun already"),
+        ("COMMIT", "line 1, column 1: no transaction is open"),
+        ("SELECT 1; ROLLBACK", "line 1, column 11: no transaction is open"),
+        ("BEGIN; BEGIN; COMMIT", "line 1, column 8: a transaction is already open"),
     ],
 )
 def test_a_transaction_has_one_beginning_and_one_end(text: str, message: str) -> None:

@@ -32,7 +32,7 @@ async def test_after_an_error_the_rest_is_not_run() -> None:
         with pytest.raises(TopicExistsError) as refused:
             await sql.engine.execute("CREATE TOPIC a;\nCREATE TOPIC a; CREATE TOPIC b")
         assert str(refused.value).startswith("statement 2 of 3, at line 2, column 1: 'a' is the name")
-        assert str(refused.value).endswith("(the 1 before it took effect, the rest was not run)")
+        assert str(refused.value).endswith("(the statement before it took effect; the rest was not run)")
         assert (refused.value.retriable, refused.value.outcome) == (False, "unknown")
         assert await sql.rows("SHOW TOPICS") == [("a", None, 1, 0, 0, None, None, None)]
 
@@ -77,7 +77,7 @@ async def test_a_transaction_is_one_frame() -> None:
 async def test_a_transaction_that_fails_takes_no_effect() -> None:
     async with running_sql() as sql:
         await sql.engine.execute(f"{TABLE}; CREATE TOPIC audit")
-        with pytest.raises(ConstraintError, match="the transaction of statements 2 to 5 took no effect, at line 1, column 11"):
+        with pytest.raises(ConstraintError, match="the transaction of statements 2 to 5 had no effect, at line 1, column 11"):
             await sql.engine.execute(
                 "SELECT 1; BEGIN; INSERT INTO audit (value) VALUES ('one'); INSERT INTO t VALUES (1, 'a'), (1, 'b'); COMMIT"
             )
@@ -111,7 +111,7 @@ async def test_messages_for_many_topics_are_published_together() -> None:
 async def test_a_transaction_does_not_read_topics() -> None:
     async with running_sql() as sql:
         await sql.engine.execute("CREATE TOPIC a")
-        with pytest.raises(UnsupportedSqlError, match="a transaction reads tables only"):
+        with pytest.raises(UnsupportedSqlError, match="a transaction can only read tables"):
             await sql.engine.execute("BEGIN; SELECT * FROM a; COMMIT")
 
 

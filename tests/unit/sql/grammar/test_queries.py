@@ -8,7 +8,7 @@ from sqlglot import exp
 from tailrace.model.errors import LimitExceededError, SqlError, SqlSyntaxError, UnsupportedSqlError
 from tailrace.model.limits import Limits
 from tailrace.sql.parse import parse
-from tailrace.sql.statements import Begin, Commit, Query, Rollback, Write
+from tailrace.sql.statements import BeginStatement, CommitStatement, Query, RollbackStatement, Write
 from tailrace.sql.syntax_trees import position_of
 
 
@@ -79,7 +79,13 @@ def test_parameters_by_name_are_kept_once() -> None:
 
 def test_many_statements_have_their_places() -> None:
     statements = parse("BEGIN; -- one\nSELECT 1;\n  /* two; */ COMMIT ;; start transaction; rollback work;")
-    assert [type(statement) for statement in statements] == [Begin, Query, Commit, Begin, Rollback]
+    assert [type(statement) for statement in statements] == [
+        BeginStatement,
+        Query,
+        CommitStatement,
+        BeginStatement,
+        RollbackStatement,
+    ]
     assert [(statement.line, statement.column, statement.text) for statement in statements[:3]] == [
         (1, 1, "BEGIN"),
         (2, 1, "SELECT 1"),

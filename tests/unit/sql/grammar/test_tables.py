@@ -5,12 +5,12 @@ import pytest
 from tailrace.model.errors import SqlError
 from tailrace.model.table import Column, ColumnType
 from tailrace.sql.parse import parse
-from tailrace.sql.statements import CreateTable, DropTable
+from tailrace.sql.statements import CreateTableStatement, DropTableStatement
 
 
-def created(text: str) -> CreateTable:
+def created(text: str) -> CreateTableStatement:
     (statement,) = parse(text)
-    assert isinstance(statement, CreateTable)
+    assert isinstance(statement, CreateTableStatement)
     return statement
 
 
@@ -86,7 +86,7 @@ def test_a_default_is_a_constant_as_it_was_written(default: str) -> None:
 
 def test_a_table_is_dropped() -> None:
     assert parse("DROP TABLE IF EXISTS a.b CASCADE") == [
-        DropTable(text="DROP TABLE IF EXISTS a.b CASCADE", name="a.b", if_exists=True, cascade=True)
+        DropTableStatement(text="DROP TABLE IF EXISTS a.b CASCADE", name="a.b", if_exists=True, cascade=True)
     ]
 
 

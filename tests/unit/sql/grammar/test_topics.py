@@ -8,17 +8,17 @@ from tailrace.model.fetch import AtOffset, AtTime, StartAt, StartEdge
 from tailrace.model.topic import TopicOptions
 from tailrace.sql.parse import bind, parse
 from tailrace.sql.statements import (
-    Ack,
-    AddPartitions,
-    AddSource,
-    ClearTopic,
-    Consume,
-    CreateTopic,
-    Describe,
-    DropSource,
-    DropTopic,
-    SetTopic,
-    Show,
+    AckStatement,
+    AddPartitionsStatement,
+    AddSourceStatement,
+    ClearTopicStatement,
+    ConsumeStatement,
+    CreateTopicStatement,
+    DescribeStatement,
+    DropSourceStatement,
+    DropTopicStatement,
+    SetTopicStatement,
+    ShowStatement,
     Statement,
 )
 
@@ -32,7 +32,7 @@ def only(text: str) -> Statement:
 
 
 def test_a_topic_is_made_by_its_name() -> None:
-    assert only("CREATE TOPIC app.new_messages;") == CreateTopic(
+    assert only("CREATE TOPIC app.new_messages;") == CreateTopicStatement(
         text="CREATE TOPIC app.new_messages", name="app.new_messages", line=1, column=1
     )
 
@@ -42,7 +42,7 @@ def test_a_topic_is_made_with_partitions_and_options() -> None:
         "create topic if not exists a.b partitions 4 with (alias = 'x', retention_seconds = 60, retention_max_bytes = NULL,"
         " dedup = 'id', dedup_window_seconds = 5)"
     )
-    assert only(text) == CreateTopic(
+    assert only(text) == CreateTopicStatement(
         text=text,
         name="a.b",
         partitions=4,
@@ -55,8 +55,8 @@ def test_a_topic_is_made_with_partitions_and_options() -> None:
 def test_set_tells_an_alias_taken_away_from_one_left_alone() -> None:
     removed = only("ALTER TOPIC a.b SET (alias = NULL)")
     alone = only("ALTER TOPIC a.b SET (retention_seconds = 1)")
-    assert isinstance(removed, SetTopic)
-    assert isinstance(alone, SetTopic)
+    assert isinstance(removed, SetTopicStatement)
+    assert isinstance(alone, SetTopicStatement)
     assert (removed.alias, removed.options) == (None, TopicOptions())
     assert (alone.alias, alone.options) == (msgspec.UNSET, TopicOptions(retention_seconds=1))
 
@@ -64,22 +64,25 @@ def test_set_tells_an_alias_taken_away_from_one_left_alone() -> None:
 @pytest.mark.parametrize(
     ("text", "statement"),
     [
-        ("ALTER TOPIC a.b ADD PARTITIONS 3", AddPartitions(text="", name="a.b", partitions=3)),
-        ("CLEAR TOPIC a.b", ClearTopic(text="", name="a.b")),
-        ("DROP TOPIC a.b", DropTopic(text="", name="a.b")),
-        ("DROP TOPIC IF EXISTS a.b CASCADE", DropTopic(text="", name="a.b", if_exists=True, cascade=True)),
-        ("ALTER TOPIC a.b DROP SOURCE c.d", DropSource(text="", topic="a.b", table="c.d")),
-        ("SHOW TOPICS", Show(text="", what="topics")),
-        ("SHOW TABLES", Show(text="", what="tables")),
-        ("SHOW ROUTES", Show(text="", what="routes")),
-        ("SHOW GROUPS", Show(text="", what="groups")),
-        ("DESCRIBE TOPIC a.b", Describe(text="", what="topic", name="a.b")),
-        ("DESCRIBE TABLE a.b", Describe(text="", what="table", name="a.b")),
-        ("ACK a.b GROUP 'g' PARTITION 2 UPTO OFFSET 7", Ack(text="", topic="a.b", group="g", partition=2, upto_offset=7)),
-        ("COMMIT a.b GROUP 'g' UPTO OFFSET 7", Ack(text="", topic="a.b", group="g", partition=0, upto_offset=7)),
-        ('CLEAR TOPIC "my-topic"."Big"', ClearTopic(text="", name="my-topic.Big")),
-        ("CLEAR TOPIC a.b.c.d.e.f", ClearTopic(text="", name="a.b.c.d.e.f")),
-        ("CLEAR TOPIC select.from", ClearTopic(text="", name="select.from")),
+        ("ALTER TOPIC a.b ADD PARTITIONS 3", AddPartitionsStatement(text="", name="a.b", partitions=3)),
+        ("CLEAR TOPIC a.b", ClearTopicStatement(text="", name="a.b")),
+        ("DROP TOPIC a.b", DropTopicStatement(text="", name="a.b")),
+        ("DROP TOPIC IF EXISTS a.b CASCADE", DropTopicStatement(text="", name="a.b", if_exists=True, cascade=True)),
+        ("ALTER TOPIC a.b DROP SOURCE c.d", DropSourceStatement(text="", topic="a.b", table="c.d")),
+        ("SHOW TOPICS", ShowStatement(text="", what="topics")),
+        ("SHOW TABLES", ShowStatement(text="", what="tables")),
+        ("SHOW ROUTES", ShowStatement(text="", what="routes")),
+        ("SHOW GROUPS", ShowStatement(text="", what="groups")),
+        ("DESCRIBE TOPIC a.b", DescribeStatement(text="", what="topic", name="a.b")),
+        ("DESCRIBE TABLE a.b", DescribeStatement(text="", what="table", name="a.b")),
+        (
+            "ACK a.b GROUP 'g' PARTITION 2 UPTO OFFSET 7",
+            AckStatement(text="", topic="a.b", group="g", partition=2, upto_offset=7),
+        ),
+        ("COMMIT a.b GROUP 'g' UPTO OFFSET 7", AckStatement(text="", topic="a.b", group="g", partition=0, upto_offset=7)),
+        ('CLEAR TOPIC "my-topic"."Big"', ClearTopicStatement(text="", name="my-topic.Big")),
+        ("CLEAR TOPIC a.b.c.d.e.f", ClearTopicStatement(text="", name="a.b.c.d.e.f")),
+        ("CLEAR TOPIC select.from", ClearTopicStatement(text="", name="select.from")),
     ],
 )
 @pytest.mark.parametrize("change", [str, str.lower, lambda text: text.replace(" ", "\n/* a ; */ ") + ";"])
@@ -95,7 +98,7 @@ def test_a_source_has_operations_a_filter_partitions_and_a_payload() -> None:
         "ALTER TOPIC app.x ADD SOURCE chat.messages ON INSERT, UPDATE, DELETE WHERE NEW.a = 1 AND OLD.b IN (1, 2)"
         " PARTITION BY (user_id, lower(name)) WITH (payload = 'diff', snapshot = true)"
     )
-    assert isinstance(added, AddSource)
+    assert isinstance(added, AddSourceStatement)
     assert (added.topic, added.table, added.payload, added.snapshot) == ("app.x", "chat.messages", "diff", True)
     assert added.operations == ("insert", "update", "delete")
     assert added.where is not None
@@ -106,7 +109,7 @@ def test_a_source_has_operations_a_filter_partitions_and_a_payload() -> None:
 
 def test_explain_shows_what_a_source_would_do() -> None:
     explained = only("EXPLAIN ALTER TOPIC a ADD SOURCE b ON INSERT")
-    assert isinstance(explained, AddSource)
+    assert isinstance(explained, AddSourceStatement)
     assert explained.explain
 
 
@@ -125,14 +128,14 @@ def test_explain_shows_what_a_source_would_do() -> None:
 )
 def test_consume_begins_where_it_is_told(start: str, expected: StartAt | None) -> None:
     consume = only(f"CONSUME FROM a.b GROUP 'g' {start} LIMIT 5")
-    assert isinstance(consume, Consume)
+    assert isinstance(consume, ConsumeStatement)
     assert (consume.topic, consume.group, consume.start, consume.limit) == ("a.b", "g", expected, 5)
 
 
 @pytest.mark.parametrize(("wait", "wait_ms"), [("'5s'", 5000), ("'250 ms'", 250), ("'1m'", 60_000), ("1500", 1500)])
 def test_consume_waits_for_a_duration(wait: str, wait_ms: int) -> None:
     consume = only(f"CONSUME FROM a.b PARTITION 3 WAIT {wait}")
-    assert isinstance(consume, Consume)
+    assert isinstance(consume, ConsumeStatement)
     assert (consume.group, consume.partition, consume.limit, consume.wait_ms) == (None, 3, 100, wait_ms)
 
 
@@ -140,7 +143,7 @@ def test_parameters_stand_for_values() -> None:
     unbound = only("CONSUME FROM a.b GROUP ? FROM OFFSET ? LIMIT ?")
     assert unbound.parameters == ("1", "2", "3")
     bound = bind(unbound, {"1": "g", "2": 7, "3": 9})
-    assert isinstance(bound, Consume)
+    assert isinstance(bound, ConsumeStatement)
     assert (bound.group, bound.start, bound.limit) == ("g", AtOffset(7), 9)
 
 
@@ -152,7 +155,7 @@ def test_a_parameter_of_the_wrong_type_is_refused_with_its_place() -> None:
 def test_options_may_be_parameters() -> None:
     unbound = only("CREATE TOPIC a WITH (dedup = :d, alias = :a)")
     bound = bind(unbound, {"d": "content", "a": "b"})
-    assert isinstance(bound, CreateTopic)
+    assert isinstance(bound, CreateTopicStatement)
     assert (bound.alias, bound.options.dedup) == ("b", "content")
     with pytest.raises(SqlError, match="dedup can't be 'often'; it is 'id' or 'content'"):
         bind(unbound, {"d": "often", "a": "b"})
