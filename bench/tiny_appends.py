@@ -86,7 +86,7 @@ def _through_broker(ground: Ground, ring: Ring, appends: int) -> Took:
             settle_disk()
 
             async def append(batch: RawBatch) -> None:
-                (outcome,) = await broker.append([batch])
+                (outcome,) = await broker.appender.append([batch])
                 if isinstance(outcome, TailraceError):
                     raise outcome
 

@@ -83,7 +83,7 @@ async def _fill(looped: LoopedBroker, records: int) -> None:
     """No group may commit beyond the end of a partition."""
     await looped.broker.topics.create(_TOPIC, 1)
     for batch in ring_of_copies(_FILLING, -(-records // _FILLING.records)).batches:
-        (outcome,) = await looped.broker.append([RawBatch(_TOPIC, 0, batch)])
+        (outcome,) = await looped.broker.appender.append([RawBatch(_TOPIC, 0, batch)])
         if isinstance(outcome, TailraceError):
             raise outcome
 

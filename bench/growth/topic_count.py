@@ -127,13 +127,13 @@ async def _append_and_fetch(crowd: _Crowd, calls: int) -> _Costs:
         fetches.append((nth, place, PartitionFetch(crowd.names[nth], 0, stream.offset_of(place), 1)))
 
     async def append(batch: RawBatch) -> None:
-        (outcome,) = await broker.append([batch])
+        (outcome,) = await broker.appender.append([batch])
         if isinstance(outcome, TailraceError):
             raise outcome
 
     async def fetch(wanted: tuple[int, int, PartitionFetch]) -> None:
         nth, place, question = wanted
-        (answer,) = await broker.fetch([question])
+        (answer,) = await broker.fetcher.fetch([question])
         numbers = [stream.ring.number_of(batch) for batch in answer.batches]
         if numbers != [stream.number_at(nth, place)]:
             raise AuditFailure(f"{question.topic} gave batches {numbers} at {place}, not {stream.number_at(nth, place)}")

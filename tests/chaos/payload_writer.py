@@ -38,7 +38,7 @@ def say(text: str) -> None:
 
 async def publish(broker: Broker, mark: bytes) -> None:
     say(f"try {mark.decode()}")
-    published = await broker.publish([Message(TOPIC, content_of(mark)), Message(TOPIC, content_of(SHARED))])
+    published = await broker.publisher.publish([Message(TOPIC, content_of(mark)), Message(TOPIC, content_of(SHARED))])
     say(f"done {mark.decode()} {published[0].offset}")
 
 

@@ -114,13 +114,13 @@ async def _fill_up(disk: Path) -> None:
             with pytest.raises(StorageFullError, match="no room"):
                 for number in range(100):
                     value = b"%d" % number * 100_000
-                    await broker.publish([Message(TOPIC, value)])
+                    await broker.publisher.publish([Message(TOPIC, value)])
                     taken.append(value)
             assert await values_in(broker, TOPIC) == taken
             await broker.retention.delete_before(TOPIC, 0, Offset(len(taken)))
             for _ in range(2):
                 await broker.payload_sweep.run_once()
-            await broker.publish([Message(TOPIC, b"again" * 20_000)])
+            await broker.publisher.publish([Message(TOPIC, b"again" * 20_000)])
             assert await values_in(broker, TOPIC) == [b"again" * 20_000]
     finally:
         store.close()

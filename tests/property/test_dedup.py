@@ -51,7 +51,9 @@ async def play(script: list[tuple[str, list[int]]], by: DedupMode, limits: Limit
     for step, numbers in script:
         now = clock.now_ms()
         if step == "publish":
-            published = await broker.publish([Message("t", b"%d" % number, message_id=f"{number}") for number in numbers])
+            published = await broker.publisher.publish(
+                [Message("t", b"%d" % number, message_id=f"{number}") for number in numbers]
+            )
             for number, answer in zip(numbers, published, strict=True):
                 known = number in seen and seen[number][0] > now
                 if exact:
@@ -85,7 +87,7 @@ async def play(script: list[tuple[str, list[int]]], by: DedupMode, limits: Limit
         elif step == "wait":
             clock.advance(numbers[0])
         elif step == "clean":
-            await broker._dedup.clean()
+            await broker.dedup.clean()
             if exact:
                 assert len(store.range(keys.dedup_expiries(topic.id))) == sum(at > now for at, _ in seen.values())
         else:

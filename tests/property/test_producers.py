@@ -74,7 +74,7 @@ async def play(steps: list[tuple[str, int, int]]) -> None:
 
     async def deliver(producer: int, epoch: int, sequence: int, values: list[bytes]) -> "asyncio.Future[list[object]]":
         fields = {"producer_id": ids[producer], "producer_epoch": epoch, "base_sequence": sequence}
-        future = broker.append([raw("t", 0, *values, **fields)])
+        future = broker.appender.append([raw("t", 0, *values, **fields)])
         await turns(3)
         return future  # type: ignore[return-value]
 

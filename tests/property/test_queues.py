@@ -113,7 +113,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(partition=st.integers(0, PARTITIONS - 1), key=st.sampled_from([None, b"a", b"b"]), count=st.integers(1, 3))
     def publish(self, partition: int, key: bytes | None, count: int) -> None:
         sent = [Message("jobs", b"%d" % (len(self.known) + nth), key, partition=partition) for nth in range(count)]
-        for published in self.run(self.broker.publish(sent)):
+        for published in self.run(self.broker.publisher.publish(sent)):
             self.known[published.partition, published.offset] = Known(key)
 
     @rule(most=st.integers(1, 5), visibility_ms=TIMES_MS)
@@ -274,7 +274,7 @@ class QueueMachine(RuleBasedStateMachine):
     def dead_letters(self) -> list[Place]:
         if self.broker.topics.find("jobs.dead_letters") is None:
             return []
-        read = self.run(self.broker.read("jobs.dead_letters", 0, Offset(0), max_records=1_000))
+        read = self.run(self.broker.committed_reader.read("jobs.dead_letters", 0, Offset(0), max_records=1_000))
         headers = [dict(record.headers) for record in read.records]
         return sorted((int(each["origin_partition"] or b""), int(each["origin_offset"] or b"")) for each in headers)
 

@@ -105,7 +105,7 @@ class World:
                     self.committed.update({event[0]: event for event in self.open[step.producer]})
                 self.open[step.producer] = []
         elif isinstance(step, Subscribe):
-            start = max(0, self.broker.end_cursor() - step.back)
+            start = max(0, self.broker.store.end_cursor() - step.back)
             subscription = self.broker.subscriptions.subscribe(parse_pattern(step.pattern, DEFAULT_LIMITS), Cursor(start))
             self.subscribers.append(Subscriber(subscription, step.pattern, start))
         elif isinstance(step, Pull) and step.subscriber < len(self.subscribers):
@@ -124,7 +124,7 @@ class World:
         return [b"%d" % number for number in range(self.values - count, self.values)]
 
     async def _append(self, batch: RawBatch, values: list[bytes], producer: int | None) -> None:
-        (outcome,) = await self.broker.append([batch])
+        (outcome,) = await self.broker.appender.append([batch])
         assert isinstance(outcome, Appended), outcome
         assert outcome.cursor is not None
         events = [(outcome.cursor + number, batch.topic, value) for number, value in enumerate(values)]
@@ -150,7 +150,7 @@ def test_each_committed_event_comes_once_and_in_order(played: list[object]) -> N
             for number in world.open:
                 await world.play(End(number, True))
             for subscriber in world.subscribers:
-                while subscriber.subscription.position < broker.end_cursor():
+                while subscriber.subscription.position < broker.store.end_cursor():
                     await subscriber.pull()
                 assert subscriber.got == world.expected(subscriber)
                 subscriber.subscription.close()

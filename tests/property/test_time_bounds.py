@@ -109,9 +109,9 @@ def test_queries_by_time_find_just_the_records_of_that_time(first: list[Sent], q
                     if time != NO_TIMESTAMP and is_within(time, query.times) and is_within(offset, query.offsets)
                 ]
                 bounds = ScanBounds(offsets=query.offsets, timestamps=query.times)
-                assert found(broker.view("t"), bounds, OldestTimes(MemoryStore(), 100)) == expected
-                assert found(broker.view("t"), bounds, OldestTimes(store, 100)) == expected
-                assert found(broker.view("t"), bounds, broker.oldest_times) == expected
+                assert found(broker.scanner.view("t"), bounds, OldestTimes(MemoryStore(), 100)) == expected
+                assert found(broker.scanner.view("t"), bounds, OldestTimes(store, 100)) == expected
+                assert found(broker.scanner.view("t"), bounds, broker.oldest_times) == expected
 
     asyncio.run(check())
 

@@ -165,7 +165,7 @@ class TransactionMachine(RuleBasedStateMachine):
         self.count += 1
 
         async def publish() -> None:
-            await self.broker.append([raw(TOPIC, partition, f"plain/{self.count}".encode())])
+            await self.broker.appender.append([raw(TOPIC, partition, f"plain/{self.count}".encode())])
 
         self.go(publish(), None)
 
@@ -363,7 +363,7 @@ class TransactionMachine(RuleBasedStateMachine):
 
     def close_broker(self) -> None:
         async def close() -> None:
-            await self.broker._jobs.close()
+            await self.broker.jobs.close()
             self.broker.groups.close()
             self.broker.threads.close()
 

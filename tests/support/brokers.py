@@ -141,12 +141,12 @@ async def append_unchecked(broker: Broker, raw: RawBatch) -> None:
     header = read_header(raw.batch)
     partition = broker.topics.get(raw.topic).partition(raw.partition)
     changes = Changes(appends=(Append(partition, raw.batch, header.records, header.max_timestamp),))
-    await broker._committer.submit(Change(lambda: changes, lambda _: None))
+    await broker.committer.submit(Change(lambda: changes, lambda _: None))
 
 
 async def append(broker: Broker, *batches: RawBatch) -> Appended:
     """Append and expect no refusal; the answer for the first batch."""
-    outcomes = await broker.append(batches)
+    outcomes = await broker.appender.append(batches)
     for outcome in outcomes:
         if isinstance(outcome, Exception):
             raise outcome
@@ -157,11 +157,11 @@ async def append(broker: Broker, *batches: RawBatch) -> Appended:
 
 async def values_in(broker: Broker, topic: str, partition: int = 0) -> list[bytes | None]:
     """All values of a partition, from its start on."""
-    store = broker._store
+    store = broker.store
     start, end = bounds_of(broker, topic, partition)
     found: list[bytes | None] = []
     while start < end:
-        read = await broker.read(topic, partition, start, max_records=1000)
+        read = await broker.committed_reader.read(topic, partition, start, max_records=1000)
         found += [record.value for record in read.records]
         start = read.next_offset
     assert store.bounds(broker.topics.get(topic).partition(partition)).end == end
@@ -169,7 +169,7 @@ async def values_in(broker: Broker, topic: str, partition: int = 0) -> list[byte
 
 
 def bounds_of(broker: Broker, topic: str, partition: int = 0) -> OffsetBounds:
-    return broker._store.bounds(broker.topics.get(topic).partition(partition))
+    return broker.store.bounds(broker.topics.get(topic).partition(partition))
 
 
 def options(**given: object) -> TopicOptions:

@@ -26,8 +26,8 @@ def values(answers: list[PartitionBatches]) -> list[list[bytes]]:
 
 
 def waiting(broker: Broker, *wanted: PartitionFetch, min_bytes: int = 1) -> "asyncio.Task[list[PartitionBatches]]":
-    return asyncio.create_task(broker.fetch(wanted, min_bytes=min_bytes, max_wait_ms=LONG_MS))
+    return asyncio.create_task(broker.fetcher.fetch(wanted, min_bytes=min_bytes, max_wait_ms=LONG_MS))
 
 
 async def settled_in(broker: Broker, waiters: int = 1) -> None:
-    await until(lambda: len(broker._waiting_fetches) == waiters)
+    await until(lambda: len(broker.waiting_fetches) == waiters)

@@ -35,4 +35,4 @@ def values(deliveries: Sequence[Delivery]) -> list[bytes | None]:
 
 
 async def publish(broker: Broker, topic: str, *sent: bytes, key: bytes | None = None) -> None:
-    await broker.publish([Message(topic, value, key) for value in sent])
+    await broker.publisher.publish([Message(topic, value, key) for value in sent])

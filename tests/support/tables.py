@@ -92,7 +92,7 @@ async def records_of(broker: Broker, topic: str) -> list[Record]:
     found: list[Record] = []
     offset = Offset(0)
     while True:
-        read = await broker.read(topic, 0, offset, max_records=1000)
+        read = await broker.committed_reader.read(topic, 0, offset, max_records=1000)
         if not read.records:
             return found
         found += read.records

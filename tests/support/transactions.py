@@ -46,7 +46,7 @@ class Producer:
         return RawBatch(TOPIC, partition, encoded)
 
     async def send(self, partition: int, *values: bytes) -> Offset:
-        (outcome,) = await self.broker.append([self.batch(partition, *values)], adds_partitions=self.newer)
+        (outcome,) = await self.broker.appender.append([self.batch(partition, *values)], adds_partitions=self.newer)
         if isinstance(outcome, Exception):
             raise outcome
         assert isinstance(outcome, Appended)
@@ -94,7 +94,7 @@ async def fetched(
     broker: Broker, partition: int = 0, offset: int = 0, isolation: Isolation = Isolation.READ_COMMITTED, wait_ms: int = 0
 ) -> PartitionBatches:
     wanted = PartitionFetch(TOPIC, partition, Offset(offset), 1 << 20)
-    (answer,) = await broker.fetch([wanted], isolation=isolation, max_wait_ms=wait_ms)
+    (answer,) = await broker.fetcher.fetch([wanted], isolation=isolation, max_wait_ms=wait_ms)
     if answer.error is not None:
         raise answer.error
     return answer

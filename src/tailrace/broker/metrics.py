@@ -4,62 +4,17 @@ The rooms keep plain numbers, because those cost next to nothing where records p
 asks. `METRICS` lists every family, so that the documentation can be held against it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from typing import NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tailrace.broker.commits import Committer
-from tailrace.broker.groups.coordinator import GroupCoordinator
-from tailrace.broker.groups.offsets import GroupOffsets
-from tailrace.broker.groups.registry import GroupRegistry
-from tailrace.broker.groups.removal import GroupRemoval
-from tailrace.broker.jobs import BackgroundJobs
-from tailrace.broker.payloads import Payloads
-from tailrace.broker.producers.producers import Producers
-from tailrace.broker.publishing.dedup import Deduplication
-from tailrace.broker.queues.queues import Queues
-from tailrace.broker.read_threads import ReadThreads
-from tailrace.broker.reading.answers import AnswerMemory
-from tailrace.broker.reading.fetch import WaitingFetches
-from tailrace.broker.reading.reader import PayloadExpansion
-from tailrace.broker.routes.routes import Snapshots
-from tailrace.broker.subscriptions.subscriptions import Subscriptions
-from tailrace.broker.times.survey import Survey
+from tailrace.broker.assembly import Services
 from tailrace.broker.topics.registry import LiveTopic
-from tailrace.broker.topics.topics import Topics
-from tailrace.broker.transactions.transactions import Transactions
 from tailrace.model.pipeline import PipelineStatus
-from tailrace.model.stats import Histogram, StoreStats
-from tailrace.store.contract import Store
-
-
-class Sources(NamedTuple):
-    """Who keeps the numbers."""
-
-    store: Store
-    topics: Topics
-    committer: Committer
-    waiting_fetches: WaitingFetches
-    subscriptions: Subscriptions
-    threads: ReadThreads
-    offsets: GroupOffsets
-    groups: GroupCoordinator
-    live_groups: GroupRegistry
-    group_removal: GroupRemoval
-    producers: Producers
-    transactions: Transactions
-    dedup: Deduplication
-    jobs: BackgroundJobs
-    snapshots: Snapshots
-    pipelines: Callable[[], Sequence[PipelineStatus]]
-    queues: Queues
-    payloads: Payloads
-    expansion: PayloadExpansion
-    survey: Survey
-    answers: AnswerMemory
+from tailrace.model.stats import Histogram, SqlStats, StoreStats
 
 
 class Counted(NamedTuple):
@@ -67,7 +22,7 @@ class Counted(NamedTuple):
 
     name: str
     text: str
-    read: Callable[[Sources], float]
+    read: Callable[[Services], float]
     rises_only: bool = True
 
 
@@ -144,116 +99,124 @@ HISTOGRAMS = (
 
 
 def _of_store(name: str, text: str, read: Callable[[StoreStats], float], *, rises_only: bool = True) -> Counted:
-    return Counted(name, text, lambda sources: read(sources.store.stats()), rises_only)
+    return Counted(name, text, lambda services: read(services.store.stats()), rises_only)
 
 
-def _now(name: str, text: str, read: Callable[[Sources], float]) -> Counted:
+def _now(name: str, text: str, read: Callable[[Services], float]) -> Counted:
     return Counted(name, text, read, rises_only=False)
 
 
 NUMBERS = (
-    _now("topics", "Topics that there are.", lambda sources: len(sources.topics)),
-    _now("partitions", "Partitions of all topics.", lambda sources: sources.topics.partition_count),
-    _now("groups", "Consumer groups that are stored.", lambda sources: len(sources.offsets.groups)),
-    _now("group_members", "Members of all groups.", lambda sources: sources.live_groups.members),
-    Counted("group_rebalances", "Rebalances of all groups.", lambda sources: sources.live_groups.rebalances),
-    Counted("groups_expired", "Groups forgotten after long silence.", lambda sources: sources.group_removal.expired),
-    _now("end_cursor", "The cursor that the next record of the log will get.", lambda sources: sources.store.end_cursor()),
-    _now("fetch_waiters", "Fetches that wait for records.", lambda sources: len(sources.waiting_fetches)),
-    _now("subscribers", "Subscribers to patterns.", lambda sources: sources.subscriptions.subscribers),
-    Counted("subscribers_cut", "Subscribers cut off because they were too slow.", lambda sources: sources.subscriptions.cut),
-    Counted("subscription_messages", "Messages handed to subscribers.", lambda sources: sources.subscriptions.delivered),
-    Counted("snapshot_rows", "Rows that snapshots of routes have told.", lambda sources: sources.snapshots.rows),
+    _now("topics", "Topics that there are.", lambda services: len(services.topics)),
+    _now("partitions", "Partitions of all topics.", lambda services: services.topics.partition_count),
+    _now("groups", "Consumer groups that are stored.", lambda services: len(services.offsets.groups)),
+    _now("group_members", "Members of all groups.", lambda services: services.group_registry.members),
+    Counted("group_rebalances", "Rebalances of all groups.", lambda services: services.group_registry.rebalances),
+    Counted("groups_expired", "Groups forgotten after long silence.", lambda services: services.group_removal.expired),
+    _now("end_cursor", "The cursor that the next record of the log will get.", lambda services: services.store.end_cursor()),
+    _now("fetch_waiters", "Fetches that wait for records.", lambda services: len(services.waiting_fetches)),
+    _now("subscribers", "Subscribers to patterns.", lambda services: services.subscriptions.subscribers),
+    Counted("subscribers_cut", "Subscribers cut off because they were too slow.", lambda services: services.subscriptions.cut),
+    Counted("subscription_messages", "Messages handed to subscribers.", lambda services: services.subscriptions.delivered),
+    Counted("snapshot_rows", "Rows that snapshots of routes have told.", lambda services: services.snapshots.rows),
     _now(
         "running_snapshots",
         "Snapshots of routes that are not done.",
-        lambda sources: sum(map(len, sources.snapshots.running.values())),
+        lambda services: sum(map(len, services.snapshots.running.values())),
     ),
-    _now("queues", "Groups of consumers that share records.", lambda sources: len(sources.queues)),
+    _now("queues", "Groups of consumers that share records.", lambda services: len(services.queues)),
     _now(
         "queue_in_flight",
         "Records of queues that were handed out and are not done.",
-        lambda sources: sources.queues.in_flight,
+        lambda services: services.queues.in_flight,
     ),
-    _now("queue_waiters", "Consumers of queues that wait for a record.", lambda sources: sources.queues.waiters),
-    Counted("queue_deliveries", "Records handed out by queues.", lambda sources: sources.queues.delivered),
-    Counted("queue_redeliveries", "Of these, records that were handed out before.", lambda sources: sources.queues.repeated),
-    Counted("queue_acks", "Records that consumers of queues are done with.", lambda sources: sources.queues.acknowledged),
-    Counted("queue_late_receipts", "Receipts that did not count.", lambda sources: sources.queues.refused),
+    _now("queue_waiters", "Consumers of queues that wait for a record.", lambda services: services.queues.waiters),
+    Counted("queue_deliveries", "Records handed out by queues.", lambda services: services.queues.delivered),
+    Counted("queue_redeliveries", "Of these, records that were handed out before.", lambda services: services.queues.repeated),
+    Counted("queue_acks", "Records that consumers of queues are done with.", lambda services: services.queues.acknowledged),
+    Counted("queue_late_receipts", "Receipts that did not count.", lambda services: services.queues.refused),
     Counted(
         "queue_dead_letters",
         "Records of queues that went to dead letters.",
-        lambda sources: sources.queues.dead_letters.letters,
+        lambda services: services.queues.dead_letters.letters,
     ),
     Counted(
         "queue_missed",
         "Records that were gone, or could not be read, before a queue was done with them.",
-        lambda sources: sources.queues.missed,
+        lambda services: services.queues.missed,
     ),
-    Counted("payloads_stored", "Large values written beside the log.", lambda sources: sources.payloads.stored),
-    Counted("payload_stored_bytes", "Bytes of these.", lambda sources: sources.payloads.stored_bytes),
+    Counted("payloads_stored", "Large values written beside the log.", lambda services: services.payloads.stored),
+    Counted("payload_stored_bytes", "Bytes of these.", lambda services: services.payloads.stored_bytes),
     Counted(
-        "payloads_found", "Large values that were there already and not written again.", lambda sources: sources.payloads.found
+        "payloads_found",
+        "Large values that were there already and not written again.",
+        lambda services: services.payloads.found,
     ),
     Counted(
-        "payloads_removed", "Large values removed because nothing refers to them.", lambda sources: sources.payloads.removed
+        "payloads_removed", "Large values removed because nothing refers to them.", lambda services: services.payloads.removed
     ),
-    Counted("payloads_lost", "Reads that found a large value missing or damaged.", lambda sources: sources.expansion.lost),
+    Counted(
+        "payloads_lost", "Reads that found a large value missing or damaged.", lambda services: services.payload_expansion.lost
+    ),
     _now(
         "pending_payload_bytes",
         "Bytes of large values that wait to be written.",
-        lambda sources: sources.payloads.pending_bytes,
+        lambda services: services.payloads.pending_bytes,
     ),
     _now(
         "unsurveyed_bytes",
         "Bytes of records whose times the survey has yet to look at.",
-        lambda sources: sources.survey.unsurveyed_bytes,
+        lambda services: services.survey.unsurveyed_bytes,
     ),
     _now(
         "answers_held_bytes",
         "Bytes that answers to readers hold, from before they are decoded until they are sent.",
-        lambda sources: sources.answers.held_bytes,
+        lambda services: services.answers.held_bytes,
     ),
-    _now("answers_waiting", "Readers that wait for room for their answer.", lambda sources: sources.answers.waiting),
+    _now("answers_waiting", "Readers that wait for room for their answer.", lambda services: services.answers.waiting),
     Counted(
         "answers_refused",
         "Readers that got no room in time and were told to come again.",
-        lambda sources: sources.answers.refused,
+        lambda services: services.answers.refused,
     ),
     Counted(
         "skipped_corrupt_messages",
         "Messages in batches that can't be decoded, left out by the readers' choice.",
-        lambda sources: sources.answers.skipped,
+        lambda services: services.answers.skipped,
     ),
-    _now("queued_reads", "Reads that wait for the disk.", lambda sources: sources.threads.queued),
-    _now("waiting_publishes", "Publishes that wait for room.", lambda sources: sources.committer.waiting),
-    _now("waiting_publish_bytes", "Bytes of publishes that wait for room.", lambda sources: sources.committer.waiting_bytes),
-    Counted("overloads", "Times that a publish found no room.", lambda sources: sources.committer.overloads),
-    Counted("dedup_cleaned", "Message ids forgotten at the end of their window.", lambda sources: sources.dedup.cleaned),
+    _now("queued_reads", "Reads that wait for the disk.", lambda services: services.threads.queued),
+    _now("waiting_publishes", "Publishes that wait for room.", lambda services: services.committer.waiting),
+    _now("waiting_publish_bytes", "Bytes of publishes that wait for room.", lambda services: services.committer.waiting_bytes),
+    Counted("overloads", "Times that a publish found no room.", lambda services: services.committer.overloads),
+    Counted("dedup_cleaned", "Message ids forgotten at the end of their window.", lambda services: services.dedup.cleaned),
     Counted(
         "producer_duplicates",
         "Messages that a producer sent again and that were found by their sequence.",
-        lambda sources: sources.producers.duplicates,
+        lambda services: services.producers.duplicates,
     ),
-    Counted("producers_expired", "Producers forgotten after long silence.", lambda sources: sources.producers.expired),
+    Counted("producers_expired", "Producers forgotten after long silence.", lambda services: services.producers.expired),
     Counted(
         "producers_evicted",
         "Producers forgotten early to stay within producers_per_partition.",
-        lambda sources: sources.producers.evicted,
+        lambda services: services.producers.evicted,
     ),
-    _now("transactional_ids", "Transactional ids that are remembered.", lambda sources: sources.transactions.ids),
-    _now("open_transactions", "Transactions that are open.", lambda sources: sources.transactions.open),
-    Counted("transactions_committed", "Transactions committed.", lambda sources: sources.transactions.committed),
-    Counted("transactions_aborted", "Transactions aborted, for whatever reason.", lambda sources: sources.transactions.aborted),
+    _now("transactional_ids", "Transactional ids that are remembered.", lambda services: services.transaction_services.ids),
+    _now("open_transactions", "Transactions that are open.", lambda services: services.transaction_services.open),
+    Counted("transactions_committed", "Transactions committed.", lambda services: services.transaction_services.committed),
+    Counted(
+        "transactions_aborted",
+        "Transactions aborted, for whatever reason.",
+        lambda services: services.transaction_services.aborted,
+    ),
     Counted(
         "transactions_timed_out",
         "Transactions aborted because they took too long.",
-        lambda sources: sources.transactions.timed_out,
+        lambda services: services.transaction_services.timed_out,
     ),
     _of_store("commits", "Commits made durable.", lambda stats: stats.commits),
     _of_store("commit_bytes", "Bytes of commits made durable.", lambda stats: stats.commit_bytes),
     _of_store("failed_commits", "Commits that storage could not take.", lambda stats: stats.failed_commits),
-    _now("disk_full", "1 while records are refused because the disk has no room.", lambda sources: sources.store.is_full()),
+    _now("disk_full", "1 while records are refused because the disk has no room.", lambda services: services.store.is_full()),
     _of_store("pending_commits", "Commits that wait for their sync.", lambda stats: stats.pending_commits, rises_only=False),
     _of_store(
         "pending_bytes", "Bytes of commits that wait for their sync.", lambda stats: stats.pending_bytes, rises_only=False
@@ -284,23 +247,23 @@ _PREFIX = "tailrace_"
 
 
 class BrokerCollector(Collector):
-    def __init__(self, sources: Sources) -> None:
-        self._sources = sources
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
     def collect(self) -> Iterator[Metric]:
-        sources = self._sources
-        topics = list(sources.topics)
+        services = self._services
+        topics = list(services.topics)
         for by_topic in BY_TOPIC:
             yield _labelled(by_topic.name, by_topic.text, "topic", ((live.topic.name, by_topic.read(live)) for live in topics))
-        for (name, text), counts in zip(BY_JOB, (sources.jobs.runs, sources.jobs.failures), strict=True):
+        for (name, text), counts in zip(BY_JOB, (services.jobs.runs, services.jobs.failures), strict=True):
             yield _labelled(name, text, "job", counts.items())
         lags = GaugeMetricFamily(_PREFIX + GROUP_LAG[0], GROUP_LAG[1], labels=("group", "topic"))
-        for labels, lag in sorted(sources.offsets.total_lags().items()):
+        for labels, lag in sorted(services.offsets.total_lags().items()):
             lags.add_metric(labels, lag)
         yield lags
-        yield _by_label(GROUP_STATES, "state", sources.groups.states.items())
-        yield _by_label(GROUP_GENERATIONS, "group", sorted(sources.live_groups.generations.items()))
-        pipelines = sources.pipelines()
+        yield _by_label(GROUP_STATES, "state", services.groups.states.items())
+        yield _by_label(GROUP_GENERATIONS, "group", sorted(services.group_registry.generations.items()))
+        pipelines = services.routing.pipeline_statuses()
         for each in BY_PIPELINE:
             values = [(pipeline.name, value) for pipeline in pipelines if (value := each.read(pipeline)) is not None]
             yield (
@@ -310,10 +273,49 @@ class BrokerCollector(Collector):
             )
         for counted in NUMBERS:
             family = CounterMetricFamily if counted.rises_only else GaugeMetricFamily
-            yield family(_PREFIX + counted.name, counted.text, value=counted.read(sources))
-        stats = sources.store.stats()
+            yield family(_PREFIX + counted.name, counted.text, value=counted.read(services))
+        stats = services.store.stats()
         for measured in HISTOGRAMS:
             yield _histogram(measured.name, measured.text, measured.read(stats))
+
+
+class SqlCollector(Collector):
+    def __init__(self, stats: SqlStats) -> None:
+        self._stats = stats
+
+    def collect(self) -> Iterator[Metric]:
+        stats = self._stats
+        yield _labelled(
+            "sql_statements",
+            "Statements of SQL that ended well, by kind.",
+            "statement",
+            sorted(stats.statements.copy().items()),
+        )
+        yield _counter("sql_failures", "Requests of SQL that ended with an error.", stats.failures)
+        yield _labelled(
+            "table_rows", "Rows inserted, updated and deleted, by table.", "table", sorted(stats.rows.copy().items())
+        )
+        yield _counter("table_transactions", "Transactions that changed tables.", stats.transactions)
+        yield _gauge("waiting_table_writes", "Transactions that wait for the tables' writer.", stats.waiting_writes)
+        yield _gauge("waiting_table_write_bytes", "Bytes of these.", stats.waiting_write_bytes)
+        yield _counter(
+            "table_rebuilds",
+            "Times that the file of the tables was damaged and was made again from the log.",
+            stats.rebuilds,
+        )
+        yield _counter("table_checkpoints", "Checkpoints of tables' rows that were put into the log.", stats.checkpoints)
+        yield _by_label(
+            ("table_checkpoint_rows", "Rows of checkpoints that are being taken which are in the log so far, by table."),
+            "table",
+            sorted(stats.checkpoint_rows.items()),
+        )
+        yield _gauge(
+            "replayed_changes",
+            "Changes that were applied to tables at the start, because their file lacked them.",
+            stats.replayed_changes,
+        )
+        yield _histogram("table_write_seconds", "From the submission of a transaction to its answer.", stats.write_seconds)
+        yield _histogram("table_transactions_per_commit", "Transactions that shared one commit.", stats.transactions_per_commit)
 
 
 def _labelled(name: str, text: str, label: str, values: Iterable[tuple[str, float]]) -> CounterMetricFamily:
@@ -328,6 +330,14 @@ def _by_label(named: tuple[str, str], label: str, values: Iterable[tuple[str, fl
     for key, value in values:
         family.add_metric((key,), value)
     return family
+
+
+def _counter(name: str, text: str, value: float) -> CounterMetricFamily:
+    return CounterMetricFamily(_PREFIX + name, text, value=value)
+
+
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(_PREFIX + name, text, value=value)
 
 
 def _histogram(name: str, text: str, held: Histogram) -> HistogramMetricFamily:

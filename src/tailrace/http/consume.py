@@ -77,7 +77,7 @@ async def fetch_batches(body: bytes, broker: Broker, receive: ASGIReceive, answe
     starts = [PartitionOffset(position.partition_id, Offset(position.offset)) for position in asked.positions]
     if len({start.partition for start in starts}) < len(starts):
         raise InvalidRequestError("positions name a partition twice")
-    reading = broker.committed_many(
+    reading = broker.committed_reader.batches_of_many(
         asked.topic, starts, answer, topic_uuid=asked.topic_uuid, max_bytes=asked.max_bytes, max_wait_ms=asked.timeout_ms
     )
     found = await (while_connected(receive, reading) if asked.timeout_ms else reading)

@@ -19,7 +19,7 @@ from litestar.types import ExceptionHandlersMap
 from prometheus_client.registry import Collector
 
 from tailrace.broker.broker import Broker
-from tailrace.broker.sql_metrics import SqlCollector
+from tailrace.broker.metrics import BrokerCollector, SqlCollector
 from tailrace.http.groups import GroupEndpoints, MemberEndpoints
 from tailrace.http.health import ServerStatus
 from tailrace.http.monitoring import ServerCollector, create_registry, health, index_page, metrics
@@ -54,7 +54,7 @@ def create_litestar_app(
 ) -> LitestarApp:
     """`collectors`: what else is shown on the metrics page."""
     registry = create_registry(
-        broker.collector(), SqlCollector(broker.changes.stats), ServerCollector(status, unexpected), *collectors
+        BrokerCollector(broker), SqlCollector(broker.changes.stats), ServerCollector(status, unexpected), *collectors
     )
 
     # Not a guard in the framework's sense, because those cost a copy of the handler each time.

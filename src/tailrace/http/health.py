@@ -24,11 +24,11 @@ class ServerStatus:
 def health_of(broker: Broker, status: ServerStatus) -> Health:
     failure = status.failure()
     return Health(
-        status="failed" if failure else "full" if broker.is_full() else "ok",
+        status="failed" if failure else "full" if broker.store.is_full() else "ok",
         version=__version__,
         durability=status.durability,
         uptime_seconds=round(status.uptime_seconds, 3),
-        end_cursor=broker.end_cursor(),
+        end_cursor=broker.store.end_cursor(),
         failure=str(failure or ""),
         tables=broker.changes.stats.behind,
     )

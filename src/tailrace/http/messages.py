@@ -124,5 +124,9 @@ async def publish_messages(body: bytes, broker: Broker) -> PublishResponse:
     asked = read_body(body, PublishBody)
     messages, numbered = to_messages(asked.messages), to_numbered(asked)
     return PublishResponse(
-        to_published(await (broker.publish(messages) if numbered is None else broker.publish_once(numbered, messages)))
+        to_published(
+            await (
+                broker.publisher.publish(messages) if numbered is None else broker.publisher.publish_once(numbered, messages)
+            )
+        )
     )

@@ -44,7 +44,7 @@ class PipelineEndpoints(Controller):
     @get(include_in_schema=True)
     async def pipelines(self, broker: NamedDependency[Broker]) -> list[PipelineStatus]:
         """Pipelines, and how they do."""
-        return broker.pipeline_statuses()
+        return broker.routing.pipeline_statuses()
 
     @post("/{name:str}/lease", status_code=200)
     async def lease(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> Lease:
@@ -114,7 +114,7 @@ class BatchEndpoints(Controller):
     async def offsets(self, body: RawBody, broker: NamedDependency[Broker], limits: NamedDependency[Limits]) -> OffsetsResponse:
         asked = read_body(body, OffsetsBody)
         if asked.beyond and asked.wait_ms:
-            await broker.await_growth(asked.beyond, asked.wait_ms)
+            await broker.fetcher.await_growth(asked.beyond, asked.wait_ms)
         start = AtTime(asked.at) if isinstance(asked.at, int) else asked.at
         found = []
         topics = [broker.topics.get(name).topic for name in asked.topics]
@@ -130,7 +130,7 @@ class BatchEndpoints(Controller):
                 raise UnknownTopicError(f"the topic {topic.name!r} was deleted while its offsets were looked up; ask again")
             most = topic.settings.max_message_bytes or limits.batch_bytes
             found.append(TopicOffsetsView(topic.name, topic.id, topic.uuid, [int(offset) for offset in offsets], most))
-        return OffsetsResponse(found, broker.end_cursor(), limits.key_bytes, limits.payload_bytes)
+        return OffsetsResponse(found, broker.store.end_cursor(), limits.key_bytes, limits.payload_bytes)
 
 
 def _stages(asked: StagesBody) -> list[Stage]:

@@ -30,7 +30,7 @@ async def encode_json(broker: Broker, answer: ReadAnswer, make: Callable[[], Any
     """An answer as JSON. A large one is made in a thread, so that others are not held up."""
     if answer.used <= INLINE_BYTES:
         return msgspec.json.encode(make())
-    return await broker.in_thread(lambda: msgspec.json.encode(make()))
+    return await broker.threads.run(lambda: msgspec.json.encode(make()))
 
 
 class HeldResponse:

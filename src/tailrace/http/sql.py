@@ -70,12 +70,12 @@ async def sql(
     with broker.answers.answer(skips_corrupt=asked.corrupt_batches == "skip").until_sent() as answer:
         if encoder is not None:
             # What it needs is loaded before the query's time begins.
-            await broker.in_thread(encoder.load)
+            await broker.threads.run(encoder.load)
             stream = await while_connected(request.receive, engine.stream(asked.sql, asked.params, encoder, answer))
             return _streamed(stream, encoder.media_type, answer, limits)
         results = await while_connected(request.receive, engine.execute(asked.sql, asked.params, answer))
         is_small = answer.used <= INLINE_BYTES and sum(len(result.rows) for result in results) <= _INLINE_ROWS
-        encoded = _encoded(results, answer) if is_small else await broker.in_thread(_encoded, results, answer)
+        encoded = _encoded(results, answer) if is_small else await broker.threads.run(_encoded, results, answer)
         return HeldResponse(encoded, JSON, answer, limits)
 
 

@@ -192,7 +192,7 @@ class _Events:
             return alive(self._subscription.position)
         if held.used <= INLINE_BYTES:
             return encode(batches, held.corrupt)
-        body = await self._broker.in_thread(encode, batches, held.corrupt)
+        body = await self._broker.threads.run(encode, batches, held.corrupt)
         held.resize(len(body))
         return body
 

@@ -279,7 +279,7 @@ class SqlEngine:
             for index, result in zip(indexes, await self.tables.write(on_tables, params, messages), strict=True):
                 results[index] = result
         elif messages:
-            await self._broker.publish(messages)
+            await self._broker.publisher.publish(messages)
         return [Result(status="BEGIN"), *results, Result(status="COMMIT")]
 
     async def _create_table(self, asked: CreateTableStatement) -> Result:

@@ -26,7 +26,7 @@ async def test_everything_is_there_again_after_a_restart_on_disk(tmp_path: Path)
         producer = await broker.producers.allocate()
         fields = {"producer_id": producer, "producer_epoch": 0}
         await append(broker, raw("t", 0, b"a", b"b", timestamp=clock.now_ms(), base_sequence=0, **fields))
-        await broker.publish([Message("t", b"c", message_id="m", partition=1)])
+        await broker.publisher.publish([Message("t", b"c", message_id="m", partition=1)])
         await broker.offsets.commit("g", [up_to("t", 0, 2)])
     store.close()
     store = EmbeddedStore.open(tmp_path, clock=clock)
@@ -35,7 +35,7 @@ async def test_everything_is_there_again_after_a_restart_on_disk(tmp_path: Path)
         assert await values_in(broker, "t", 0) == [b"a", b"b"]
         again = await append(broker, raw("t", 0, b"a", b"b", timestamp=clock.now_ms(), base_sequence=0, **fields))
         assert (again.base_offset, again.duplicates) == (0, 2)
-        (duplicate,) = await broker.publish([Message("t", b"c", message_id="m")])
+        (duplicate,) = await broker.publisher.publish([Message("t", b"c", message_id="m")])
         assert (duplicate.partition, duplicate.offset, duplicate.duplicate) == (1, 0, True)
         committed = broker.offsets.committed("g", "t", 0)
         assert committed is not None
@@ -60,7 +60,7 @@ async def test_concurrent_callers_on_disk_get_each_their_own_offset(tmp_path: Pa
 
         places = [place for found in await asyncio.gather(*(caller(number) for number in range(32))) for place in found]
         assert sorted(places) == [(partition, offset) for partition in range(4) for offset in range(160)]
-        answers = await broker.fetch([PartitionFetch("t", partition, Offset(0), 10**6) for partition in range(4)])
+        answers = await broker.fetcher.fetch([PartitionFetch("t", partition, Offset(0), 10**6) for partition in range(4)])
         assert [answer.bounds.end for answer in answers] == [160] * 4
     store.close()
 
@@ -71,14 +71,14 @@ async def test_closing_finishes_what_is_in_flight_and_takes_nothing_new() -> Non
     async with running_broker(store) as broker:
         await broker.topics.create("t")
         store.close_gate()
-        appending = broker.append([raw("t", 0, b"v")])
+        appending = broker.appender.append([raw("t", 0, b"v")])
         await turns()
         closing = asyncio.ensure_future(broker.close())
         await turns()
         with pytest.raises(StoreClosedError):
-            await broker.append([raw("t", 0, b"late")])
+            await broker.appender.append([raw("t", 0, b"late")])
         with pytest.raises(StoreClosedError):
-            await broker.publish([Message("t", b"late")])
+            await broker.publisher.publish([Message("t", b"late")])
         assert not closing.done()
         store.open_gate()
         await closing

@@ -187,9 +187,9 @@ async def test_decoded_reads_show_committed_records_and_step_over_the_rest() -> 
         await broker.topics.create("t")
         producer = await started(broker)
         await producer.write(0, b"a", b"b")
-        assert (await broker.read("t", 0, Offset(0), max_records=10)).next_offset == 0
+        assert (await broker.committed_reader.read("t", 0, Offset(0), max_records=10)).next_offset == 0
         await producer.abort()
-        read = await broker.read("t", 0, Offset(0), max_records=10)
+        read = await broker.committed_reader.read("t", 0, Offset(0), max_records=10)
         assert (read.records, read.next_offset) == ([], 3)
         await producer.write(0, b"c", b"d")
         await producer.commit()
@@ -201,7 +201,7 @@ async def _read_by(broker: Broker, max_records: int) -> list[tuple[bytes | None,
     offset = Offset(0)
     found = []
     while offset < bounds(broker).end:
-        read = await broker.read("t", 0, offset, max_records=max_records)
+        read = await broker.committed_reader.read("t", 0, offset, max_records=max_records)
         found += [(record.value, int(record.offset)) for record in read.records]
         assert read.next_offset > offset
         offset = read.next_offset

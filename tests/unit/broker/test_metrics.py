@@ -1,6 +1,7 @@
 from prometheus_client import CollectorRegistry, generate_latest
 
 from tailrace.broker.broker import Broker
+from tailrace.broker.metrics import BrokerCollector
 from tailrace.model.fetch import PartitionFetch
 from tailrace.model.ids import Offset
 from tailrace.model.record import Message
@@ -14,7 +15,7 @@ from tests.support.offsets import up_to
 def scrape(broker: Broker) -> dict[str, float]:
     """Every sample of the page by its name and labels."""
     registry = CollectorRegistry()
-    registry.register(broker.collector())
+    registry.register(BrokerCollector(broker))
     lines = generate_latest(registry).decode().splitlines()
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if not line.startswith("#"))}
 
@@ -25,7 +26,7 @@ async def test_traffic_is_shown_by_topic() -> None:
         await broker.topics.create("app.t")
         batch = raw("app.t", 0, b"a", b"b")
         await append(broker, batch)
-        await broker.fetch([PartitionFetch("app.t", 0, Offset(0), 1000)])
+        await broker.fetcher.fetch([PartitionFetch("app.t", 0, Offset(0), 1000)])
         shown = scrape(broker)
         assert shown['tailrace_messages_in_total{topic="app.t"}'] == 2
         assert shown['tailrace_bytes_in_total{topic="app.t"}'] == len(batch.batch)
@@ -38,12 +39,12 @@ async def test_lag_duplicates_and_retention_are_shown() -> None:
     clock = ManualClock()
     async with running_broker(clock=clock) as broker:
         await broker.topics.create("t", options=options(dedup="id", retention_seconds=60))
-        await broker.publish([Message("t", b"", message_id="a"), Message("t", b"", message_id="a")])
-        await broker.publish([Message("t", b"", message_id="b")])
+        await broker.publisher.publish([Message("t", b"", message_id="a"), Message("t", b"", message_id="a")])
+        await broker.publisher.publish([Message("t", b"", message_id="b")])
         await broker.offsets.commit("g", [up_to("t", 0, 1)])
         clock.advance(3_600_000)
         await broker.retention.run_once()
-        await broker._dedup.clean()
+        await broker.dedup.clean()
         shown = scrape(broker)
         assert shown['tailrace_group_lag{group="g",topic="t"}'] == 1
         assert shown['tailrace_dedup_hits_total{topic="t"}'] == 1

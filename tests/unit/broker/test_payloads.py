@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from tailrace.broker.broker import Broker
+from tailrace.broker.metrics import BrokerCollector
 from tailrace.broker.reading.scan import OffsetRange
 from tailrace.model.commit import Buffer
 from tailrace.model.consume import LogEdge, PartitionOffset
@@ -46,7 +47,7 @@ def digests(*values: bytes) -> set[bytes]:
 
 
 def stored_batches(broker: Broker, topic: str = "t") -> list[Buffer]:
-    store = broker._store
+    store = broker.store
     partition = broker.topics.get(topic).partition(0)
     return list(store.fetch(partition, store.bounds(partition).start, 10**9).batches)
 
@@ -61,7 +62,7 @@ async def test_values_over_the_limit_are_kept_beside_the_log_and_those_at_it_are
     store = MemoryStore()
     async with running_broker(store) as broker:
         await broker.topics.create("t")
-        await broker.publish([Message("t", A[:-1]), Message("t", A), Message("t", None), Message("t", b"small")])
+        await broker.publisher.publish([Message("t", A[:-1]), Message("t", A), Message("t", None), Message("t", b"small")])
         assert kept(store) == digests(A)
         assert [is_payload_reference(batch) for batch in stored_batches(broker)] == [False, True, False]
         assert sum(map(len, stored_batches(broker))) < INLINE + 1000
@@ -76,7 +77,7 @@ async def test_large_and_small_messages_of_one_publish_keep_their_order_and_shar
         await broker.topics.create("u")
         commits = store.stats().commits
         values = [b"0", A, b"2", b"3", B, A, b"6"]
-        published = await broker.publish([Message("t", value) for value in values] + [Message("u", B)])
+        published = await broker.publisher.publish([Message("t", value) for value in values] + [Message("u", B)])
         assert store.stats().commits == commits + 1
         assert [each.offset for each in published] == [0, 1, 2, 3, 4, 5, 6, 0]
         assert [each.cursor for each in published] == list(range(8))
@@ -93,22 +94,22 @@ async def test_every_reader_gets_the_value_and_all_else_as_it_was_published() ->
         late = broker.subscriptions.subscribe(parse_pattern("t", DEFAULT_LIMITS), LogEdge.BEGINNING)
         now = ManualClock().now_ms()
         message = Message("t", A, b"key", [("h", b"1"), ("none", None)], timestamp=now, message_id="m1")
-        await broker.publish([Message("t", b"before"), message])
+        await broker.publisher.publish([Message("t", b"before"), message])
         wanted = Record(b"key", A, [("h", b"1"), ("none", None), ("message_id", b"m1")], now, Offset(1))
 
-        (answer,) = await broker.fetch([PartitionFetch("t", 0, Offset(1), 10**9)])
+        (answer,) = await broker.fetcher.fetch([PartitionFetch("t", 0, Offset(1), 10**9)])
         assert [check_batch(batch).attributes for batch in answer.batches] == [0]
-        many = await broker.committed_many("t", [PartitionOffset(0, Offset(1))])
+        many = await broker.committed_reader.batches_of_many("t", [PartitionOffset(0, Offset(1))])
         scanned = [
             each.batch
-            for piece in broker.view("t").partitions[0].pieces(OffsetRange(Offset(1), Offset(2)))
+            for piece in broker.scanner.view("t").partitions[0].pieces(OffsetRange(Offset(1), Offset(2)))
             for each in piece.batches
         ]
         for batches in (answer.batches, many[0].batches, scanned):
             assert [record for batch in batches for record in decode_batch(batch, DEFAULT_LIMITS)] == [wanted]
 
         placed = wanted._replace(cursor=Cursor(1))
-        assert (await broker.read("t", 0, Offset(1), max_records=5)).records == [placed]
+        assert (await broker.committed_reader.read("t", 0, Offset(1), max_records=5)).records == [placed]
         for each in (subscription, late):
             found: list[Record] = []
             while len(found) < 2:
@@ -122,8 +123,8 @@ async def test_a_topic_with_append_times_keeps_them_for_large_values() -> None:
     clock = ManualClock()
     async with running_broker(clock=clock) as broker:
         await broker.topics.create("t", options=options(timestamps="append"))
-        await broker.publish([Message("t", A, timestamp=5)])
-        (record,) = (await broker.read("t", 0, Offset(0), max_records=1)).records
+        await broker.publisher.publish([Message("t", A, timestamp=5)])
+        (record,) = (await broker.committed_reader.read("t", 0, Offset(0), max_records=1)).records
         assert record.timestamp == clock.now_ms()
 
 
@@ -133,10 +134,10 @@ async def test_the_same_content_is_written_once_and_counted() -> None:
     async with running_broker(store) as broker:
         await broker.topics.create("t")
         await broker.topics.create("u")
-        await broker.publish([Message("t", A), Message("u", A)])
-        await broker.publish([Message("t", A), Message("t", B)])
+        await broker.publisher.publish([Message("t", A), Message("u", A)])
+        await broker.publisher.publish([Message("t", A), Message("t", B)])
         assert kept(store) == digests(A, B)
-        numbers = {family.name: family.samples[0].value for family in broker.collector().collect() if family.samples}
+        numbers = {family.name: family.samples[0].value for family in BrokerCollector(broker).collect() if family.samples}
         assert numbers["tailrace_payloads_stored"] == 2
         assert numbers["tailrace_payload_stored_bytes"] == len(A) + len(B)
         assert numbers["tailrace_payloads_found"] == 2
@@ -146,10 +147,10 @@ async def test_the_same_content_is_written_once_and_counted() -> None:
 async def test_a_fetch_counts_payloads_in_its_budget_and_returns_at_least_one_batch() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
-        await broker.publish([Message("t", b"%d" % number + A) for number in range(10)])
+        await broker.publisher.publish([Message("t", b"%d" % number + A) for number in range(10)])
 
         async def fetched(max_bytes: int) -> int:
-            (answer,) = await broker.fetch([PartitionFetch("t", 0, Offset(0), 10**9)], max_bytes=max_bytes)
+            (answer,) = await broker.fetcher.fetch([PartitionFetch("t", 0, Offset(0), 10**9)], max_bytes=max_bytes)
             assert len(answer.cursors) == len(answer.batches)
             return len(answer.batches)
 
@@ -164,10 +165,10 @@ async def test_a_fetch_that_waits_for_many_bytes_is_woken_by_a_payload() -> None
     async with running_broker() as broker:
         await broker.topics.create("t")
         waiting = asyncio.ensure_future(
-            broker.fetch([PartitionFetch("t", 0, Offset(0), 10**9)], min_bytes=INLINE, max_wait_ms=25_000)
+            broker.fetcher.fetch([PartitionFetch("t", 0, Offset(0), 10**9)], min_bytes=INLINE, max_wait_ms=25_000)
         )
-        await until(lambda: len(broker._waiting_fetches) == 1)
-        await broker.publish([Message("t", A)])
+        await until(lambda: len(broker.waiting_fetches) == 1)
+        await broker.publisher.publish([Message("t", A)])
         (answer,) = await asyncio.wait_for(waiting, 20)
         assert sum(map(len, answer.batches)) > INLINE
 
@@ -178,7 +179,7 @@ async def test_a_payload_goes_with_the_last_record_that_refers_to_it() -> None:
     async with running_broker(store) as broker:
         await broker.topics.create("t")
         await broker.topics.create("u")
-        await broker.publish([Message("t", A), Message("t", A), Message("t", B), Message("u", A)])
+        await broker.publisher.publish([Message("t", A), Message("t", A), Message("t", B), Message("u", A)])
         assert await sweep_all(broker) == 0
         await broker.retention.delete_before("t", 0, Offset(2))
         assert await sweep_all(broker) == 0
@@ -198,7 +199,7 @@ async def test_a_payload_stays_for_one_sweep_after_its_last_reference() -> None:
     store = MemoryStore()
     async with running_broker(store) as broker:
         await broker.topics.create("t")
-        await broker.publish([Message("t", A)])
+        await broker.publisher.publish([Message("t", A)])
         await broker.payload_sweep.run_once()
         await broker.retention.delete_before("t", 0, None)
         assert await broker.payload_sweep.run_once() == 0
@@ -218,7 +219,7 @@ async def _many_references_go() -> None:
     async with running_broker(store, limits=limits) as broker:
         await broker.topics.create("t", 3)
         values = [b"%04d" % number for number in range(130)]
-        await broker.publish([Message("t", value, partition=number % 3) for number, value in enumerate(values)])
+        await broker.publisher.publish([Message("t", value, partition=number % 3) for number, value in enumerate(values)])
         await broker.retention.delete_before("t", 1, Offset(25))
         await sweep_all(broker)
         alive = [value for number, value in enumerate(values) if number % 3 != 1 or number // 3 >= 25]
@@ -233,13 +234,13 @@ async def test_a_payload_that_a_publish_in_flight_refers_to_is_not_removed() -> 
     store = GatedStore()
     async with running_broker(store) as broker:
         await broker.topics.create("t")
-        await broker.publish([Message("t", A)])
+        await broker.publisher.publish([Message("t", A)])
         await broker.retention.delete_before("t", 0, None)
         await broker.payload_sweep.run_once()
         store.close_gate()
-        publishing = asyncio.ensure_future(broker.publish([Message("t", A)]))
+        publishing = asyncio.ensure_future(broker.publisher.publish([Message("t", A)]))
         await until(lambda: bool(store.in_flight))
-        assert await broker._payloads.remove_unused(list(digests(A))) == 0
+        assert await broker.payloads.remove_unused(list(digests(A))) == 0
         store.open_gate()
         await publishing
         await sweep_all(broker)
@@ -253,7 +254,7 @@ async def test_the_payload_of_a_failed_publish_is_removed() -> None:
         await broker.topics.create("t")
         await broker.payload_sweep.run_once()
         store.close_gate()
-        publishing = asyncio.ensure_future(broker.publish([Message("t", A)]))
+        publishing = asyncio.ensure_future(broker.publisher.publish([Message("t", A)]))
         await until(lambda: bool(store.in_flight))
         store.fail()
         with pytest.raises(StorageFullError):
@@ -269,12 +270,12 @@ async def test_the_payload_of_a_publisher_that_has_gone_is_removed() -> None:
     async with running_broker(store) as broker:
         await broker.topics.create("t")
         await broker.payload_sweep.run_once()
-        publishing = asyncio.ensure_future(broker.publish([Message("t", A)]))
+        publishing = asyncio.ensure_future(broker.publisher.publish([Message("t", A)]))
         await asyncio.sleep(0)
         publishing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await publishing
-        await until(lambda: broker._payloads.pending_bytes == 0)
+        await until(lambda: broker.payloads.pending_bytes == 0)
         assert await broker.payload_sweep.run_once() == 1
         assert bounds_of(broker, "t").end == 0
 
@@ -284,8 +285,8 @@ async def test_a_duplicate_is_not_stored_and_its_payload_is_that_of_the_first() 
     store = MemoryStore()
     async with running_broker(store) as broker:
         await broker.topics.create("t", options=options(dedup="content"))
-        await broker.publish([Message("t", A)])
-        again = await broker.publish([Message("t", A), Message("t", B)])
+        await broker.publisher.publish([Message("t", A)])
+        again = await broker.publisher.publish([Message("t", A), Message("t", B)])
         assert [each.duplicate for each in again] == [True, False]
         await sweep_all(broker)
         assert await values_in(broker, "t") == [A, B]
@@ -296,8 +297,8 @@ async def test_the_payload_of_a_duplicate_by_id_goes() -> None:
     store = MemoryStore()
     async with running_broker(store) as broker:
         await broker.topics.create("t", options=options(dedup="id"))
-        await broker.publish([Message("t", A, message_id="1")])
-        again = await broker.publish([Message("t", B, message_id="1"), Message("t", b"c", message_id="2")])
+        await broker.publisher.publish([Message("t", A, message_id="1")])
+        again = await broker.publisher.publish([Message("t", B, message_id="1"), Message("t", b"c", message_id="2")])
         assert [each.duplicate for each in again] == [True, False]
         await sweep_all(broker)
         assert kept(store) == digests(A)
@@ -308,7 +309,7 @@ async def test_what_nobody_refers_to_after_a_restart_is_removed_by_the_first_swe
     store = MemoryStore()
     async with running_broker(store) as broker:
         await broker.topics.create("t")
-        await broker.publish([Message("t", A)])
+        await broker.publisher.publish([Message("t", A)])
     store.payloads.put({reference_to(B): B})
     async with running_broker(store) as broker:
         assert await broker.payload_sweep.run_once() == 1
@@ -320,15 +321,19 @@ async def test_a_lost_payload_is_an_error_that_names_its_record_and_the_others_a
     store = MemoryStore()
     async with running_broker(store) as broker:
         await broker.topics.create("t")
-        await broker.publish([Message("t", b"0"), Message("t", A), Message("t", B)])
+        await broker.publisher.publish([Message("t", b"0"), Message("t", A), Message("t", B)])
         store.payloads.remove(digests(A))
-        assert [record.value for record in (await broker.read("t", 0, Offset(0), max_records=5)).records] == [b"0"]
+        assert [record.value for record in (await broker.committed_reader.read("t", 0, Offset(0), max_records=5)).records] == [
+            b"0"
+        ]
         with pytest.raises(LostPayloadError, match=r"offset 1 of partition 0 .* is missing.* Go on at 2") as lost:
-            await broker.read("t", 0, Offset(1), max_records=5)
+            await broker.committed_reader.read("t", 0, Offset(1), max_records=5)
         assert lost.value.next_offset == 2
-        (answer,) = await broker.fetch([PartitionFetch("t", 0, Offset(1), 10**9)])
+        (answer,) = await broker.fetcher.fetch([PartitionFetch("t", 0, Offset(1), 10**9)])
         assert isinstance(answer.error, LostPayloadError)
-        assert [record.value for record in (await broker.read("t", 0, Offset(2), max_records=5)).records] == [B]
+        assert [record.value for record in (await broker.committed_reader.read("t", 0, Offset(2), max_records=5)).records] == [
+            B
+        ]
         subscription = broker.subscriptions.subscribe(parse_pattern("t", DEFAULT_LIMITS), LogEdge.BEGINNING)
         (events,) = await subscription.read(5)
         assert [record.value for record in events.records] == [b"0"]
@@ -359,17 +364,17 @@ async def test_a_record_that_went_before_its_payload_was_read_is_told_as_gone() 
     store = MemoryStore()
     async with running_broker(store) as broker:
         await broker.topics.create("t")
-        await broker.publish([Message("t", A), Message("t", b"next")])
+        await broker.publisher.publish([Message("t", A), Message("t", b"next")])
         partition = broker.topics.get("t").partition(0)
         fetched = store.fetch(partition, Offset(0), 1)
-        view = broker.view("t").partitions[0]
+        view = broker.scanner.view("t").partitions[0]
         subscription = broker.subscriptions.subscribe(parse_pattern("t", DEFAULT_LIMITS), LogEdge.LATEST)
-        await broker.publish([Message("t", B), Message("t", b"last")])
+        await broker.publisher.publish([Message("t", B), Message("t", b"last")])
         await broker.retention.delete_before("t", 0, Offset(3))
         await sweep_all(broker)
         assert kept(store) == set()
         with pytest.raises(OffsetOutOfRangeError):
-            broker._expansion.fetched(partition, fetched, 1)
+            broker.payload_expansion.fetched(partition, fetched, 1)
         assert list(view.pieces(view.bounds)) == []
         (events,) = await subscription.read(5)
         assert [record.value for record in events.records] == [b"last"]
@@ -381,15 +386,15 @@ async def test_no_reader_ever_gets_a_reference_of_a_topic_that_was_deleted_meanw
     store = MemoryStore()
     async with running_broker(store) as broker:
         await broker.topics.create("t")
-        await broker.publish([Message("t", A)])
+        await broker.publisher.publish([Message("t", A)])
         partition = broker.topics.get("t").partition(0)
         fetched = store.fetch(partition, Offset(0), 1)
         await broker.topics.delete("t")
-        found = broker._expansion.fetched(partition, fetched, 1)
+        found = broker.payload_expansion.fetched(partition, fetched, 1)
         assert [record.value for record in decode_batch(found.batches[0], DEFAULT_LIMITS)] == [A]
         await sweep_all(broker)
         with pytest.raises(UnknownPartitionError):
-            broker._expansion.fetched(partition, fetched, 1)
+            broker.payload_expansion.fetched(partition, fetched, 1)
 
 
 @on_loop
@@ -397,7 +402,7 @@ async def test_clients_can_not_send_references() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
         forged = with_attributes(encode_batch([Record(None, b"x", timestamp=ManualClock().now_ms())]), REFERENCE_MASK)
-        (refused,) = await broker.append([RawBatch("t", 0, forged)])
+        (refused,) = await broker.appender.append([RawBatch("t", 0, forged)])
         assert isinstance(refused, InvalidRequestError)
         assert "refer to a payload" in str(refused)
 
@@ -407,7 +412,7 @@ async def test_batches_of_kafka_producers_are_stored_as_they_come() -> None:
     store = MemoryStore()
     async with running_broker(store) as broker:
         await broker.topics.create("t")
-        await broker.append([raw("t", 0, A)])
+        await broker.appender.append([raw("t", 0, A)])
         assert kept(store) == set()
         assert await values_in(broker, "t") == [A]
 
@@ -419,9 +424,9 @@ async def test_a_refused_publish_writes_no_payload() -> None:
         await broker.topics.create("t")
         await broker.topics.create("small", options=options(max_message_bytes=INLINE))
         with pytest.raises(MessageTooLargeError, match="payload_bytes"):
-            await broker.publish([Message("t", A), Message("t", bytes(1024 * KIB + 1))])
+            await broker.publisher.publish([Message("t", A), Message("t", bytes(1024 * KIB + 1))])
         with pytest.raises(MessageTooLargeError, match="max_message_bytes"):
-            await broker.publish([Message("t", A), Message("small", A)])
+            await broker.publisher.publish([Message("t", A), Message("small", A)])
         assert kept(store) == set()
 
 
@@ -431,13 +436,13 @@ async def test_payloads_that_wait_to_be_written_are_bounded() -> None:
     async with running_broker(limits=limits) as broker:
         await broker.topics.create("t")
         outcomes = await asyncio.gather(
-            *(broker.publish([Message("t", b"%d" % number + A)]) for number in range(5)), return_exceptions=True
+            *(broker.publisher.publish([Message("t", b"%d" % number + A)]) for number in range(5)), return_exceptions=True
         )
         refused = [outcome for outcome in outcomes if isinstance(outcome, OverloadedError)]
         assert len(refused) == 3
         assert "pending_payload_bytes" in str(refused[0])
-        assert broker._payloads.pending_bytes == 0
-        await broker.publish([Message("t", A)])
+        assert broker.payloads.pending_bytes == 0
+        await broker.publisher.publish([Message("t", A)])
 
 
 @on_loop
@@ -445,15 +450,15 @@ async def test_retention_by_bytes_counts_payloads() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t", options=options(retention_max_bytes=3 * len(B)))
         for number in range(10):
-            await broker.publish([Message("t", b"%d" % number + B[1:])])
+            await broker.publisher.publish([Message("t", b"%d" % number + B[1:])])
         assert await broker.retention.run_once() == 7
         assert bounds_of(broker, "t") == (7, 10)
         assert await broker.retention.run_once() == 0
         for _ in range(5):
-            await broker.publish([Message("t", A[:-1])])
+            await broker.publisher.publish([Message("t", A[:-1])])
         # Half as large, and in the log: five of them and one payload are the bytes, and half of one more.
         await broker.retention.run_once()
         assert bounds_of(broker, "t") == (9, 15)
-        await broker.publish([Message("t", B)])
+        await broker.publisher.publish([Message("t", B)])
         # One payload and four of them are the bytes.
         assert await broker.retention.run_once() == 2

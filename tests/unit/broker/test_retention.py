@@ -136,9 +136,9 @@ async def test_a_reader_below_the_start_is_told_and_never_jumps() -> None:
         await hourly(broker, 4)
         await broker.retention.run_once()
         with pytest.raises(OffsetOutOfRangeError) as refused:
-            await broker.read("t", 0, Offset(1), max_records=1)
+            await broker.committed_reader.read("t", 0, Offset(1), max_records=1)
         assert (refused.value.start, refused.value.end) == (2, 4)
-        (answer,) = await broker.fetch([PartitionFetch("t", 0, Offset(1), 1000)])
+        (answer,) = await broker.fetcher.fetch([PartitionFetch("t", 0, Offset(1), 1000)])
         assert isinstance(answer.error, OffsetOutOfRangeError)
 
 

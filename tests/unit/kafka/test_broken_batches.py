@@ -113,9 +113,9 @@ async def test_good_batches_are_stored_byte_for_byte(codec: int) -> None:
         for _ in range(2):
             (answer,) = await send(asker, [sent])
             assert answer.error_code == 0
-        fetched = await asker.broker.read("t", 0, Offset(0), max_records=100)
+        fetched = await asker.broker.committed_reader.read("t", 0, Offset(0), max_records=100)
         assert [each.value for each in fetched.records] == values * 2
-        (stored,) = asker.broker._store.fetch(asker.broker.topics.get("t").partition(0), Offset(0), 1).batches
+        (stored,) = asker.broker.store.fetch(asker.broker.topics.get("t").partition(0), Offset(0), 1).batches
         assert bytes(stored)[16:] == sent[16:]
 
 
@@ -137,7 +137,7 @@ async def test_what_kafka_takes_although_few_write_it_is_taken(odd: bytes) -> No
         await asker.broker.topics.create("t", 2)
         (answer,) = await send(asker, [batch([odd])])
         assert answer.error_code == 0, answer.error_message
-        assert len((await asker.broker.read("t", 0, Offset(0), max_records=9)).records) == 1
+        assert len((await asker.broker.committed_reader.read("t", 0, Offset(0), max_records=9)).records) == 1
 
 
 @on_loop
@@ -149,7 +149,7 @@ async def test_a_head_that_lies_about_the_newest_time_is_put_right() -> None:
         (answer,) = await send(asker, [batch([record(0), later], max_timestamp=TIMESTAMP + 99_999_999_999)])
         assert answer.error_code == 0
         partition = asker.broker.topics.get("t").partition(0)
-        store = asker.broker._store
+        store = asker.broker.store
         assert store.batch_for_time(partition, TIMESTAMP + 500) == 0
         assert store.batch_for_time(partition, TIMESTAMP + 501) is None
         assert await values_in(asker.broker, "t") == [b"value", b"value"]
@@ -165,9 +165,9 @@ async def test_batches_of_a_partition_keep_their_order_whatever_their_check_take
         answers = []
         for number in range(20):
             if number % 3 == 2:
-                answers.append(broker.append([RawBatch("t", 1, large), RawBatch("t", 0, small)]))
+                answers.append(broker.appender.append([RawBatch("t", 1, large), RawBatch("t", 0, small)]))
             else:
-                answers.append(broker.append([RawBatch("t", 0, large if number % 3 == 0 else small)]))
+                answers.append(broker.appender.append([RawBatch("t", 0, large if number % 3 == 0 else small)]))
         outcomes = [(await answer)[-1] for answer in answers]
         assert not any(isinstance(outcome, TailraceError) for outcome in outcomes)
         offsets = [outcome.base_offset for outcome in outcomes]  # type: ignore[union-attr]
@@ -179,8 +179,8 @@ async def test_other_partitions_do_not_wait_for_a_batch_that_takes_long() -> Non
     slow = good_batch(CODECS["gzip"], [bytes(1_000_000)] * 15)
     async with running_broker() as broker:
         await broker.topics.create("t", 2)
-        first = broker.append([RawBatch("t", 0, slow)])
-        second = broker.append([RawBatch("t", 1, good_batch(0))])
+        first = broker.appender.append([RawBatch("t", 0, slow)])
+        second = broker.appender.append([RawBatch("t", 1, good_batch(0))])
         done, _ = await asyncio.wait((first, second), return_when=asyncio.FIRST_COMPLETED)
         assert done == {second}
         await first
@@ -190,8 +190,8 @@ async def test_other_partitions_do_not_wait_for_a_batch_that_takes_long() -> Non
 async def test_the_bound_of_decompressed_bytes_is_that_of_the_limits() -> None:
     async with running_broker(limits=Limits(decompressed_batch_bytes=100_000)) as broker:
         await broker.topics.create("t")
-        (fits,) = await broker.append([RawBatch("t", 0, good_batch(SNAPPY, [bytes(99_000)]))])
-        (too_large,) = await broker.append([RawBatch("t", 0, good_batch(SNAPPY, [bytes(100_000)]))])
+        (fits,) = await broker.appender.append([RawBatch("t", 0, good_batch(SNAPPY, [bytes(99_000)]))])
+        (too_large,) = await broker.appender.append([RawBatch("t", 0, good_batch(SNAPPY, [bytes(100_000)]))])
         assert not isinstance(fits, TailraceError)
         assert isinstance(too_large, MessageTooLargeError)
 
@@ -201,7 +201,7 @@ async def test_a_topic_that_looks_for_duplicates_checks_first() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t", options=options(dedup="content"))
         for name, codec in CASES:
-            (outcome,) = await broker.append([RawBatch("t", 0, BROKEN[name].build(codec))])
+            (outcome,) = await broker.appender.append([RawBatch("t", 0, BROKEN[name].build(codec))])
             assert isinstance(outcome, TailraceError), name
         assert await values_in(broker, "t") == []
 
@@ -210,7 +210,9 @@ async def test_a_topic_that_looks_for_duplicates_checks_first() -> None:
 async def test_what_is_being_checked_is_answered_when_the_broker_closes() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
-        answers = [broker.append([RawBatch("t", 0, good_batch(CODECS["gzip"], [bytes(1_000_000)] * 5))]) for _ in range(5)]
+        answers = [
+            broker.appender.append([RawBatch("t", 0, good_batch(CODECS["gzip"], [bytes(1_000_000)] * 5))]) for _ in range(5)
+        ]
         await broker.close()
         for answer in answers:
             (outcome,) = await asyncio.wait_for(answer, 10)

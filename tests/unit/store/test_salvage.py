@@ -49,7 +49,7 @@ async def values_of(broker: Broker, *, without: str = "") -> Values:
             values: dict[int, bytes | None] = {}
             at, end = broker.positions.bounds(live.topic.name, partition.number)
             while at < end and name != without:
-                read = await broker.read(live.topic.name, partition.number, at, max_records=1_000)
+                read = await broker.committed_reader.read(live.topic.name, partition.number, at, max_records=1_000)
                 values |= {record.offset: record.value for record in read.records}
                 at = read.next_offset
             found[name] = values
@@ -78,9 +78,11 @@ async def fill(broker: Broker) -> None:
     await broker.topics.create("payments", options=options(dedup="id"))
     for number in range(60):
         batch = good_batch(list(CODECS.values())[number % 5], [b"%d.%d " % (number, each) * 40 for each in range(3)])
-        (outcome,) = await broker.append([RawBatch("orders", number % 2, batch)])
+        (outcome,) = await broker.appender.append([RawBatch("orders", number % 2, batch)])
         assert not isinstance(outcome, TailraceError)
-        await broker.publish([Message("payments", b"%d" % number, message_id=f"{number}"), Message("gone", b"x" * 100)])
+        await broker.publisher.publish(
+            [Message("payments", b"%d" % number, message_id=f"{number}"), Message("gone", b"x" * 100)]
+        )
     await broker.offsets.commit("readers", [OffsetCommit("orders", 0, Offset(7)), OffsetCommit("payments", 0, Offset(3))])
     await broker.retention.delete_before("orders", 0, Offset(10))
     await broker.topics.delete("gone")
@@ -120,11 +122,11 @@ def test_of_a_good_folder_everything_is_there(tmp_path: Path, segments: LogOptio
         assert committed == {("orders", 7), ("payments", 3)}
         assert broker.positions.bounds("orders", 0) == (10, 90)
         # What was seen before the damage is still a duplicate, and the next record gets the next offset.
-        again, new = await broker.publish([Message("payments", b"1", message_id="1"), Message("payments", b"new")])
+        again, new = await broker.publisher.publish([Message("payments", b"1", message_id="1"), Message("payments", b"new")])
         assert (again.duplicate, again.offset, new.offset) == (True, 1, 60)
         assert new.cursor is not None
         assert new.cursor >= done.first_cursor
-        scanned = broker._store.scan(Cursor(0), 1 << 30)
+        scanned = broker.store.scan(Cursor(0), 1 << 30)
         assert scanned.batches
 
     found = opened(target, work=look)
@@ -142,7 +144,7 @@ def test_batches_whose_records_are_bad_are_named_by_fsck_and_left_out(tmp_path: 
         await fill(broker)
         for codec in broken.codecs:
             await append_unchecked(broker, RawBatch("orders", 1, broken.build(codec)))
-            await broker.append([RawBatch("orders", 1, good_batch(0, [b"after"]))])
+            await broker.appender.append([RawBatch("orders", 1, good_batch(0, [b"after"]))])
 
     before = opened(source, work=work, without="orders[1]")
     (segment,) = segment_files(source)
@@ -209,7 +211,7 @@ def test_a_lost_end_is_filled_so_that_no_offset_is_given_out_twice(tmp_path: Pat
     _, left_out = rescue(source, target)
 
     async def go_on(broker: Broker) -> None:
-        (published,) = await broker.publish([Message("payments", b"next")])
+        (published,) = await broker.publisher.publish([Message("payments", b"next")])
         assert published.offset == 60
 
     found = opened(target, work=go_on)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tailrace.broker.isolation import AbortedTransactions, StableOffsets, committed_batches
 from tailrace.broker.reading.reader import PayloadExpansion
-from tailrace.broker.topics.registry import LiveTopic
+from tailrace.broker.topics.topics import Topics
 from tailrace.model.commit import FetchedBatches
 from tailrace.model.errors import OffsetOutOfRangeError
 from tailrace.model.ids import Cursor, Offset, PartitionId
@@ -40,13 +40,18 @@ class ScannedBatches(NamedTuple):
 
 
 class Scanner:
-    def __init__(self, store: Store, expansion: PayloadExpansion, stable: StableOffsets, aborted: AbortedTransactions) -> None:
+    def __init__(
+        self, store: Store, topics: Topics, expansion: PayloadExpansion, stable: StableOffsets, aborted: AbortedTransactions
+    ) -> None:
         self._store = store
+        self._topics = topics
         self._expansion = expansion
         self._stable = stable
         self._aborted = aborted
 
-    def view(self, live: LiveTopic) -> "TopicScan":
+    def view(self, topic: str) -> "TopicScan":
+        """Return the topic as it is now, to be read from any thread."""
+        live = self._topics.get(topic)
         # First the end of the log: what is committed after that is left out of every partition, whatever its bounds say.
         end = self._store.end_cursor()
         return TopicScan(live.topic.name, [self._partition(partition, end) for partition in live.partitions])

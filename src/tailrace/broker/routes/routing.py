@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
+import msgspec
+
 from tailrace.broker.commits import Committer
 from tailrace.broker.pipelines.pipelines import Pipelines
 from tailrace.broker.read_threads import ReadThreads
@@ -16,7 +18,7 @@ from tailrace.broker.routes.routes import Routes
 from tailrace.broker.topics.registry import LiveTopic
 from tailrace.broker.topics.topics import Topics
 from tailrace.model.ids import Cursor, Offset, PartitionId, RouteId, TableId, TopicId
-from tailrace.model.pipeline import NO_MARK, ROUTER, change_source, changes_of
+from tailrace.model.pipeline import NO_MARK, ROUTER, PipelineStatus, change_source, changes_of
 from tailrace.model.route import Route
 from tailrace.store.contract import Store
 from tailrace.wire.batch import read_header
@@ -96,6 +98,12 @@ class Routing:
             left = end - marks.get(change_source(route.changes), first)
             waiting[route.changes] = max(waiting.get(route.changes, 0), left)
         return sum(waiting.values())
+
+    def pipeline_statuses(self) -> list[PipelineStatus]:
+        """Return the status of every pipeline; that of the router includes its lag."""
+        return [
+            msgspec.structs.replace(status, lag=self.lag()) if status.name == ROUTER else status for status in self._pipelines
+        ]
 
     def floor(self, partition: PartitionId) -> Offset | None:
         """The first change of a table that is still to be routed; retention stops there."""

@@ -43,7 +43,7 @@ class FastProduce:
                 return None
         lone = _PendingProduce(asked)
         adds_partitions = asked.version >= PARTITIONS_ADDED_SINCE
-        self._broker.append_one(RawBatch(topic, asked.partition, records), lone, adds_partitions=adds_partitions)
+        self._broker.appender.append_one(RawBatch(topic, asked.partition, records), lone, adds_partitions=adds_partitions)
         return lone
 
 

@@ -78,7 +78,7 @@ class FetchHandlers:
         known = [each for each in asked if isinstance(each, PartitionFetch)]
         may_wait = known and len(known) == len(asked)
         try:
-            found = await self._broker.fetch(
+            found = await self._broker.fetcher.fetch(
                 known,
                 min_bytes=max(0, request.min_bytes),
                 max_bytes=max(0, request.max_bytes),

@@ -55,7 +55,7 @@ class ProduceHandlers:
     def _append(self, context: RequestContext, batches: Sequence[RawBatch]) -> "asyncio.Future[Outcomes]":
         if batches:
             adds_partitions = context.version >= PARTITIONS_ADDED_SINCE
-            return self._broker.append(batches, adds_partitions=adds_partitions)  # type: ignore[return-value]
+            return self._broker.appender.append(batches, adds_partitions=adds_partitions)  # type: ignore[return-value]
         nothing: asyncio.Future[Outcomes] = asyncio.get_running_loop().create_future()
         nothing.set_result(())
         return nothing

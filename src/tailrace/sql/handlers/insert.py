@@ -32,7 +32,7 @@ class TopicInsertHandler:
         self._queries = queries
 
     async def insert(self, write: Write, params: Parameters) -> Result:
-        return result_of(await self._broker.publish(await self.messages(write, params)))
+        return result_of(await self._broker.publisher.publish(await self.messages(write, params)))
 
     async def messages(self, write: Write, params: Parameters, *, in_transaction: bool = False) -> list[Message]:
         """What an INSERT publishes, checked as far as the values go."""

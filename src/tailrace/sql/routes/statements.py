@@ -242,7 +242,9 @@ class RouteHandler:
         held = 0
         records: deque[Record] = deque()
         while begin < end:
-            read = await self._broker.read(topic, 0, begin, max_records=min(end - begin, self._limits.read_records))
+            read = await self._broker.committed_reader.read(
+                topic, 0, begin, max_records=min(end - begin, self._limits.read_records)
+            )
             for record in read.records:
                 records.append(record)
                 held += len(record.value or b"")

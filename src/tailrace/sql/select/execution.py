@@ -52,7 +52,7 @@ class QueryPlanner:
             named = source.named
             if named.kind in ("topic", "changes"):
                 topic = named.name if named.kind == "topic" else CHANGES_PREFIX + named.name
-                views[source.relation] = self._broker.view(topic)
+                views[source.relation] = self._broker.scanner.view(topic)
             elif named.kind == "system":
                 table = SYSTEM_TABLES[named.name]
                 relations[source.relation] = SystemRelation(table, table.read(self._broker))

@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 
 from tailrace.broker.broker import Broker
-from tailrace.broker.sql_metrics import SqlCollector
+from tailrace.broker.metrics import BrokerCollector, SqlCollector
 from tailrace.broker.topics.registry import LiveTopic
 from tailrace.model.errors import UnknownTopicError
 from tailrace.model.route import Route
@@ -177,7 +177,7 @@ def _queues(broker: Broker) -> ReadRows:
 
 
 def _pipelines(broker: Broker) -> ReadRows:
-    statuses = broker.pipeline_statuses()
+    statuses = broker.routing.pipeline_statuses()
 
     def rows() -> Iterator[SystemRow]:
         for status in statuses:
@@ -201,7 +201,7 @@ def _pipelines(broker: Broker) -> ReadRows:
 
 
 def _stats(broker: Broker) -> ReadRows:
-    families = [*broker.collector().collect(), *SqlCollector(broker.changes.stats).collect()]
+    families = [*BrokerCollector(broker).collect(), *SqlCollector(broker.changes.stats).collect()]
 
     def rows() -> Iterator[SystemRow]:
         for family in families:

@@ -233,10 +233,10 @@ async def test_what_is_counted() -> None:
     clock = ManualClock()
     async with running_broker(clock=clock) as broker:
         (member, _) = await stable(broker, clock, None, None)
-        assert broker._live_groups.members == 2
+        assert broker.group_registry.members == 2
         assert broker.groups.states["Stable"] == 1
-        assert broker._live_groups.generations == {"g": 1}
+        assert broker.group_registry.generations == {"g": 1}
         with pytest.raises(RebalanceInProgressError):
             broker.groups.leave("g", [("", None), (member.member_id, None)])
             broker.groups.heartbeat("g", MemberIdentity(broker.groups.describe("g").members[0].member_id, 1))
-        assert broker._live_groups.rebalances == 2
+        assert broker.group_registry.rebalances == 2

@@ -270,9 +270,9 @@ async def test_a_commit_that_waited_while_its_topic_was_deleted_is_refused_and_l
         topic_id = broker.topics.get("t").topic.id
         store.close_gate()
         store.room = 1
-        in_flight = broker.append([raw("other", 0, b"")])
+        in_flight = broker.appender.append([raw("other", 0, b"")])
         await turns()
-        waiting = broker.append([raw("other", 0, b"")])
+        waiting = broker.appender.append([raw("other", 0, b"")])
         await turns()
         deleting = asyncio.ensure_future(broker.topics.delete("t"))
         await turns()

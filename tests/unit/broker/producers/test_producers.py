@@ -156,11 +156,11 @@ async def test_batches_in_flight_see_each_other() -> None:
     async with running_broker(store) as broker:
         producer = await made(broker)
         store.close_gate()
-        first = broker.append([sent(producer, 0, b"a")])
+        first = broker.appender.append([sent(producer, 0, b"a")])
         await turns()
-        second = broker.append([sent(producer, 1, b"b")])
+        second = broker.appender.append([sent(producer, 1, b"b")])
         await turns()
-        gap = broker.append([sent(producer, 3, b"d")])
+        gap = broker.appender.append([sent(producer, 3, b"d")])
         await turns()
         assert len(store.in_flight) == 2
         assert isinstance((await gap)[0], OutOfOrderSequenceError)
@@ -172,7 +172,7 @@ async def test_batches_in_flight_see_each_other() -> None:
 async def test_the_same_batch_twice_in_one_turn_is_stored_once() -> None:
     async with running_broker() as broker:
         producer = await made(broker)
-        first, second = await asyncio.gather(*(broker.append([sent(producer, 0, b"a")]) for _ in range(2)))
+        first, second = await asyncio.gather(*(broker.appender.append([sent(producer, 0, b"a")]) for _ in range(2)))
         assert (first, second) == ([placed(0, 0)], [placed(0, None, duplicates=1)])
         assert await values_in(broker, "t") == [b"a"]
 
@@ -181,7 +181,7 @@ async def test_the_same_batch_twice_in_one_turn_is_stored_once() -> None:
 async def test_the_same_batch_twice_in_one_request_is_stored_once() -> None:
     async with running_broker() as broker:
         producer = await made(broker)
-        outcomes = await broker.append([sent(producer, 0, b"a"), sent(producer, 0, b"a"), sent(producer, 1, b"b")])
+        outcomes = await broker.appender.append([sent(producer, 0, b"a"), sent(producer, 0, b"a"), sent(producer, 1, b"b")])
         assert outcomes == [placed(0, 0), placed(0, None, duplicates=1), placed(1, 1)]
         assert await values_in(broker, "t") == [b"a", b"b"]
 
@@ -192,10 +192,10 @@ async def test_a_duplicate_is_not_acknowledged_before_its_first_is_durable() -> 
     async with running_broker(store) as broker:
         producer = await made(broker)
         store.close_gate()
-        first = broker.append([sent(producer, 0, b"a")])
+        first = broker.appender.append([sent(producer, 0, b"a")])
         await turns()
-        again = broker.append([sent(producer, 0, b"a")])
-        other = broker.append([raw("t", 0, b"other")])
+        again = broker.appender.append([sent(producer, 0, b"a")])
+        other = broker.appender.append([raw("t", 0, b"other")])
         await turns()
         assert not again.done()
         store.settle(1)
@@ -212,11 +212,11 @@ async def test_what_was_stored_is_said_so_also_when_others_that_came_with_it_are
     store = GatedStore()
     async with running_broker(store) as broker:
         producer = await made(broker, 2)
-        await broker.append([sent(producer, 0, b"a")])
+        await broker.appender.append([sent(producer, 0, b"a")])
         store.close_gate()
-        again = broker.append([sent(producer, 0, b"a")])
-        other = broker.append([raw("t", 0, b"other")])
-        in_one_request = broker.append([sent(producer, 0, b"a"), raw("t", 1, b"another")])
+        again = broker.appender.append([sent(producer, 0, b"a")])
+        other = broker.appender.append([raw("t", 0, b"other")])
+        in_one_request = broker.appender.append([sent(producer, 0, b"a"), raw("t", 1, b"another")])
         await turns()
         store.fail()
         store.open_gate()
@@ -235,9 +235,9 @@ async def test_a_duplicate_of_a_batch_that_failed_is_stored() -> None:
     async with running_broker(store) as broker:
         producer = await made(broker)
         store.close_gate()
-        first = broker.append([sent(producer, 0, b"a")])
+        first = broker.appender.append([sent(producer, 0, b"a")])
         await turns()
-        again = broker.append([sent(producer, 0, b"a")])
+        again = broker.appender.append([sent(producer, 0, b"a")])
         await turns()
         store.fail()
         store.open_gate()
@@ -253,9 +253,9 @@ async def test_a_request_that_mixes_a_duplicate_in_flight_with_new_batches_waits
     async with running_broker(store) as broker:
         producer = await made(broker, 2)
         store.close_gate()
-        first = broker.append([sent(producer, 0, b"a")])
+        first = broker.appender.append([sent(producer, 0, b"a")])
         await turns()
-        mixed = broker.append([sent(producer, 0, b"a"), sent(producer, 0, b"b", partition=1)])
+        mixed = broker.appender.append([sent(producer, 0, b"a"), sent(producer, 0, b"b", partition=1)])
         await turns()
         assert len(store.in_flight) == 1
         store.fail()
@@ -305,7 +305,7 @@ async def test_many_silent_producers_are_forgotten_piece_by_piece() -> None:
     async with running_broker(store, clock) as broker:
         await broker.topics.create("t")
         producers = [await broker.producers.allocate() for _ in range(2_500)]
-        await asyncio.gather(*(broker.append([sent(producer, 0, b"")]) for producer in producers))
+        await asyncio.gather(*(broker.appender.append([sent(producer, 0, b"")]) for producer in producers))
         clock.advance(WEEK_MS + 1)
         assert await broker.producers.expire() == 2_500
         assert store.range(keys.PRODUCERS) == []
@@ -320,7 +320,7 @@ async def test_a_producer_that_speaks_while_it_is_being_forgotten_is_kept() -> N
         await append(broker, sent(producer, 0, b"a"))
         clock.advance(WEEK_MS + 1)
         store.close_gate()
-        speaking = broker.append([sent(producer, 1, b"b")])
+        speaking = broker.appender.append([sent(producer, 1, b"b")])
         await turns()
         expiring = asyncio.ensure_future(broker.producers.expire())
         await turns()

@@ -55,7 +55,7 @@ async def test_a_batch_gets_the_next_offsets_and_a_place_in_the_whole_log() -> N
         assert await append(broker, raw("a", 1, b"3")) == placed(0, 2)
         assert await append(broker, raw("a", 0, b"4")) == placed(2, 3)
         assert await values_in(broker, "a", 0) == [b"1", b"2", b"4"]
-        assert broker.end_cursor() == 4
+        assert broker.store.end_cursor() == 4
 
 
 @on_loop
@@ -77,7 +77,9 @@ async def test_appends_of_one_turn_of_the_loop_share_a_commit_and_keep_their_ord
     async with running_broker(store) as broker:
         await broker.topics.create("t", 2)
         commits = store.stats().commits
-        outcomes = await asyncio.gather(*(broker.append([raw("t", number % 2, b"%d" % number)]) for number in range(100)))
+        outcomes = await asyncio.gather(
+            *(broker.appender.append([raw("t", number % 2, b"%d" % number)]) for number in range(100))
+        )
         assert store.stats().commits == commits + 1
         assert [outcome for (outcome,) in outcomes] == [placed(number // 2, number) for number in range(100)]
         assert await values_in(broker, "t", 1) == [b"%d" % number for number in range(1, 100, 2)]
@@ -87,9 +89,9 @@ async def test_appends_of_one_turn_of_the_loop_share_a_commit_and_keep_their_ord
 async def test_nothing_overtakes_an_append_that_waits_for_the_end_of_the_turn() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t", 2)
-        alone = broker.append([raw("t", 0, b"first")])
-        several = broker.append([raw("t", 0, b"second"), raw("t", 1, b"second")])
-        later = broker.append([raw("t", 0, b"third")])
+        alone = broker.appender.append([raw("t", 0, b"first")])
+        several = broker.appender.append([raw("t", 0, b"second"), raw("t", 1, b"second")])
+        later = broker.appender.append([raw("t", 0, b"third")])
         await asyncio.gather(alone, several, later)
         assert await values_in(broker, "t", 0) == [b"first", b"second", b"third"]
 
@@ -100,9 +102,9 @@ async def test_a_shared_commit_is_bounded_in_bytes_and_batches() -> None:
     async with running_broker(store) as broker:
         await broker.topics.create("t")
         commits = store.stats().commits
-        await asyncio.gather(*(broker.append([raw("t", 0, bytes(300_000))]) for _ in range(8)))
+        await asyncio.gather(*(broker.appender.append([raw("t", 0, bytes(300_000))]) for _ in range(8)))
         assert store.stats().commits == commits + 2
-        await asyncio.gather(*(broker.append([raw("t", 0, b"")]) for _ in range(2_500)))
+        await asyncio.gather(*(broker.appender.append([raw("t", 0, b"")]) for _ in range(2_500)))
         assert store.stats().commits == commits + 5
 
 
@@ -111,9 +113,9 @@ async def test_in_a_shared_commit_each_batch_is_judged_for_itself() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
         good, bad, unknown = await asyncio.gather(
-            broker.append([raw("t", 0, b"good")]),
-            broker.append([raw("t", 0, b"bad", producer_id=99, producer_epoch=0, base_sequence=0)]),
-            broker.append([raw("nowhere", 0, b"?")]),
+            broker.appender.append([raw("t", 0, b"good")]),
+            broker.appender.append([raw("t", 0, b"bad", producer_id=99, producer_epoch=0, base_sequence=0)]),
+            broker.appender.append([raw("nowhere", 0, b"?")]),
         )
         assert good == [placed(0, 0)]
         assert isinstance(bad[0], TailraceError)
@@ -142,8 +144,8 @@ async def test_those_who_wait_without_a_future_are_told_once_whatever_one_of_the
         await broker.topics.create("t")
         first, broken, last, refused, lost = Waiter(), Waiter(is_broken=True), Waiter(), Waiter(), Waiter()
         for waiter in (first, broken, last):
-            broker.append_one(raw("t", 0, b"v"), waiter)
-        broker.append_one(raw("nowhere", 0, b"v"), refused)
+            broker.appender.append_one(raw("t", 0, b"v"), waiter)
+        broker.appender.append_one(raw("nowhere", 0, b"v"), refused)
         assert [type(outcome) for outcome in refused.heard] == [UnknownTopicError]
         assert first.heard == []
         await until(lambda: bool(last.heard))
@@ -151,7 +153,7 @@ async def test_those_who_wait_without_a_future_are_told_once_whatever_one_of_the
         assert places == [[placed(number, number)] for number in range(3)]
         assert "could not be told" in caplog.text
         store.close_gate()
-        broker.append_one(raw("t", 0, b"v"), lost)
+        broker.appender.append_one(raw("t", 0, b"v"), lost)
         await turns()
         store.fail()
         await until(lambda: bool(lost.heard))
@@ -165,7 +167,7 @@ async def test_the_answer_says_where_the_partition_begins() -> None:
         await append(broker, raw("t", 0, b"1", b"2", b"3"))
         await broker.retention.delete_before("t", 0, Offset(2))
         assert await append(broker, raw("t", 0, b"4")) == placed(3, 3, log_start=2)
-        both = await broker.append([raw("t", 0, b"5"), raw("t", 1, b"6")])
+        both = await broker.appender.append([raw("t", 0, b"5"), raw("t", 1, b"6")])
         assert both == [placed(4, 4, log_start=2), placed(0, 5)]
 
 
@@ -175,8 +177,8 @@ async def test_a_batch_is_acknowledged_also_if_its_topic_is_deleted_right_after_
     async with running_broker(store) as broker:
         await broker.topics.create("t", 2)
         store.close_gate()
-        alone = broker.append([raw("t", 0, b"1")])
-        together = broker.append([raw("t", 0, b"2"), raw("t", 1, b"3")])
+        alone = broker.appender.append([raw("t", 0, b"1")])
+        together = broker.appender.append([raw("t", 0, b"2"), raw("t", 1, b"3")])
         await turns()
         deletion = asyncio.ensure_future(broker.topics.delete("t"))
         await turns()
@@ -193,7 +195,7 @@ async def test_batches_of_one_request_share_a_commit_and_are_judged_each_for_its
         await broker.topics.create("a", 2)
         await broker.topics.create("b")
         commits = store.stats().commits
-        outcomes = await broker.append(
+        outcomes = await broker.appender.append(
             [raw("a", 0, b"1"), raw("a", 7, b"x"), raw("b", 0, b"2", b"3"), RawBatch("a", 1, b"junk"), raw("a", 0, b"4")]
         )
         assert store.stats().commits == commits + 1
@@ -208,7 +210,7 @@ async def test_batches_of_one_request_share_a_commit_and_are_judged_each_for_its
 @on_loop
 async def test_a_request_without_batches_is_answered() -> None:
     async with running_broker() as broker:
-        assert await broker.append([]) == []
+        assert await broker.appender.append([]) == []
 
 
 @pytest.mark.parametrize(
@@ -233,7 +235,7 @@ async def test_bad_batches_are_refused_with_the_reason_and_change_nothing(
 ) -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
-        (outcome,) = await broker.append([RawBatch("t", 0, batch)])
+        (outcome,) = await broker.appender.append([RawBatch("t", 0, batch)])
         assert isinstance(outcome, error)
         assert reason in str(outcome)
         assert bounds_of(broker, "t") == (0, 0)
@@ -284,7 +286,7 @@ async def test_many_tiny_records_are_one_batch_and_are_read_in_parts() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
         await append(broker, RawBatch("t", 0, batch))
-        read = await broker.read("t", 0, Offset(99_990), max_records=4)
+        read = await broker.committed_reader.read("t", 0, Offset(99_990), max_records=4)
         assert [record.offset for record in read.records] == [99_990, 99_991, 99_992, 99_993]
         assert read.next_offset == 99_994
 
@@ -297,7 +299,7 @@ async def test_a_topic_can_stamp_records_with_the_time_of_their_append() -> None
         clock.advance(5_000)
         appended = await append(broker, raw("t", 0, b"1", b"2", timestamp=NOW - 77))
         assert appended == placed(0, 0, append_time=NOW + 5_000)
-        read = await broker.read("t", 0, Offset(0), max_records=10)
+        read = await broker.committed_reader.read("t", 0, Offset(0), max_records=10)
         assert [record.timestamp for record in read.records] == [NOW + 5_000] * 2
 
 
@@ -318,7 +320,7 @@ async def test_no_answer_comes_before_the_batch_is_durable() -> None:
     async with running_broker(store) as broker:
         await broker.topics.create("t")
         store.close_gate()
-        appending = broker.append([raw("t", 0, b"v")])
+        appending = broker.appender.append([raw("t", 0, b"v")])
         await turns()
         assert not appending.done()
         assert broker.topics.get("t").messages_in == 0
@@ -332,7 +334,7 @@ async def test_a_failed_commit_fails_all_who_shared_it_and_the_offsets_are_given
     async with running_broker(store) as broker:
         await broker.topics.create("t")
         store.close_gate()
-        failing = [broker.append([raw("t", 0, b"lost")]) for _ in range(3)]
+        failing = [broker.appender.append([raw("t", 0, b"lost")]) for _ in range(3)]
         await turns()
         store.fail()
         for future in failing:
@@ -352,11 +354,11 @@ async def test_batches_decided_after_their_topic_is_gone_are_refused_and_others_
         await broker.topics.create("stays")
         store.close_gate()
         store.room = 1
-        blocker = broker.append([raw("stays", 0, b"0")])
+        blocker = broker.appender.append([raw("stays", 0, b"0")])
         await turns()
         deleting = asyncio.ensure_future(broker.topics.delete("gone"))
         await turns()
-        late = asyncio.gather(broker.append([raw("gone", 0, b"x")]), broker.append([raw("stays", 0, b"1")]))
+        late = asyncio.gather(broker.appender.append([raw("gone", 0, b"x")]), broker.appender.append([raw("stays", 0, b"1")]))
         await turns()
         store.open_gate()
         await blocker
@@ -373,9 +375,9 @@ async def test_with_no_room_the_publisher_waits_and_nothing_is_dropped() -> None
         await broker.topics.create("t")
         store.close_gate()
         store.room = 1
-        first = broker.append([raw("t", 0, b"1")])
+        first = broker.appender.append([raw("t", 0, b"1")])
         await turns()
-        second = broker.append([raw("t", 0, b"2")])
+        second = broker.appender.append([raw("t", 0, b"2")])
         await turns()
         assert not second.done()
         store.settle(1)
@@ -393,7 +395,7 @@ async def test_with_no_room_for_long_the_publisher_is_told_to_come_again() -> No
         store.close_gate()
         store.room = 0
         with pytest.raises(OverloadedError, match="publish_wait_ms"):
-            await broker.append([raw("t", 0, b"1")])
+            await broker.appender.append([raw("t", 0, b"1")])
         store.open_gate()
         assert await values_in(broker, "t") == []
 

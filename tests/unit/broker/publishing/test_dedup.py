@@ -45,10 +45,10 @@ def remembered(store: MemoryStore, broker: Broker) -> tuple[int, int, int]:
 async def test_an_id_that_was_published_before_is_a_duplicate_and_the_publisher_is_told() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t", 4, options=BY_ID)
-        (first,) = await broker.publish([Message("t", b"1", message_id="a")])
-        (again,) = await broker.publish([Message("t", b"2", message_id="a")])
+        (first,) = await broker.publisher.publish([Message("t", b"1", message_id="a")])
+        (again,) = await broker.publisher.publish([Message("t", b"2", message_id="a")])
         assert (again.partition, again.offset, again.duplicate, again.cursor) == (first.partition, first.offset, True, None)
-        (other,) = await broker.publish([Message("t", b"1", message_id="b")])
+        (other,) = await broker.publisher.publish([Message("t", b"1", message_id="b")])
         assert not other.duplicate
         assert broker.topics.get("t").dedup_hits == 1
 
@@ -60,7 +60,7 @@ async def test_the_same_content_is_a_duplicate_whatever_its_id_time_and_headers(
         first = Message("t", b"v", key=b"k", message_id="a")
         again = Message("t", b"v", key=b"k", message_id="b", headers=[("h", b"")], timestamp=5)
         differs = Message("t", b"v", key=b"other")
-        assert [each.duplicate for each in await broker.publish([first, again, differs])] == [False, True, False]
+        assert [each.duplicate for each in await broker.publisher.publish([first, again, differs])] == [False, True, False]
 
 
 def test_no_two_contents_have_the_same_fingerprint() -> None:
@@ -72,7 +72,7 @@ def test_no_two_contents_have_the_same_fingerprint() -> None:
 async def test_messages_without_an_id_are_never_duplicates_by_id() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t", options=BY_ID)
-        published = await broker.publish([Message("t", b"v"), Message("t", b"v")])
+        published = await broker.publisher.publish([Message("t", b"v"), Message("t", b"v")])
         assert [each.duplicate for each in published] == [False, False]
 
 
@@ -81,7 +81,7 @@ async def test_duplicates_inside_one_publish_are_found() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t", options=BY_ID)
         await broker.topics.create("plain")
-        published = await broker.publish(
+        published = await broker.publisher.publish(
             [
                 Message("t", b"1", message_id="a"),
                 Message("plain", b"1", message_id="a"),
@@ -98,9 +98,12 @@ async def test_a_publish_of_nothing_but_duplicates_writes_nothing() -> None:
     store = MemoryStore()
     async with running_broker(store) as broker:
         await broker.topics.create("t", options=BY_ID)
-        await broker.publish([Message("t", b"1", message_id="a")])
+        await broker.publisher.publish([Message("t", b"1", message_id="a")])
         commits = store.stats().commits
-        assert [each.duplicate for each in await broker.publish([Message("t", b"1", message_id="a")] * 2)] == [True, True]
+        assert [each.duplicate for each in await broker.publisher.publish([Message("t", b"1", message_id="a")] * 2)] == [
+            True,
+            True,
+        ]
         assert store.stats().commits == commits
 
 
@@ -109,7 +112,7 @@ async def test_topics_do_not_share_their_ids() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t", options=BY_ID)
         await broker.topics.create("u", options=BY_ID)
-        published = await broker.publish([Message(topic, b"", message_id="a") for topic in ("t", "u")])
+        published = await broker.publisher.publish([Message(topic, b"", message_id="a") for topic in ("t", "u")])
         assert [each.duplicate for each in published] == [False, False]
 
 
@@ -119,15 +122,15 @@ async def test_after_the_window_an_id_is_new_again() -> None:
     store = MemoryStore()
     async with running_broker(store, clock) as broker:
         await broker.topics.create("t", options=BY_ID)
-        await broker.publish([Message("t", b"1", message_id="a")])
+        await broker.publisher.publish([Message("t", b"1", message_id="a")])
         clock.advance(WINDOW_MS - 1)
-        assert (await broker.publish([Message("t", b"2", message_id="a")]))[0].duplicate
+        assert (await broker.publisher.publish([Message("t", b"2", message_id="a")]))[0].duplicate
         clock.advance(1)
-        (fresh,) = await broker.publish([Message("t", b"3", message_id="a")])
+        (fresh,) = await broker.publisher.publish([Message("t", b"3", message_id="a")])
         assert (fresh.offset, fresh.duplicate) == (1, False)
         assert remembered(store, broker) == (1, 1, 1)
         clock.advance(WINDOW_MS - 1)
-        (again,) = await broker.publish([Message("t", b"4", message_id="a")])
+        (again,) = await broker.publisher.publish([Message("t", b"4", message_id="a")])
         assert (again.offset, again.duplicate) == (1, True)
 
 
@@ -136,9 +139,9 @@ async def test_a_topic_has_its_own_window() -> None:
     clock = ManualClock()
     async with running_broker(clock=clock) as broker:
         await broker.topics.create("t", options=options(dedup="id", dedup_window_seconds=10))
-        await broker.publish([Message("t", b"1", message_id="a")])
+        await broker.publisher.publish([Message("t", b"1", message_id="a")])
         clock.advance(10_000)
-        assert not (await broker.publish([Message("t", b"2", message_id="a")]))[0].duplicate
+        assert not (await broker.publisher.publish([Message("t", b"2", message_id="a")]))[0].duplicate
 
 
 @on_loop
@@ -146,9 +149,9 @@ async def test_ids_survive_a_restart() -> None:
     store = MemoryStore()
     async with running_broker(store) as broker:
         await broker.topics.create("t", options=BY_ID)
-        await broker.publish([Message("t", b"1", message_id="a")])
+        await broker.publisher.publish([Message("t", b"1", message_id="a")])
     async with running_broker(store) as broker:
-        assert (await broker.publish([Message("t", b"1", message_id="a")]))[0].duplicate
+        assert (await broker.publisher.publish([Message("t", b"1", message_id="a")]))[0].duplicate
 
 
 @on_loop
@@ -157,15 +160,15 @@ async def test_expired_ids_are_cleaned_in_the_background_and_others_stay() -> No
     store = MemoryStore()
     async with running_broker(store, clock) as broker:
         await broker.topics.create("t", options=BY_ID)
-        await broker.publish([Message("t", b"", message_id=f"old-{number}") for number in range(2_500)])
+        await broker.publisher.publish([Message("t", b"", message_id=f"old-{number}") for number in range(2_500)])
         clock.advance(WINDOW_MS - 10)
-        await broker.publish([Message("t", b"", message_id="new")])
+        await broker.publisher.publish([Message("t", b"", message_id="new")])
         clock.advance(10)
-        assert await broker._dedup.clean() == 2_500
+        assert await broker.dedup.clean() == 2_500
         assert remembered(store, broker) == (1, 1, 1)
-        assert await broker._dedup.clean() == 0
-        assert broker._dedup.cleaned == 2_500
-        assert (await broker.publish([Message("t", b"", message_id="new")]))[0].duplicate
+        assert await broker.dedup.clean() == 0
+        assert broker.dedup.cleaned == 2_500
+        assert (await broker.publisher.publish([Message("t", b"", message_id="new")]))[0].duplicate
 
 
 @on_loop
@@ -176,12 +179,12 @@ async def test_ids_are_bounded_by_forgetting_the_oldest_early() -> None:
         await broker.topics.create("t", options=BY_ID)
         for number in range(300):
             clock.advance(1)
-            await broker.publish([Message("t", b"", message_id=f"{number}")])
+            await broker.publisher.publish([Message("t", b"", message_id=f"{number}")])
             entries, expiries, count = remembered(store, broker)
             assert entries == expiries == count <= 100
         assert broker.topics.get("t").dedup_evictions >= 200
-        assert (await broker.publish([Message("t", b"", message_id="299")]))[0].duplicate
-        assert not (await broker.publish([Message("t", b"", message_id="0")]))[0].duplicate
+        assert (await broker.publisher.publish([Message("t", b"", message_id="299")]))[0].duplicate
+        assert not (await broker.publisher.publish([Message("t", b"", message_id="0")]))[0].duplicate
 
 
 @on_loop
@@ -190,11 +193,13 @@ async def test_ids_are_bounded_while_many_publishes_are_in_flight() -> None:
     store = GatedStore(clock)
     async with running_broker(store, clock, Limits(dedup_entries=100)) as broker:
         await broker.topics.create("t", options=BY_ID)
-        await broker.publish([Message("t", b"", message_id=f"old-{number}") for number in range(100)])
+        await broker.publisher.publish([Message("t", b"", message_id=f"old-{number}") for number in range(100)])
         clock.advance(1)
         store.close_gate()
         publishing = [
-            asyncio.ensure_future(broker.publish([Message("t", b"", message_id=f"{batch}-{number}") for number in range(10)]))
+            asyncio.ensure_future(
+                broker.publisher.publish([Message("t", b"", message_id=f"{batch}-{number}") for number in range(10)])
+            )
             for batch in range(5)
         ]
         await turns()
@@ -212,13 +217,13 @@ async def test_a_failed_publish_leaves_no_id_behind() -> None:
     async with running_broker(store) as broker:
         await broker.topics.create("t", options=BY_ID)
         store.close_gate()
-        failing = asyncio.ensure_future(broker.publish([Message("t", b"1", message_id="a")]))
+        failing = asyncio.ensure_future(broker.publisher.publish([Message("t", b"1", message_id="a")]))
         await turns()
         store.fail()
         with pytest.raises(StorageFullError):
             await failing
         store.open_gate()
-        (published,) = await broker.publish([Message("t", b"1", message_id="a")])
+        (published,) = await broker.publisher.publish([Message("t", b"1", message_id="a")])
         assert not published.duplicate
         assert remembered(store, broker) == (1, 1, 1)
 
@@ -229,9 +234,11 @@ async def test_a_duplicate_is_not_acknowledged_before_its_first_is_durable() -> 
     async with running_broker(store) as broker:
         await broker.topics.create("t", options=BY_ID)
         store.close_gate()
-        first = asyncio.ensure_future(broker.publish([Message("t", b"1", message_id="a")]))
+        first = asyncio.ensure_future(broker.publisher.publish([Message("t", b"1", message_id="a")]))
         await turns()
-        again = asyncio.ensure_future(broker.publish([Message("t", b"1", message_id="a"), Message("t", b"2", message_id="b")]))
+        again = asyncio.ensure_future(
+            broker.publisher.publish([Message("t", b"1", message_id="a"), Message("t", b"2", message_id="b")])
+        )
         await turns()
         assert not again.done()
         store.open_gate()
@@ -245,9 +252,9 @@ async def test_a_duplicate_of_a_message_that_failed_is_written() -> None:
     async with running_broker(store) as broker:
         await broker.topics.create("t", options=BY_ID)
         store.close_gate()
-        first = asyncio.ensure_future(broker.publish([Message("t", b"1", message_id="a")]))
+        first = asyncio.ensure_future(broker.publisher.publish([Message("t", b"1", message_id="a")]))
         await turns()
-        again = asyncio.ensure_future(broker.publish([Message("t", b"1", message_id="a")]))
+        again = asyncio.ensure_future(broker.publisher.publish([Message("t", b"1", message_id="a")]))
         await turns()
         store.fail()
         store.open_gate()
@@ -263,11 +270,11 @@ async def test_cleaning_a_topic_that_was_deleted_leaves_nothing_behind() -> None
     store = GatedStore(clock)
     async with running_broker(store, clock) as broker:
         topic = await broker.topics.create("t", options=BY_ID)
-        await broker.publish([Message("t", b"1", message_id="a")])
+        await broker.publisher.publish([Message("t", b"1", message_id="a")])
         clock.advance(WINDOW_MS)
         store.close_gate()
         deleting = asyncio.ensure_future(broker.topics.delete("t"))
-        cleaning = asyncio.ensure_future(broker._dedup.clean())
+        cleaning = asyncio.ensure_future(broker.dedup.clean())
         await turns()
         store.open_gate()
         await asyncio.gather(deleting, cleaning)
@@ -329,8 +336,8 @@ async def test_raw_batches_and_messages_find_each_other() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t", options=BY_ID)
         await append(broker, named("a"))
-        assert (await broker.publish([Message("t", b"", message_id="a")]))[0].duplicate
-        await broker.publish([Message("t", b"", message_id="b")])
+        assert (await broker.publisher.publish([Message("t", b"", message_id="a")]))[0].duplicate
+        await broker.publisher.publish([Message("t", b"", message_id="b")])
         assert (await append(broker, named("b"))).duplicates == 1
 
 
@@ -363,9 +370,9 @@ async def test_raw_duplicates_in_flight_wait_for_their_first() -> None:
     async with running_broker(store) as broker:
         await broker.topics.create("t", options=BY_ID)
         store.close_gate()
-        first = broker.append([named("a")])
+        first = broker.appender.append([named("a")])
         await turns()
-        again = broker.append([named("b", "a")])
+        again = broker.appender.append([named("b", "a")])
         await turns()
         assert not again.done()
         store.open_gate()
@@ -380,18 +387,18 @@ async def test_an_id_renewed_while_it_is_being_cleaned_is_kept_and_counted_once(
     store = GatedStore(clock)
     async with running_broker(store, clock) as broker:
         await broker.topics.create("t", options=BY_ID)
-        await broker.publish([Message("t", b"1", message_id="a"), Message("t", b"2", message_id="b")])
+        await broker.publisher.publish([Message("t", b"1", message_id="a"), Message("t", b"2", message_id="b")])
         clock.advance(WINDOW_MS)
         store.close_gate()
-        renewing = asyncio.ensure_future(broker.publish([Message("t", b"3", message_id="a")]))
+        renewing = asyncio.ensure_future(broker.publisher.publish([Message("t", b"3", message_id="a")]))
         await turns()
-        cleaning = asyncio.ensure_future(broker._dedup.clean())
+        cleaning = asyncio.ensure_future(broker.dedup.clean())
         await turns()
         store.open_gate()
         assert not (await renewing)[0].duplicate
         assert await cleaning == 1
         assert remembered(store, broker) == (1, 1, 1)
-        assert (await broker.publish([Message("t", b"4", message_id="a")]))[0].duplicate
+        assert (await broker.publisher.publish([Message("t", b"4", message_id="a")]))[0].duplicate
 
 
 @on_loop
@@ -400,15 +407,15 @@ async def test_an_id_renewed_while_the_oldest_are_forgotten_is_kept_and_counted_
     store = MemoryStore()
     async with running_broker(store, clock, Limits(dedup_entries=2)) as broker:
         await broker.topics.create("t", options=BY_ID)
-        await broker.publish([Message("t", b"1", message_id="a")])
+        await broker.publisher.publish([Message("t", b"1", message_id="a")])
         clock.advance(1)
-        await broker.publish([Message("t", b"2", message_id="b")])
+        await broker.publisher.publish([Message("t", b"2", message_id="b")])
         clock.advance(WINDOW_MS)
-        await broker.publish([Message("t", b"3", message_id="a"), Message("t", b"4", message_id="c")])
+        await broker.publisher.publish([Message("t", b"3", message_id="a"), Message("t", b"4", message_id="c")])
         assert remembered(store, broker) == (2, 2, 2)
-        assert [each.duplicate for each in await broker.publish([Message("t", b"", message_id=name) for name in "ac"])] == [
-            True
-        ] * 2
+        assert [
+            each.duplicate for each in await broker.publisher.publish([Message("t", b"", message_id=name) for name in "ac"])
+        ] == [True] * 2
 
 
 @on_loop
@@ -431,7 +438,9 @@ async def test_what_turns_out_to_be_a_duplicate_while_it_waits_is_not_written() 
         await broker.topics.create("t", options=BY_ID)
 
         def publish(*names: str) -> "asyncio.Future[list[Published]]":
-            return asyncio.ensure_future(broker.publish([Message("t", name.encode(), message_id=name) for name in names]))
+            return asyncio.ensure_future(
+                broker.publisher.publish([Message("t", name.encode(), message_id=name) for name in names])
+            )
 
         store.close_gate()
         store.room = 1

@@ -32,7 +32,7 @@ async def test_messages_of_many_topics_go_into_one_commit() -> None:
         await broker.topics.create("a", 2)
         await broker.topics.create("b", alias="bee")
         commits = store.stats().commits
-        published = await broker.publish(
+        published = await broker.publisher.publish(
             [
                 Message("a", b"1", partition=1),
                 Message("bee", b"2"),
@@ -57,7 +57,7 @@ async def test_cursors_are_those_of_the_log() -> None:
     async with running_broker(store) as broker:
         await broker.topics.create("a", 2)
         await append(broker, raw("a", 0, b"before"))
-        published = await broker.publish([Message("a", b"%d" % number, partition=number % 2) for number in range(4)])
+        published = await broker.publisher.publish([Message("a", b"%d" % number, partition=number % 2) for number in range(4)])
         places = {}
         for batch in store.scan(Cursor(0), 10_000).batches:
             for delta in range(batch.records):
@@ -69,7 +69,7 @@ async def test_cursors_are_those_of_the_log() -> None:
 async def test_keys_choose_the_partition_as_kafkas_clients_do() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t", 7)
-        published = await broker.publish([Message("t", b"", key=b"key-%d" % number) for number in range(50)])
+        published = await broker.publisher.publish([Message("t", b"", key=b"key-%d" % number) for number in range(50)])
         assert [each.partition for each in published] == [partition_for_key(b"key-%d" % number, 7) for number in range(50)]
 
 
@@ -77,8 +77,8 @@ async def test_keys_choose_the_partition_as_kafkas_clients_do() -> None:
 async def test_messages_without_a_key_go_round() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t", 3)
-        first = await broker.publish([Message("t", b"")] * 4)
-        second = await broker.publish([Message("t", b"")] * 2)
+        first = await broker.publisher.publish([Message("t", b"")] * 4)
+        second = await broker.publisher.publish([Message("t", b"")] * 2)
         assert [each.partition for each in first + second] == [0, 1, 2, 0, 1, 2]
 
 
@@ -86,7 +86,7 @@ async def test_messages_without_a_key_go_round() -> None:
 async def test_an_empty_key_is_a_key() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t", 5)
-        published = await broker.publish([Message("t", b"", key=b"")] * 3)
+        published = await broker.publisher.publish([Message("t", b"", key=b"")] * 3)
         assert {each.partition for each in published} == {partition_for_key(b"", 5)}
 
 
@@ -94,8 +94,8 @@ async def test_an_empty_key_is_a_key() -> None:
 async def test_a_message_is_read_back_as_it_was_with_its_id_as_a_header() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
-        (published,) = await broker.publish([Message("t", None, b"k", [("h", b"x"), ("n", None)], timestamp=NOW - 5)])
-        (record,) = (await broker.read("t", 0, Offset(0), max_records=1)).records
+        (published,) = await broker.publisher.publish([Message("t", None, b"k", [("h", b"x"), ("n", None)], timestamp=NOW - 5)])
+        (record,) = (await broker.committed_reader.read("t", 0, Offset(0), max_records=1)).records
         assert (record.key, record.value, record.timestamp, record.offset) == (b"k", None, NOW - 5, 0)
         assert record.headers == [("h", b"x"), ("n", None), (MESSAGE_ID_HEADER, published.message_id.encode())]
 
@@ -104,8 +104,8 @@ async def test_a_message_is_read_back_as_it_was_with_its_id_as_a_header() -> Non
 async def test_a_message_without_a_time_gets_the_brokers() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
-        await broker.publish([Message("t", b"v")])
-        (record,) = (await broker.read("t", 0, Offset(0), max_records=1)).records
+        await broker.publisher.publish([Message("t", b"v")])
+        (record,) = (await broker.committed_reader.read("t", 0, Offset(0), max_records=1)).records
         assert record.timestamp == NOW
 
 
@@ -114,7 +114,7 @@ async def test_message_ids_are_snowflakes_unless_they_are_given() -> None:
     clock = ManualClock(1_800_000_000_000)
     async with running_broker(clock=clock) as broker:
         await broker.topics.create("t")
-        published = await broker.publish([Message("t", b""), Message("t", b"", message_id="mine"), Message("t", b"")])
+        published = await broker.publisher.publish([Message("t", b""), Message("t", b"", message_id="mine"), Message("t", b"")])
         first, given, third = (each.message_id for each in published)
         assert given == "mine"
         assert (int(first) >> 22) + EPOCH_MS == clock.now_ms()
@@ -125,10 +125,10 @@ async def test_message_ids_are_snowflakes_unless_they_are_given() -> None:
 async def test_a_message_id_can_come_as_a_header() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
-        (published,) = await broker.publish([Message("t", b"", headers=[(MESSAGE_ID_HEADER, b"mine")])])
+        (published,) = await broker.publisher.publish([Message("t", b"", headers=[(MESSAGE_ID_HEADER, b"mine")])])
         assert published.message_id == "mine"
         with pytest.raises(InvalidRequestError, match="says otherwise"):
-            await broker.publish([Message("t", b"", headers=[(MESSAGE_ID_HEADER, b"mine")], message_id="other")])
+            await broker.publisher.publish([Message("t", b"", headers=[(MESSAGE_ID_HEADER, b"mine")], message_id="other")])
 
 
 @on_loop
@@ -137,10 +137,10 @@ async def test_message_ids_rise_over_a_restart_with_a_clock_that_stepped_back() 
     clock = ManualClock(1_800_000_000_000)
     async with running_broker(store, clock) as broker:
         await broker.topics.create("t")
-        (before,) = await broker.publish([Message("t", b"")])
+        (before,) = await broker.publisher.publish([Message("t", b"")])
     clock.step_back(3_600_000)
     async with running_broker(store, clock) as broker:
-        (after,) = await broker.publish([Message("t", b"")])
+        (after,) = await broker.publisher.publish([Message("t", b"")])
         assert int(after.message_id) > int(before.message_id)
 
 
@@ -178,7 +178,7 @@ async def test_one_bad_message_refuses_all_and_changes_nothing(bad: Message, err
         await broker.topics.create("small", options=options(max_message_bytes=200))
         commits = store.stats().commits
         with pytest.raises(error) as refused:
-            await broker.publish([GOOD, bad, GOOD])
+            await broker.publisher.publish([GOOD, bad, GOOD])
         assert reason in str(refused.value)
         assert store.stats().commits == commits
         assert bounds_of(broker, "t") == (0, 0)
@@ -189,8 +189,8 @@ async def test_a_refused_publish_does_not_move_the_round() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t", 3)
         with pytest.raises(UnknownTopicError):
-            await broker.publish([GOOD, Message("nowhere", b"")])
-        (published,) = await broker.publish([GOOD])
+            await broker.publisher.publish([GOOD, Message("nowhere", b"")])
+        (published,) = await broker.publisher.publish([GOOD])
         assert published.partition == 0
 
 
@@ -198,8 +198,10 @@ async def test_a_refused_publish_does_not_move_the_round() -> None:
 async def test_the_largest_of_everything_is_taken() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
-        await broker.publish([Message("t", bytes(1_048_576))])
-        await broker.publish([Message("t", b"", key=bytes(65_536), headers=[("h", bytes(4_096))] * 32, message_id="i" * 255)])
+        await broker.publisher.publish([Message("t", bytes(1_048_576))])
+        await broker.publisher.publish(
+            [Message("t", b"", key=bytes(65_536), headers=[("h", bytes(4_096))] * 32, message_id="i" * 255)]
+        )
         assert bounds_of(broker, "t") == (0, 2)
 
 
@@ -208,9 +210,9 @@ async def test_messages_of_one_publish_are_limited() -> None:
     async with running_broker(limits=Limits(publish_records=3)) as broker:
         await broker.topics.create("t")
         with pytest.raises(LimitExceededError, match="publish_records"):
-            await broker.publish([GOOD] * 4)
-        assert await broker.publish([]) == []
-        assert len(await broker.publish([GOOD] * 3)) == 3
+            await broker.publisher.publish([GOOD] * 4)
+        assert await broker.publisher.publish([]) == []
+        assert len(await broker.publisher.publish([GOOD] * 3)) == 3
 
 
 @on_loop
@@ -220,7 +222,7 @@ async def test_a_publish_larger_than_a_batch_becomes_several_batches_in_one_comm
         await broker.topics.create("t")
         commits = store.stats().commits
         values = [b"%04d" % number + bytes(100_000) for number in range(30)]
-        published = await broker.publish([Message("t", value) for value in values])
+        published = await broker.publisher.publish([Message("t", value) for value in values])
         assert store.stats().commits == commits + 1
         assert [(each.offset, each.cursor) for each in published] == [(number, number) for number in range(30)]
         batches = store.fetch(broker.topics.get("t").partition(0), Offset(0), 10**8).batches
@@ -234,7 +236,7 @@ async def test_a_batch_has_at_most_batch_records() -> None:
     store = MemoryStore()
     async with running_broker(store, limits=Limits(batch_records=3)) as broker:
         await broker.topics.create("t")
-        await broker.publish([GOOD] * 8)
+        await broker.publisher.publish([GOOD] * 8)
         assert len(store.fetch(broker.topics.get("t").partition(0), Offset(0), 10**8).batches) == 3
 
 
@@ -242,8 +244,8 @@ async def test_a_batch_has_at_most_batch_records() -> None:
 async def test_a_topic_can_stamp_messages_with_the_time_of_their_append() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t", options=options(timestamps="append"))
-        await broker.publish([Message("t", b"v", timestamp=5)])
-        (record,) = (await broker.read("t", 0, Offset(0), max_records=1)).records
+        await broker.publisher.publish([Message("t", b"v", timestamp=5)])
+        (record,) = (await broker.committed_reader.read("t", 0, Offset(0), max_records=1)).records
         assert record.timestamp == NOW
 
 
@@ -254,14 +256,14 @@ async def test_a_publish_that_fails_is_never_seen() -> None:
         await broker.topics.create("a")
         await broker.topics.create("b")
         store.close_gate()
-        publishing = asyncio.ensure_future(broker.publish([Message("a", b"x"), Message("b", b"x")]))
+        publishing = asyncio.ensure_future(broker.publisher.publish([Message("a", b"x"), Message("b", b"x")]))
         await turns()
         store.fail()
         with pytest.raises(StorageFullError):
             await publishing
         store.open_gate()
         assert bounds_of(broker, "a") == bounds_of(broker, "b") == (0, 0)
-        (published,) = await broker.publish([Message("a", b"y")])
+        (published,) = await broker.publisher.publish([Message("a", b"y")])
         assert (published.offset, published.cursor) == (0, 0)
 
 
@@ -272,9 +274,9 @@ async def test_a_publish_that_waited_for_room_gets_the_offsets_of_its_turn() -> 
         await broker.topics.create("t")
         store.close_gate()
         store.room = 1
-        appending = broker.append([raw("t", 0, b"first", b"second")])
+        appending = broker.appender.append([raw("t", 0, b"first", b"second")])
         await turns()
-        publishing = asyncio.ensure_future(broker.publish([Message("t", b"third")]))
+        publishing = asyncio.ensure_future(broker.publisher.publish([Message("t", b"third")]))
         await turns()
         store.settle(1)
         await appending
@@ -293,11 +295,11 @@ async def test_a_publish_to_a_topic_deleted_meanwhile_is_refused_as_a_whole() ->
         store.room = 1
         deleting = asyncio.ensure_future(broker.topics.delete("gone"))
         await turns()
-        blocked = asyncio.ensure_future(broker.publish([Message("stays", b"1")]))
+        blocked = asyncio.ensure_future(broker.publisher.publish([Message("stays", b"1")]))
         await turns()
         store.open_gate()
         await deleting
         await blocked
         with pytest.raises(UnknownTopicError):
-            await broker.publish([Message("stays", b"2"), Message("gone", b"2")])
+            await broker.publisher.publish([Message("stays", b"2"), Message("gone", b"2")])
         assert await values_in(broker, "stays") == [b"1"]

@@ -17,14 +17,14 @@ VISIBILITY_MS = 30_000
 async def test_after_max_deliveries_a_record_goes_to_the_dead_letters_with_its_story() -> None:
     async with running_broker() as broker:
         await broker.topics.create("jobs", 2)
-        await broker.publish([Message("jobs", b"poison", b"k", [("kept", b"yes")], partition=1, message_id="m-1")])
+        await broker.publisher.publish([Message("jobs", b"poison", b"k", [("kept", b"yes")], partition=1, message_id="m-1")])
         consumer = QueueConsumer(broker, max_deliveries=2)
         for expected in (1, 2):
             (delivery,) = await consumer.receive()
             assert delivery.deliveries == expected
             await consumer.nack(delivery, reason="can't be parsed")
         assert await consumer.receive() == []
-        (letter,) = (await broker.read("jobs.dead_letters", 0, Offset(0), max_records=10)).records
+        (letter,) = (await broker.committed_reader.read("jobs.dead_letters", 0, Offset(0), max_records=10)).records
         assert (letter.key, letter.value) == (b"k", b"poison")
         assert dict(letter.headers) == {
             "kept": b"yes",

@@ -56,7 +56,7 @@ async def test_a_receive_that_is_cancelled_while_it_reads_keeps_nothing() -> Non
     store = HaltingStore()
     async with running_broker(store) as broker:
         await broker.topics.create("jobs", 2)
-        await broker.publish([Message("jobs", b"a", partition=0), Message("jobs", b"b", partition=1)])
+        await broker.publisher.publish([Message("jobs", b"a", partition=0), Message("jobs", b"b", partition=1)])
         consumer = QueueConsumer(broker)
         await consumer.nack(*await consumer.receive(2))
         store.cold = True
@@ -190,7 +190,7 @@ async def test_one_answer_holds_only_so_many_bytes_and_the_rest_follows() -> Non
     async with running_broker(limits=Limits(answer_bytes=250_000)) as broker:
         await broker.topics.create("jobs", 5)
         for number in range(10):
-            await broker.publish([Message("jobs", b"x" * 100_000, partition=number % 5)])
+            await broker.publisher.publish([Message("jobs", b"x" * 100_000, partition=number % 5)])
         consumer = QueueConsumer(broker)
         for _ in ("fresh", "given back"):
             held = []

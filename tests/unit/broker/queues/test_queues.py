@@ -138,7 +138,7 @@ async def test_by_key_no_two_records_of_one_key_are_out_at_once() -> None:
     clock = ManualClock()
     async with running_broker(clock=clock) as broker:
         await broker.topics.create("jobs")
-        await broker.publish([Message("jobs", value, value[:1]) for value in (b"a1", b"a2", b"b1", b"a3", b"b2")])
+        await broker.publisher.publish([Message("jobs", value, value[:1]) for value in (b"a1", b"a2", b"b1", b"a3", b"b2")])
         await publish(broker, "jobs", b"free1", b"free2")
         consumer = QueueConsumer(broker, order_by_key=True)
         got = await consumer.receive(10)

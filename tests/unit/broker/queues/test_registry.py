@@ -161,7 +161,7 @@ async def test_letters_are_not_put_back_into_a_topic_that_was_made_again_meanwhi
         await broker.topics.create("jobs")
         await broker.topics.create("jobs.dead_letters")
         headers = ((ORIGIN_TOPIC_HEADER, b"jobs"),)
-        await broker.publish([Message("jobs.dead_letters", b"letter", headers=headers)])
+        await broker.publisher.publish([Message("jobs.dead_letters", b"letter", headers=headers)])
         committed = broker.redrives._committed
 
         class MadeAgain(CommittedReader):

@@ -128,7 +128,7 @@ def test_a_batch_is_decoded_up_to_the_bytes_that_there_is_room_for_and_never_les
 async def _with_large_records(broker: Broker, count: int = 4) -> None:
     await broker.topics.create("jobs")
     (partition,) = broker.topics.get("jobs").partitions
-    store_batches(broker._store, partition, [large_batch(1)] * count)
+    store_batches(broker.store, partition, [large_batch(1)] * count)
 
 
 TIGHT = Limits(answer_bytes=MIB // 2, answers_bytes=6 * MIB, decompressed_batch_bytes=2 * MIB, answer_wait_ms=100)
@@ -167,7 +167,7 @@ async def test_a_read_of_many_partitions_has_one_bound() -> None:
     limits = Limits(answer_bytes=100_000)
     async with running_broker(limits=limits) as broker:
         await broker.topics.create("t", 20)
-        await broker.publish([Message("t", b"x" * 20_000, partition=number) for number in range(20)])
+        await broker.publisher.publish([Message("t", b"x" * 20_000, partition=number) for number in range(20)])
         seen: set[int] = set()
         positions = [PartitionOffset(number, Offset(0)) for number in range(20)]
         while len(seen) < 20:
@@ -248,9 +248,9 @@ async def test_many_small_records_in_few_bytes_are_bounded_too() -> None:
     packed = batch_of(gzip.compress(body), records=200_000, codec=Compression.GZIP)
     async with running_broker(limits=Limits(read_records=1_000_000)) as broker:
         await broker.topics.create("t")
-        store_batches(broker._store, broker.topics.get("t").partitions[0], [packed])
+        store_batches(broker.store, broker.topics.get("t").partitions[0], [packed])
         with broker.answers.answer() as answer:
-            read = await broker.read("t", 0, Offset(0), max_records=1_000_000, answer=answer)
+            read = await broker.committed_reader.read("t", 0, Offset(0), max_records=1_000_000, answer=answer)
             assert 0 < len(read.records) < 30_000
             assert read.next_offset == len(read.records)
             assert read.has_more

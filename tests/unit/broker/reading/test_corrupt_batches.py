@@ -149,7 +149,7 @@ async def test_kafka_fetches_end_before_a_bad_batch_and_then_say_that_it_is_corr
     async with opened(bad) as broker:
 
         async def fetch(offset: int) -> tuple[list[int], int | None]:
-            (answer,) = await broker.fetch([PartitionFetch("t", 0, Offset(offset), 1 << 20)])
+            (answer,) = await broker.fetcher.fetch([PartitionFetch("t", 0, Offset(offset), 1 << 20)])
             code = None if answer.error is None else answer.error.kafka_code
             return [read_header(batch).base_offset for batch in answer.batches], code
 

@@ -33,7 +33,7 @@ async def test_what_is_there_is_returned_at_once() -> None:
         await append(broker, raw("t", 0, b"a", b"b"))
         await append(broker, raw("t", 0, b"c"))
         await append(broker, raw("t", 1, b"d"))
-        answers = await broker.fetch([at(0), at(0, 1), at(2)], max_wait_ms=LONG_MS)
+        answers = await broker.fetcher.fetch([at(0), at(0, 1), at(2)], max_wait_ms=LONG_MS)
         assert values(answers) == [[b"a", b"b", b"c"], [b"d"], [b"c"]]
         assert [answer.bounds for answer in answers] == [(0, 3), (0, 1), (0, 3)]
 
@@ -42,7 +42,7 @@ async def test_what_is_there_is_returned_at_once() -> None:
 async def test_without_patience_an_empty_answer_comes_at_once() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
-        assert await broker.fetch([at(0)]) == [
+        assert await broker.fetcher.fetch([at(0)]) == [
             PartitionBatches("t", 0, [], OffsetBounds(Offset(0), Offset(0)), None, Offset(0), (), [])
         ]
 
@@ -55,11 +55,11 @@ async def test_max_bytes_is_shared_and_the_first_batch_comes_however_large() -> 
             for number in range(3):
                 await append(broker, raw("t", partition, b"%d" % number))
         everything = [at(0), at(0, 1), at(0, 2)]
-        assert values(await broker.fetch(everything, max_bytes=0)) == [[b"0"], [], []]
-        assert values(await broker.fetch(everything, max_bytes=BATCH_BYTES)) == [[b"0"], [], []]
-        assert values(await broker.fetch(everything, max_bytes=4 * BATCH_BYTES)) == [[b"0", b"1", b"2"], [b"0"], []]
-        assert values(await broker.fetch(everything, max_bytes=4 * BATCH_BYTES - 1)) == [[b"0", b"1", b"2"], [], []]
-        assert values(await broker.fetch([at(0, max_bytes=1), at(0, 1)])) == [[b"0"], [b"0", b"1", b"2"]]
+        assert values(await broker.fetcher.fetch(everything, max_bytes=0)) == [[b"0"], [], []]
+        assert values(await broker.fetcher.fetch(everything, max_bytes=BATCH_BYTES)) == [[b"0"], [], []]
+        assert values(await broker.fetcher.fetch(everything, max_bytes=4 * BATCH_BYTES)) == [[b"0", b"1", b"2"], [b"0"], []]
+        assert values(await broker.fetcher.fetch(everything, max_bytes=4 * BATCH_BYTES - 1)) == [[b"0", b"1", b"2"], [], []]
+        assert values(await broker.fetcher.fetch([at(0, max_bytes=1), at(0, 1)])) == [[b"0"], [b"0", b"1", b"2"]]
 
 
 @on_loop
@@ -72,8 +72,8 @@ async def test_a_batch_that_is_larger_than_its_partition_may_bring_comes_first_o
             await append(broker, raw("t", partition, b"a", b"b"))
         store.cold = is_on_disk
         less = [at(0, partition, max_bytes=BATCH_BYTES) for partition in range(3)]
-        assert values(await broker.fetch(less)) == [[b"a", b"b"], [], []]
-        assert values(await broker.fetch([at(2), *less[1:]])) == [[], [b"a", b"b"], []]
+        assert values(await broker.fetcher.fetch(less)) == [[b"a", b"b"], [], []]
+        assert values(await broker.fetcher.fetch([at(2), *less[1:]])) == [[], [b"a", b"b"], []]
 
 
 @on_loop
@@ -90,11 +90,11 @@ async def test_batches_that_will_not_fit_into_the_answer_are_not_read_from_disk(
         for partition in range(4):
             await append(broker, raw("t", partition, b"a", b"b"))
         store.cold = True
-        await broker.fetch([at(0, partition, max_bytes=BATCH_BYTES) for partition in (2, 0, 3)])
+        await broker.fetcher.fetch([at(0, partition, max_bytes=BATCH_BYTES) for partition in (2, 0, 3)])
         assert read == [2]
         read.clear()
         starts = [PartitionOffset(partition, Offset(0)) for partition in range(4)]
-        found = await broker.committed_many("t", starts, max_bytes=8 * BATCH_BYTES)
+        found = await broker.committed_reader.batches_of_many("t", starts, max_bytes=8 * BATCH_BYTES)
         assert [len(each.batches) for each in found.values()] == [1] * 4
         assert read == [0, 1, 2, 3]
 
@@ -105,7 +105,7 @@ async def test_one_fetch_is_bounded_by_the_server() -> None:
         await broker.topics.create("t")
         for number in range(5):
             await append(broker, raw("t", 0, b"%d" % number))
-        assert values(await broker.fetch([at(0)], max_bytes=10**9)) == [[b"0", b"1"]]
+        assert values(await broker.fetcher.fetch([at(0)], max_bytes=10**9)) == [[b"0", b"1"]]
 
 
 @on_loop
@@ -113,7 +113,9 @@ async def test_errors_are_told_at_once_and_for_their_partition_only() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
         await append(broker, raw("t", 0, b"v"))
-        answers = await broker.fetch([at(0), at(5), at(0, 7), at(0, 0, "nowhere")], min_bytes=10**6, max_wait_ms=LONG_MS)
+        answers = await broker.fetcher.fetch(
+            [at(0), at(5), at(0, 7), at(0, 0, "nowhere")], min_bytes=10**6, max_wait_ms=LONG_MS
+        )
         assert [type(answer.error) for answer in answers] == [
             type(None),
             OffsetOutOfRangeError,
@@ -129,7 +131,7 @@ async def test_negative_bounds_are_refused(bounds: dict[str, Any]) -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
         with pytest.raises(InvalidRequestError, match="can't be below 0"):
-            await broker.fetch([at(0)], **bounds)
+            await broker.fetcher.fetch([at(0)], **bounds)
 
 
 @on_loop
@@ -144,12 +146,12 @@ async def test_what_is_not_in_memory_is_read_in_another_thread() -> None:
     async with running_broker(store) as broker:
         await broker.topics.create("t")
         await append(broker, raw("t", 0, b"v"))
-        await broker.fetch([at(0)])
+        await broker.fetcher.fetch([at(0)])
         store.cold = True
-        assert values(await broker.fetch([at(0)])) == [[b"v"]]
+        assert values(await broker.fetcher.fetch([at(0)])) == [[b"v"]]
         assert threads[0] == threading.current_thread().name
         assert threads[1].startswith("tailrace-reader")
-        (answer,) = await broker.fetch([at(9)])
+        (answer,) = await broker.fetcher.fetch([at(9)])
         assert isinstance(answer.error, OffsetOutOfRangeError)
 
 
@@ -170,7 +172,7 @@ async def test_partitions_on_disk_are_read_with_one_trip_to_a_thread(monkeypatch
             return submit(*call)
 
         monkeypatch.setattr(threads, "submit", counted)
-        assert values(await broker.fetch([at(0, partition) for partition in (2, 0, 3)])) == [[b"2"], [b"0"], [b"3"]]
+        assert values(await broker.fetcher.fetch([at(0, partition) for partition in (2, 0, 3)])) == [[b"2"], [b"0"], [b"3"]]
         assert len(trips) == 1
 
 
@@ -183,10 +185,10 @@ async def test_partitions_on_disk_share_max_bytes_and_tell_their_errors() -> Non
             await append(broker, raw("t", partition, b"%d" % partition))
         store.cold = True
         small = [at(0, partition, max_bytes=BATCH_BYTES) for partition in range(4)]
-        assert values(await broker.fetch(small, max_bytes=2 * BATCH_BYTES)) == [[b"0"], [b"1"], [], []]
+        assert values(await broker.fetcher.fetch(small, max_bytes=2 * BATCH_BYTES)) == [[b"0"], [b"1"], [], []]
         large = [at(0, partition, max_bytes=3 * BATCH_BYTES) for partition in range(4)]
-        assert values(await broker.fetch(large, max_bytes=4 * BATCH_BYTES)) == [[b"0"], [b"1"], [b"2"], [b"3"]]
-        good, bad = await broker.fetch([at(0, 1), at(9, 2)])
+        assert values(await broker.fetcher.fetch(large, max_bytes=4 * BATCH_BYTES)) == [[b"0"], [b"1"], [b"2"], [b"3"]]
+        good, bad = await broker.fetcher.fetch([at(0, 1), at(9, 2)])
         assert values([good]) == [[b"1"]]
         assert isinstance(bad.error, OffsetOutOfRangeError)
 
@@ -204,9 +206,9 @@ async def test_reads_that_wait_for_the_disk_are_bounded_and_the_loop_goes_on() -
         await broker.topics.create("t")
         await append(broker, raw("t", 0, b"v"))
         store.cold = True
-        reading = [asyncio.create_task(broker.fetch([at(0)])) for _ in range(3)]
+        reading = [asyncio.create_task(broker.fetcher.fetch([at(0)])) for _ in range(3)]
         await until(lambda: broker.threads.queued == 3)
-        (answer,) = await broker.fetch([at(0)])
+        (answer,) = await broker.fetcher.fetch([at(0)])
         assert isinstance(answer.error, OverloadedError)
         assert "queued_reads" in str(answer.error)
         released.set()
@@ -220,10 +222,10 @@ async def test_what_went_out_is_counted_by_topic() -> None:
         await broker.topics.create("t", alias="tee")
         await append(broker, raw("t", 0, b"a", b"b"))
         await append(broker, raw("t", 0, b"c"))
-        answers = await broker.fetch([at(1, 0, "tee")])
+        answers = await broker.fetcher.fetch([at(1, 0, "tee")])
         live = broker.topics.get("t")
         assert (live.messages_out, live.bytes_out) == (3, sum(len(batch) for batch in answers[0].batches))
-        await broker.read("t", 0, Offset(1), max_records=10)
+        await broker.committed_reader.read("t", 0, Offset(1), max_records=10)
         assert live.messages_out == 5
 
 
@@ -240,7 +242,7 @@ async def test_a_waiting_fetch_is_answered_by_the_commit_it_waits_for() -> None:
         await append(broker, raw("t", 1, b"v"))
         assert values(await fetching) == [[], [b"v"]]
         assert store.fetches == 4
-        assert len(broker._waiting_fetches) == 0
+        assert len(broker.waiting_fetches) == 0
 
 
 @on_loop
@@ -254,7 +256,7 @@ async def test_a_waiting_fetch_reads_nothing_until_it_is_woken() -> None:
         await append(broker, raw("other", 0, b"x"))
         await turns()
         assert store.fetches == 1
-        await broker.publish([Message("t", b"v")])
+        await broker.publisher.publish([Message("t", b"v")])
         await fetching
         assert store.fetches == 2
 
@@ -281,18 +283,18 @@ async def test_when_time_is_up_what_is_there_is_returned() -> None:
         await broker.topics.create("t")
         await append(broker, raw("t", 0, b"0"))
         began = asyncio.get_running_loop().time()
-        answers = await broker.fetch([at(0)], min_bytes=10_000, max_wait_ms=30)
+        answers = await broker.fetcher.fetch([at(0)], min_bytes=10_000, max_wait_ms=30)
         assert values(answers) == [[b"0"]]
         assert asyncio.get_running_loop().time() - began >= 0.03
-        assert len(broker._waiting_fetches) == 0
-        assert broker._waiting_fetches._waiting == {}
+        assert len(broker.waiting_fetches) == 0
+        assert broker.waiting_fetches._waiting == {}
 
 
 @on_loop
 async def test_the_wait_is_bounded_by_the_server() -> None:
     async with running_broker(limits=Limits(fetch_wait_ms=20)) as broker:
         await broker.topics.create("t")
-        assert values(await broker.fetch([at(0)], max_wait_ms=10**9)) == [[]]
+        assert values(await broker.fetcher.fetch([at(0)], max_wait_ms=10**9)) == [[]]
 
 
 @on_loop
@@ -303,7 +305,7 @@ async def test_a_fetch_that_has_left_something_out_does_not_wait_for_more() -> N
             await append(broker, raw("t", partition, b"a", b"b"))
         wanted = [at(0, partition, max_bytes=BATCH_BYTES) for partition in range(2)]
         async with asyncio.timeout(LONG_MS / 2_000):
-            assert values(await broker.fetch(wanted, min_bytes=10_000, max_wait_ms=LONG_MS)) == [[b"a", b"b"], []]
+            assert values(await broker.fetcher.fetch(wanted, min_bytes=10_000, max_wait_ms=LONG_MS)) == [[b"a", b"b"], []]
 
 
 @on_loop
@@ -360,8 +362,8 @@ async def test_a_cancelled_fetch_leaves_nothing_behind() -> None:
         for fetching in fetches:
             fetching.cancel()
         await asyncio.gather(*fetches, return_exceptions=True)
-        assert len(broker._waiting_fetches) == 0
-        assert broker._waiting_fetches._waiting == {}
+        assert len(broker.waiting_fetches) == 0
+        assert broker.waiting_fetches._waiting == {}
 
 
 @on_loop
@@ -371,7 +373,7 @@ async def test_the_number_of_waiters_is_bounded() -> None:
         fetches = [waiting(broker, at(0)) for _ in range(2)]
         await settled_in(broker, 2)
         with pytest.raises(OverloadedError, match="fetch_waiters"):
-            await broker.fetch([at(0)], max_wait_ms=LONG_MS)
+            await broker.fetcher.fetch([at(0)], max_wait_ms=LONG_MS)
         await append(broker, raw("t", 0, b"v"))
         assert [values(await fetching) for fetching in fetches] == [[[b"v"]], [[b"v"]]]
 
@@ -386,7 +388,7 @@ async def test_closing_the_broker_wakes_all_who_wait() -> None:
         with pytest.raises(StoreClosedError):
             await fetching
         with pytest.raises(StoreClosedError):
-            await broker.fetch([at(0)])
+            await broker.fetcher.fetch([at(0)])
 
 
 @on_loop
@@ -395,7 +397,7 @@ async def test_records_in_flight_are_not_seen() -> None:
     async with running_broker(store) as broker:
         await broker.topics.create("t")
         store.close_gate()
-        appending = broker.append([raw("t", 0, b"v")])
+        appending = broker.appender.append([raw("t", 0, b"v")])
         fetching = waiting(broker, at(0))
         await settled_in(broker)
         assert not fetching.done()
@@ -423,14 +425,14 @@ async def test_a_commit_between_the_reading_and_the_waiting_is_not_missed() -> N
     async with running_broker(store) as broker:
         await broker.topics.create("t")
         store.sneak = True
-        assert values(await broker.fetch([at(0)], max_wait_ms=LONG_MS)) == [[b"sneaked in"]]
+        assert values(await broker.fetcher.fetch([at(0)], max_wait_ms=LONG_MS)) == [[b"sneaked in"]]
 
 
 @on_loop
 async def test_a_decoded_read_waits_too() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
-        reading = asyncio.create_task(broker.read("t", 0, Offset(0), max_records=10, max_wait_ms=LONG_MS))
+        reading = asyncio.create_task(broker.committed_reader.read("t", 0, Offset(0), max_records=10, max_wait_ms=LONG_MS))
         await settled_in(broker)
-        await broker.publish([Message("t", b"v")])
+        await broker.publisher.publish([Message("t", b"v")])
         assert [record.value for record in (await reading).records] == [b"v"]

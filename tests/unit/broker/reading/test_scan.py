@@ -32,10 +32,10 @@ async def filled(broker: Broker, *batches: tuple[bytes, ...]) -> None:
 async def test_what_comes_later_is_not_in_the_view() -> None:
     async with running_broker() as broker:
         await filled(broker, (b"a", b"b"))
-        view = broker.view(TOPIC)
+        view = broker.scanner.view(TOPIC)
         await append(broker, raw(TOPIC, 0, b"c"), raw(TOPIC, 1, b"d"))
         assert [values(partition) for partition in view.partitions] == [[b"a", b"b"], []]
-        assert [values(partition) for partition in broker.view(TOPIC).partitions] == [[b"a", b"b", b"c"], [b"d"]]
+        assert [values(partition) for partition in broker.scanner.view(TOPIC).partitions] == [[b"a", b"b", b"c"], [b"d"]]
 
 
 @on_loop
@@ -43,7 +43,7 @@ async def test_only_batches_with_wanted_offsets_are_read() -> None:
     store = CountingStore()
     async with running_broker(store) as broker:
         await filled(broker, (b"a", b"b"), (b"c",), (b"d", b"e"))
-        (view, _) = broker.view(TOPIC).partitions
+        (view, _) = broker.scanner.view(TOPIC).partitions
         assert values(view, OffsetRange(Offset(1), Offset(3))) == [b"a", b"b", b"c"]
         assert values(view, OffsetRange(Offset(2), Offset(3))) == [b"c"]
         before = store.fetches
@@ -58,7 +58,7 @@ async def test_a_cursor_is_found_by_halving() -> None:
         for number in range(20):
             await append(broker, raw(TOPIC, 1, b"other"))
             await append(broker, raw(TOPIC, 0, b"%d" % number, b"x"))
-        (view, _) = broker.view(TOPIC).partitions
+        (view, _) = broker.scanner.view(TOPIC).partitions
         cursors = [placed.cursor for piece in view.pieces(ALL) for placed in piece.batches]
         assert cursors == [3 * number + 1 for number in range(20)]
         assert [view.offset_at_cursor(cursor) for cursor in (0, 1, 2, 3, 4, 58, 59, 60, 99)] == [0, 0, 1, 2, 2, 38, 39, 40, 40]
@@ -77,17 +77,17 @@ async def test_open_and_aborted_transactions_are_not_shown() -> None:
         still = await started(broker, "still")
         await still.write(0, b"open")
         await append(broker, raw(TOPIC, 0, b"after"))
-        (view, _) = broker.view(TOPIC).partitions
+        (view, _) = broker.scanner.view(TOPIC).partitions
         assert values(view) == [b"plain", b"committed"]
         await still.commit()
         assert values(view) == [b"plain", b"committed"]
-        assert values(broker.view(TOPIC).partitions[0]) == [b"plain", b"committed", b"open", b"after"]
+        assert values(broker.scanner.view(TOPIC).partitions[0]) == [b"plain", b"committed", b"open", b"after"]
 
 
 @on_loop
 async def test_what_retention_takes_meanwhile_is_skipped() -> None:
     async with running_broker() as broker:
         await filled(broker, (b"a",), (b"b",), (b"c",))
-        (view, _) = broker.view(TOPIC).partitions
+        (view, _) = broker.scanner.view(TOPIC).partitions
         await broker.retention.delete_before(TOPIC, 0, Offset(2))
         assert values(view) == [b"c"]

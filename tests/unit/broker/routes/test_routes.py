@@ -55,9 +55,9 @@ async def test_a_route_is_in_force_from_the_cursor_of_its_record_to_that_of_the_
         table = await made(broker)
         await broker.topics.create("app.new")
         added = await broker.routes.add(route(broker, table))
-        (between,) = await broker.publish([Message("app.new", b"a change")])
+        (between,) = await broker.publisher.publish([Message("app.new", b"a change")])
         (dropped,) = await broker.routes.drop("app.new", "chat.messages")
-        (after,) = await broker.publish([Message("app.new", b"a change")])
+        (after,) = await broker.publisher.publish([Message("app.new", b"a change")])
         assert added.until is None
         assert dropped.since == added.since
         assert between.cursor is not None and after.cursor is not None

@@ -248,10 +248,10 @@ async def test_commits_that_the_tail_was_not_told_of_are_read_from_the_log() -> 
         async with subscribed(broker, "a", LATEST) as subscription:
             waiting = asyncio.ensure_future(subscription.read(20))
             await turns(5)
-            watcher = broker._committer._watcher
-            broker._committer.watch(None)
+            watcher = broker.committer._watcher
+            broker.committer.watch(None)
             await write(broker, "a", b"unseen")
-            broker._committer.watch(watcher)
+            broker.committer.watch(watcher)
             await write(broker, "a", b"seen")
             found = events(list(await waiting))
             found += await take(subscription, 2 - len(found))
@@ -265,7 +265,7 @@ async def test_a_watcher_that_fails_keeps_nobody_from_an_answer(caplog: pytest.L
 
     async with running_broker() as broker:
         await broker.topics.create("a")
-        broker._committer.watch(fail)
+        broker.committer.watch(fail)
         await write(broker, "a", b"0")
         await write(broker, "a", b"1")
     assert caplog.text.count("KeyError: 'mine'") == 2

@@ -91,8 +91,8 @@ async def test_the_server_s_own_topics_are_made_written_and_deleted_by_nobody_el
             await broker.topics.create("y", alias="system.y")
         for name in (own, "chat.messages"):
             with pytest.raises(ReservedTopicError):
-                await broker.publish([Message(name, b"forged")])
-            (refusal,) = await broker.append([raw(name, 0, b"forged")])
+                await broker.publisher.publish([Message(name, b"forged")])
+            (refusal,) = await broker.appender.append([raw(name, 0, b"forged")])
             assert isinstance(refusal, ReservedTopicError)
             with pytest.raises(ReservedTopicError):
                 await broker.topics.delete(name)

@@ -258,9 +258,9 @@ async def test_it_can_be_turned_off() -> None:
     store = MemoryStore()
     off = msgspec.structs.replace(NEVER, survey_percent=0)
     async with running_broker(store, settings=off) as broker:
-        assert "survey" not in broker._jobs.runs
+        assert "survey" not in broker.jobs.runs
     async with running_broker(store, settings=AT_ONCE) as broker:
-        assert "survey" in broker._jobs.runs
+        assert "survey" in broker.jobs.runs
 
 
 def test_runs_that_follow_share_a_chunk_until_it_is_full() -> None:

@@ -195,7 +195,7 @@ async def test_a_deleted_topic_is_gone_with_all_that_belongs_to_it() -> None:
         await broker.topics.create("other", 1, options=options(dedup="id"))
         producer = await broker.producers.allocate()
         for name in ("t", "other"):
-            await broker.publish([Message(name, b"v", message_id="m")])
+            await broker.publisher.publish([Message(name, b"v", message_id="m")])
             await append(broker, raw(name, 0, b"w", producer_id=producer, producer_epoch=0, base_sequence=0))
             await broker.offsets.commit("g", [up_to(name, 0, 1)])
         await broker.topics.delete("tee")
@@ -322,7 +322,7 @@ async def test_nothing_is_written_for_a_topic_whose_deletion_is_in_flight() -> N
         with pytest.raises(UnknownTopicError):
             await broker.offsets.commit("g", [up_to("t", 0, 0)])
         with pytest.raises(UnknownTopicError):
-            await broker.publish([Message("t", b"v")])
+            await broker.publisher.publish([Message("t", b"v")])
         store.open_gate()
         await deleting
         assert store.range(keys.offsets_of_topic(topic.id)) == []

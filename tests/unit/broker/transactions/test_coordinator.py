@@ -118,7 +118,7 @@ async def test_a_transactional_producer_writes_in_transactions_only() -> None:
         producer_id, epoch = (await started(broker)).identity
         batch = raw("t", 0, b"x", producer_id=producer_id, producer_epoch=epoch, base_sequence=0)
         for batches in ([batch], [batch, batch]):
-            for outcome in await broker.append(batches):
+            for outcome in await broker.appender.append(batches):
                 assert isinstance(outcome, InvalidTransactionStateError)
 
 
@@ -148,9 +148,9 @@ async def test_a_batch_sent_again_after_its_transaction_has_ended_is_a_duplicate
         producer = await started(broker)
         await producer.add(0)
         batch = producer.batch(0, b"a")
-        await broker.append([msgspec.structs.replace(batch, batch=bytes(batch.batch))])
+        await broker.appender.append([msgspec.structs.replace(batch, batch=bytes(batch.batch))])
         await producer.commit()
-        (outcome,) = await broker.append([batch])
+        (outcome,) = await broker.appender.append([batch])
         assert (outcome.base_offset, outcome.duplicates) == (0, 1)  # type: ignore[union-attr]
 
 
@@ -160,7 +160,7 @@ async def test_one_request_may_begin_a_transaction_in_many_partitions() -> None:
         await broker.topics.create("t", 3)
         producer = await started(broker, newer=True)
         batches = [producer.batch(partition, b"x") for partition in (0, 1, 2, 0)]
-        outcomes = await broker.append(batches, adds_partitions=True)
+        outcomes = await broker.appender.append(batches, adds_partitions=True)
         assert [outcome.base_offset for outcome in outcomes] == [0, 0, 0, 1]  # type: ignore[union-attr]
         assert set(broker.transaction_queries.describe("tx").partitions) == {("t", 0), ("t", 1), ("t", 2)}
         await producer.commit()
@@ -246,9 +246,9 @@ def test_a_first_batch_that_fails_holds_nothing_back(newer: bool) -> None:
             with pytest.raises(StorageFullError):
                 await sending
             store.open_gate()
-            await broker.append([raw("t", 0, b"plain")])
+            await broker.appender.append([raw("t", 0, b"plain")])
             assert await stable_offset(broker) == 1
-            assert broker.collector()._sources.transactions.open == (0 if newer else 1)
+            assert broker.transaction_services.open == (0 if newer else 1)
 
     run()
 
@@ -343,7 +343,7 @@ def test_an_open_transaction_survives_a_restart(newer: bool) -> None:
             await producer.commit_offset("g", 0, 1)
         async with running_broker(store, clock) as broker:
             assert await stable_offset(broker) == 0
-            assert broker.collector()._sources.transactions.open == 1
+            assert broker.transaction_services.open == 1
             producer.broker = broker
             await producer.write(0, b"b")
             assert await committed_values(broker) == []
@@ -379,7 +379,7 @@ async def test_silent_ids_are_forgotten_and_open_ones_are_not() -> None:
         silent, busy = await started(broker, "silent"), await started(broker, "busy")
         await busy.add(0)
         clock.advance(7 * 24 * 3600 * 1000 + 1)
-        assert await broker._transactions.silent_ids.forget() == 1
+        assert await broker.transaction_services.silent_ids.forget() == 1
         assert [listing.transactional_id for listing in broker.transaction_queries.find()] == ["busy"]
         with pytest.raises(ProducerMappingError):
             await silent.add(0)

@@ -106,7 +106,7 @@ async def test_a_member_that_the_group_refuses_commits_nothing() -> None:
                 "tx", producer.identity, "g", [OffsetCommit("t", 0, Offset(1))], refuse, adds_group=True
             )
         assert broker.transaction_queries.describe("tx").state == "Empty"
-        assert broker.collector()._sources.transactions.open == 0
+        assert broker.transaction_services.open == 0
 
 
 @on_loop

@@ -83,7 +83,7 @@ async def test_the_producers_of_a_partition_can_be_described() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
         plain = await broker.producers.allocate()
-        await broker.append([raw("t", 0, b"a", b"b", producer_id=plain, producer_epoch=0, base_sequence=0)])
+        await broker.appender.append([raw("t", 0, b"a", b"b", producer_id=plain, producer_epoch=0, base_sequence=0)])
         producer = await started(broker)
         await producer.write(0, b"c")
         first, second = broker.transaction_queries.producers("t", 0)
@@ -101,5 +101,5 @@ async def test_transactions_are_counted() -> None:
         for committed in itertools.islice(itertools.cycle([True, True, False]), 6):
             await producer.write(0, b"a")
             await producer.end(committed=committed)
-        counted = broker.collector()._sources.transactions
+        counted = broker.transaction_services
         assert (counted.ids, counted.open, counted.committed, counted.aborted, counted.timed_out) == (1, 0, 4, 2, 0)

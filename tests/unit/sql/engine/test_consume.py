@@ -127,7 +127,7 @@ async def test_wait_ends_with_the_first_record() -> None:
     async with running_sql() as sql:
         await sql.run("CREATE TOPIC a PARTITIONS 2")
         waiting = asyncio.ensure_future(values(sql, "CONSUME FROM a WAIT '20s'"))
-        await until(lambda: len(sql.broker._waiting_fetches) == 1)
+        await until(lambda: len(sql.broker.waiting_fetches) == 1)
         await insert(sql, "x", partition=1)
         assert await waiting == ["x"]
 
@@ -137,9 +137,9 @@ async def test_a_cancelled_wait_leaves_nothing_behind() -> None:
     async with running_sql() as sql:
         await sql.run("CREATE TOPIC a")
         waiting = asyncio.ensure_future(sql.run("CONSUME FROM a WAIT '20s'"))
-        await until(lambda: len(sql.broker._waiting_fetches) == 1)
+        await until(lambda: len(sql.broker.waiting_fetches) == 1)
         waiting.cancel()
-        await until(lambda: len(sql.broker._waiting_fetches) == 0)
+        await until(lambda: len(sql.broker.waiting_fetches) == 0)
 
 
 @on_loop
@@ -204,7 +204,7 @@ async def bury(sql: SqlClient, *values: bytes, topic: str = "mail") -> None:
 
 
 async def records(sql: SqlClient, topic: str, partition: int = 0) -> list[Record]:
-    return list((await sql.broker.read(topic, partition, Offset(0), max_records=100)).records)
+    return list((await sql.broker.committed_reader.read(topic, partition, Offset(0), max_records=100)).records)
 
 
 @on_loop
@@ -222,7 +222,7 @@ async def test_all_dead_letters_go_back_in_their_order_and_only_once() -> None:
 async def test_what_goes_back_keeps_its_origin_and_says_how_often() -> None:
     async with running_sql() as sql:
         await sql.run("CREATE TOPIC mail PARTITIONS 3")
-        await sql.broker.publish([Message("mail", b"x", b"k", [("mine", b"1")], partition=2, message_id="m-1")])
+        await sql.broker.publisher.publish([Message("mail", b"x", b"k", [("mine", b"1")], partition=2, message_id="m-1")])
         consumer = QueueConsumer(sql.broker, pattern="mail", max_deliveries=1)
         for times in (1, 2):
             await consumer.nack(*await consumer.receive())

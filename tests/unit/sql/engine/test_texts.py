@@ -60,7 +60,7 @@ async def test_the_error_of_a_single_statement_stays_as_it_is() -> None:
 async def test_a_transaction_is_one_frame() -> None:
     async with running_sql() as sql:
         await sql.engine.execute(f"{TABLE}; CREATE TOPIC audit")
-        before = sql.broker.end_cursor()
+        before = sql.broker.store.end_cursor()
         results = await sql.engine.execute(
             "BEGIN; INSERT INTO t VALUES (1, 'a'); INSERT INTO audit (value) VALUES ('one'); UPDATE t SET body = 'b';"
             " SELECT body FROM t; COMMIT"

@@ -75,7 +75,7 @@ ENDLESS = "SELECT sum(a.x * b.x) FROM generate_series(1, 1000000) a(x), generate
 async def test_nothing_beside_its_sources_can_be_reached(text: str) -> None:
     async with asking() as sql:
         await sql.broker.topics.create("t")
-        await sql.broker.publish([Message("t", b"v", key=b"k")])
+        await sql.broker.publisher.publish([Message("t", b"v", key=b"k")])
         with pytest.raises((TailraceError, ValueError)) as refused:
             await sql.rows(text)
         assert "root:" not in str(refused.value)
@@ -131,7 +131,7 @@ async def test_texts_that_double_and_double_are_stopped() -> None:
 async def test_one_call_that_asks_for_gigabytes_is_an_error_and_the_server_does_not_grow() -> None:
     async with asking(limits=Limits(query_bytes=64 * MIB)) as sql:
         await sql.broker.topics.create("t")
-        await sql.broker.publish([Message("t", b"x" * 1_000_000) for _ in range(8)])
+        await sql.broker.publisher.publish([Message("t", b"x" * 1_000_000) for _ in range(8)])
         before = psutil.Process().memory_info().rss
         for text in (
             f"SELECT sum(length(replace(value, 'x', '{'y' * 2000}'))) FROM t",
@@ -170,7 +170,7 @@ def test_a_worker_ends_when_the_server_has_gone() -> None:
 async def test_an_answer_that_is_too_large_is_refused() -> None:
     async with asking(limits=Limits(query_bytes=16 * MIB)) as sql:
         await sql.broker.topics.create("t")
-        await sql.broker.publish([Message("t", b"x" * 1_000_000) for _ in range(20)])
+        await sql.broker.publisher.publish([Message("t", b"x" * 1_000_000) for _ in range(20)])
         with pytest.raises(QueryLimitError, match="query_bytes"):
             await sql.rows("SELECT value FROM t")
         assert await sql.value("SELECT sum(length(value)) FROM t") == 20_000_000
@@ -211,7 +211,7 @@ async def test_closing_stops_what_runs() -> None:
 async def test_a_topic_that_goes_meanwhile_is_an_error() -> None:
     async with asking() as sql:
         await sql.broker.topics.create("t")
-        await sql.broker.publish([Message("t", b"v")])
+        await sql.broker.publisher.publish([Message("t", b"v")])
         await sql.value("SELECT 1")
         execution = await _prepared(sql, "SELECT * FROM t")
         await sql.broker.topics.delete("t")

@@ -163,7 +163,7 @@ async def test_of_batches_that_are_too_late_only_the_times_are_decoded() -> None
         early = ScanBounds(timestamps=ValueRange(None, START_MS + 2 * BATCH_MS + 5))
         known = OldestTimes(store, DEFAULT_LIMITS.known_time_runs)
         relation = TopicRelation(
-            sql.broker.view("t"), ["value"], early, DEFAULT_LIMITS, Watched, known, sql.broker.answers.answer()
+            sql.broker.scanner.view("t"), ["value"], early, DEFAULT_LIMITS, Watched, known, sql.broker.answers.answer()
         )
         shown = sum(batch.num_rows for batch in relation.batches())
         assert shown == 2 * 3 * RECORDS

@@ -27,7 +27,7 @@ SEED_COLUMNS = {
 async def filled(broker: Broker) -> None:
     await broker.topics.create("app.orders", 2, alias="orders", options=TopicOptions(retention_seconds=60, dedup="id"))
     await broker.topics.create("other")
-    await broker.publish([Message("app.orders", b"v%d" % number, partition=0) for number in range(5)])
+    await broker.publisher.publish([Message("app.orders", b"v%d" % number, partition=0) for number in range(5)])
     await broker.offsets.commit("billing", [OffsetCommit("app.orders", 0, Offset(3)), OffsetCommit("orders", 1, Offset(0))])
 
 

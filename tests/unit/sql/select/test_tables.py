@@ -30,7 +30,7 @@ async def test_records_are_joined_with_rows(tmp_path: Path) -> None:
     async with asking_with_tables(tmp_path) as (ask, sql):
         await with_users(sql)
         await ask.broker.topics.create("app.clicks")
-        await ask.broker.publish([Message("app.clicks", b'{"user":%d}' % user) for user in (2, 1, 2, 9)])
+        await ask.broker.publisher.publish([Message("app.clicks", b'{"user":%d}' % user) for user in (2, 1, 2, 9)])
         text = """SELECT u.name, count(*) FROM app.clicks c LEFT JOIN app.users u ON u.id = (c.value ->> 'user')::int
             GROUP BY u.name ORDER BY 2 DESC, 1"""
         assert await ask.rows(text) == [("Ben", 2), ("Ann", 1), (None, 1)]

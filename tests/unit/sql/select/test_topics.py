@@ -32,7 +32,7 @@ def order(number: int, partition: int = 0) -> Message:
 async def with_orders(broker: Broker, count: int = 4) -> None:
     await broker.topics.create("app.orders", 2, alias="orders")
     for number in range(count):
-        await broker.publish([order(number, number % 2)])
+        await broker.publisher.publish([order(number, number % 2)])
 
 
 @on_loop
@@ -41,7 +41,7 @@ async def test_a_record_is_a_row() -> None:
         await sql.broker.topics.create("app.orders")
         headers = [("source_table", b"chat.messages"), ("op", b"insert"), ("payload_mode", b"full"), ("trace", b"t1")]
         message = Message("app.orders", b"text", key=b"k", headers=headers, timestamp=NOON_MS, message_id="m1")
-        await sql.broker.publish([message])
+        await sql.broker.publisher.publish([message])
         found = await sql.result("SELECT * FROM app.orders")
         assert [column.name for column in found.columns] == [*COLUMNS, "message_id"]
         shown = {"source_table": "chat.messages", "op": "insert", "payload_mode": "full", "trace": "t1", "message_id": "m1"}
@@ -84,7 +84,7 @@ async def test_what_is_no_json_gives_null_and_fails_nothing() -> None:
     async with asking() as sql:
         await sql.broker.topics.create("app.orders")
         values = [b'{"id":1}', b"plain", b"\xff\x00", None, b'{"id":', b"[1,2]"]
-        await sql.broker.publish([Message("app.orders", value) for value in values])
+        await sql.broker.publisher.publish([Message("app.orders", value) for value in values])
         assert await sql.column("SELECT value ->> 'id' FROM app.orders ORDER BY offset") == ["1", None, None, None, None, None]
         assert await sql.value("SELECT count(*) FROM app.orders WHERE (value ->> 'id')::int = 1") == 1
 
@@ -93,7 +93,7 @@ async def test_what_is_no_json_gives_null_and_fails_nothing() -> None:
 async def test_bytes_are_shown_in_hexadecimal_and_given_as_they_are_when_named() -> None:
     async with asking() as sql:
         await sql.broker.topics.create("app.orders")
-        await sql.broker.publish([Message("app.orders", b"\x00\xff", key=b"\xfe"), Message("app.orders", None)])
+        await sql.broker.publisher.publish([Message("app.orders", b"\x00\xff", key=b"\xfe"), Message("app.orders", None)])
         assert await sql.rows("SELECT key, value, key_bytes, value_bytes FROM app.orders ORDER BY offset") == [
             ("\\xfe", "\\x00ff", b"\xfe", b"\x00\xff"),
             (None, None, None, None),
@@ -106,7 +106,7 @@ async def test_headers_are_json() -> None:
     async with asking() as sql:
         await sql.broker.topics.create("app.orders")
         headers = [("trace", b'quo"te\n'), ("raw", b"\xff"), ("none", None)]
-        await sql.broker.publish([Message("app.orders", b"v", headers=headers, message_id="m")])
+        await sql.broker.publisher.publish([Message("app.orders", b"v", headers=headers, message_id="m")])
         assert await sql.rows("SELECT headers ->> 'trace', headers, op FROM app.orders") == [
             ('quo"te\n', {"trace": 'quo"te\n', "raw": "\\xff", "none": None, "message_id": "m"}, None)
         ]

@@ -131,10 +131,10 @@ async def test_a_checkpoint_takes_the_place_of_the_one_before_and_goes_with_its_
             await checkpointed(sql)
             found = broker.changes.checkpoint(table)
             assert found is not None
-            assert tuple(broker._store.bounds(partition)) == (found.first, found.end)
+            assert tuple(broker.store.bounds(partition)) == (found.first, found.end)
             assert found.rows == found.end - found.first == len(await sql.rows(ALL))
         await sql.run("DROP TABLE t")
-        assert partition not in broker._store.partitions()
+        assert partition not in broker.store.partitions()
         assert broker.changes.checkpoint(table) is None
         await sql.run("CREATE TABLE t (id bigint PRIMARY KEY)")
         assert broker.changes.checkpoint(broker.tables.get("t")) is None
@@ -226,9 +226,9 @@ async def test_nobody_reads_checkpoints_as_records_of_a_topic(tmp_path: Path) ->
         from_the_tail = broker.subscriptions.subscribe(pattern, LogEdge.BEGINNING)
         sql = await open_tables(tmp_path, broker, ManualClock())
         await given_rows(sql)
-        before = broker.end_cursor()
+        before = broker.store.end_cursor()
         await checkpointed(sql)
-        assert broker.end_cursor() > before
+        assert broker.store.end_cursor() > before
         assert [partition.number for partition in broker.topics.get("t").partitions] == [0]
         await sql.run("INSERT INTO t (id) VALUES (1000)")
         from_the_log = broker.subscriptions.subscribe(pattern, LogEdge.BEGINNING)

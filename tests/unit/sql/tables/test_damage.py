@@ -224,7 +224,7 @@ async def test_a_file_of_an_older_version_is_the_truth_where_the_log_lost_change
         await sql.tables.close()
         as_older_version(tmp_path / FILE_NAME)
         table = broker.tables.get("app.t")
-        broker._store.commit(Changes(trims=[(changes_partition(table), broker.changes.bounds(table).end)]))
+        broker.store.commit(Changes(trims=[(changes_partition(table), broker.changes.bounds(table).end)]))
         sql = await open_tables(tmp_path, broker)
         assert await sql.rows(ALL) == truth
         await until(lambda: broker.changes.checkpoint(table) is not None)
@@ -244,7 +244,7 @@ async def test_damage_that_nothing_can_mend_is_said_and_the_file_is_left_as_it_i
         await given_rows(sql)
         await sql.tables.close()
         table = broker.tables.get("app.t")
-        broker._store.commit(Changes(trims=[(changes_partition(table), broker.changes.bounds(table).end)]))
+        broker.store.commit(Changes(trims=[(changes_partition(table), broker.changes.bounds(table).end)]))
         flipped(tmp_path / FILE_NAME, 8 * 30)
         damaged = (tmp_path / FILE_NAME).read_bytes()
         with pytest.raises(CorruptionError, match=r"'app\.t' and has no checkpoint of their rows: bring back a copy"):

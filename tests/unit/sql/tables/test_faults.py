@@ -340,7 +340,7 @@ async def test_rows_whose_changes_are_gone_from_the_log_are_missed_and_not_forgo
         (tmp_path / FILE_NAME).unlink()
         # As an older version could leave it, which took no checkpoints.
         partition = broker.topics.get("t").partitions[0]
-        broker._store.commit(Changes(trims=[(partition, broker._store.bounds(partition).end)]))
+        broker.store.commit(Changes(trims=[(partition, broker.store.bounds(partition).end)]))
         with pytest.raises(CorruptionError, match="gone from the log"):
             await Tables.open(tmp_path, broker, ManualClock(), DEFAULT_LIMITS)
 

@@ -218,7 +218,7 @@ async def test_a_turn_that_meets_a_drop_on_its_way_waits_for_its_end(fails: bool
         drop = asyncio.create_task(broker.routes.drop("app.rows", "a.t"))
         await until(lambda: len(store.in_flight) == 1)
         turned = asyncio.create_task(server.turn())
-        await until(lambda: broker._committer._following == 1)
+        await until(lambda: broker.committer._following == 1)
         if fails:
             store.fail()
         store.open_gate()

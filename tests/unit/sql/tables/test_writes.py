@@ -155,14 +155,14 @@ async def test_a_transaction_is_one_frame_in_the_order_of_its_statements(tmp_pat
         await given_items(sql)
         await sql.run("CREATE TABLE shop.stock (item bigint PRIMARY KEY, left_over integer NOT NULL)")
         await sql.broker.topics.create("shop.news")
-        commits = sql.broker.collector()._sources.store.stats().commits
+        commits = sql.broker.store.stats().commits
         results = await sql.transact(
             "INSERT INTO shop.stock VALUES (1, 5); UPDATE shop.items SET price = 7 WHERE id = 1;"
             " SELECT count(*) FROM shop.stock; UPDATE shop.stock SET left_over = left_over - 1",
             messages=[Message("shop.news", b"sold")],
         )
         assert results[2].rows == [(1,)]
-        assert sql.broker.collector()._sources.store.stats().commits == commits + 1
+        assert sql.broker.store.stats().commits == commits + 1
         stock = await sql.records("shop.stock")
         items = (await sql.records("shop.items"))[2:]
         news = await sql.records("shop.news")
@@ -240,7 +240,7 @@ async def test_all_types_come_out_of_the_log_as_they_went_in(tmp_path: Path) -> 
         # Another file for the same log has no rows of its own: all of them come from the events.
         tables = sql.tables
         await tables.close()
-        sql.tables = await type(tables).open(_empty(tmp_path / "b"), sql.broker, sql.broker._snowflakes._clock, DEFAULT_LIMITS)
+        sql.tables = await type(tables).open(_empty(tmp_path / "b"), sql.broker, sql.broker.snowflakes._clock, DEFAULT_LIMITS)
         assert sql.tables.replayed == 2
         assert await sql.rows("SELECT * FROM every ORDER BY k") == before
 

@@ -1,0 +1,229 @@
+"""Builds all services of a broker and connects them: the one place that knows which service needs which.
+
+Services get their collaborators in the constructor and are built from the lowest layer up (the import contract "Layers of the
+broker" in `pyproject.toml`). Where a lower service has to tell a higher one that something happened, it calls one of the
+functions at the end of `Services`.
+"""
+
+from tailrace.broker.commits import Committer
+from tailrace.broker.groups.coordinator import GroupCoordinator
+from tailrace.broker.groups.offsets import GroupOffsets
+from tailrace.broker.groups.pending_offsets import PendingOffsets
+from tailrace.broker.groups.registry import GroupNames, GroupRegistry
+from tailrace.broker.groups.removal import GroupRemoval
+from tailrace.broker.isolation import AbortedTransactions, StableOffsets
+from tailrace.broker.jobs import BackgroundJob, BackgroundJobs
+from tailrace.broker.payloads import PayloadReferences, Payloads, PayloadSweep
+from tailrace.broker.pipelines.pipelines import Pipelines
+from tailrace.broker.producers.producers import Producers
+from tailrace.broker.producers.publishers import Publishers
+from tailrace.broker.publishing.append import Appender
+from tailrace.broker.publishing.context import PublishContext
+from tailrace.broker.publishing.dedup import Deduplication
+from tailrace.broker.publishing.publish import Publisher
+from tailrace.broker.publishing.snowflake import Snowflakes
+from tailrace.broker.publishing.validation import RecordChecks
+from tailrace.broker.queues.queues import Queues
+from tailrace.broker.queues.redrive import Redrives
+from tailrace.broker.read_threads import ReadThreads
+from tailrace.broker.reading.answers import AnswerMemory
+from tailrace.broker.reading.committed_reader import CommittedReader
+from tailrace.broker.reading.consume import Consumers, Positions
+from tailrace.broker.reading.fetch import Fetcher, WaitingFetches
+from tailrace.broker.reading.reader import PayloadExpansion, Reader
+from tailrace.broker.reading.scan import Scanner
+from tailrace.broker.reading.unchecked import UncheckedBatches
+from tailrace.broker.retention import Retention
+from tailrace.broker.routes.routes import Routes, Snapshots
+from tailrace.broker.routes.routing import Routing
+from tailrace.broker.settings import BrokerSettings
+from tailrace.broker.subscriptions.subscriptions import Subscriptions
+from tailrace.broker.subscriptions.tail import LogTail
+from tailrace.broker.tables.change_log import ChangeLog
+from tailrace.broker.tables.checkpoints import TableCheckpoints
+from tailrace.broker.tables.tables import TableDefinitions
+from tailrace.broker.times.oldest_times import OldestTimes
+from tailrace.broker.times.survey import Survey
+from tailrace.broker.topics.topics import Topics
+from tailrace.broker.transactions.transactions import Transactions
+from tailrace.model.clock import Clock
+from tailrace.model.ids import Offset, PartitionId, TopicId
+from tailrace.model.limits import Limits
+from tailrace.store.contract import Store
+
+
+class Services:
+    """The services of one broker. Surfaces call them directly: `broker.topics.create(...)`, `broker.fetcher.fetch(...)`."""
+
+    def __init__(self, store: Store, clock: Clock, limits: Limits, settings: BrokerSettings) -> None:
+        self.store = store
+        self._clock = clock
+        self._limits = limits
+        self._settings = settings
+        self.committer = Committer(store, limits)
+        self.threads = ReadThreads(limits)
+        self.topics = Topics(store, self.committer, clock, limits, self._partition_deleted, self._check_droppable)
+        self._stable = StableOffsets()
+        self._aborted = AbortedTransactions(store)
+        self._build_payloads_and_reading()
+        self._build_groups()
+        self._build_transactions_and_publishing()
+        self._build_queues_and_subscriptions()
+        self._build_tables_and_routes()
+        self._build_retention_and_survey()
+        self.jobs = BackgroundJobs(tuple(self._background_jobs()))
+
+    def _build_payloads_and_reading(self) -> None:
+        store, limits = self.store, self._limits
+        self.payload_references = PayloadReferences(store)
+        self.payloads = Payloads(store.payloads, self.payload_references, limits)
+        self.payload_sweep = PayloadSweep(self.committer, self.threads, self.payload_references, self.payloads)
+        self.payload_expansion = PayloadExpansion(store, self.payload_references, limits)
+        self.reader = Reader(store, self.payload_expansion, self.threads)
+        self.waiting_fetches = WaitingFetches(self._stable, limits)
+        self.unchecked = UncheckedBatches(store, self.threads, limits)
+        self.fetcher = Fetcher(
+            store, self.reader, self.topics, self._stable, self._aborted, self.waiting_fetches, self.unchecked, limits
+        )
+        self.answers = AnswerMemory(limits)
+        self.committed_reader = CommittedReader(self.fetcher, self.threads, self.topics, self.answers, limits)
+        self.scanner = Scanner(store, self.topics, self.payload_expansion, self._stable, self._aborted)
+        self.positions = Positions(store, self.threads, self.topics, self._stable, limits)
+
+    def _build_groups(self) -> None:
+        store, clock, limits = self.store, self._clock, self._limits
+        names = self._group_names = GroupNames(limits)
+        self._pending_offsets = PendingOffsets(store)
+        self.offsets = GroupOffsets(store, self.committer, self.topics, names, self._pending_offsets, clock, limits)
+        self.group_registry = GroupRegistry(names, limits)
+        self.groups = GroupCoordinator(
+            store, self.committer, self.group_registry, self.offsets, names, clock, limits, self._settings
+        )
+        self.group_removal = GroupRemoval(self.group_registry, self.offsets, names, clock, self._settings)
+        self.consumers = Consumers(self.topics, self.positions, self.offsets, self.groups, self.committed_reader, limits)
+
+    def _build_transactions_and_publishing(self) -> None:
+        store, clock, limits = self.store, self._clock, self._limits
+        self.producers = Producers(store, self.committer, clock, limits)
+        self.publishers = Publishers(store, self.committer, clock, limits)
+        self.transaction_services = Transactions(
+            store,
+            self.committer,
+            self.topics,
+            self.producers,
+            self.offsets,
+            self._group_names,
+            self._pending_offsets,
+            self._stable,
+            self._aborted,
+            clock,
+            limits,
+            self._transaction_ended,
+        )
+        self.transactions = self.transaction_services.coordinator
+        self.transaction_queries = self.transaction_services.queries
+        self.dedup = Deduplication(store, self.committer, self.topics, clock, limits)
+        self.snowflakes = Snowflakes(clock, self._settings.node)
+        self.record_checks = RecordChecks(limits)
+        self._context = PublishContext(
+            store,
+            self.topics,
+            self.producers,
+            self.dedup,
+            self.transaction_services.joiner,
+            clock,
+            limits,
+            self.record_checks,
+            self._records_appended,
+        )
+        self.appender = Appender(self._context, self.committer)
+        self.publisher = Publisher(
+            self._context, self.committer, self.snowflakes, self.publishers, self.payloads, self.payload_references
+        )
+
+    def _build_queues_and_subscriptions(self) -> None:
+        store, clock, limits = self.store, self._clock, self._limits
+        self.queues = Queues(store, self.committer, self.topics, self.committed_reader, self._context, clock, limits)
+        self.redrives = Redrives(self._context, self.committer, self.committed_reader)
+        tail = LogTail(store, self.committer, self.topics, limits)
+        self.subscriptions = Subscriptions(store, self.reader, tail, self._stable, self._aborted, self.answers, limits)
+
+    def _build_tables_and_routes(self) -> None:
+        store, clock, limits = self.store, self._clock, self._limits
+        self.pipelines = Pipelines(store, self.committer, self._context, self.threads, store.staging, clock, limits)
+        self.tables = TableDefinitions(store, self.topics, clock, limits)
+        self.snapshots = Snapshots(store)
+        self.routes = Routes(store, self.committer, self.topics, self.snapshots, clock, limits, self._context.arrived)
+        self.routing = Routing(store, self.committer, self.threads, self.fetcher, self.topics, self.routes, self.pipelines)
+        self._checkpoints = TableCheckpoints(store, self.committer, self.tables, clock, limits)
+        self.changes = ChangeLog(
+            self._context, self.committer, self.publisher, self.snowflakes, self.tables, self.snapshots, self._checkpoints
+        )
+
+    def _build_retention_and_survey(self) -> None:
+        self.retention = Retention(
+            self.store,
+            self.committer,
+            self.topics,
+            self.threads,
+            self._stable,
+            self._aborted,
+            self.payload_references,
+            self._first_needed_offset,
+            self._checkpoints.held_back,
+            self._checkpoints.cover,
+            self._clock,
+            self.waiting_fetches.disturbed,
+        )
+        self.oldest_times = OldestTimes(self.store, self._limits.known_time_runs)
+        self.survey = Survey(
+            self.store,
+            self.committer,
+            self.topics,
+            self.threads,
+            self.oldest_times,
+            self._limits,
+            percent=max(1, self._settings.survey_percent),
+        )
+
+    def _background_jobs(self) -> list[BackgroundJob]:
+        settings = self._settings
+        jobs = [
+            BackgroundJob("retention", settings.retention_interval_seconds, self.retention.run_once),
+            BackgroundJob("dedup", settings.dedup_interval_seconds, self.dedup.clean),
+            BackgroundJob("producers", settings.producer_interval_seconds, self.producers.expire),
+            BackgroundJob("publishers", settings.producer_interval_seconds, self.publishers.expire),
+            BackgroundJob("transactions", settings.transaction_interval_seconds, self.transactions.abort_overdue),
+            BackgroundJob("transactional_ids", settings.producer_interval_seconds, self.transaction_services.silent_ids.forget),
+            BackgroundJob("groups", settings.group_interval_seconds, self.group_removal.expire),
+            BackgroundJob("payloads", settings.payload_interval_seconds, self.payload_sweep.run_once),
+            BackgroundJob("staging", settings.staging_interval_seconds, self.pipelines.clean),
+        ]
+        if settings.survey_percent:
+            jobs.append(BackgroundJob("survey", settings.survey_interval_seconds, self.survey.run_once))
+        return jobs
+
+    def _first_needed_offset(self, partition: PartitionId) -> Offset | None:
+        floors = (self.routes.floor(partition), self.changes.floor(partition), self.routing.floor(partition))
+        return min((floor for floor in floors if floor is not None), default=None)
+
+    def _check_droppable(self, topic_id: TopicId) -> None:
+        self.routes.check_droppable(topic_id)
+
+    def _records_appended(self, partition: PartitionId, size: int) -> None:
+        self.waiting_fetches.arrived(partition, size)
+        self.queues.arrived(partition)
+
+    def _transaction_ended(self, partition: PartitionId, size: int) -> None:
+        self.waiting_fetches.stabilized(partition, size)
+        self.queues.arrived(partition)
+        self.subscriptions.stabilized()
+
+    def _partition_deleted(self, partition: PartitionId) -> None:
+        self.waiting_fetches.disturbed(partition)
+        self.producers.forget_partition(partition)
+        self.transaction_services.forget_partition(partition)
+        self.queues.forget_partition(partition)
+        self.payload_references.forget_partition(partition)
+        self.unchecked.forget_partition(partition)
+        self.subscriptions.stabilized()
