@@ -1,7 +1,6 @@
 """One partition as a consumer has it: records that were fetched and not handed out yet, and its progress."""
 
 import logging
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
 from tailrace.client.values import ConsumerRecord
@@ -9,6 +8,7 @@ from tailrace.model.errors import InvalidRequestError, OffsetOutOfRangeError, Un
 from tailrace.model.fetch import CorruptBatch
 from tailrace.model.ids import Cursor
 from tailrace.model.limits import DEFAULT_LIMITS
+from tailrace.model.offset_ranges import OffsetRanges
 from tailrace.wire.batch import check_batch
 from tailrace.wire.batch_stream import FetchedPartitionPart
 from tailrace.wire.records import decode_batch
@@ -113,16 +113,15 @@ class AssignedPartition:
 class PartitionProgress:
     """All methods are called by one thread; `safe_offset` and `committed_offset` may be read by another."""
 
-    __slots__ = ("_ends", "_starts", "committed_offset", "safe_offset")
+    __slots__ = ("_done", "committed_offset", "safe_offset")
 
     def __init__(self, begin: int) -> None:
         self.safe_offset = begin
         """Everything below it is done."""
         self.committed_offset = begin
         """What the group has committed, as far as this consumer knows."""
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-        """Ranges beyond `safe_offset` that are done, apart from each other and in order."""
+        self._done = OffsetRanges()
+        """Offsets beyond `safe_offset` that are done."""
 
     @property
     def is_ahead(self) -> bool:
@@ -131,32 +130,22 @@ class PartitionProgress:
 
     @property
     def held_ranges(self) -> int:
-        return len(self._starts)
+        return len(self._done)
 
     def mark(self, offset: int) -> None:
         """The record at this offset is done."""
-        if offset == self.safe_offset and not self._starts:
+        if offset == self.safe_offset and not self._done:
             self.safe_offset = offset + 1
         else:
             self.mark_range(offset, offset + 1)
 
     def mark_range(self, start: int, end: int) -> None:
         """Everything from `start` to before `end` is done."""
-        start = max(start, self.safe_offset)
-        if start >= end:
-            return
-        starts, ends = self._starts, self._ends
-        # The first range that touches the new one, and the first one behind it that does not.
-        first = bisect_right(ends, start - 1)
-        behind = bisect_right(starts, end)
-        if first < behind:
-            start, end = min(start, starts[first]), max(end, ends[behind - 1])
-        starts[first:behind] = [start]
-        ends[first:behind] = [end]
-        if starts[0] <= self.safe_offset:
+        self._done.add_range(max(start, self.safe_offset), end)
+        reached = self._done.first_missing(self.safe_offset)
+        if reached > self.safe_offset:
+            self._done.forget_below(reached)
             # The assignment comes last: another thread reads it at any moment.
-            reached = ends[0]
-            del starts[0], ends[0]
             self.safe_offset = reached
 
     def committed(self, offset: int) -> None:

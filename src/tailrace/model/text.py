@@ -1,4 +1,4 @@
-"""How rows are written as CSV and as JSON by lines, by the server and by the command line alike."""
+"""Values as text, written alike by the server and the command line: bytes, fields of CSV, names of columns, counts."""
 
 import re
 from collections.abc import Sequence
@@ -9,8 +9,18 @@ import msgspec
 _SPECIAL = re.compile('[,"\r\n]')
 
 
+def text_or_hex(data: bytes | None) -> str | None:
+    """Decode UTF-8. Bytes that are not UTF-8 become `\\x` and hexadecimal digits, as in PostgreSQL."""
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return f"\\x{data.hex()}"
+
+
 def csv_field(value: Any) -> str:
-    """Write a field; null is empty and an empty text is `""`, so that the two stay different."""
+    """Return a field of CSV. Null is empty and an empty text is `""`, so that the two stay different."""
     if value is None:
         return ""
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
@@ -18,7 +28,7 @@ def csv_field(value: Any) -> str:
 
 
 def distinct_names(names: Sequence[str]) -> list[str]:
-    """Number the names that come twice, because an object has each of its names once."""
+    """Number the names that come more than once, because a JSON object has each of its names once."""
     taken: set[str] = set()
     found = []
     for name in names:
@@ -32,5 +42,5 @@ def distinct_names(names: Sequence[str]) -> list[str]:
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 message`, `2 messages`."""
+    """Return a number with its noun: `1 message`, `2 messages`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

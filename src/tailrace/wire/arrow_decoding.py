@@ -22,6 +22,7 @@ from tailrace.model.commit import Buffer
 from tailrace.model.errors import CorruptBatchError, InvalidRequestError, LimitExceededError
 from tailrace.model.limits import MIB, Limits
 from tailrace.model.record import Headers, Record
+from tailrace.model.text import text_or_hex
 from tailrace.wire.batch import HEADER_BYTES, BatchHeader, read_header
 from tailrace.wire.batch_stream import PlacedBatch
 from tailrace.wire.compression import decompress
@@ -216,10 +217,10 @@ class PlainRecordFields:
         return pa.array([getattr(record, field) for record in self._records], pa.binary())
 
     def text(self, field: str) -> pa.Array:
-        return pa.array([_text(getattr(record, field)) for record in self._records], pa.string())
+        return pa.array([text_or_hex(getattr(record, field)) for record in self._records], pa.string())
 
     def header(self, name: str) -> pa.Array:
-        return pa.array([_text(_first(name, record.headers)) for record in self._records], pa.string())
+        return pa.array([text_or_hex(_first(name, record.headers)) for record in self._records], pa.string())
 
     def header_json(self) -> pa.Array:
         return pa.array([_json(record.headers) for record in self._records], pa.string())
@@ -233,19 +234,10 @@ def _first(name: str, headers: Headers) -> bytes | None:
     return next((value for other, value in headers if other == name), None)
 
 
-def _text(field: bytes | None) -> str | None:
-    if field is None:
-        return None
-    try:
-        return field.decode()
-    except UnicodeDecodeError:
-        return f"\\x{field.hex()}"
-
-
 def _json(headers: Headers) -> str:
     """An object; a name that comes more than once has a list there."""
     found: dict[str, list[str | None]] = {}
     for name, value in headers:
-        found.setdefault(name, []).append(_text(value))
+        found.setdefault(name, []).append(text_or_hex(value))
     shown = {name: values if len(values) > 1 else values[0] for name, values in found.items()}
     return json.dumps(shown, ensure_ascii=False, separators=(",", ":"))

@@ -4,11 +4,8 @@ The letter stays in the dead-letter topic. That it was put back is stored in the
 offsets for each partition of the dead-letter topic. A crash in between, or the same command again, puts nothing back twice.
 """
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
-
-import msgspec
 
 from tailrace.broker import keys
 from tailrace.broker.commits import Committer, Draft, Proposal
@@ -22,6 +19,7 @@ from tailrace.model.commit import Append, Changes, CommitReceipt
 from tailrace.model.errors import LimitExceededError, OffsetOutOfRangeError, UnknownTopicError
 from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import MIB
+from tailrace.model.offset_ranges import OffsetRanges, decode_offset_ranges
 from tailrace.model.queue import (
     CAUSE_HEADER,
     DELIVERIES_HEADER,
@@ -118,8 +116,8 @@ class Redrives:
             return None
         return next((record for record in read.records if record.offset == offset), None)
 
-    def _done(self, partition: PartitionId) -> "OffsetRanges":
-        return decode_ranges(self._context.store.get(keys.redriven_key(partition)))
+    def _done(self, partition: PartitionId) -> OffsetRanges:
+        return decode_offset_ranges(self._context.store.get(keys.redriven_key(partition)))
 
 
 class _PutBack(Proposal[int]):
@@ -146,7 +144,7 @@ class _PutBack(Proposal[int]):
         records: dict[PartitionId, list[Record]] = {}
         for source, letter in self._batch:
             if source not in done:
-                done[source] = decode_ranges(draft.latest(keys.redriven_key(source)))
+                done[source] = decode_offset_ranges(draft.latest(keys.redriven_key(source)))
                 done[source].forget_below(context.store.bounds(source).start)
             if letter.offset not in done[source]:
                 done[source].add(letter.offset)
@@ -167,69 +165,6 @@ class _PutBack(Proposal[int]):
         for append in self._appends:
             self._context.arrived(self._target, append.partition, append.records, len(append.batch))
         return sum(append.records for append in self._appends)
-
-
-class OffsetRanges:
-    """A set of offsets as ranges. Its size grows with the gaps, not with the offsets."""
-
-    def __init__(self) -> None:
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-        """The offset after the last one of each range."""
-
-    def __contains__(self, offset: int) -> bool:
-        at = bisect_right(self._starts, offset) - 1
-        return at >= 0 and offset < self._ends[at]
-
-    def __len__(self) -> int:
-        """Return the number of ranges."""
-        return len(self._starts)
-
-    def first_missing(self, start: int) -> Offset:
-        """Return the first offset from `start` on that is not in the set."""
-        at = bisect_right(self._starts, start) - 1
-        return Offset(max(start, self._ends[at])) if at >= 0 else Offset(start)
-
-    def add(self, offset: int) -> None:
-        if offset in self:
-            return
-        at = bisect_right(self._starts, offset)
-        joins_before = at > 0 and self._ends[at - 1] == offset
-        joins_after = at < len(self._starts) and self._starts[at] == offset + 1
-        if joins_before and joins_after:
-            self._ends[at - 1] = self._ends.pop(at)
-            del self._starts[at]
-        elif joins_before:
-            self._ends[at - 1] = offset + 1
-        elif joins_after:
-            self._starts[at] = offset
-        else:
-            self._starts.insert(at, offset)
-            self._ends.insert(at, offset + 1)
-
-    def forget_below(self, offset: int) -> None:
-        """Remove the ranges that end before the offset."""
-        gone = bisect_right(self._ends, offset)
-        del self._starts[:gone], self._ends[:gone]
-
-    def encode(self) -> bytes:
-        numbers: list[int] = []
-        at = 0
-        for start, end in zip(self._starts, self._ends, strict=True):
-            numbers += (start - at, end - start)
-            at = end
-        return msgspec.msgpack.encode(numbers)
-
-
-def decode_ranges(value: bytes | None) -> OffsetRanges:
-    ranges = OffsetRanges()
-    at = 0
-    numbers = iter(msgspec.msgpack.decode(value, type=list[int]) if value is not None else ())
-    for gap, length in zip(numbers, numbers, strict=True):
-        ranges._starts.append(at + gap)
-        at += gap + length
-        ranges._ends.append(at)
-    return ranges
 
 
 def _check_room(ranges: OffsetRanges, allowed: int) -> None:

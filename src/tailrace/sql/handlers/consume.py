@@ -13,6 +13,7 @@ from tailrace.model.errors import LimitExceededError, SqlError
 from tailrace.model.limits import Limits
 from tailrace.model.record import MESSAGE_ID_HEADER, Headers
 from tailrace.model.table import ColumnType
+from tailrace.model.text import text_or_hex
 from tailrace.sql.grammar.queries import query_of
 from tailrace.sql.results import Result, ResultColumn
 from tailrace.sql.select.queries import TopicQueries
@@ -90,8 +91,8 @@ def _row(topic: str, found: ConsumedRecord) -> tuple[object, ...]:
         _first(headers, "op"),
         _moment(record.timestamp),
         _first(headers, "payload_mode"),
-        _text(record.key),
-        _text(record.value),
+        text_or_hex(record.key),
+        text_or_hex(record.value),
         headers,
     )
 
@@ -101,26 +102,16 @@ def _headers(headers: Headers) -> dict[str, object]:
     found: dict[str, object] = {}
     for name, value in headers:
         if name not in found:
-            found[name] = _text(value)
+            found[name] = text_or_hex(value)
         else:
             before = found[name]
-            found[name] = [*(before if isinstance(before, list) else [before]), _text(value)]
+            found[name] = [*(before if isinstance(before, list) else [before]), text_or_hex(value)]
     return found
 
 
 def _first(headers: dict[str, object], name: str) -> object:
     found = headers.get(name)
     return found[0] if isinstance(found, list) else found
-
-
-def _text(data: bytes | None) -> str | None:
-    """Bytes that are no text are shown as PostgreSQL shows them, and as SELECT does."""
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return f"\\x{data.hex()}"
 
 
 def _moment(timestamp_ms: int) -> datetime | None:
