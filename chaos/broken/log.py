@@ -28,7 +28,7 @@ def lose_the_tail() -> None:
     """A start cuts off the last few frames, as if they were torn."""
     create = Recovery.__init__
 
-    def careless(self: Recovery, files: Sequence[SegmentFile], start: int, witnesses: Sequence[SyncEvidence]) -> None:
+    def careless(self: Recovery, files: Sequence[SegmentFile], start: int, evidence: Sequence[SyncEvidence]) -> None:
         frames = frames_of(files[-1].path) if files else []
         if len(frames) > 2 * _LOST_FRAMES:
             os.truncate(files[-1].path, frames[-_LOST_FRAMES].position - files[-1].base)
@@ -41,8 +41,11 @@ def reuse_offsets() -> None:
     """After a start, every partition has forgotten its last record, and gives its offset to the next one."""
     create, show = Sequencer.__init__, Catalog.append
 
-    def forgetful(self: Sequencer, clock: Any, limits: Any, ends: Mapping[PartitionId, Offset], cursor: Any) -> None:
-        create(self, clock, limits, {partition: Offset(max(0, end - 1)) for partition, end in ends.items()}, cursor)
+    def forgetful(
+        self: Sequencer, clock: Any, limits: Any, ends: Mapping[PartitionId, Offset], cursor: Any, topic_names: Any = None
+    ) -> None:
+        short = {partition: Offset(max(0, end - 1)) for partition, end in ends.items()}
+        create(self, clock, limits, short, cursor, topic_names)
 
     def trusting(self: Catalog, batches: Iterable[NewBatch]) -> None:
         for batch in batches:

@@ -14,8 +14,9 @@ from bench.results import Result, ResultFolder
 from bench.subject_process import SubjectProcess, measure
 from bench.subjects import SUBJECTS, Subject
 from tailrace.model.commit import Changes
+from tailrace.store.contract import OnDone
 from tailrace.store.embedded import EmbeddedStore
-from tailrace.store.sequencer import Done, PendingCommit
+from tailrace.store.sequencer import PendingCommit
 from tests.bench.scale import TINY
 
 JAVA = {name for name in SUBJECTS if name.startswith(("kafka", "pipeline", "growth-routes"))}
@@ -151,7 +152,7 @@ class _Forgetful(EmbeddedStore):
 
     submitted = 0
 
-    def submit(self, changes: Changes, done: Done) -> PendingCommit:
+    def submit(self, changes: Changes, done: OnDone) -> PendingCommit:
         self.submitted += 1
         if self.submitted != 10:
             return super().submit(changes, done)

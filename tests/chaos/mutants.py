@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 
 from tailrace.log import opening, recovery
+from tailrace.log.active_segment import ActiveSegment, EncodedFrames
 from tailrace.log.catalog import Catalog, CheckpointData, NewBatch
 from tailrace.log.checkpoint import Checkpoints
-from tailrace.log.encoding import Piece
 from tailrace.log.frame import BadFrameError, Frame, frame_size, read_effects, read_frame
 from tailrace.log.recovery import Recovery, SegmentFile, SyncEvidence
 from tailrace.log.state import SettledState, StateDb
-from tailrace.log.writer import LogWriter
 from tailrace.model.commit import Buffer, Changes
 from tailrace.model.ids import Cursor, Offset, Position
 from tailrace.store.contract import OnDone, StoreCommit
@@ -37,21 +36,21 @@ def ack_before_write() -> None:
         done(commit)
         return commit
 
-    GroupCommit.submit = hasty  # type: ignore[method-assign, assignment]
+    GroupCommit.submit = hasty  # type: ignore[method-assign]
 
 
 def state_ahead_of_log() -> None:
     """State is saved before the frame that changes it is written."""
     opened: list[StateDb] = []
-    create, write = StateDb.__init__, LogWriter.append
+    create, write = StateDb.__init__, ActiveSegment.append
 
     def remember(self: StateDb, *args: object, **options: object) -> None:
         create(self, *args, **options)  # type: ignore[arg-type]
         opened[:] = [self]
 
-    def eager(self: LogWriter, pieces: Iterable[Piece]) -> None:
-        made = list(pieces)
-        buffers = [buffer for piece in made for buffer in piece.buffers]
+    def eager(self: ActiveSegment, runs: Iterable[EncodedFrames]) -> None:
+        made = list(runs)
+        buffers = [buffer for run in made for buffer in run.buffers]
         settled = SettledState(opened[0])
         frames = _frames(buffers, self.position, self.salt)
         settled.apply([read_effects(bytes(frame.effects), frame.effect_count) for frame in frames], self.synced)
@@ -59,15 +58,15 @@ def state_ahead_of_log() -> None:
         write(self, made)
 
     StateDb.__init__ = remember  # type: ignore[method-assign]
-    LogWriter.append = eager  # type: ignore[method-assign]
+    ActiveSegment.append = eager  # type: ignore[method-assign]
 
 
 def index_ahead_of_log() -> None:
     """A checkpoint says that more of the log is saved than there is."""
     save = Checkpoints.save
 
-    def boastful(self: Checkpoints, cut: CheckpointData) -> None:
-        save(self, cut._replace(end=cut.end._replace(position=Position(cut.end.position + 10_000))))
+    def boastful(self: Checkpoints, data: CheckpointData) -> None:
+        save(self, data._replace(end=data.end._replace(position=Position(data.end.position + 10_000))))
 
     Checkpoints.save = boastful  # type: ignore[method-assign]
 
@@ -90,7 +89,7 @@ def reused_offset() -> None:
             self.partitions[partition].end = base
             show(self, [batch])
 
-    Sequencer.admit = forgetful  # type: ignore[method-assign, assignment]
+    Sequencer.admit = forgetful  # type: ignore[method-assign]
     Catalog.append = trusting  # type: ignore[method-assign]
 
 
@@ -105,7 +104,7 @@ def reused_cursor() -> None:
             self._cursor = Cursor(self._cursor - 1)
         return commit
 
-    Sequencer.admit = forgetful  # type: ignore[method-assign, assignment]
+    Sequencer.admit = forgetful  # type: ignore[method-assign]
 
 
 def torn_commit_accepted() -> None:
@@ -125,7 +124,7 @@ def recovery_cuts_too_much() -> None:
     """A start cuts off a quarter of the log, as if it were torn."""
     create = Recovery.__init__
 
-    def cautious(self: Recovery, files: Sequence[SegmentFile], start: int, witnesses: Sequence[SyncEvidence]) -> None:
+    def cautious(self: Recovery, files: Sequence[SegmentFile], start: int, evidence: Sequence[SyncEvidence]) -> None:
         os.truncate(files[-1].path, files[-1].path.stat().st_size * 3 // 4)
         create(self, files, start, ())
 

@@ -152,7 +152,7 @@ def test_a_state_that_knows_more_than_the_log_is_a_witness_however_often_it_is_a
     store.checkpoint()
     for number in range(300, 1400):
         store.commit(Changes(appends=[append(A0, b"%d" % number)], puts=[(b"last", b"%d" % number)]))
-    store._log._state.flush()  # as RocksDB does by itself when its memory is full
+    store._log.state.flush()  # as RocksDB does by itself when its memory is full
     copy_as_killed(tmp_path / "data", tmp_path / "killed")
     store.close()
     folder = tmp_path / "killed"
@@ -299,8 +299,8 @@ def test_the_mark_is_never_ahead_and_at_most_a_second_or_64_mib_behind_under_loa
     while time.monotonic() < deadline:
         began = time.monotonic()
         mark = read_high_mark(tmp_path / "data").position
-        end = store._log._groups.synced
-        if mark > store._log._groups.synced:
+        end = store._log.writer.synced
+        if mark > store._log.writer.synced:
             ahead.append(f"{mark} with {end} synced")
         ends.append((began, end))
         known = max((at for at, position in ends if position <= mark), default=ends[0][0])
@@ -311,7 +311,7 @@ def test_the_mark_is_never_ahead_and_at_most_a_second_or_64_mib_behind_under_loa
     is_over.set()
     for writer in writers:
         writer.join()
-    written = store._log._groups.position
+    written = store._log.writer.position
     store.close()
     assert not ahead
     assert not late
@@ -320,7 +320,7 @@ def test_the_mark_is_never_ahead_and_at_most_a_second_or_64_mib_behind_under_loa
 
 def test_an_idle_store_has_its_mark_within_a_second(tmp_path: Path) -> None:
     store = filled(tmp_path / "data", 3)
-    synced = store._log._groups.synced
+    synced = store._log.writer.synced
     began = time.monotonic()
     eventually(lambda: read_high_mark(tmp_path / "data").position >= synced, "the mark has caught up", PATIENCE_SECONDS)
     assert time.monotonic() - began < BEHIND_SECONDS + 0.5

@@ -135,7 +135,7 @@ def test_an_unknown_partition_is_named_in_the_error(store: Store) -> None:
     for question in (store.bounds, store.next_offset, store.size):
         with pytest.raises(UnknownPartitionError, match="there is no partition 5"):
             question(PartitionId(A, 5))
-    with pytest.raises(UnknownPartitionError, match="its topic was deleted, or never had it"):
+    with pytest.raises(UnknownPartitionError, match="there is no partition 0 of a topic that was deleted"):
         store.fetch(PartitionId(TopicId(7), 0), Offset(0), 100)
 
 

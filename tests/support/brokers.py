@@ -14,9 +14,9 @@ from tailrace.model.ids import Cursor, Offset, PartitionId
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.record import Appended, RawBatch, Record
 from tailrace.model.topic import TopicOptions
-from tailrace.store.contract import Store
+from tailrace.store.contract import OnDone, Store
 from tailrace.store.memory import MemoryStore
-from tailrace.store.sequencer import Done, PendingCommit, Sequencer
+from tailrace.store.sequencer import PendingCommit, Sequencer
 from tailrace.wire.batch import read_header
 from tailrace.wire.records import encode_batch
 from tests.support.clocks import ManualClock
@@ -63,7 +63,7 @@ class GatedStore(MemoryStore):
         """Commits that may be in flight."""
         self.cold = False
 
-    def submit(self, changes: Changes, done: Done) -> PendingCommit:
+    def submit(self, changes: Changes, done: OnDone) -> PendingCommit:
         if len(self.in_flight) >= self.room:
             raise OverloadedError("the gate is closed and the room is full")
         commit = self._gated.admit(changes, done)

@@ -88,7 +88,7 @@ class Catalog:
             self._active.close(usage.base - self._active.base)
         self.usages[usage.base] = self._active = usage
 
-    def mark(self, cursor: Cursor, position: Position) -> None:
+    def index_cursor(self, cursor: Cursor, position: Position) -> None:
         """A frame with records begins here. Some of these places are kept, to find a cursor without reading the whole log."""
         if not self._marks or position - self._marks[-1][1] >= self._stride:
             self._marks.append((cursor, position))
@@ -167,7 +167,7 @@ class Catalog:
         at = bisect_right(marks, cursor, key=lambda mark: mark[0])
         return marks[at - 1] if at else None
 
-    def cut(self) -> CheckpointData:
+    def take_unsaved(self) -> CheckpointData:
         """Take all that is not saved yet."""
         changed = [index for index in self._dirty if not index.is_dropped]
         dropped = self._dropped
@@ -185,19 +185,19 @@ class Catalog:
             list(self._marks),
         )
 
-    def saved(self, cut: CheckpointData) -> None:
+    def release_saved(self, data: CheckpointData) -> None:
         """The cut is on disk: let go of what need not stay in memory."""
-        for index, places in cut.partitions:
+        for index, places in data.partitions:
             if not index.is_dropped:
                 index.saved += len(places)
                 self.unsaved_batches -= len(places)
-        self._forget_places(index for index, _ in cut.partitions)
-        if cut.has_all_counters:
+        self._forget_places(index for index, _ in data.partitions)
+        if data.has_all_counters:
             self._counted = 0
         if self._counted is not None:
-            self._counted += len(cut.counters)
-        self._marks = self._marks[len(cut.marks) :]
-        for usage, packed in cut.usages:
+            self._counted += len(data.counters)
+        self._marks = self._marks[len(data.marks) :]
+        for usage, packed in data.usages:
             if SegmentUsage.was_closed(packed):
                 del self.usages[usage.base]
 
@@ -207,11 +207,11 @@ class Catalog:
         cursor = self.end.cursor if oldest is None else oldest
         self._lingering = {index for index in chain(saved, self._lingering) if index.forget_saved(cursor)}
 
-    def not_saved(self, cut: CheckpointData) -> None:
+    def put_back_unsaved(self, data: CheckpointData) -> None:
         """The cut could not be saved: the next one must take it along."""
-        for index, _ in cut.partitions:
+        for index, _ in data.partitions:
             self._will_save(index)
-        self._dropped[:0] = cut.dropped
+        self._dropped[:0] = data.dropped
 
     def _has_many_counters(self, new: int) -> bool:
         """Whether so many on top of those that are saved would be more than it is worth to read them all."""

@@ -3,15 +3,18 @@
 A checkpoint is one atomic write to RocksDB that ends with a stamp: up to here the log need not be read again.
 """
 
+import threading
 from collections.abc import Iterator
 from struct import Struct
 
-from tailrace.log.catalog import CheckpointData, LogEnd
+from tailrace.log.active_segment import ActiveSegment
+from tailrace.log.catalog import Catalog, CheckpointData, LogEnd
 from tailrace.log.index import SavedIndex
+from tailrace.log.options import LogOptions
 from tailrace.log.segment import SegmentUsage
 from tailrace.log.state import CURSOR, META, SEGMENT, StateDb
 from tailrace.model.clock import Hlc
-from tailrace.model.errors import FormatError
+from tailrace.model.errors import FormatError, StorageFullError
 from tailrace.model.ids import Cursor, Position
 from tailrace.model.killpoint import killpoint
 
@@ -20,6 +23,9 @@ _STAMP_VALUE = Struct(">HQQQ")
 _FORMAT_VERSION = 2
 """Of the state. What only format 1 has is read, too, and goes when all counters are saved (`log.counters`)."""
 _U64 = Struct(">Q")
+_FAR_BEHIND = 4
+"""How many checkpoints' worth of unsaved log make writers wait."""
+_RECHECK_SECONDS = 1.0
 
 
 class Checkpoints:
@@ -39,20 +45,20 @@ class Checkpoints:
             )
         return LogEnd(Position(position), Cursor(cursor), Hlc(hlc))
 
-    def save(self, cut: CheckpointData) -> None:
-        """Durable on return. Everything before `cut.end` must be durable in the log already."""
+    def save(self, data: CheckpointData) -> None:
+        """Durable on return. Everything before `data.end` must be durable in the log already."""
         killpoint("checkpoint.before")
         batch = self._state.batch()
-        for topic_id in cut.dropped:
+        for topic_id in data.dropped:
             self._saved.drop_topic(batch, topic_id)
-        for index, places in cut.partitions:
+        for index, places in data.partitions:
             self._saved.save(batch, index.key, places)
-        self._saved.counters.save(batch, cut.end.position, cut.counters, are_all=cut.has_all_counters)
-        for usage, packed in cut.usages:
+        self._saved.counters.save(batch, data.end.position, data.counters, are_all=data.has_all_counters)
+        for usage, packed in data.usages:
             batch.put(SEGMENT + _U64.pack(usage.base), packed)
-        for cursor, position in cut.marks:
+        for cursor, position in data.marks:
             batch.put(CURSOR + _U64.pack(cursor), _U64.pack(position))
-        batch.put(_STAMP, _STAMP_VALUE.pack(_FORMAT_VERSION, *cut.end))
+        batch.put(_STAMP, _STAMP_VALUE.pack(_FORMAT_VERSION, *data.end))
         self._state.write(batch)
         killpoint("checkpoint.written")
         self._state.flush()
@@ -72,3 +78,60 @@ class Checkpoints:
         """Cursor and position of the last saved mark at or before the cursor."""
         held = self._state.at_or_before(CURSOR, CURSOR + _U64.pack(cursor))
         return (_U64.unpack_from(held[0], 1)[0], _U64.unpack(held[1])[0]) if held else None
+
+
+class CheckpointBacklog:
+    """How much of the log is not covered by the last checkpoint, and the wait of writers while that is too much."""
+
+    def __init__(self, catalog: Catalog, segment: ActiveSegment, options: LogOptions, saved: Position) -> None:
+        self._catalog = catalog
+        self._segment = segment
+        self._options = options
+        self._saved = saved
+        """The position up to which a start need not replay the log."""
+        self.wake_up = threading.Event()
+        """Set to wake the maintenance thread."""
+        self.storage_full: StorageFullError | None = None
+        """Why no checkpoint can be saved at the moment."""
+        self._progress = threading.Event()
+        self._is_stopped = False
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the next checkpoint should be saved."""
+        return self._exceeds(1)
+
+    @property
+    def is_far_behind(self) -> bool:
+        """Whether the next group has to wait for a checkpoint."""
+        return self._exceeds(_FAR_BEHIND)
+
+    def wait_until_near(self) -> None:
+        """Wait before more is written, which bounds the replay after a crash. Raises `StorageFullError` on a full disk."""
+        while self.is_far_behind and not self._is_stopped:
+            if self.storage_full is not None:
+                raise self.storage_full.afresh()
+            self._progress.clear()
+            self.wake_up.set()
+            self._progress.wait(timeout=_RECHECK_SECONDS)
+
+    def note_group(self) -> None:
+        """A group was written: wake the maintenance thread if a checkpoint is due."""
+        if self.is_due:
+            self.wake_up.set()
+
+    def note_saved(self, position: Position) -> None:
+        """A checkpoint covers the log up to this position."""
+        self._saved = position
+        self._progress.set()
+
+    def stop(self) -> None:
+        """Wake the maintenance thread so that it ends; nobody waits from now on."""
+        self._is_stopped = True
+        self.wake_up.set()
+
+    def _exceeds(self, checkpoints: int) -> bool:
+        return (
+            self._catalog.unsaved_batches >= checkpoints * self._options.checkpoint_batches
+            or self._segment.position - self._saved >= checkpoints * self._options.checkpoint_bytes
+        )

@@ -16,6 +16,7 @@ from struct import Struct
 
 from rocksdict import WriteBatch
 
+from tailrace.log.active_segment import write_all
 from tailrace.log.batch_location import BatchLocation, pack_location, unpack_location
 from tailrace.log.catalog import Catalog
 from tailrace.log.checkpoint import Checkpoints
@@ -34,7 +35,6 @@ from tailrace.log.segment import (
     sync_folder,
 )
 from tailrace.log.state import CURSOR, SEGMENT, StateDb
-from tailrace.log.writer import write_all
 from tailrace.model.commit import Buffer
 from tailrace.model.errors import StorageReadError
 from tailrace.model.ids import PartitionId
@@ -85,7 +85,7 @@ class Cleaner:
         self._options = options
         self._stats = stats
 
-    def wastes(self, usage: SegmentUsage, size: int) -> bool:
+    def is_worth_cleaning(self, usage: SegmentUsage, size: int) -> bool:
         """Whether a segment of this size is worth rewriting."""
         partitions = self._catalog.partitions
         return usage.holds_deleted(partitions) or usage.live_bytes(partitions) <= size * (1 - self._options.clean_dead_ratio)
@@ -97,7 +97,7 @@ class Cleaner:
                 continue
             if not usage.live_bytes(self._catalog.partitions):
                 self._delete(usage)
-            elif self.wastes(usage, usage.size):
+            elif self.is_worth_cleaning(usage, usage.size):
                 try:
                     self._rewrite(usage)
                 except (BadFrameError, StorageReadError) as error:

@@ -21,6 +21,7 @@ from tailrace.model.stats import StoreStats
 LOG_FOLDER = "log"
 STATE_FOLDER = "state"
 TABLES_FILE = "tables.db"
+STAGING_FOLDER = "staging"
 
 _MOST_ASIDE = 100
 

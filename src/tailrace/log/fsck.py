@@ -132,7 +132,7 @@ class _Check:
         stamp = self._checkpoints.stamp() or LOG_START
         self._stamp = stamp.position
         self._mark = mark
-        self._witnesses = sync_evidence(mark.position, stamp, SettledState(state).applied())
+        self._evidence = sync_evidence(mark.position, stamp, SettledState(state).applied())
         self._tail: list[SegmentFile] = []
         """The segments that a start reads."""
         self._is_cut = False
@@ -163,7 +163,7 @@ class _Check:
         self._load_indexes()
         for file, usage in files:
             self._segment(file, usage, marks)
-        lost = diagnose_end(self._tail, len(self._tail), self._log_end, "", self._witnesses)
+        lost = diagnose_end(self._tail, len(self._tail), self._log_end, "", self._evidence)
         if lost is not None:
             self._report.find(LOG_FOLDER, str(lost))
         if self._mark.fault:
@@ -256,7 +256,7 @@ class _Check:
 
     def _was_durable(self, file: SegmentFile, end: int, where: str, fault: str) -> bool:
         """Whether what is bad here was good once, by the judgement of the start; if so, it is a finding."""
-        verdict = diagnose_end(self._tail, self._tail.index(file), end, "", self._witnesses)
+        verdict = diagnose_end(self._tail, self._tail.index(file), end, "", self._evidence)
         self._is_cut = verdict is None
         if verdict is not None:
             self._report.find(where, f"{fault}. {verdict}")

@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from tailrace.log.active_segment import is_storage_full
 from tailrace.log.segment import sync_folder
-from tailrace.log.writer import is_no_room
 from tailrace.model.errors import StorageFullError
 from tailrace.model.ids import Position
 from tailrace.model.killpoint import killpoint
@@ -151,7 +151,7 @@ class HighMark:
         try:
             self.write(synced)
         except OSError as error:
-            if not is_no_room(error):
+            if not is_storage_full(error):
                 raise
 
     def close(self) -> None:
@@ -182,7 +182,7 @@ class HighMark:
                 self._writing_since = 0.0
                 self._no_room = None
             except BaseException as error:  # noqa: BLE001  the top of the thread: a disk that fails here fails the log
-                if not is_no_room(error):
+                if not is_storage_full(error):
                     self._on_failure(error)
                     return
                 self._no_room = StorageFullError(f"{error}. Until there is room for the high mark, nothing more can be taken")

@@ -7,11 +7,12 @@ which on all is lost. Then what was derived from the lost part goes, too.
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
+from tailrace.log.active_segment import ActiveSegment
 from tailrace.log.catalog import Catalog, LogEnd
-from tailrace.log.checkpoint import Checkpoints
+from tailrace.log.checkpoint import CheckpointBacklog, Checkpoints
 from tailrace.log.cleaner import Cleaner
 from tailrace.log.data_folder import (
     LOG_FOLDER,
@@ -19,6 +20,7 @@ from tailrace.log.data_folder import (
     STATE_FOLDER,
     TABLES_FILE,
     FolderLock,
+    FreeSpace,
     describe_lost_log,
     make_folder,
     make_private,
@@ -26,10 +28,8 @@ from tailrace.log.data_folder import (
     remains_without_log,
 )
 from tailrace.log.frame import BadFrameError, Frame, read_effects
-from tailrace.log.group_writer import GroupWriter
 from tailrace.log.high_mark import HighMark, read_high_mark
 from tailrace.log.index import IndexReader, SavedIndex
-from tailrace.log.log import Log
 from tailrace.log.maintenance import Maintenance
 from tailrace.log.options import LogOptions
 from tailrace.log.reader import LogReader
@@ -39,7 +39,7 @@ from tailrace.log.state import SettledState, StateDb
 from tailrace.log.writer import LogWriter
 from tailrace.model.clock import Clock, Hlc
 from tailrace.model.commit import Changes, Durability
-from tailrace.model.errors import CorruptionError, InvariantError, LostEndError, invariant
+from tailrace.model.errors import CorruptionError, InvariantError, LostEndError, StorageFullError, invariant
 from tailrace.model.ids import Cursor, Position
 from tailrace.model.limits import Limits
 from tailrace.model.stats import StoreStats
@@ -47,19 +47,83 @@ from tailrace.model.topic import TopicNames
 
 LOG_START = LogEnd(Position(0), Cursor(0), Hlc(0))
 _EFFECTS_AT_ONCE = 1000
+_ABANDON_SECONDS = 5.0
 
 _logger = logging.getLogger(__name__)
 
 
-class OpenLog(NamedTuple):
-    """A log and the views of it that the store needs."""
+class Log:
+    """An open log: its parts, and its threads from the start to the end.
 
-    log: Log
-    catalog: Catalog
-    settled: SettledState
-    reader: LogReader
-    lookup: IndexReader
-    segments: SegmentFolder
+    One thread writes groups (`store.group_commit`), one does maintenance, one records how far the log is synced, with `relaxed`
+    durability one more syncs, and any thread reads.
+    """
+
+    def __init__(
+        self,
+        folder_lock: FolderLock,
+        state: StateDb,
+        settled: SettledState,
+        catalog: Catalog,
+        segments: SegmentFolder,
+        reader: LogReader,
+        lookup: IndexReader,
+        writer: LogWriter,
+        maintenance: Maintenance,
+        high_mark: HighMark,
+        free_space: FreeSpace,
+    ) -> None:
+        self._folder_lock = folder_lock
+        self._high_mark = high_mark
+        self.state = state
+        self.settled = settled
+        self.catalog = catalog
+        self.segments = segments
+        self.reader = reader
+        self.lookup = lookup
+        self.writer = writer
+        self.maintenance = maintenance
+        self.free_space = free_space
+        self._threads = [threading.Thread(target=maintenance.run, name="tailrace-maintenance", daemon=True)]
+        if writer.is_relaxed:
+            self._threads.append(threading.Thread(target=writer.sync_in_background, name="tailrace-sync", daemon=True))
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+        self._high_mark.start()
+
+    def close(self) -> None:
+        """Seal the log, save a checkpoint and let go of the folder. Called when nothing is written any more."""
+        self._stop()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
+        try:
+            self.writer.seal()
+            with suppress(StorageFullError):  # the next start replays instead
+                self.maintenance.checkpoint()
+            self.writer.release_reserved()
+            self._high_mark.finish(self.writer.synced)
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close all files as they are, after a failure: what is on disk decides."""
+        self._stop()
+        for thread in self._threads:
+            # A thread at work still uses these files. It meets the failure, too, and ends.
+            if thread.is_alive() and thread is not threading.current_thread():
+                thread.join(_ABANDON_SECONDS)
+        self.writer.close()
+        self._high_mark.close()
+        self.state.close()
+        self._folder_lock.release()
+
+    def _stop(self) -> None:
+        self.writer.stop()
+        self.maintenance.stop()
+        self._high_mark.stop()
 
 
 def open_log(
@@ -72,12 +136,15 @@ def open_log(
     topic_names: TopicNames,
     on_failure: Callable[[BaseException], None],
     accept_loss_after: int | None,
-) -> OpenLog:
-    """`accept_loss_after` is the position up to which the log can be read, if the loss of all behind it is accepted."""
+) -> Log:
+    """Open or create the log of a folder. The caller starts it.
+
+    `accept_loss_after` is the position up to which the log can be read, if the loss of all behind it is accepted.
+    """
     make_folder(folder)
     folder_lock = FolderLock(folder)
 
-    def opened(accepted: int | None) -> OpenLog:
+    def opened(accepted: int | None) -> Log:
         return _open(folder, folder_lock, durability, options, limits, clock, stats, topic_names, on_failure, accepted)
 
     try:
@@ -90,7 +157,7 @@ def open_log(
             _accept(folder, lost)
             return opened(lost.end)
         if accept_loss_after is not None:
-            _logger.warning("no loss was found, so that after position %d need not be accepted", accept_loss_after)
+            _logger.warning("--accept-loss-after %d was not needed: the log has lost nothing", accept_loss_after)
         return log
     except BaseException:
         folder_lock.release()
@@ -108,12 +175,12 @@ def _open(
     topic_names: TopicNames,
     on_failure: Callable[[BaseException], None],
     accepted: int | None,
-) -> OpenLog:
+) -> Log:
     mark = read_high_mark(folder)
     if mark.fault:
         _logger.warning("the high mark of the log in %s is damaged: %s", folder, mark.fault)
-    if accepted is None and (traces := remains_without_log(folder)):
-        raise LostEndError(f"{folder} {describe_lost_log(traces)}", 0).acceptable()
+    if accepted is None and (remains := remains_without_log(folder)):
+        raise LostEndError(f"{folder} {describe_lost_log(remains)}", 0).acceptable()
     for name in (LOG_FOLDER, STATE_FOLDER):
         make_folder(folder / name)
     state = StateDb(folder / STATE_FOLDER)
@@ -121,46 +188,49 @@ def _open(
     try:
         started = clock.monotonic()
         saved = SavedIndex(state, options.index_chunk_batches)
-        index = IndexReader(saved)
+        lookup = IndexReader(saved)
         checkpoints = Checkpoints(state, saved)
         settled = SettledState(state)
         stamp = checkpoints.stamp() or LOG_START
-        catalog = Catalog(saved.load(), stamp, index, stats, limits.tail_cache_bytes, options.cursor_stride_bytes)
+        catalog = Catalog(saved.load(), stamp, lookup, stats, limits.tail_cache_bytes, options.cursor_stride_bytes)
         segments = SegmentFolder(folder / LOG_FOLDER, limits.open_segments)
         usages = {usage.base: usage for usage in checkpoints.usages()}
         files = _files_to_replay(segments, usages, stamp)
         _sync_files(files)
         applied = settled.applied()
-        witnesses = sync_evidence(mark.position, stamp, applied)
+        evidence = sync_evidence(mark.position, stamp, applied)
         if accepted is not None:
-            witnesses = [SyncEvidence("whoever accepted the loss of the rest", Position(accepted))]
-        recovery = Recovery(files, stamp.position, witnesses)
+            evidence = [SyncEvidence("--accept-loss-after", Position(accepted))]
+        recovery = Recovery(files, stamp.position, evidence)
         try:
             _replay(recovery, usages, catalog, settled, applied, stats)
         except LostEndError as lost:
-            # The state can't forget. Where it knows what is lost it has to be made again, which takes the whole log.
+            # RocksDB can't go back. If it holds state of what is lost, it has to be rebuilt, which takes the whole log.
             if max(stamp.position, applied) <= lost.end:
                 raise lost.acceptable() from None
-            raise _below_the_state(segments, lost, witnesses) from None
+            raise _below_the_state(segments, lost, evidence) from None
         high_mark = HighMark(folder, on_failure)
-        writer = LogWriter(folder / LOG_FOLDER, segments, options.segment_bytes, high_mark.note)
-        _resume(writer, recovery, catalog)
-        high_mark.write(writer.synced)
-        _logger.info("log opened: %d frames replayed, %d torn bytes cut", stats.replayed_frames, recovery.tail.torn_bytes)
+        segment = ActiveSegment(folder / LOG_FOLDER, segments, options.segment_bytes, high_mark.note)
+        _resume(segment, recovery, catalog)
+        high_mark.write(segment.synced)
+        _logger.info("log opened: %d frames replayed, %d torn bytes cut off", stats.replayed_frames, recovery.tail.torn_bytes)
         stats.torn_bytes = recovery.tail.torn_bytes
         stats.replay_seconds = clock.monotonic() - started
         lock = threading.Lock()
-        groups = GroupWriter(writer, catalog, settled, lock, durability, options.piece_bytes, clock, stats)
+        backlog = CheckpointBacklog(catalog, segment, options, stamp.position)
+        free_space = FreeSpace(folder, limits.min_free_bytes, stats)
+        writer = LogWriter(
+            segment, catalog, settled, lock, backlog, high_mark, free_space, durability, options, clock, stats, on_failure
+        )
         cleaner = Cleaner(catalog, saved, checkpoints, state, segments, lock, options, stats)
-        upkeep = Maintenance(groups, catalog, checkpoints, cleaner, lock, options, clock, stats, stamp.position, on_failure)
-        log = Log(folder_lock, state, groups, upkeep, high_mark, options.relaxed_sync_seconds, on_failure)
+        maintenance = Maintenance(writer, catalog, backlog, checkpoints, cleaner, lock, options, clock, stats, on_failure)
+        reader = LogReader(catalog, lookup, checkpoints, segments, lock, options, stats, topic_names)
     except BaseException:
         if high_mark is not None:
             high_mark.close()
         state.close()
         raise
-    reader = LogReader(catalog, index, checkpoints, segments, lock, options, stats, topic_names)
-    return OpenLog(log, catalog, settled, reader, index, segments)
+    return Log(folder_lock, state, settled, catalog, segments, reader, lookup, writer, maintenance, high_mark, free_space)
 
 
 def sync_evidence(mark: Position, stamp: LogEnd, applied: Position) -> list[SyncEvidence]:
@@ -172,7 +242,7 @@ def sync_evidence(mark: Position, stamp: LogEnd, applied: Position) -> list[Sync
     ]
 
 
-def _below_the_state(segments: SegmentFolder, lost: LostEndError, witnesses: Sequence[SyncEvidence]) -> CorruptionError:
+def _below_the_state(segments: SegmentFolder, lost: LostEndError, evidence: Sequence[SyncEvidence]) -> CorruptionError:
     """Find out up to where the log can be read, which a start from a checkpoint does not see, and if that can be accepted."""
     if not _has_all_history(segments):
         return lost
@@ -180,7 +250,7 @@ def _below_the_state(segments: SegmentFolder, lost: LostEndError, witnesses: Seq
     recovery = Recovery(files, 0, ())
     for _ in recovery.good_frames():
         pass
-    verdict = diagnose_end(files, len(files), recovery.tail.end, "", witnesses)
+    verdict = diagnose_end(files, len(files), recovery.tail.end, "", evidence)
     return verdict.acceptable() if isinstance(verdict, LostEndError) else lost
 
 
@@ -271,7 +341,7 @@ def _repeat(frame: Frame, catalog: Catalog) -> Changes | None:
     if changes is not None:
         catalog.change(changes)
     if frame.entries:
-        catalog.mark(frame.cursor, frame.position)
+        catalog.index_cursor(frame.cursor, frame.position)
         catalog.append(
             (partition, base, records, length, position, newest, cursor, None)
             for partition, base, cursor, records, length, _, newest, position in frame.entries
@@ -287,15 +357,15 @@ def _enter(segments: Sequence[Segment], entered: int, usages: dict[Position, Seg
     return len(segments)
 
 
-def _resume(writer: LogWriter, recovery: Recovery, catalog: Catalog) -> None:
+def _resume(active: ActiveSegment, recovery: Recovery, catalog: Catalog) -> None:
     """Go on behind the last good frame, in a segment of today's format."""
     tail = recovery.tail
     for segment in tail.segments:
-        writer.segments.add(segment)
+        active.segments.add(segment)
     if tail.segments:
-        writer.resume(tail.segments[-1], tail.end)
-    if not writer.salt:
-        writer.begin(tail.end, catalog.end.cursor)
+        active.resume(tail.segments[-1], tail.end)
+    if not active.salt:
+        active.begin(tail.end, catalog.end.cursor)
         catalog.enter_segment(SegmentUsage(tail.end, 0, catalog.end.cursor))
-    catalog.advance(LogEnd(writer.position, catalog.end.cursor, catalog.end.hlc))
-    writer.sync()
+    catalog.advance(LogEnd(active.position, catalog.end.cursor, catalog.end.hlc))
+    active.sync()

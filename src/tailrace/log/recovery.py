@@ -3,7 +3,7 @@
 Frames are read and checked from the last checkpoint on. The first bad one ends the log. If it is known that the log was durable
 beyond it, bytes that were safe have changed or are gone: that is corruption, it is reported and nothing is touched. Otherwise
 the bad frame and all behind it were never acknowledged: a torn tail, cut off. `judge` decides which of the two it is, for the
-start as for `fsck`: by later frames, which say how far the log was synced when they were written, and by witnesses
+start as for `fsck`: by later frames, which say how far the log was synced when they were written, and by evidence
 outside the log, which are the checkpoint, the state and the high mark.
 """
 
@@ -57,7 +57,7 @@ class LogTail(NamedTuple):
 
 
 def diagnose_end(
-    files: Sequence[SegmentFile], number: int, end: int, fault: str, witnesses: Sequence[SyncEvidence]
+    files: Sequence[SegmentFile], number: int, end: int, fault: str, evidence: Sequence[SyncEvidence]
 ) -> CorruptionError | None:
     """The log can be read up to `end`, where file `number` is at fault, or the last one ends: say what was lost there.
 
@@ -77,7 +77,7 @@ def diagnose_end(
                             f"{fault}The frame at {later.position} shows that the log was whole up to {later.synced},"
                             " so stored bytes have changed. Nothing was touched; see `tailrace fsck`"
                         )
-    for name, synced in witnesses:
+    for name, synced in evidence:
         if synced > end:
             return LostEndError(
                 f"{fault}The log can be read up to position {end}, and was synced up to {synced}, as {name} knows:"
@@ -90,10 +90,10 @@ def diagnose_end(
 class Recovery:
     """Reads frames from `start` on; afterwards `tail` says where the log ends."""
 
-    def __init__(self, files: Sequence[SegmentFile], start: int, witnesses: Sequence[SyncEvidence]) -> None:
+    def __init__(self, files: Sequence[SegmentFile], start: int, evidence: Sequence[SyncEvidence]) -> None:
         self._files = files
         self._start = start
-        self._witnesses = witnesses
+        self._evidence = evidence
         self.tail = LogTail([], Position(start), 0)
         self.segments: list[Segment] = []
         """The segments that have been reached."""
@@ -105,7 +105,7 @@ class Recovery:
         """Every good frame in order. The torn tail, if there is one, is cut off when the last has been taken."""
         yield from self.good_frames()
         end = self.tail.end
-        verdict = diagnose_end(self._files, self._stopped_at, end, self._fault, self._witnesses)
+        verdict = diagnose_end(self._files, self._stopped_at, end, self._fault, self._evidence)
         if verdict is not None:
             raise verdict
         if self._fault:

@@ -1,211 +1,342 @@
-"""The only code that appends to the log.
+"""Groups of commits on their way into the log: encoded, appended, made as durable as the setting says, shown to readers.
 
-`append` puts frames at the end of the active segment, `sync` makes them durable. A write that runs out of room is undone
-and can be tried again; a sync that fails can't, because the kernel may have dropped the very pages it failed to write.
+One thread calls `write` and `seal` (`store.group_commit`). With `relaxed` durability another thread syncs. The log's lock
+guards the catalog while a group becomes visible.
 """
 
-import errno
-import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
+from itertools import islice
+from typing import Protocol
 
-from tailrace.log.encoding import Piece
-from tailrace.log.kernel_hints import KernelHints
-from tailrace.log.segment import SEGMENT_HEADER_BYTES, Segment, SegmentFolder, encode_segment_header, new_salt, salt_of
-from tailrace.model.commit import Buffer
-from tailrace.model.errors import StorageFailedError, StorageFullError
-from tailrace.model.ids import Cursor, Position
-from tailrace.model.killpoint import is_armed, killpoint
-from tailrace.model.limits import MIB
+from tailrace.log.active_segment import ActiveSegment, EncodedFrames
+from tailrace.log.catalog import Catalog, LogEnd, NewBatch
+from tailrace.log.checkpoint import CheckpointBacklog
+from tailrace.log.data_folder import FreeSpace
+from tailrace.log.frame import (
+    MAX_FRAME_BYTES,
+    ONE_BATCH_HEAD_BYTES,
+    encode_effects,
+    encode_entry,
+    encode_head,
+    fast_encode_head,
+    head_size,
+)
+from tailrace.log.high_mark import HighMark
+from tailrace.log.options import LogOptions
+from tailrace.log.segment import SegmentUsage
+from tailrace.log.state import SettledState
+from tailrace.model.clock import Clock, Hlc
+from tailrace.model.commit import Append, Buffer, Changes, Durability
+from tailrace.model.errors import StorageFullError
+from tailrace.model.ids import Cursor, Offset, PartitionId, Position
+from tailrace.model.killpoint import killpoint
+from tailrace.model.limits import KIB
+from tailrace.model.stats import StoreStats
+from tailrace.wire.batch import placed
 
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-TOO_MANY_FILES = frozenset({errno.EMFILE, errno.ENFILE})
-_MAX_VECTOR = 1024
-_FILE_MODE = 0o600
-_RESERVE_BYTES = 16 * MIB
-_RESERVE_AHEAD_BYTES = 2 * MIB
-_PLENTY = 16
-_NEVER_AGAIN = Position(1 << 62)
+_COPIED_AT_ONCE_BYTES = 64 * KIB
+
+
+class SequencedCommit(Protocol):
+    """A commit that has its offsets and its cursor."""
+
+    @property
+    def changes(self) -> Changes: ...
+    @property
+    def only(self) -> Append | None:
+        """The batch, if the commit is one batch and nothing else."""
+
+    @property
+    def hlc(self) -> Hlc: ...
+    @property
+    def cursor(self) -> Cursor: ...
+    @property
+    def offsets(self) -> Sequence[Offset]: ...
+    @property
+    def size(self) -> int:
+        """Approximate size in bytes."""
 
 
 class LogWriter:
-    """Appends by one thread; `sync` may run in another at the same time."""
+    """The only writer of a log."""
 
     def __init__(
-        self, folder: Path, segments: SegmentFolder, segment_bytes: int, on_synced: Callable[[Position], None]
+        self,
+        segment: ActiveSegment,
+        catalog: Catalog,
+        settled: SettledState,
+        lock: threading.Lock,
+        backlog: CheckpointBacklog,
+        high_mark: HighMark,
+        free_space: FreeSpace,
+        durability: Durability,
+        options: LogOptions,
+        clock: Clock,
+        stats: StoreStats,
+        on_failure: Callable[[BaseException], None],
     ) -> None:
-        self._folder = folder
-        self.segments = segments
-        self._segment_bytes = segment_bytes
-        self._on_synced = on_synced
-        self._foresight = KernelHints()
-        self._reserved = Position(0)
-        self._lock = threading.Lock()
-        self._fd = -1
-        # Kept open: a sync that fails is final, and must not fail for want of a file.
-        self._folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._closed_fds: list[int] = []
-        self._new_names = False
-        self._failure: OSError | None = None
-        self.base = Position(0)
-        self.salt = 0
-        """Of the active segment."""
-        self.position = Position(0)
-        self.synced = Position(0)
-
-    def resume(self, segment: Segment, end: Position) -> None:
-        """Go on at the end of an existing segment. All of it counts as durable only after the next sync."""
-        self._fd = os.open(segment.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-        with segment.path.open("rb") as file:
-            self.salt = salt_of(file.read(SEGMENT_HEADER_BYTES))
-        self.base = segment.base
-        self.position = end
-
-    def begin(self, base: Position, cursor: Cursor) -> None:
-        """Start a new segment at `base`."""
-        self._check_sound()
-        path = self.segments.path(base, 0)
-        salt = new_salt()
-        header = encode_segment_header(base, 0, cursor, salt)
-        try:
-            fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE)
-        except OSError as error:
-            raise _no_room(error) from error
-        try:
-            write_all(fd, [header])
-        except OSError as error:
-            os.close(fd)
-            path.unlink()
-            raise _no_room(error) from error
-        if self._fd >= 0:
-            self.give_back()
-        with self._lock:
-            if self._fd >= 0:
-                self._closed_fds.append(self._fd)
-            self._fd = fd
-            self._new_names = True
-            self._reserved = Position(0)
-            self.base = base
-            self.salt = salt
-            self.position = Position(base + SEGMENT_HEADER_BYTES)
-        self.segments.add(Segment(path, base, 0, cursor))
+        self._segment = segment
+        self._catalog = catalog
+        self._settled = settled
+        self._lock = lock
+        self._backlog = backlog
+        self._high_mark = high_mark
+        self._free_space = free_space
+        self._options = options
+        self._clock = clock
+        self._stats = stats
+        self._on_failure = on_failure
+        self._write_lock = threading.Lock()
+        self._sealed = segment.position
+        self._unsynced = threading.Event()
+        self._stopping = threading.Event()
+        self.is_relaxed = durability == "relaxed"
 
     @property
-    def is_full(self) -> bool:
-        return self.position - self.base >= self._segment_bytes
+    def position(self) -> Position:
+        """Where the next group begins."""
+        return self._segment.position
 
     @property
-    def is_empty(self) -> bool:
-        """Whether the active segment holds no frame yet."""
-        return self.position - self.base == SEGMENT_HEADER_BYTES
+    def synced(self) -> Position:
+        """Up to where the log is durable."""
+        return self._segment.synced
 
-    def roll(self, cursor: Cursor) -> None:
-        killpoint("roll.before")
-        self.begin(self.position, cursor)
-        killpoint("roll.after")
+    def settled_ends(self) -> tuple[Mapping[PartitionId, Offset], Cursor]:
+        """Return where each partition and the log end for readers."""
+        ends = {partition: Offset(index.end) for partition, index in self._catalog.partitions.copy().items()}
+        return ends, self._catalog.end.cursor
 
-    def append(self, pieces: Iterable[Piece]) -> None:
-        """Put all pieces at the end, or none. The disk begins with each while the next one is made."""
-        self._check_sound()
-        killpoint("write.before")
-        end: int = self.position
-        if end + _RESERVE_AHEAD_BYTES > self._reserved:
-            self._reserve()
-        try:
-            for buffers, size, is_last in pieces:
-                if is_armed("write.half"):
-                    write_all(self._fd, [b"".join(buffers)[: size // 2]])
-                    killpoint("write.half")
-                    os.ftruncate(self._fd, end - self.base)
-                write_all(self._fd, buffers)
-                if not is_last:
-                    self._foresight.start_writing(self._fd, end - self.base, size)
-                end += size
-        except OSError as error:
-            os.ftruncate(self._fd, self.position - self.base)
-            raise _no_room(error) from error
-        self.position = Position(end)
-        killpoint("write.after")
+    def writes_at_once(self, commit: SequencedCommit) -> bool:
+        """Return whether writing the commit takes no more than a copy: no sync, new segment or checkpoint to wait for."""
+        return (
+            commit.size <= _COPIED_AT_ONCE_BYTES
+            and self.is_relaxed
+            and not commit.changes.is_structural
+            and not self._segment.is_full
+            and not self._backlog.is_far_behind
+            and not self._high_mark.is_far_behind
+        )
 
-    def _reserve(self) -> None:
-        """Have the blocks of what comes next at hand, if the disk has plenty."""
-        begin = max(self._reserved, self.position) - self.base
-        size = min(_RESERVE_BYTES, self._segment_bytes - begin)
-        disk = os.fstatvfs(self._fd)
-        if size > 0 and disk.f_bavail * disk.f_frsize >= _PLENTY * _RESERVE_BYTES:
-            if self._foresight.reserve(self._fd, begin, size):
-                self._reserved = Position(self.base + begin + size)
-                return
-            self.give_back()
-        self._reserved = _NEVER_AGAIN
+    def write(self, group: Sequence[SequencedCommit]) -> None:
+        """Append the group, make it as durable as the setting says, and show it to readers.
 
-    def give_back(self) -> None:
-        """What is reserved behind the end of the active segment is free again."""
-        with suppress(OSError):  # it takes up room, no more
-            os.ftruncate(self._fd, self.position - self.base)
+        Raises `StorageFullError` if nothing of the group was written.
+        """
+        self._backlog.wait_until_near()
+        self._high_mark.wait_until_near()
+        with self._write_lock:
+            segment = self._segment
+            if segment.is_full:
+                self._roll()
+            first = segment.position
+            frames = GroupFrames(group, first, segment.synced, segment.salt, self._run_bytes(group))
+            segment.append(frames.encode())
+            if not self.is_relaxed or frames.is_structural:
+                self.sync()
+            self._show(group, frames, first)
+        # `is_set` takes a tenth of the time of `set`. While the event is set, the sync that clears it has not begun.
+        if self.is_relaxed and not self._unsynced.is_set():
+            self._unsynced.set()
+        self._backlog.note_group()
+        self._free_space.look()  # once for each group, so that callers need not
 
     def sync(self) -> None:
-        """Make everything written so far durable."""
-        self._check_sound()
-        with self._lock:
-            target = self.position
-            fds = [*self._closed_fds, self._fd]
-            new_names = self._new_names
-            self._new_names = False
-        killpoint("sync.before")
-        try:
-            for fd in fds:
-                os.fdatasync(fd)
-            if new_names:
-                os.fsync(self._folder_fd)
-        except OSError as error:
-            self._failure = error
-            raise
-        killpoint("sync.after")
-        with self._lock:
-            for fd in fds[:-1]:
-                self._closed_fds.remove(fd)
-                os.close(fd)
-            self.synced = max(self.synced, target)
-            self._on_synced(self.synced)
+        """Make all that is written durable, then pass the state that waited for it to RocksDB."""
+        with suppress(StorageFullError), self._settled.releasing(lambda: self._segment.synced):
+            started = self._clock.monotonic()
+            self._segment.sync()
+            self._stats.sync_seconds.observe(self._clock.monotonic() - started)
 
-    def _check_sound(self) -> None:
-        """After a sync that failed nothing is written and nothing counts as synced, whichever thread asks for it."""
-        if self._failure is not None:
-            raise StorageFailedError(f"{self._failure}, at an earlier sync of the log")
+    def sync_for_checkpoint(self) -> None:
+        """Make all that a checkpoint names durable, seals and new segments too, and pass its state to RocksDB.
+
+        Unlike `sync`, this raises `StorageFullError` if RocksDB has no space for the state.
+        """
+        with self._settled.releasing(lambda: self._segment.synced):
+            if self._segment.synced < self._segment.position:
+                self._segment.sync()
+
+    def seal(self) -> None:
+        """Record in the log that it is durable up to here, so that later damage can't be mistaken for a torn write."""
+        with self._write_lock:
+            self._seal()
+
+    def roll_if(self, is_worth_cleaning: Callable[[SegmentUsage, int], bool]) -> None:
+        """Close the active segment if the function, called with its usage and size, says so. Then the cleaner can have it."""
+        with self._write_lock:
+            active = self._catalog.active
+            if not self._segment.is_empty and is_worth_cleaning(active, self._segment.position - active.base):
+                self._roll()
+
+    def sync_in_background(self) -> None:
+        """With `relaxed` durability: sync shortly after each write, until `stop`. Runs in a thread of its own."""
+        while True:
+            self._unsynced.wait()
+            self._stopping.wait(timeout=self._options.relaxed_sync_seconds)
+            self._unsynced.clear()
+            if self._stopping.is_set():
+                return
+            try:
+                self.sync()
+                with self._write_lock:
+                    # What was written since is synced soon; nothing here waits for it.
+                    if self._segment.synced == self._segment.position:
+                        self._seal()
+            except BaseException as error:  # noqa: BLE001  the top of the thread: a failed sync ends the store
+                self._on_failure(error)
+                return
+
+    def stop(self) -> None:
+        """End the thread that syncs."""
+        self._stopping.set()
+        self._unsynced.set()
+
+    def release_reserved(self) -> None:
+        """Give back the disk blocks that are reserved for later groups."""
+        self._segment.release_reserved()
 
     def close(self) -> None:
+        """Close the files as they are."""
+        self._segment.close()
+
+    def _run_bytes(self, group: Sequence[SequencedCommit]) -> int:
+        """Return how many bytes to encode before the disk begins to write them.
+
+        Half of the group: each run costs a call, and the first half hides most of what can be hidden.
+        """
+        if self.is_relaxed:
+            return MAX_FRAME_BYTES  # without a sync to wait for, beginning early gains nothing
+        return max(self._options.piece_bytes, sum(commit.size for commit in group) // 2)
+
+    def _seal(self) -> None:
+        segment = self._segment
+        if segment.position == self._sealed:
+            return
+        if segment.synced < segment.position:
+            self.sync()
+        end = self._catalog.end
+        head = encode_head(segment.position, segment.synced, end.cursor, end.hlc, (), b"", 0, 0, segment.salt)
+        try:
+            segment.append([EncodedFrames([head], len(head), True)])
+        except StorageFullError:
+            return  # a seal helps recovery and is not promised to anybody
+        self._sealed = segment.position
         with self._lock:
-            for fd in (*self._closed_fds, self._fd, self._folder_fd):
-                if fd >= 0:
-                    os.close(fd)
-            self._closed_fds.clear()
-            self._fd = self._folder_fd = -1
+            self._catalog.advance(LogEnd(segment.position, end.cursor, end.hlc))
+
+    def _roll(self) -> None:
+        cursor = self._catalog.end.cursor
+        self._segment.roll(cursor)
+        with self._lock:
+            self._catalog.enter_segment(SegmentUsage(self._segment.base, 0, cursor))
+
+    def _show(self, group: Sequence[SequencedCommit], frames: "GroupFrames", position: Position) -> None:
+        """Let readers see the group, which begins at `position`."""
+        batches = frames.batches
+        killpoint("apply.before")
+        if frames.has_state:
+            changes = [commit.changes for commit in group]
+            if self.is_relaxed and not frames.is_structural:
+                self._settled.hold(changes)
+            else:
+                self._settled.apply(changes, self._segment.synced)
+        catalog = self._catalog
+        with self._lock:
+            if batches:
+                catalog.index_cursor(group[0].cursor, position)
+            if frames.is_structural:
+                shown = iter(batches)
+                for commit in group:
+                    catalog.change(commit.changes)
+                    catalog.append(islice(shown, len(commit.changes.appends)))
+            else:
+                catalog.append(batches)
+            catalog.advance(LogEnd(Position(frames.position), Cursor(frames.cursor), group[-1].hlc))
+        killpoint("apply.after")
 
 
-def write_all(fd: int, buffers: Sequence[Buffer]) -> None:
-    for first in range(0, len(buffers), _MAX_VECTOR):
-        part = buffers[first : first + _MAX_VECTOR]
-        written = os.writev(fd, part)
-        left = sum(map(len, part)) - written
-        if left:
-            rest = memoryview(b"".join(part))[written:]
-            while rest:
-                rest = rest[os.write(fd, rest) :]
+class GroupFrames:
+    """The frames of a group, from `position` on, and the batches to show to readers.
 
+    Frames are encoded in runs, each when it is asked for, so that the disk can write one while the next is encoded. The
+    attributes describe the whole group once all runs have been taken.
+    """
 
-def is_no_room(error: BaseException) -> bool:
-    """Whether the disk is full, or the process has no file left to open: both pass, and neither says anything of the disk."""
-    if isinstance(error, OSError):
-        return error.errno in _NO_ROOM or error.errno in TOO_MANY_FILES
-    return isinstance(error, StorageFullError)
+    def __init__(self, group: Sequence[SequencedCommit], position: int, synced: int, salt: int, run_bytes: int) -> None:
+        self._group = group
+        self._synced = synced
+        self._salt = salt
+        self._run_bytes = run_bytes
+        self.position = position
+        """Where the next frame begins."""
+        self.cursor = 0
+        self.batches: list[NewBatch] = []
+        self.has_state = False
+        self.is_structural = False
 
+    def encode(self) -> Iterator[EncodedFrames]:
+        """Yield the frames of all commits.
 
-def _no_room(error: OSError) -> Exception:
-    if error.errno in TOO_MANY_FILES:
-        return StorageFullError(f"too many files are open ({error.strerror}); nothing was written. Send again")
-    if is_no_room(error):
-        return StorageFullError(f"the disk has no room ({error.strerror}); nothing was written. Free some space and send again")
-    return error
+        The loop holds the fast path of `_encode_commit`: a commit of one batch and nothing else (`only` is set), which is the
+        commonest by far. `tests/unit/log/test_writer.py` holds both equal.
+        """
+        synced, salt = self._synced, self._salt
+        batches = self.batches
+        begun = position = self.position
+        full = begun + self._run_bytes
+        buffers: list[Buffer] = []
+        cursor: int = 0
+        for commit in self._group:
+            if position >= full:
+                yield EncodedFrames(buffers, position - begun, False)
+                buffers = []
+                begun = position
+                full = begun + self._run_bytes
+            only = commit.only
+            if only is None:
+                self.position = position
+                buffers += self._encode_commit(commit)
+                position, cursor = self.position, self.cursor
+                continue
+            cursor = commit.cursor
+            partition, batch, records, timestamp, _ = only
+            (base,) = commit.offsets
+            batch = placed(batch, base)
+            length = len(batch)
+            buffers.append(
+                fast_encode_head(position, synced, cursor, commit.hlc, partition, base, records, batch, timestamp, salt)
+            )
+            buffers.append(batch)
+            at = position + ONE_BATCH_HEAD_BYTES
+            batches.append((partition, base, records, length, at, timestamp, cursor, batch))
+            position = at + length
+            cursor += records
+        self.position, self.cursor = position, cursor
+        yield EncodedFrames(buffers, position - begun, True)
+
+    def _encode_commit(self, commit: SequencedCommit) -> list[Buffer]:
+        """Encode a commit of any kind as the frame at `position`."""
+        appends = commit.changes.appends
+        effects, effect_count = encode_effects(commit.changes)
+        self.has_state |= effect_count > 0
+        self.is_structural |= commit.changes.is_structural
+        cursor: int = commit.cursor
+        start = at = self.position + head_size(len(appends), len(effects))
+        entries = []
+        bodies: list[Buffer] = []
+        for (partition, batch, records, timestamp, _), base in zip(appends, commit.offsets, strict=True):
+            batch = placed(batch, base)
+            length = len(batch)
+            entries.append(encode_entry(partition, base, cursor, records, batch, timestamp))
+            bodies.append(batch)
+            self.batches.append((partition, base, records, length, at, timestamp, cursor, batch))
+            at += length
+            cursor += records
+        head = encode_head(
+            self.position, self._synced, commit.cursor, commit.hlc, entries, effects, effect_count, at - start, self._salt
+        )
+        self.position, self.cursor = at, cursor
+        return [head, *bodies]

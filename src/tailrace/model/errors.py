@@ -9,8 +9,6 @@ import builtins
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-from tailrace.model.ids import PartitionId
-
 Outcome = Literal["failed", "unknown"]
 
 
@@ -101,9 +99,9 @@ class UnknownPartitionError(UnknownTopicError):
     """The topic is there, the partition is not."""
 
     @classmethod
-    def of(cls, partition: PartitionId) -> "UnknownPartitionError":
-        """For the store, which knows what there is and no names."""
-        return cls(f"there is no partition {partition.number}: its topic was deleted, or never had it")
+    def of(cls, partition: str) -> "UnknownPartitionError":
+        """Build the error for a partition, named as `TopicNames.of` does."""
+        return cls(f"there is no {partition}")
 
 
 class TopicExistsError(TailraceError):

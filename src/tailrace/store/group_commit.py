@@ -1,9 +1,8 @@
-"""Many commits, one sync: the single writer thread in front of every durable backend.
+"""Many commits, one sync: the single writer thread in front of the log.
 
-Commits that arrive while a group is made durable form the next group. The thread hands each group to the backend, and
-answers its commits when the backend returns. A commit that comes alone, to a backend that does not wait for the disk, is handed
-over by its caller instead: waking the thread would take longer. A full disk fails everything in flight and the store goes on;
-any other failure is final, because nobody can know what is on the disk then.
+Commits that arrive while a group is written form the next group. The thread passes each group to the log writer and answers
+its commits when that returns. A full disk fails everything in flight and the store continues. Any other failure is final,
+because nobody can know what is on the disk then.
 """
 
 import threading
@@ -25,7 +24,8 @@ from tailrace.model.ids import Cursor, Offset, PartitionId
 from tailrace.model.killpoint import killpoint
 from tailrace.model.limits import Limits
 from tailrace.model.stats import StoreStats
-from tailrace.store.sequencer import Done, PendingCommit, Sequencer
+from tailrace.store.contract import OnDone
+from tailrace.store.sequencer import PendingCommit, Sequencer
 
 IDLE_SECONDS = 0.05
 
@@ -34,20 +34,20 @@ _ALONE_SECONDS = 0.0001
 """Commits that follow each other faster than this are better off in a group."""
 
 
-class Backend(Protocol):
-    """What makes groups durable. One call at a time."""
+class GroupWriter(Protocol):
+    """What makes groups durable: `log.writer.LogWriter`, or a stand-in in tests. One call at a time."""
 
-    def persists_at_once(self, commit: PendingCommit) -> bool:
-        """Whether it may be persisted by a caller that must not wait for the disk."""
+    def writes_at_once(self, commit: PendingCommit) -> bool:
+        """Return whether a caller that must not wait for the disk may write the commit."""
 
-    def persist(self, group: Sequence[PendingCommit]) -> None:
-        """Make the group durable and visible to readers. `StorageFullError` means that nothing of it is there."""
+    def write(self, group: Sequence[PendingCommit]) -> None:
+        """Make the group durable and visible to readers. `StorageFullError` means that nothing of it was written."""
 
-    def idle(self) -> None:
+    def seal(self) -> None:
         """Called once after the last group when nothing has come for a moment."""
 
     def settled_ends(self) -> tuple[Mapping[PartitionId, Offset], Cursor]:
-        """Where partitions and log end in the settled view."""
+        """Return where the partitions and the log end in the settled view."""
 
 
 class GroupCommit:
@@ -55,7 +55,7 @@ class GroupCommit:
 
     def __init__(
         self,
-        backend: Backend,
+        writer: GroupWriter,
         sequencer: Sequencer,
         limits: Limits,
         clock: Clock,
@@ -63,29 +63,31 @@ class GroupCommit:
         on_failure: Callable[[TailraceError], None],
         group_bytes: int,
     ) -> None:
-        self._group_bytes = group_bytes
-        self._backend = backend
+        self._writer = writer
         self._sequencer = sequencer
         self._limits = limits
         self._clock = clock
         self._stats = stats
         self._on_failure = on_failure
+        self._group_bytes = group_bytes
         self._lock = threading.Lock()
-        self._persisting = threading.Lock()
+        self._writing = threading.Lock()
+        """Held by the thread that writes: the writer thread, or a caller on the fast path."""
         self._last_at = 0.0
         self._waiting: list[PendingCommit] = []
-        self._bell: SimpleQueue[None] = SimpleQueue()
-        self._is_resting = False
-        """Whether the thread waits for the bell. Whoever has something for it rings once."""
+        self._wake_ups: SimpleQueue[None] = SimpleQueue()
+        self._is_asleep = False
+        """Whether the writer thread waits for `_wake_ups`. The next submit wakes it, once."""
         self._has_ended = False
         self._refusal: TailraceError | None = None
-        self._is_told = False
+        self._is_failure_reported = False
         self._thread = threading.Thread(target=self._run, name="tailrace-writer", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def submit(self, changes: Changes, done: Done) -> PendingCommit:
+    def submit(self, changes: Changes, done: OnDone) -> PendingCommit:
+        """Sequence the commit and queue it for the writer thread, or write it here if the fast path applies."""
         stats, limits = self._stats, self._limits
         with self._lock:
             if self._refusal is not None:
@@ -101,17 +103,18 @@ class GroupCommit:
             self._last_at = now
             stats.pending_commits += 1
             stats.pending_bytes += commit.size
-            # Taken under the lock: whoever is sequenced after this commit finds it pending and is persisted after it.
-            is_mine = is_alone and self._backend.persists_at_once(commit) and self._persisting.acquire(blocking=False)
-            if not is_mine:
+            # Taken under the lock: commits that are sequenced after this one find it pending and are written after it.
+            is_fast = is_alone and self._writer.writes_at_once(commit) and self._writing.acquire(blocking=False)
+            if not is_fast:
                 self._waiting.append(commit)
-                if self._is_resting:
-                    self._ring()
-        if is_mine:
-            self._attempt(partial(self._persist, [commit], commit.size), is_my_turn=True)
+                if self._is_asleep:
+                    self._wake()
+        if is_fast:
+            self._fast_write(commit)
         return commit
 
     def commit(self, changes: Changes) -> CommitReceipt:
+        """Submit the commit, wait until it is durable, and return its receipt or raise its error."""
         settled = threading.Event()
         commit = self.submit(changes, lambda _: settled.set())
         settled.wait()
@@ -120,9 +123,10 @@ class GroupCommit:
         return commit.receipt
 
     def latest(self, key: bytes, settled: Callable[[bytes], bytes | None]) -> bytes | None:
+        """Return the latest value of a state key; `settled` looks up the settled one."""
         with self._lock:
-            known, value = self._sequencer.latest(key)
-            return value if known else settled(key)
+            is_known, value = self._sequencer.latest(key)
+            return value if is_known else settled(key)
 
     def next_offset(self, partition: PartitionId) -> Offset:
         with self._lock:
@@ -133,52 +137,54 @@ class GroupCommit:
         return isinstance(self._refusal, StorageFailedError)
 
     def abort(self, error: BaseException) -> None:
-        """Storage failed: fail everything in flight, stop, and say so once."""
+        """Fail everything in flight after a storage failure, stop, and report the failure once."""
         failure = _failure(error)
         with self._lock:
-            is_told, self._is_told = self._is_told, True
+            is_reported, self._is_failure_reported = self._is_failure_reported, True
         self._fail([], failure, final=True)
         self._end()
-        if not is_told:
+        if not is_reported:
             self._on_failure(failure)
 
     def close(self) -> None:
         """Take nothing new, finish what is in flight, end the thread."""
         with self._lock:
             if self._refusal is None:
-                self._refusal = StoreClosedError("the store is closed; open it again to go on")
+                self._refusal = StoreClosedError("the store is closed; open it again to continue")
         self._end()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
-        with self._persisting:  # a caller may be in the middle of its own
+        with self._writing:  # a caller on the fast path may still be writing
             pass
 
     def _run(self) -> None:
-        rest: float | None = None
+        idle_seconds: float | None = None
         while True:
             group, size, has_ended = self._gather()
             if group:
-                rest = IDLE_SECONDS
-                if not self._attempt(partial(self._persist, group, size)):
+                idle_seconds = IDLE_SECONDS
+                self._writing.acquire()
+                if not self._attempt(partial(self._write, group, size)):
                     return
             elif has_ended:
                 return
             else:
                 try:
-                    self._bell.get(timeout=rest)
+                    self._wake_ups.get(timeout=idle_seconds)
                 except Empty:
-                    rest = None
-                    if not self._attempt(self._backend.idle):
+                    idle_seconds = None
+                    self._writing.acquire()
+                    if not self._attempt(self._writer.seal):
                         return
 
     def _gather(self) -> tuple[list[PendingCommit], int, bool]:
-        """All that has come, up to a size; how many bytes that is; and whether no more comes after what waits.
+        """Take the next group: all that waits, up to a size. Return it, its bytes, and whether nothing more will come.
 
-        If there is nothing, the bell is rung for the next.
+        If nothing waits, the next submit wakes the writer thread.
         """
         with self._lock:
             waiting = self._waiting
-            self._is_resting = not waiting
+            self._is_asleep = not waiting
             size = count = 0
             for commit in waiting[:_MAX_GROUP]:
                 size += commit.size
@@ -188,20 +194,29 @@ class GroupCommit:
             self._waiting = waiting[count:]
             return waiting[:count], size, self._has_ended
 
-    def _ring(self) -> None:
-        self._is_resting = False
-        self._bell.put(None)
+    def _wake(self) -> None:
+        self._is_asleep = False
+        self._wake_ups.put(None)
 
     def _end(self) -> None:
-        """Called when nothing new is taken any more: the thread finishes what waits, and ends."""
+        """Let the thread finish what waits, then end. Called when nothing new is taken any more."""
         with self._lock:
             self._has_ended = True
-            self._ring()
+            self._wake()
 
-    def _persist(self, group: list[PendingCommit], size: int) -> None:
+    def _fast_write(self, commit: PendingCommit) -> None:
+        """Fast path of the writer thread: the caller writes its own commit, because waking the thread would take longer.
+
+        Triggered by a commit that comes alone and that the log writes without waiting for the disk (`writes_at_once`): small,
+        not structural, with `relaxed` durability. The caller holds `_writing`. The store's contract tests run with and without
+        it, and tests/unit/store/test_group_commit.py checks its order and its failures.
+        """
+        self._attempt(partial(self._write, [commit], commit.size))
+
+    def _write(self, group: list[PendingCommit], size: int) -> None:
         stats = self._stats
         try:
-            self._backend.persist(group)
+            self._writer.write(group)
         except StorageFullError as error:
             self._fail(group, error, final=False)
             return
@@ -209,7 +224,7 @@ class GroupCommit:
             self._fail(group, _failure(error), final=True)
             raise
         now = self._clock.monotonic()
-        # One look at the clock and one bucket for the group: its oldest commit waited longest, so none is flattered.
+        # The clock is read once for the group, and its oldest commit, which waited longest, stands for all of them.
         stats.commit_seconds.observe(now - group[0].submitted_at, len(group))
         with self._lock:
             self._sequencer.settle(group)
@@ -223,28 +238,27 @@ class GroupCommit:
             commit.done(commit)
         killpoint("answer.after")
 
-    def _attempt(self, step: Callable[[], None], *, is_my_turn: bool = False) -> bool:
-        if not is_my_turn:
-            self._persisting.acquire()
+    def _attempt(self, step: Callable[[], None]) -> bool:
+        """Run a step, release `_writing`, and return whether it succeeded. A failure stops the store."""
         try:
             try:
                 step()
             finally:
-                self._persisting.release()
-        except BaseException as error:  # noqa: BLE001  whatever it is, and whoever's thread this is, the store stops
+                self._writing.release()
+        except BaseException as error:  # noqa: BLE001  whatever it is, and in whichever thread, the store stops
             self.abort(error)
             return False
         return True
 
     def _fail(self, group: list[PendingCommit], error: TailraceError, *, final: bool) -> None:
-        """Everything in flight was sequenced after the group or with it, so all of it fails."""
+        """Fail everything in flight: all of it was sequenced with the group or after it."""
         failed = list(group)
         with self._lock:
             if final and not isinstance(self._refusal, StorageFailedError):
                 self._refusal = error
             failed += self._waiting
             self._waiting = []
-            self._sequencer.reset(*self._backend.settled_ends())
+            self._sequencer.reset(*self._writer.settled_ends())
             self._stats.pending_commits = 0
             self._stats.pending_bytes = 0
         self._stats.failed_commits += len(failed)

@@ -11,9 +11,9 @@ from tailrace.model.ids import Cursor, Offset, PartitionId
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.stats import StoreStats
 from tailrace.model.topic import TopicNames
-from tailrace.store.contract import PayloadStore, Staging
+from tailrace.store.contract import OnDone, PayloadStore, Staging
 from tailrace.store.payloads import PayloadMemory
-from tailrace.store.sequencer import Done, PendingCommit, Sequencer
+from tailrace.store.sequencer import PendingCommit, Sequencer
 from tailrace.store.staging import StagingMemory
 from tailrace.wire.batch import placed
 
@@ -41,18 +41,18 @@ class MemoryStore:
 
     def __init__(self, clock: Clock | None = None, limits: Limits = DEFAULT_LIMITS) -> None:
         self._lock = threading.RLock()
-        self._sequencer = Sequencer(HybridClock(clock or SystemClock()), limits, {}, Cursor(0))
         self._streams: dict[PartitionId, _MemoryPartition] = {}
         self._log: list[LogBatch] = []
         self._state: dict[bytes, bytes] = {}
         self._cursor = Cursor(0)
         self._stats = StoreStats()
         self.topic_names = TopicNames()
+        self._sequencer = Sequencer(HybridClock(clock or SystemClock()), limits, {}, Cursor(0), self.topic_names)
         self._closed = False
         self.staging: Staging = StagingMemory()
         self.payloads: PayloadStore = PayloadMemory()
 
-    def submit(self, changes: Changes, done: Done) -> PendingCommit:
+    def submit(self, changes: Changes, done: OnDone) -> PendingCommit:
         with self._lock:
             if self._closed:
                 raise StoreClosedError("the store is closed")
@@ -162,7 +162,7 @@ class MemoryStore:
     def _stream(self, partition: PartitionId) -> _MemoryPartition:
         stream = self._streams.get(partition)
         if stream is None:
-            raise UnknownPartitionError.of(partition)
+            raise UnknownPartitionError.of(self.topic_names.of(partition))
         return stream
 
     def _apply(self, commit: PendingCommit) -> None:

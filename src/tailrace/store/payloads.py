@@ -14,9 +14,9 @@ from io import FileIO
 from itertools import islice
 from pathlib import Path
 
+from tailrace.log.active_segment import TOO_MANY_FILES, is_storage_full
 from tailrace.log.data_folder import UNFINISHED, payload_digests, payload_path, private_opener
 from tailrace.log.segment import sync_folder
-from tailrace.log.writer import TOO_MANY_FILES, is_no_room
 from tailrace.model.errors import LostPayloadError, OverloadedError, StorageFailedError, StorageFullError, TailraceError
 from tailrace.model.killpoint import killpoint
 from tailrace.model.record import PayloadReference, reference_to
@@ -128,7 +128,7 @@ class PayloadFolder:
     def _failure(self, error: OSError) -> TailraceError:
         if error.errno in TOO_MANY_FILES:
             return OverloadedError(f"a payload can't be written now ({error.strerror}); try again after a pause")
-        if is_no_room(error):
+        if is_storage_full(error):
             return StorageFullError(
                 f"the disk has no room for a payload ({error.strerror}); nothing was written. Free some space and send again"
             )

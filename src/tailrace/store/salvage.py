@@ -16,7 +16,15 @@ import msgspec
 from tailrace.log.catalog import CheckpointData, LogEnd
 from tailrace.log.checkpoint import Checkpoints
 from tailrace.log.content_checks import record_fault, scan_for
-from tailrace.log.data_folder import LOG_FOLDER, PAYLOADS_FOLDER, STATE_FOLDER, FolderLock, make_folder, require_data_folder
+from tailrace.log.data_folder import (
+    LOG_FOLDER,
+    PAYLOADS_FOLDER,
+    STAGING_FOLDER,
+    STATE_FOLDER,
+    FolderLock,
+    make_folder,
+    require_data_folder,
+)
 from tailrace.log.frame import BadFrameError, BatchEntry, Frame, batch_fault, read_effects, read_frame
 from tailrace.log.index import PartitionIndex, SavedIndex
 from tailrace.log.options import DEFAULT_OPTIONS
@@ -40,7 +48,6 @@ from tailrace.model.topic import TopicNames
 from tailrace.store.embedded import EmbeddedStore
 from tailrace.wire.control import encode_filler
 
-STAGING_FOLDER = "staging"
 _COPIED_FOLDERS = (PAYLOADS_FOLDER, STAGING_FOLDER)
 _COPIED_FILES = "tables.db*"
 _OF_THE_OLD_LOG = (CHUNK, COUNTERS, CURSOR, SEGMENT, OLD_COUNTER, OLD_TIME)

@@ -176,7 +176,7 @@ def test_a_checkpoint_that_finds_no_room_is_made_up_for_by_the_next(
             store.checkpoint()
     store.checkpoint()
     assert store.bounds(PARTITIONS[0]) == OffsetBounds(Offset(0), Offset(1))
-    ends = SavedIndex(store._log._state, 1).load()
+    ends = SavedIndex(store._log.state, 1).load()
     assert {partition: index.end for partition, index in ends.items()} == dict(zip(PARTITIONS, (1, 10, 20, 30), strict=True))
     store.close()
     assert run_fsck(tmp_path).findings == []

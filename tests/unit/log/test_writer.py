@@ -1,83 +1,67 @@
-"""The writer of the log: pieces of a group, and room that is reserved for it."""
+"""Groups as frames: commits of one batch are encoded by a fast path, to the same bytes as by the general one."""
 
-import errno
-import os
-from collections.abc import Iterator
-from pathlib import Path
+from itertools import product
 
 import pytest
 
-from tailrace.log.encoding import Piece
-from tailrace.log.segment import SEGMENT_HEADER_BYTES, SegmentFolder
-from tailrace.log.writer import LogWriter
-from tailrace.model.errors import StorageFailedError, StorageFullError
-from tailrace.model.ids import Cursor, Position
-from tailrace.model.limits import MIB
+from tailrace.log.writer import GroupFrames
+from tailrace.model.clock import HybridClock
+from tailrace.model.commit import Append, Buffer, Changes
+from tailrace.model.ids import Cursor, Offset, PartitionId, TopicId
+from tailrace.model.limits import DEFAULT_LIMITS
+from tailrace.store.contract import StoreCommit
+from tailrace.store.sequencer import PendingCommit, Sequencer
+from tests.support.batches import append
+from tests.support.clocks import ManualClock
 
-BLOCK_BYTES = 512
-
-
-@pytest.fixture
-def writer(tmp_path: Path) -> Iterator[LogWriter]:
-    writer = LogWriter(tmp_path, SegmentFolder(tmp_path, 1), 64 * MIB, lambda _: None)
-    writer.begin(Position(0), Cursor(0))
-    yield writer
-    writer.close()
+PARTITIONS = [PartitionId(TopicId(1), number) for number in range(2)]
+SALT = 4711
+RUN_BYTES = 1 << 20
 
 
-def active_file(writer: LogWriter) -> Path:
-    return writer.segments.segments[-1].path
+def ignore(commit: StoreCommit) -> None:
+    pass
 
 
-def test_pieces_are_written_one_behind_the_other(writer: LogWriter) -> None:
-    writer.append([Piece([b"one", b"two"], 6, False), Piece([b"three"], 5, True)])
-    assert active_file(writer).read_bytes()[SEGMENT_HEADER_BYTES:] == b"onetwothree"
-    assert writer.position == SEGMENT_HEADER_BYTES + 11
+def sequenced(appends: list[Append]) -> list[PendingCommit]:
+    ends = {partition: Offset(40 * partition.number) for partition in PARTITIONS}
+    sequencer = Sequencer(HybridClock(ManualClock()), DEFAULT_LIMITS, ends, Cursor(77))
+    return [sequencer.admit(Changes(appends=[only]), ignore) for only in appends]
 
 
-def test_a_piece_without_room_takes_the_pieces_before_it_along(writer: LogWriter) -> None:
-    writer.append([Piece([b"before"], 6, True)])
-
-    def pieces() -> Iterator[Piece]:
-        yield Piece([b"first"], 5, False)
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with pytest.raises(StorageFullError):
-        writer.append(pieces())
-    assert active_file(writer).read_bytes()[SEGMENT_HEADER_BYTES:] == b"before"
-    writer.append([Piece([b"after"], 5, True)])
-    assert active_file(writer).read_bytes()[SEGMENT_HEADER_BYTES:] == b"beforeafter"
+def encoded(group: list[PendingCommit], run_bytes: int = RUN_BYTES) -> tuple[list[bytes], GroupFrames]:
+    frames = GroupFrames(group, 1000, 900, SALT, run_bytes)
+    runs = []
+    for buffers, size, _ in frames.encode():
+        run = b"".join(map(_whole, buffers))
+        assert len(run) == size
+        runs.append(run)
+    return runs, frames
 
 
-def test_room_is_reserved_behind_the_end_and_given_back(writer: LogWriter) -> None:
-    if os.statvfs(active_file(writer)).f_bavail * os.statvfs(active_file(writer)).f_frsize < 1024 * MIB:
-        pytest.skip("the disk has too little room to reserve any")
-    writer.append([Piece([b"frame"], 5, True)])
-    reserved = active_file(writer).stat()
-    assert reserved.st_size == SEGMENT_HEADER_BYTES + 5
-    if reserved.st_blocks * BLOCK_BYTES < MIB:
-        pytest.skip("this file system reserves nothing")
-    writer.give_back()
-    given_back = active_file(writer).stat()
-    assert given_back.st_size == SEGMENT_HEADER_BYTES + 5
-    assert given_back.st_blocks * BLOCK_BYTES < MIB
+def _whole(buffer: Buffer) -> bytes:
+    return bytes(buffer)
 
 
-def test_after_a_sync_that_failed_nothing_is_written_and_nothing_counts_as_synced(
-    writer: LogWriter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writer.append([Piece([b"lost?"], 5, True)])
+@pytest.mark.parametrize(("is_first_fast", "is_second_fast"), list(product([True, False], repeat=2)))
+def test_the_fast_path_encodes_one_batch_as_the_general_path_does(is_first_fast: bool, is_second_fast: bool) -> None:
+    appends = [append(PARTITIONS[0], b"one", b"two"), append(PARTITIONS[1], b"three"), append(PARTITIONS[0], b"four")]
+    (expected,), expected_frames = encoded(sequenced(appends))
+    group = sequenced(appends)
+    for commit, is_fast in zip(group, (is_first_fast, is_second_fast, True), strict=True):
+        if not is_fast:
+            commit.only = None
+    (run,), frames = encoded(group)
+    assert run == expected
+    assert (frames.position, frames.cursor) == (expected_frames.position, expected_frames.cursor) == (1000 + len(run), 81)
+    assert [batch[:7] for batch in frames.batches] == [batch[:7] for batch in expected_frames.batches]
+    assert not frames.has_state
+    assert not frames.is_structural
 
-    def fail(fd: int) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    with monkeypatch.context() as disk, pytest.raises(OSError, match="Input/output error"):
-        disk.setattr(os, "fdatasync", fail)
-        writer.sync()
-
-    for attempt in (writer.sync, lambda: writer.roll(Cursor(1)), lambda: writer.append([Piece([b"more"], 4, True)])):
-        with pytest.raises(StorageFailedError, match="at an earlier sync"):
-            attempt()
-    assert writer.synced == 0
-    assert len(writer.segments.segments) == 1
-    assert active_file(writer).read_bytes()[SEGMENT_HEADER_BYTES:] == b"lost?"
+def test_a_group_is_encoded_in_runs_that_join_to_the_same_bytes() -> None:
+    appends = [append(PARTITIONS[number % 2], bytes(100)) for number in range(20)]
+    (whole,), _ = encoded(sequenced(appends))
+    runs, _ = encoded(sequenced(appends), run_bytes=len(whole) // 3)
+    assert 2 < len(runs) < 6
+    assert b"".join(runs) == whole
