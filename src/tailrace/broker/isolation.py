@@ -1,8 +1,6 @@
-"""Up to where every record's fate is known: the last stable offset of each partition.
+"""Isolation: which records of transactions a reader of committed records may see.
 
-An open transaction holds it at its first record. The hold is taken when the append is decided on, before readers can see the
-record, and given up when the append fails or when the end of the transaction is durable. So the offset never falls, and never
-shows a record too early.
+A reader gets records below the last stable offset only, without those of aborted transactions and without markers.
 """
 
 from collections import deque
@@ -18,11 +16,22 @@ from tailrace.store.contract import Store
 from tailrace.wire.batch import read_header
 from tailrace.wire.control import TransactionMarker, decode_marker
 
+_ENTRY = Struct(">qqq")
+_SCAN_KEYS = 100
+_MAX_DELETED_KEYS = 10_000
+
 
 class StableOffsets:
+    """The last stable offset of each partition: below it, every transaction has ended.
+
+    An open transaction holds the offset at its first record. The hold begins when the append is decided, before readers can
+    see the record, and ends when the append fails or when the end of the transaction is durable. The offset therefore never
+    falls and never shows a record too early.
+    """
+
     def __init__(self) -> None:
         self._held: dict[PartitionId, list[Offset]] = {}
-        """The same offset may be held twice: by an append that failed a moment ago and by the one that took its place."""
+        """An offset may be held twice: by an append that has just failed, and by the one that replaces it."""
 
     def hold(self, partition: PartitionId, first_offset: Offset) -> None:
         self._held.setdefault(partition, []).append(first_offset)
@@ -35,26 +44,27 @@ class StableOffsets:
                 del self._held[partition]
 
     def forget(self, partition: PartitionId) -> None:
-        """The partition is gone."""
+        """Remove the holds of a deleted partition."""
         self._held.pop(partition, None)
 
     def is_held(self, partition: PartitionId) -> bool:
         return partition in self._held
 
     def of(self, partition: PartitionId, bounds: OffsetBounds) -> Offset:
-        """For a partition with these settled bounds."""
+        """Return the last stable offset of a partition that has these settled bounds."""
         held = self._held.get(partition)
         if held is None:
             return bounds.end
         return max(bounds.start, min(bounds.end, *held))
 
 
-_ENTRY = Struct(">qqq")
-_SCAN_KEYS = 100
-_FORGOTTEN_AT_ONCE = 10_000
-
-
 class AbortedTransactions:
+    """The index of aborted transactions, which readers query by the offsets they have read.
+
+    Entries are ordered by the offsets of their markers. Each one holds the last stable offset at the time of the abort: all
+    transactions that end later begin there or after it, which tells a reader when to stop looking.
+    """
+
     def __init__(self, store: Store) -> None:
         self._store = store
 
@@ -66,11 +76,11 @@ class AbortedTransactions:
         last_offset: Offset,
         last_stable_offset: Offset,
     ) -> None:
-        """A transaction whose marker is at `last_offset`, aborted when the last stable offset was at least so high."""
+        """Put an aborted transaction, whose marker is at `last_offset`, into the draft."""
         draft.put(keys.aborted_key(partition, last_offset), _ENTRY.pack(*aborted, last_stable_offset))
 
     def between(self, partition: PartitionId, start: Offset, end: Offset) -> list[AbortedTransaction]:
-        """Those that have records from `start` up to but without `end`."""
+        """Return the aborted transactions with records from `start` up to, but not including, `end`."""
         found: list[AbortedTransaction] = []
         prefix = keys.aborted_of_partition(partition)
         bound = keys.aborted_bound(start)
@@ -87,13 +97,13 @@ class AbortedTransactions:
             bound = entries[-1][0][len(prefix) :] + b"\0"
 
     def below(self, partition: PartitionId, start: Offset) -> list[bytes]:
-        """Keys of those that ended below the offset, which nobody can read any more."""
-        oldest = self._store.range(keys.aborted_of_partition(partition), limit=_FORGOTTEN_AT_ONCE)
+        """Return the keys of transactions that ended below the offset, whose records retention has deleted."""
+        oldest = self._store.range(keys.aborted_of_partition(partition), limit=_MAX_DELETED_KEYS)
         return [key for key, _ in oldest if keys.last_offset_of_aborted(key) < start]
 
 
 def committed_batches(batches: Sequence[Buffer], aborted: Sequence[AbortedTransaction]) -> Iterator[Buffer]:
-    """The batches without markers and without those of aborted transactions."""
+    """Yield the batches that are neither markers nor part of an aborted transaction."""
     upcoming = deque(sorted(aborted, key=lambda transaction: transaction.first_offset))
     skipped: set[int] = set()
     for batch in batches:

@@ -1,7 +1,7 @@
-"""Offsets that wait for the end of a transaction: of which group, where, and in whose transaction.
+"""Pending offsets: offsets of groups that are committed when a transaction commits.
 
-They keep their group from being forgotten, and whoever deletes a group or its offsets deletes them with it, as in Kafka. The
-offsets themselves are in the store; here is where to find them.
+A group with pending offsets does not expire. Deleting a group, or its offsets, deletes its pending ones too, as in Kafka. The
+offsets themselves are in the store; `PendingOffsets` knows which groups, partitions and transactions have some.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from tailrace.store.contract import Store
 
 
 class PendingOffset(msgspec.Struct, frozen=True, array_like=True):
-    """An offset that is committed if the transaction is."""
+    """An offset that is committed when its transaction commits."""
 
     topic_id: TopicId
     partition: int
@@ -32,39 +32,40 @@ class PendingOffset(msgspec.Struct, frozen=True, array_like=True):
 class PendingOffsets:
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: dict[str, dict[str, set[PartitionId]]] = {}
-        """By group and transactional id, as of the last durable commit."""
-        self._coming: Counter[tuple[str, str]] = Counter()
-        """Group and transactional id of those that are not durable yet."""
+        self._durable: dict[str, dict[str, set[PartitionId]]] = {}
+        """The partitions by group and transactional id. Only what is durable."""
+        self._in_flight: Counter[tuple[str, str]] = Counter()
+        """How many writes of each group and transactional id are not durable yet."""
 
-    def come(self, group: str, transactional_id: str) -> None:
-        """Some are on their way to the log, until they have `arrived` or are given up."""
-        self._coming[group, transactional_id] += 1
+    def reserve(self, group: str, transactional_id: str) -> None:
+        """Count a write of pending offsets that is in flight, until `release` is called."""
+        self._in_flight[group, transactional_id] += 1
 
-    def give_up(self, group: str, transactional_id: str) -> None:
-        self._coming[group, transactional_id] -= 1
-        if not self._coming[group, transactional_id]:
-            del self._coming[group, transactional_id]
+    def release(self, group: str, transactional_id: str) -> None:
+        self._in_flight[group, transactional_id] -= 1
+        if not self._in_flight[group, transactional_id]:
+            del self._in_flight[group, transactional_id]
 
-    def arrived(self, group: str, transactional_id: str, offsets: Iterable[PendingOffset]) -> None:
-        if places := {offset.target for offset in offsets}:
-            self._waiting.setdefault(group, {}).setdefault(transactional_id, set()).update(places)
+    def add(self, group: str, transactional_id: str, offsets: Iterable[PendingOffset]) -> None:
+        """Add pending offsets that are durable."""
+        if targets := {offset.target for offset in offsets}:
+            self._durable.setdefault(group, {}).setdefault(transactional_id, set()).update(targets)
 
-    def decided(self, group: str, transactional_id: str) -> None:
-        """The transaction has ended, one way or the other."""
-        by_id = self._waiting.get(group, {})
+    def remove(self, group: str, transactional_id: str) -> None:
+        """Remove the pending offsets of a transaction that has ended."""
+        by_id = self._durable.get(group, {})
         by_id.pop(transactional_id, None)
         if not by_id:
-            self._waiting.pop(group, None)
+            self._durable.pop(group, None)
 
     def has(self, group: str, partition: PartitionId) -> bool:
-        return any(partition in places for places in self._waiting.get(group, {}).values())
+        return any(partition in pending for pending in self._durable.get(group, {}).values())
 
     def has_any(self, group: str) -> bool:
-        return group in self._waiting or any(coming == group for coming, _ in self._coming)
+        return group in self._durable or any(name == group for name, _ in self._in_flight)
 
     def deletions(self, group: str, partitions: Collection[PartitionId] | None = None) -> list[tuple[bytes, bytes | None]]:
-        """What to put into the store so that the offsets in these partitions, or in all, come to nothing."""
+        """Return the puts that delete the pending offsets of a group, in these partitions or in all."""
         puts: list[tuple[bytes, bytes | None]] = []
         for transactional_id in self._transactional_ids(group):
             key = keys.pending_offsets_key(transactional_id, group)
@@ -75,15 +76,15 @@ class PendingOffsets:
         return puts
 
     def deleted(self, group: str, partitions: Collection[PartitionId] | None = None) -> None:
-        """These deletions are durable."""
-        by_id = self._waiting.get(group, {})
-        for transactional_id, places in tuple(by_id.items()):
-            places.difference_update(tuple(places) if partitions is None else partitions)
-            if not places:
-                self.decided(group, transactional_id)
+        """Remove pending offsets whose deletion is durable."""
+        by_id = self._durable.get(group, {})
+        for transactional_id, pending in tuple(by_id.items()):
+            pending.difference_update(tuple(pending) if partitions is None else partitions)
+            if not pending:
+                self.remove(group, transactional_id)
 
     def _transactional_ids(self, group: str) -> set[str]:
-        return {*self._waiting.get(group, ()), *(each for coming, each in self._coming if coming == group)}
+        return {*self._durable.get(group, ()), *(each for name, each in self._in_flight if name == group)}
 
 
 _decode_offsets = msgspec.msgpack.Decoder(list[PendingOffset]).decode

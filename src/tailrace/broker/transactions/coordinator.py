@@ -1,7 +1,7 @@
-"""The transaction coordinator: what producers ask for by name.
+"""The transaction coordinator: the requests of producers that have a transactional id.
 
-Every request is decided on the durable state of its transactional id. One that finds a change of it in flight waits for that,
-so no answer leans on something that may still fail.
+Every request is decided on the durable state of its transactional id. If a change of that state is in flight, the request
+waits for it, so that no response depends on a commit that may still fail.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,7 +45,7 @@ class TransactionCoordinator:
         limits: Limits,
         registry: TransactionRegistry,
         pending: PendingOffsets,
-        concluder: TransactionEnder,
+        ender: TransactionEnder,
     ) -> None:
         self._store = store
         self._committer = committer
@@ -57,23 +57,23 @@ class TransactionCoordinator:
         self._limits = limits
         self._registry = registry
         self._pending = pending
-        self._concluder = concluder
+        self._ender = ender
         self.timed_out = 0
-        """Transactions that were aborted because they took too long."""
+        """Transactions that were aborted because their timeout has passed."""
 
     async def init_producer(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdentity | None = None
     ) -> ProducerIdentity:
-        """A producer for this id, in a new epoch. What the one before it left open is aborted in the same commit.
+        """Return a producer for this id, in a new epoch. An open transaction of the one before is aborted in the same commit.
 
-        A producer that only wants its next epoch says who it is; then it is refused if another has taken over.
+        A producer that asks for its next epoch passes its identity as `expected` and is refused if it was fenced.
         """
         check_transactional_id(transactional_id, self._limits)
         rules.check_timeout(timeout_ms, self._limits)
-        step = _Step()
+        decision = _Decision()
 
         def decide() -> Changes | None:
-            step.clear()
+            decision.clear()
             draft = Draft(self._store)
             known = self._find(draft, transactional_id)
             if known is None:
@@ -85,29 +85,29 @@ class TransactionCoordinator:
                     changed_ms=self._clock.now_ms(),
                 )
             elif expected is not None and rules.is_repeated_init(transactional_id, known, expected):
-                step.transaction = known
+                decision.transaction = known
                 return None
             else:
-                made = self._taken_over(draft, transactional_id, known, step, retriable=expected is not None)
+                made = self._fence(draft, transactional_id, known, decision, retriable=expected is not None)
                 made = msgspec.structs.replace(made, timeout_ms=timeout_ms, state=TransactionState.EMPTY)
             put_transaction(draft, transactional_id, made)
-            step.transaction = made
+            decision.transaction = made
             return draft.changes()
 
         def settled(_: CommitReceipt | None) -> ProducerIdentity:
-            return self._settled(transactional_id, step)
+            return self._settled(transactional_id, decision)
 
-        return await self._committer.submit(Change(decide, settled, lambda: self._registry.give_up_id(transactional_id)))
+        return await self._committer.submit(Change(decide, settled, lambda: self._registry.cancel_id(transactional_id)))
 
     async def add_partitions(
         self, transactional_id: str, producer: ProducerIdentity, partitions: Sequence[tuple[str, int]]
     ) -> None:
-        """Announce partitions, given by topic and number. All are added, or none if one is not there."""
+        """Add partitions, given by topic and number, to the transaction: all, or none if one does not exist."""
         targets = [self._topics.get(topic).partition(number) for topic, number in partitions]
 
         def change(draft: Draft, transaction: TransactionMetadata) -> TransactionMetadata:
-            there = set(transaction.partitions)
-            new = [target for target in dict.fromkeys(targets) if target not in there]
+            present = set(transaction.partitions)
+            new = [target for target in dict.fromkeys(targets) if target not in present]
             for target in new:
                 if self._topics.by_id(target.topic_id) is None:
                     raise UnknownTopicError(f"a topic of the transaction of {transactional_id!r} has been deleted")
@@ -117,7 +117,7 @@ class TransactionCoordinator:
         await self._extend(transactional_id, producer, change)
 
     async def add_group(self, transactional_id: str, producer: ProducerIdentity, group: str) -> None:
-        """Announce that offsets of this group will be committed with the transaction."""
+        """Add a group whose offsets will be committed with the transaction."""
         check_group_name(group, self._limits)
         await self._extend(transactional_id, producer, lambda _, transaction: _with_group(transaction, group))
 
@@ -131,9 +131,9 @@ class TransactionCoordinator:
         *,
         adds_group: bool = False,
     ) -> list[TailraceError | None]:
-        """Keep the offsets until the transaction ends. What became of each is told in their order.
+        """Keep the offsets until the transaction ends. Return an error or `None` for each of them, in order.
 
-        With `adds_group` the group need not be announced before.
+        With `adds_group` the group need not have been added before.
         """
         check_group_name(group, self._limits)
         outcomes: list[TailraceError | None] = []
@@ -156,7 +156,7 @@ class TransactionCoordinator:
             nonlocal is_held
             if not is_held:
                 self._group_names.hold(group)
-                self._pending.come(group, transactional_id)
+                self._pending.reserve(group, transactional_id)
                 is_held = True
             if draft.latest(keys.group_key(group)) is None:
                 draft.put(keys.group_key(group), b"")
@@ -168,44 +168,44 @@ class TransactionCoordinator:
 
         def settled() -> None:
             self._group_names.store(group)
-            self._pending.arrived(group, transactional_id, offsets)
-            let_go()
+            self._pending.add(group, transactional_id, offsets)
+            release()
 
-        def let_go() -> None:
+        def release() -> None:
             if is_held:
                 self._group_names.release(group)
-                self._pending.give_up(group, transactional_id)
+                self._pending.release(group, transactional_id)
 
-        await self._extend(transactional_id, producer, change, settled, let_go)
+        await self._extend(transactional_id, producer, change, settled, release)
         return outcomes
 
     async def end(
         self, transactional_id: str, producer: ProducerIdentity, *, committed: bool, bumps_epoch: bool = False
     ) -> ProducerIdentity:
-        """Commit or abort, and say with which epoch to go on: a new one for clients that want it so."""
-        step = _Step()
+        """Commit or abort the transaction. Return the identity for the next one, with a new epoch if `bumps_epoch`."""
+        decision = _Decision()
 
         def decide() -> Changes | None:
-            step.clear()
+            decision.clear()
             draft = Draft(self._store)
             known = rules.check_mapping(transactional_id, self._find(draft, transactional_id), producer)
-            verdict = rules.check_ending(transactional_id, known, producer, committed=committed, bumps=bumps_epoch)
-            if verdict is rules.EndAction.NOTHING:
-                step.transaction = known
+            action = rules.check_ending(transactional_id, known, producer, committed=committed, bumps=bumps_epoch)
+            if action is rules.EndAction.NOTHING:
+                decision.transaction = known
                 return None
             made = self._next_epoch(draft, known, retriable=True) if bumps_epoch else known
             epoch = known.epoch + 1 if bumps_epoch else known.epoch
-            step.conclusion = self._concluder.conclude(draft, transactional_id, known, committed=committed, epoch=epoch)
+            decision.end = self._ender.put_end(draft, transactional_id, known, committed=committed, epoch=epoch)
             state = TransactionState.COMMITTED if committed else TransactionState.ABORTED
             made = msgspec.structs.replace(rules.close(made, state, self._clock.now_ms()), bumps=bumps_epoch)
             put_transaction(draft, transactional_id, made)
-            step.transaction = made
+            decision.transaction = made
             return draft.changes()
 
-        return await self._committer.submit(Change(decide, lambda _: self._settled(transactional_id, step)))
+        return await self._committer.submit(Change(decide, lambda _: self._settled(transactional_id, decision)))
 
     async def abort_overdue(self) -> int:
-        """Abort the transactions that have lasted too long. Their producers are fenced."""
+        """Abort the transactions whose timeout has passed and return how many. Their producers are fenced."""
         overdue = self._registry.overdue(self._clock.now_ms())
         for transactional_id in overdue:
             await self._abort_if_overdue(transactional_id)
@@ -219,7 +219,7 @@ class TransactionCoordinator:
         on_settled: Callable[[], None] | None = None,
         on_failed: Callable[[], None] | None = None,
     ) -> None:
-        """Add to the open transaction, or begin one."""
+        """Apply a change to the open transaction, or to a new one."""
         began: TransactionMetadata | None = None
 
         def decide() -> Changes | None:
@@ -247,29 +247,29 @@ class TransactionCoordinator:
 
         def failed() -> None:
             if began is not None:
-                self._registry.give_up_transaction(transactional_id)
+                self._registry.cancel_transaction(transactional_id)
             if on_failed is not None:
                 on_failed()
 
         await self._committer.submit(Change(decide, settled, failed))
 
     async def _abort_if_overdue(self, transactional_id: str) -> None:
-        step = _Step()
+        decision = _Decision()
 
         def decide() -> Changes | None:
-            step.clear()
+            decision.clear()
             draft = Draft(self._store)
             known = self._find(draft, transactional_id)
             if known is None or not known.is_open or known.deadline_ms > self._clock.now_ms():
                 return None
-            made = self._taken_over(draft, transactional_id, known, step, retriable=False)
+            made = self._fence(draft, transactional_id, known, decision, retriable=False)
             put_transaction(draft, transactional_id, made)
-            step.transaction = made
+            decision.transaction = made
             return draft.changes()
 
         def settled(receipt: CommitReceipt | None) -> None:
             if receipt is not None:
-                self._settled(transactional_id, step)
+                self._settled(transactional_id, decision)
                 self.timed_out += 1
 
         await self._committer.submit(Change(decide, settled))
@@ -281,12 +281,12 @@ class TransactionCoordinator:
             raise StillInFlight
         return None if value is None else read_transaction(value)
 
-    def _taken_over(
-        self, draft: Draft, transactional_id: str, known: TransactionMetadata, step: "_Step", *, retriable: bool
+    def _fence(
+        self, draft: Draft, transactional_id: str, known: TransactionMetadata, decision: "_Decision", *, retriable: bool
     ) -> TransactionMetadata:
-        """The id with an epoch that fences the one before it, whose open transaction is aborted."""
+        """Return the id in an epoch that fences its producer. Its open transaction is aborted."""
         if known.is_open:
-            step.conclusion = self._concluder.conclude(draft, transactional_id, known, committed=False, epoch=known.epoch + 1)
+            decision.end = self._ender.put_end(draft, transactional_id, known, committed=False, epoch=known.epoch + 1)
         made = self._next_epoch(draft, known, retriable=retriable)
         made = rules.close(made, TransactionState.ABORTED, self._clock.now_ms())
         return msgspec.structs.replace(made, bumps=False)
@@ -296,32 +296,32 @@ class TransactionCoordinator:
             return rules.with_new_id(known, self._producers.allocate_in(draft))
         return rules.with_next_epoch(known, last_epoch=known.epoch if retriable else NO_EPOCH)
 
-    def _settled(self, transactional_id: str, step: "_Step") -> ProducerIdentity:
-        made = step.made
+    def _settled(self, transactional_id: str, decision: "_Decision") -> ProducerIdentity:
+        made = decision.made
         self._producers.given_out(made.producer_id)
         self._registry.enter(transactional_id, made.producer_id)
-        if step.conclusion is not None:
-            self._concluder.settled(step.conclusion)
+        if decision.end is not None:
+            self._ender.settled(decision.end)
         return made.identity
 
 
-class _Step:
-    """What a decision has come to, for when it is durable."""
+class _Decision:
+    """What a decision changes, kept until it is durable."""
 
-    __slots__ = ("conclusion", "transaction")
+    __slots__ = ("end", "transaction")
 
     def __init__(self) -> None:
         self.transaction: TransactionMetadata | None = None
-        self.conclusion: TransactionEnd | None = None
+        self.end: TransactionEnd | None = None
 
     def clear(self) -> None:
         self.transaction = None
-        self.conclusion = None
+        self.end = None
 
     @property
     def made(self) -> TransactionMetadata:
         if self.transaction is None:
-            raise LookupError("nothing was decided")
+            raise LookupError("the decision has set no transaction")
         return self.transaction
 
 

@@ -1,6 +1,6 @@
-"""The end of a transaction, in one commit: a marker in each of its partitions, the offsets of its groups, and its new state.
+"""Ending a transaction in one commit: a marker in each of its partitions, the offsets of its groups, and its new state.
 
-Nothing of it can be there without the rest, so a transaction is never seen half ended, not even after a crash.
+All of it is durable or nothing is, so that no reader ever sees a transaction half ended, not even after a crash.
 """
 
 from collections.abc import Callable
@@ -24,16 +24,16 @@ from tailrace.store.contract import Store
 from tailrace.wire.control import TransactionMarker, encode_marker
 
 OnMarker = Callable[[PartitionId, int], None]
-"""Called with a partition whose last stable offset has moved and the bytes of the marker that moved it."""
+"""Called with a partition whose last stable offset has moved, and with the size of the marker that moved it."""
 
 
 class TransactionEnd(NamedTuple):
-    """What a draft does to end a transaction."""
+    """What a draft changes to end a transaction; applied to the state in memory when it is durable."""
 
     transactional_id: str
     committed: bool
     markers: list[tuple[PartitionId, Offset, int]]
-    """Partition, first offset of the transaction there, and bytes of the marker."""
+    """Partition, first offset of the transaction there, and size of the marker."""
     offsets: list[tuple[str, list[PendingOffset]]]
 
 
@@ -64,10 +64,10 @@ class TransactionEnder:
         self.committed = 0
         self.aborted = 0
 
-    def conclude(
+    def put_end(
         self, draft: Draft, transactional_id: str, transaction: TransactionMetadata, *, committed: bool, epoch: int
     ) -> TransactionEnd:
-        """Put everything into the draft but the transaction's own new state. `epoch` is what the markers say."""
+        """Put everything but the transaction's own new state into the draft. `epoch` is the epoch in the markers."""
         marker = encode_marker(
             TransactionMarker.COMMIT if committed else TransactionMarker.ABORT,
             transaction.producer_id,
@@ -90,16 +90,16 @@ class TransactionEnder:
                 self._commit_offsets(draft, group, pending)
         return TransactionEnd(transactional_id, committed, markers, offsets)
 
-    def settled(self, conclusion: TransactionEnd) -> None:
-        """The draft is durable: readers may see it."""
-        transactional_id, committed, markers, offsets = conclusion
+    def settled(self, end: TransactionEnd) -> None:
+        """Show the end of the transaction to readers, now that the draft is durable."""
+        transactional_id, committed, markers, offsets = end
         self._registry.ended(transactional_id)
         if committed:
             self.committed += 1
         else:
             self.aborted += 1
         for group, pending in offsets:
-            self._pending.decided(group, transactional_id)
+            self._pending.remove(group, transactional_id)
             if committed and pending:
                 self._group_names.store(group)
         for partition, first_offset, _ in markers:
@@ -110,7 +110,7 @@ class TransactionEnder:
     def _mark(
         self, draft: Draft, partition: PartitionId, transaction: TransactionMetadata, marker: bytes, committed: bool
     ) -> Offset | None:
-        """The transaction's first offset in the partition; `None` if it has no records there or its topic is gone."""
+        """Append the marker. Return the transaction's first offset in the partition, or `None` if it wrote nothing there."""
         if self._topics.by_id(partition.topic_id) is None:
             return None
         offset = draft.next_offset(partition)

@@ -1,4 +1,4 @@
-"""What an operator can see of transactions and their producers, as of the last durable commit."""
+"""Queries of operators about transactions and their producers. They see durable state only."""
 
 from collections.abc import Collection
 
@@ -24,7 +24,7 @@ class TransactionQueries:
     def find(
         self, *, states: Collection[str] = (), producer_ids: Collection[int] = (), lasting_ms: int = -1
     ) -> list[TransactionListing]:
-        """Those in one of the states and of one of the producers, if any are named, and open for longer than `lasting_ms`."""
+        """List transactions, filtered by state and producer if any are given, and by how long they have been open."""
         now_ms = self._clock.now_ms()
         found = []
         for key, value in self._store.range(keys.TRANSACTIONS):
@@ -58,7 +58,7 @@ class TransactionQueries:
         )
 
     def producers(self, topic: str, partition: int) -> list[ProducerDescription]:
-        """The producers that the partition remembers."""
+        """Return the producers whose state the partition holds."""
         target = self._topics.get(topic).partition(partition)
         open_here = {
             keys.read_open_transaction_key(key)[1]: read_open(value)
@@ -73,7 +73,7 @@ class TransactionQueries:
         return found
 
     def check_offset_stable(self, group: str, topic: str, partition: int) -> None:
-        """Raise if an open transaction is about to change the group's offset."""
+        """Raise if an open transaction holds a pending offset of the group for the partition."""
         target = self._topics.get(topic).partition(partition)
         if self._pending.has(group, target):
             raise UnstableOffsetsError(

@@ -1,4 +1,7 @@
-"""What is known of all transactional ids without reading the store. Changed only when a commit is durable."""
+"""The registry of transactional ids and open transactions in memory, and the expiry of idle ids.
+
+The registry changes only when a commit is durable. Until then a new id or a new transaction reserves its place in the limits.
+"""
 
 from collections.abc import Sequence
 
@@ -11,6 +14,8 @@ from tailrace.model.errors import LimitExceededError
 from tailrace.model.ids import ProducerId
 from tailrace.model.limits import Limits
 from tailrace.store.contract import Store
+
+_SCAN_KEYS = 1_000
 
 
 class TransactionRegistry:
@@ -31,26 +36,26 @@ class TransactionRegistry:
         return len(self._deadlines)
 
     def owner_of(self, producer_id: int) -> str | None:
-        """The transactional id that the producer id belongs to."""
+        """Return the transactional id that the producer id belongs to."""
         return self._owners.get(ProducerId(producer_id))
 
     def reserve_id(self, transactional_id: str) -> None:
-        """Make room for a new transactional id, until it is there or given up."""
+        """Reserve a place for a new transactional id, until `enter` or `cancel_id` is called."""
         if transactional_id in self._new_ids:
             return
-        there = len(self._ids) + len(self._new_ids)
-        if there >= self._limits.transactional_ids:
+        count = len(self._ids) + len(self._new_ids)
+        if count >= self._limits.transactional_ids:
             raise LimitExceededError(
-                f"there are {there} transactional ids, as many as transactional_ids allows; use fewer,"
-                " or wait until silent ones are forgotten"
+                f"there are {count} transactional ids, as many as transactional_ids allows; use fewer,"
+                " or wait until idle ones expire"
             )
         self._new_ids.add(transactional_id)
 
-    def give_up_id(self, transactional_id: str) -> None:
+    def cancel_id(self, transactional_id: str) -> None:
         self._new_ids.discard(transactional_id)
 
     def enter(self, transactional_id: str, producer_id: ProducerId) -> None:
-        """The id is there, or has another producer id than before."""
+        """Add the id, or change its producer id."""
         self._new_ids.discard(transactional_id)
         before = self._ids.get(transactional_id)
         if before is not None:
@@ -58,23 +63,23 @@ class TransactionRegistry:
         self._ids[transactional_id] = producer_id
         self._owners[producer_id] = transactional_id
 
-    def leave(self, transactional_id: str) -> None:
+    def remove(self, transactional_id: str) -> None:
         producer_id = self._ids.pop(transactional_id, None)
         if producer_id is not None:
             del self._owners[producer_id]
 
     def reserve_transaction(self, transactional_id: str) -> None:
-        """Make room for one more open transaction, until it is there or given up."""
+        """Reserve a place for one more open transaction, until `began` or `cancel_transaction` is called."""
         if transactional_id in self._beginning:
             return
-        there = len(self._deadlines) + len(self._beginning)
-        if there >= self._limits.open_transactions:
+        count = len(self._deadlines) + len(self._beginning)
+        if count >= self._limits.open_transactions:
             raise LimitExceededError(
-                f"there are {there} open transactions, as many as open_transactions allows; try again when one has ended"
+                f"there are {count} open transactions, as many as open_transactions allows; try again when one has ended"
             )
         self._beginning.add(transactional_id)
 
-    def give_up_transaction(self, transactional_id: str) -> None:
+    def cancel_transaction(self, transactional_id: str) -> None:
         self._beginning.discard(transactional_id)
 
     def began(self, transactional_id: str, transaction: TransactionMetadata) -> None:
@@ -85,14 +90,13 @@ class TransactionRegistry:
         self._deadlines.pop(transactional_id, None)
 
     def overdue(self, now_ms: int) -> list[str]:
-        """Open transactions that have lasted longer than they may."""
+        """Return the open transactions whose timeout has passed."""
         return [name for name, deadline_ms in self._deadlines.items() if deadline_ms <= now_ms]
 
 
-_SCAN_KEYS = 1_000
-
-
 class TransactionalIdExpiry:
+    """Removes transactional ids that were not used for long, so that those of clients that are gone do not pile up."""
+
     def __init__(self, store: Store, committer: Committer, clock: Clock, limits: Limits, registry: TransactionRegistry) -> None:
         self._store = store
         self._committer = committer
@@ -100,38 +104,38 @@ class TransactionalIdExpiry:
         self._limits = limits
         self._registry = registry
 
-    async def forget(self) -> int:
-        """Those that were silent for `transactional_id_idle_seconds`. How many that were."""
+    async def run(self) -> int:
+        """Remove the ids that were idle for `transactional_id_idle_seconds` and return how many."""
         oldest_ms = self._clock.now_ms() - self._limits.transactional_id_idle_seconds * 1000
-        forgotten = 0
+        removed = 0
         start = b""
         while True:
             found = self._store.range(keys.TRANSACTIONS, start, _SCAN_KEYS)
-            silent = [key for key, value in found if _is_silent(read_transaction(value), oldest_ms)]
-            if silent:
-                forgotten += await self._forget(silent, oldest_ms)
+            idle = [key for key, value in found if _is_idle(read_transaction(value), oldest_ms)]
+            if idle:
+                removed += await self._remove(idle, oldest_ms)
             if len(found) < _SCAN_KEYS:
-                return forgotten
+                return removed
             start = found[-1][0][len(keys.TRANSACTIONS) :] + b"\0"
 
-    async def _forget(self, silent: Sequence[bytes], oldest_ms: int) -> int:
+    async def _remove(self, idle: Sequence[bytes], oldest_ms: int) -> int:
         gone: list[bytes] = []
 
         def decide() -> Changes | None:
             gone.clear()
-            for key in silent:
+            for key in idle:
                 value = self._store.latest(key)
-                if value is not None and value == self._store.get(key) and _is_silent(read_transaction(value), oldest_ms):
+                if value is not None and value == self._store.get(key) and _is_idle(read_transaction(value), oldest_ms):
                     gone.append(key)
             return Changes(puts=tuple((key, None) for key in gone)) if gone else None
 
         def settled(_: CommitReceipt | None) -> int:
             for key in gone:
-                self._registry.leave(keys.transactional_id_of(key))
+                self._registry.remove(keys.transactional_id_of(key))
             return len(gone)
 
         return await self._committer.submit(Change(decide, settled))
 
 
-def _is_silent(transaction: TransactionMetadata, oldest_ms: int) -> bool:
+def _is_idle(transaction: TransactionMetadata, oldest_ms: int) -> bool:
     return not transaction.is_open and transaction.changed_ms < oldest_ms

@@ -1,4 +1,7 @@
-"""Who may speak for a transactional id, and what may follow on what. Pure: a transaction in, a verdict out."""
+"""The rules of transactional ids: which producer may act for one, and which state may follow which.
+
+Pure functions of `TransactionMetadata`: no I/O, no clock.
+"""
 
 from enum import Enum
 
@@ -18,15 +21,15 @@ from tailrace.model.transaction import NO_EPOCH, ProducerIdentity, TransactionSt
 
 MAX_EPOCH = (1 << 15) - 1
 _LAST_USED_EPOCH = MAX_EPOCH - 1
-"""The very last epoch is kept for the markers that fence the one before it."""
+"""The last epoch is reserved for the markers that fence the one before it."""
 
 
 class EndAction(Enum):
-    """What is to be done about a request to end a transaction."""
+    """What a request to end a transaction has to do."""
 
     END = "end"
     NOTHING = "nothing"
-    """It has been done already, and the answer was lost."""
+    """The transaction has ended in this way already, and the response was lost."""
 
 
 def check_timeout(timeout_ms: int, limits: Limits) -> None:
@@ -40,7 +43,7 @@ def check_timeout(timeout_ms: int, limits: Limits) -> None:
 def check_producer(
     transactional_id: str, transaction: TransactionMetadata | None, producer: ProducerIdentity
 ) -> TransactionMetadata:
-    """The transaction, if the producer is the one that may write it."""
+    """Return the transaction if the producer may write in it."""
     found = check_mapping(transactional_id, transaction, producer)
     if producer.epoch != found.epoch:
         raise _fenced(transactional_id, found, producer)
@@ -50,9 +53,11 @@ def check_producer(
 def check_mapping(
     transactional_id: str, transaction: TransactionMetadata | None, producer: ProducerIdentity
 ) -> TransactionMetadata:
+    """Return the transaction if the producer id belongs to the transactional id, in whatever epoch."""
     if transaction is None or producer.producer_id not in (transaction.producer_id, transaction.previous_id):
         raise ProducerMappingError(
-            f"producer id {producer.producer_id} is not the one of transactional id {transactional_id!r}; ask for a new one"
+            f"producer id {producer.producer_id} does not belong to transactional id {transactional_id!r};"
+            " initialize the producer again"
         )
     if producer.producer_id != transaction.producer_id and not _is_retry_of_end(transaction, producer):
         raise _fenced(transactional_id, transaction, producer)
@@ -60,7 +65,7 @@ def check_mapping(
 
 
 def is_repeated_init(transactional_id: str, transaction: TransactionMetadata, expected: ProducerIdentity) -> bool:
-    """Whether a producer that asks for its next epoch has got it already, and only missed the answer."""
+    """Return whether the producer was given the next epoch it asks for already, and only missed the response."""
     if expected.producer_id == transaction.producer_id:
         if expected.epoch == transaction.epoch:
             return False
@@ -74,7 +79,10 @@ def is_repeated_init(transactional_id: str, transaction: TransactionMetadata, ex
 def check_ending(
     transactional_id: str, transaction: TransactionMetadata, producer: ProducerIdentity, *, committed: bool, bumps: bool
 ) -> EndAction:
-    """`bumps`: the client wants a new epoch for its next transaction, and so can tell a repeated request from a new one."""
+    """Return what a request to end the transaction has to do. Raises if it may not be ended like this.
+
+    With `bumps` the client gets a new epoch for its next transaction, which tells a repeated request from a new one.
+    """
     is_retry = bumps and _is_retry_of_end(transaction, producer)
     if producer.epoch != transaction.epoch and not is_retry:
         raise _fenced(transactional_id, transaction, producer)
@@ -84,7 +92,7 @@ def check_ending(
     if transaction.state is wanted and (is_retry or not bumps):
         return EndAction.NOTHING
     if bumps and not committed and not is_retry:
-        # A client that adds partitions by writing to them may abort before anything has reached the server.
+        # A client that adds partitions by writing to them may abort before anything was written.
         return EndAction.END
     raise InvalidTransactionStateError(
         f"transactional id {transactional_id!r} can't {'commit' if committed else 'abort'}: no transaction is open, and the"
@@ -93,7 +101,7 @@ def check_ending(
 
 
 def begin(transaction: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """The transaction, open."""
+    """Return the transaction in the state of one that begins."""
     return msgspec.structs.replace(
         transaction,
         state=TransactionState.ONGOING,
@@ -106,7 +114,7 @@ def begin(transaction: TransactionMetadata, now_ms: int) -> TransactionMetadata:
 
 
 def close(transaction: TransactionMetadata, state: TransactionState, now_ms: int) -> TransactionMetadata:
-    """The transaction, no longer open."""
+    """Return the transaction in the state of one that has ended."""
     return msgspec.structs.replace(
         transaction, state=state, started_ms=NOT_STARTED, changed_ms=now_ms, partitions=(), groups=(), offsets=0
     )
@@ -136,7 +144,7 @@ def check_size(transactional_id: str, transaction: TransactionMetadata, limits: 
 
 
 def _is_retry_of_end(transaction: TransactionMetadata, producer: ProducerIdentity) -> bool:
-    """Whether the producer has the epoch that the last transaction ended with, which a new one has followed."""
+    """Return whether the producer has the epoch in which the last transaction ended, before the epoch was bumped."""
     if not transaction.bumps or transaction.is_open:
         return False
     if producer.producer_id == transaction.producer_id:

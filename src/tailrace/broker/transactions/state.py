@@ -1,7 +1,8 @@
-"""What the store keeps of transactions, as values and as bytes.
+"""The stored state of transactions, as values and as bytes.
 
-Three kinds of keys: one per transactional id with everything but the offsets, one per group whose offsets are to be committed
-with the transaction, and one per partition in which a producer's transaction is open. The last is what an append looks at.
+There are three kinds of keys. One per transactional id holds everything but the offsets; one per group holds the offsets to be
+committed with the transaction (`groups/pending_offsets.py`); one per partition and producer says that a transaction is
+open there, which is what an append looks at.
 """
 
 from struct import Struct
@@ -22,7 +23,7 @@ _OPEN = Struct(">hq")
 
 
 class TransactionMetadata(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A transactional id: its producer, and the transaction that is open or was the last one."""
+    """A transactional id: its producer, and its open or else its last transaction."""
 
     producer_id: ProducerId
     epoch: int
@@ -31,15 +32,15 @@ class TransactionMetadata(msgspec.Struct, frozen=True, kw_only=True, array_like=
     started_ms: int = NOT_STARTED
     changed_ms: int
     bumps: bool = False
-    """Whether the last transaction ended with a new epoch, as newer clients want it."""
+    """Whether the last transaction ended with a new epoch, as newer clients ask for (KIP-890)."""
     last_epoch: int = NO_EPOCH
-    """The epoch before the last change of it, if the client itself asked for the change and may ask again."""
+    """The epoch before the present one, if the client itself asked for the change and may repeat the request."""
     previous_id: ProducerId = NO_PREVIOUS_ID
-    """The producer id before this one, whose epochs were used up."""
+    """The producer id before this one, which ran out of epochs."""
     partitions: tuple[tuple[int, int], ...] = ()
     groups: tuple[str, ...] = ()
     offsets: int = 0
-    """Offsets to be committed, of all groups."""
+    """The number of offsets to be committed, in all groups."""
 
     @property
     def identity(self) -> ProducerIdentity:
@@ -59,7 +60,7 @@ class OpenTransaction(NamedTuple):
 
     epoch: int
     first_offset: Offset
-    """`NO_RECORDS` as long as the partition was only announced."""
+    """`NO_RECORDS` as long as the partition was added and nothing was written to it."""
 
 
 _decode_transaction = msgspec.msgpack.Decoder(TransactionMetadata).decode

@@ -1,4 +1,4 @@
-"""Puts the parts of transactions together, and reads what the store knows of them at the start."""
+"""The parts of transactions put together, and loaded from the store at the start."""
 
 from tailrace.broker import keys
 from tailrace.broker.commits import Committer
@@ -40,18 +40,18 @@ class Transactions:
         self._stable = stable
         self._pending = pending
         self._registry = TransactionRegistry(limits)
-        self._concluder = TransactionEnder(
+        self._ender = TransactionEnder(
             store, topics, offsets, group_names, clock, self._registry, pending, stable, aborted, on_marker
         )
-        self.joiner = TransactionalAppends(store, clock, limits, self._registry, stable)
+        self.appends = TransactionalAppends(store, clock, limits, self._registry, stable)
         self.coordinator = TransactionCoordinator(
-            store, committer, topics, producers, offsets, group_names, clock, limits, self._registry, pending, self._concluder
+            store, committer, topics, producers, offsets, group_names, clock, limits, self._registry, pending, self._ender
         )
-        self.silent_ids = TransactionalIdExpiry(store, committer, clock, limits, self._registry)
+        self.id_expiry = TransactionalIdExpiry(store, committer, clock, limits, self._registry)
         self.queries = TransactionQueries(store, topics, clock, pending)
 
     def load(self) -> None:
-        """What was open stays open: its producer may go on, or it times out."""
+        """Load all transactions. An open one stays open: its producer may continue it, or it times out."""
         registry = self._registry
         for key, value in self._store.range(keys.TRANSACTIONS):
             transactional_id = keys.transactional_id_of(key)
@@ -61,7 +61,7 @@ class Transactions:
                 registry.began(transactional_id, transaction)
                 for group in transaction.groups:
                     pending = self._store.get(keys.pending_offsets_key(transactional_id, group))
-                    self._pending.arrived(group, transactional_id, read_offsets(pending))
+                    self._pending.add(group, transactional_id, read_offsets(pending))
         for key, value in self._store.range(keys.OPEN_TRANSACTIONS):
             first_offset = read_open(value).first_offset
             if first_offset != NO_RECORDS:
@@ -80,11 +80,11 @@ class Transactions:
 
     @property
     def committed(self) -> int:
-        return self._concluder.committed
+        return self._ender.committed
 
     @property
     def aborted(self) -> int:
-        return self._concluder.aborted
+        return self._ender.aborted
 
     @property
     def timed_out(self) -> int:

@@ -379,7 +379,7 @@ async def test_silent_ids_are_forgotten_and_open_ones_are_not() -> None:
         silent, busy = await started(broker, "silent"), await started(broker, "busy")
         await busy.add(0)
         clock.advance(7 * 24 * 3600 * 1000 + 1)
-        assert await broker.transaction_services.silent_ids.forget() == 1
+        assert await broker.transaction_services.id_expiry.run() == 1
         assert [listing.transactional_id for listing in broker.transaction_queries.find()] == ["busy"]
         with pytest.raises(ProducerMappingError):
             await silent.add(0)
