@@ -191,8 +191,8 @@ class Services:
         jobs = [
             BackgroundJob("retention", settings.retention_interval_seconds, self.retention.run_once),
             BackgroundJob("dedup", settings.dedup_interval_seconds, self.dedup.clean),
-            BackgroundJob("producers", settings.producer_interval_seconds, self.producers.expire),
-            BackgroundJob("publishers", settings.producer_interval_seconds, self.publishers.expire),
+            BackgroundJob("producers", settings.producer_interval_seconds, self.producers.states.expire),
+            BackgroundJob("publishers", settings.producer_interval_seconds, self.publishers.states.expire),
             BackgroundJob("transactions", settings.transaction_interval_seconds, self.transactions.abort_overdue),
             BackgroundJob("transactional_ids", settings.producer_interval_seconds, self.transaction_services.id_expiry.run),
             BackgroundJob("groups", settings.group_interval_seconds, self.group_removal.expire),

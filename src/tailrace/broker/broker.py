@@ -40,7 +40,6 @@ class Broker(Services):
         self.groups.start()
         self.queues.start()
         self.producers.load()
-        self.publishers.load()
         self.transaction_services.load()
         self.pipelines.load()
         await self.unchecked.load(self.committer)

@@ -170,10 +170,6 @@ def publisher_key(name: str) -> bytes:
     return PUBLISHERS + name.encode()
 
 
-def publisher_of(key: bytes) -> str:
-    return key[len(PUBLISHERS) :].decode()
-
-
 def queue_key(group: str) -> bytes:
     return QUEUES + group.encode()
 

@@ -194,11 +194,11 @@ NUMBERS = (
         "Messages that a producer sent again and that were found by their sequence.",
         lambda services: services.producers.duplicates,
     ),
-    Counted("producers_expired", "Producers forgotten after long silence.", lambda services: services.producers.expired),
+    Counted("producers_expired", "Producers forgotten after long silence.", lambda services: services.producers.states.expired),
     Counted(
         "producers_evicted",
         "Producers forgotten early to stay within producers_per_partition.",
-        lambda services: services.producers.evicted,
+        lambda services: services.producers.states.evicted,
     ),
     _now("transactional_ids", "Transactional ids that are remembered.", lambda services: services.transaction_services.ids),
     _now("open_transactions", "Transactions that are open.", lambda services: services.transaction_services.open),

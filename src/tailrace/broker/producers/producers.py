@@ -8,6 +8,7 @@ from struct import Struct
 
 from tailrace.broker import keys
 from tailrace.broker.commits import Change, Committer, Draft, StillInFlight
+from tailrace.broker.producers.idle_states import IdleStates
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import (
@@ -33,23 +34,24 @@ _HEAD = Struct(">hQ")
 _BATCH = Struct(">iiq")
 _EPOCH_BYTES = 2
 
-_SCAN_KEYS = 1_000
-_EVICTED_SHARE = 10
-
 
 class Producers:
     def __init__(self, store: Store, committer: Committer, clock: Clock, limits: Limits) -> None:
         self._store = store
         self._committer = committer
         self._clock = clock
-        self._limits = limits
         self._next_id = ProducerId(0)
-        self._counts: dict[PartitionId, int] = {}
-        """Producers of the partitions that got a new one lately. An estimate that each run of `expire` makes right again."""
         self.duplicates = 0
         """Records that were sent again and found by their sequence."""
-        self.expired = 0
-        self.evicted = 0
+        self.states = IdleStates(
+            store,
+            committer,
+            clock,
+            keys.PRODUCERS,
+            _updated_ms,
+            limits.producer_idle_seconds,
+            limits.producers_per_partition,
+        )
 
     def load(self) -> None:
         self._next_id = _read_id(self._store.get(keys.NEXT_PRODUCER_ID))
@@ -120,58 +122,11 @@ class Producers:
         key = keys.producer_key(partition, header.producer_id)
         state = draft.latest(key)
         if state is None:
-            self._make_room(draft, partition)
+            self.states.make_room(draft, keys.producers_of_partition(partition))
         draft.put(key, advance(header, state, base_offset, self._clock.now_ms()))
 
     def forget_partition(self, partition: PartitionId) -> None:
-        self._counts.pop(partition, None)
-
-    async def expire(self) -> int:
-        """Forget producers that have been silent for too long."""
-        oldest_ms = self._clock.now_ms() - self._limits.producer_idle_seconds * 1000
-        start = b""
-        forgotten = 0
-        while True:
-            found = self._store.range(keys.PRODUCERS, start, _SCAN_KEYS)
-            silent = [key for key, value in found if _updated_ms(value) < oldest_ms]
-            if silent:
-                forgotten += await self._forget(silent, oldest_ms)
-            if len(found) < _SCAN_KEYS:
-                break
-            start = found[-1][0][len(keys.PRODUCERS) :] + b"\0"
-        self._counts.clear()
-        self.expired += forgotten
-        return forgotten
-
-    async def _forget(self, silent: list[bytes], oldest_ms: int) -> int:
-        gone: list[tuple[bytes, None]] = []
-
-        def decide() -> Changes:
-            gone.clear()
-            for key in silent:
-                value = self._store.latest(key)
-                if value is not None and _updated_ms(value) < oldest_ms:
-                    gone.append((key, None))
-            return Changes(puts=tuple(gone))
-
-        return await self._committer.submit(Change(decide, lambda _: len(gone)))
-
-    def _make_room(self, draft: Draft, partition: PartitionId) -> None:
-        """Count a new producer, and forget others if there are too many."""
-        most = self._limits.producers_per_partition
-        prefix = keys.producers_of_partition(partition)
-        count = self._counts.get(partition)
-        if count is None:
-            count = len(self._store.range(prefix, limit=most + 1))
-        if count >= most:
-            there = sorted(self._store.range(prefix), key=lambda pair: _updated_ms(pair[1]))
-            # A share of them at once, so that the search is not made for each newcomer.
-            evicted = there[: max(count + 1 - most, most // _EVICTED_SHARE)]
-            for key, _ in evicted:
-                draft.put(key, None)
-            self.evicted += len(evicted)
-            count -= len(evicted)
-        self._counts[partition] = count + 1
+        self.states.forget_scope(keys.producers_of_partition(partition))
 
 
 def find_in_sequence(header: BatchHeader, state: bytes) -> Offset | None:

@@ -1,60 +1,44 @@
-"""Publishers that number their publishes: one that is sent again is found by its number and answered as the first one was.
+"""Publishers that number their publishes: a publish that is sent again is found by its number and answered like the first one.
 
-A publisher names itself and has one publish on its way at a time, so only the last one can come again. Its number and where
-its messages went are put in the same commit as the messages: either all of it is there after a crash, or nothing is. Numbers
-rise; one may be left out, because a publish that was refused takes none.
+A publisher names itself and has one publish in flight at a time, so only the last one can be sent again. Its number and where
+its messages went are put in the same commit as the messages: after a crash either all of it is there, or nothing. Numbers rise
+and may have gaps, because a rejected publish uses none.
 """
 
 import zlib
-from collections import OrderedDict
 from collections.abc import Sequence
 from struct import Struct
 
 import msgspec
 
 from tailrace.broker import keys
-from tailrace.broker.commits import Change, Committer, Draft, StillInFlight
+from tailrace.broker.commits import Committer, Draft, StillInFlight
+from tailrace.broker.producers.idle_states import IdleStates
 from tailrace.model.clock import Clock
-from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import InvalidRequestError, OutOfOrderSequenceError
 from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
 from tailrace.model.record import NumberedPublish, Published
 from tailrace.store.contract import Store
 
-# A state is the number of the last publish and its time, then its places, compressed.
+# A state is the number of the last publish and its time, then the compressed places of its messages.
 _HEAD = Struct(">QQ")
-_QUICKLY = 1
-_SCAN_KEYS = 100
-_EVICTED_SHARE = 10
+_FAST_COMPRESSION = 1
 
 
 class Publishers:
+    """Remembers the last publish of each publisher."""
+
     def __init__(self, store: Store, committer: Committer, clock: Clock, limits: Limits) -> None:
         self._store = store
-        self._committer = committer
         self._clock = clock
         self._limits = limits
-        self._heard_ms: OrderedDict[str, int] = OrderedDict()
-        """The longest silent first."""
-        self.repeated = 0
-        """Messages that were sent again and found by the number of their publish."""
-
-    def __len__(self) -> int:
-        return len(self._heard_ms)
-
-    def load(self) -> None:
-        heard: dict[str, int] = {}
-        start = b""
-        while True:
-            found = self._store.range(keys.PUBLISHERS, start, _SCAN_KEYS)
-            heard.update((keys.publisher_of(key), _HEAD.unpack_from(value)[1]) for key, value in found)
-            if len(found) < _SCAN_KEYS:
-                break
-            start = found[-1][0][len(keys.PUBLISHERS) :] + b"\0"
-        self._heard_ms = OrderedDict(sorted(heard.items(), key=lambda pair: pair[1]))
+        self.states = IdleStates(
+            store, committer, clock, keys.PUBLISHERS, _updated_ms, limits.publisher_idle_seconds, limits.publishers
+        )
 
     def check(self, publish: NumberedPublish) -> None:
+        """Raise `InvalidRequestError` if the publisher's name is empty or too long."""
         size = len(publish.publisher.encode())
         if not 0 < size <= self._limits.publisher_name_length:
             raise InvalidRequestError(
@@ -63,11 +47,11 @@ class Publishers:
             )
 
     def find(self, draft: Draft, publish: NumberedPublish, messages: int) -> list[Published] | None:
-        """Where the messages of this publish went, if it came before; else None, once it is known to be a new one."""
+        """Return where the messages went if this publish was stored before, or None if it is a new one."""
         key = keys.publisher_key(publish.publisher)
         state = draft.latest(key)
         if state != self._store.get(key):
-            # Only what can't be lost any more is an answer, and nothing overtakes it.
+            # Only a settled publish may be reported as stored, and the next one must not overtake it.
             raise StillInFlight
         if state is None:
             return None
@@ -78,53 +62,26 @@ class Publishers:
             raise OutOfOrderSequenceError(
                 f"publisher {publish.publisher!r} sent publish {publish.number} after {last}; its numbers must rise"
             )
-        found = _places(state)
+        found = _decode_places(state)
         if len(found) != messages:
             raise InvalidRequestError(
                 f"publish {last} of publisher {publish.publisher!r} had {len(found)} messages and came again with {messages};"
                 " a number names one publish"
             )
-        self.repeated += len(found)
         return found
 
-    def remember(self, draft: Draft, publish: NumberedPublish, published: Sequence[Published]) -> list[str]:
-        """Put it into the publisher's state, so that it is found when it comes again. Those who are forgotten for it."""
-        evicted = self._to_evict(publish.publisher)
-        for name in evicted:
-            draft.put(keys.publisher_key(name), None)
+    def remember(self, draft: Draft, publish: NumberedPublish, published: Sequence[Published]) -> None:
+        """Put the publish into its publisher's state, so that it is found when it is sent again."""
+        key = keys.publisher_key(publish.publisher)
+        if draft.latest(key) is None:
+            self.states.make_room(draft, keys.PUBLISHERS)
         head = _HEAD.pack(publish.number, self._clock.now_ms())
-        draft.put(keys.publisher_key(publish.publisher), head + zlib.compress(_encode_places(published), _QUICKLY))
-        return evicted
+        draft.put(key, head + zlib.compress(_encode_places(published), _FAST_COMPRESSION))
 
-    def heard_of(self, publish: NumberedPublish, evicted: Sequence[str]) -> None:
-        """Its publish is durable."""
-        for name in evicted:
-            self._heard_ms.pop(name, None)
-        self._heard_ms[publish.publisher] = self._clock.now_ms()
-        self._heard_ms.move_to_end(publish.publisher)
 
-    async def expire(self) -> int:
-        """Forget publishers that have been silent for too long."""
-        oldest_ms = self._clock.now_ms() - self._limits.publisher_idle_seconds * 1000
-        silent: list[str] = []
-
-        def decide() -> Changes | None:
-            silent[:] = [name for name, heard_ms in self._heard_ms.items() if heard_ms < oldest_ms]
-            return Changes(puts=tuple((keys.publisher_key(name), None) for name in silent)) if silent else None
-
-        def settled(_: CommitReceipt | None) -> int:
-            for name in silent:
-                self._heard_ms.pop(name, None)
-            return len(silent)
-
-        return await self._committer.submit(Change(decide, settled))
-
-    def _to_evict(self, newcomer: str) -> list[str]:
-        """Those who make room for one more. A share of them at once, so that not every newcomer costs so much."""
-        most = self._limits.publishers
-        if newcomer in self._heard_ms or len(self._heard_ms) < most:
-            return []
-        return list(self._heard_ms)[: max(1, most // _EVICTED_SHARE)]
+def _updated_ms(state: bytes) -> int:
+    updated_ms: int = _HEAD.unpack_from(state)[1]
+    return updated_ms
 
 
 def _encode_places(published: Sequence[Published]) -> bytes:
@@ -140,7 +97,7 @@ def _encode_places(published: Sequence[Published]) -> bytes:
     return msgspec.msgpack.encode(columns)
 
 
-def _places(state: bytes) -> list[Published]:
+def _decode_places(state: bytes) -> list[Published]:
     topics, numbers, partitions, offsets, message_ids = msgspec.msgpack.decode(zlib.decompress(state[_HEAD.size :]))
     return [
         Published(topics[number], partition, Offset(offset), None, message_id, True)

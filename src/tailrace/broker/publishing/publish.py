@@ -69,7 +69,6 @@ class PublishMessages(Proposal[list[Published]]):
         "_appends",
         "_before",
         "_context",
-        "_evicted",
         "_groups",
         "_kept",
         "_mark_ms",
@@ -106,7 +105,6 @@ class PublishMessages(Proposal[list[Published]]):
         self._once = once
         self._before: list[Published] | None = None
         """What became of the same publish when it came before."""
-        self._evicted: list[str] = []
 
     @property
     def held_bytes(self) -> int:
@@ -151,7 +149,7 @@ class PublishMessages(Proposal[list[Published]]):
         if self._mark_ms is not None:
             draft.put(keys.MESSAGE_ID_MARK, self._mark_ms.to_bytes(8))
         if once is not None:
-            self._evicted = once.publishers.remember(draft, once.numbered, self._places)
+            once.publishers.remember(draft, once.numbered, self._places)
         return draft.changes()
 
     def settled(self, receipt: CommitReceipt | None) -> list[Published]:
@@ -160,8 +158,6 @@ class PublishMessages(Proposal[list[Published]]):
             return self._before
         if self._mark_ms is not None:
             self._snowflakes.marked(self._mark_ms)
-        if self._once is not None and receipt is not None:
-            self._once.publishers.heard_of(self._once.numbered, self._evicted)
         if self._windows is not None:
             self._windows.count()
         if receipt is None:

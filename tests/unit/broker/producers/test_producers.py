@@ -290,8 +290,8 @@ async def test_silent_producers_are_forgotten_and_busy_ones_are_not() -> None:
         clock.advance(WEEK_MS)
         await append(broker, sent(busy, 1, b"c"))
         clock.advance(1)
-        assert await broker.producers.expire() == 1
-        assert broker.producers.expired == 1
+        assert await broker.producers.states.expire() == 1
+        assert broker.producers.states.expired == 1
         assert len(store.range(keys.PRODUCERS)) == 1
         with pytest.raises(UnknownProducerError):
             await append(broker, sent(silent, 1, b"d"))
@@ -307,7 +307,7 @@ async def test_many_silent_producers_are_forgotten_piece_by_piece() -> None:
         producers = [await broker.producers.allocate() for _ in range(2_500)]
         await asyncio.gather(*(broker.appender.append([sent(producer, 0, b"")]) for producer in producers))
         clock.advance(WEEK_MS + 1)
-        assert await broker.producers.expire() == 2_500
+        assert await broker.producers.states.expire() == 2_500
         assert store.range(keys.PRODUCERS) == []
 
 
@@ -322,7 +322,7 @@ async def test_a_producer_that_speaks_while_it_is_being_forgotten_is_kept() -> N
         store.close_gate()
         speaking = broker.appender.append([sent(producer, 1, b"b")])
         await turns()
-        expiring = asyncio.ensure_future(broker.producers.expire())
+        expiring = asyncio.ensure_future(broker.producers.states.expire())
         await turns()
         store.open_gate()
         await speaking
@@ -341,12 +341,12 @@ async def test_producers_of_a_partition_are_bounded_by_forgetting_the_longest_si
             clock.advance(1)
             await append(broker, sent(producer, 0, b""))
             assert len(store.range(keys.PRODUCERS)) <= 20
-        assert broker.producers.evicted >= 30
+        assert broker.producers.states.evicted >= 30
         with pytest.raises(UnknownProducerError):
             await append(broker, sent(producers[0], 1, b""))
         await append(broker, sent(producers[-1], 1, b""))
         await broker.topics.delete("t")
-        assert broker.producers._counts == {}
+        assert broker.producers.states._counts == {}
 
 
 @on_loop

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tailrace.broker import keys
 from tailrace.model.errors import InvalidRequestError, OutOfOrderSequenceError, StorageFullError
 from tailrace.model.limits import Limits
 from tailrace.model.record import Message, NumberedPublish
@@ -113,7 +114,7 @@ async def test_beyond_the_limit_the_longest_silent_are_forgotten() -> None:
             clock.advance(1)
             number = clock.now_ms()
             await broker.publisher.publish_once(NumberedPublish(name, number), [Message("a", name.encode())])
-        assert len(broker.publishers) == 2
+        assert len(store.range(keys.PUBLISHERS)) == 2
         with pytest.raises(OutOfOrderSequenceError):
             await broker.publisher.publish_once(NumberedPublish("x", 1), [Message("a", b"x")])
         await broker.publisher.publish_once(NumberedPublish("y", 1), [Message("a", b"y")])
@@ -127,8 +128,8 @@ async def test_silent_publishers_are_forgotten_after_their_time() -> None:
         await broker.topics.create("a")
         await broker.publisher.publish_once(SECOND, [Message("a", b"1")])
         clock.advance(61_000)
-        assert await broker.publishers.expire() == 1
-        assert await broker.publishers.expire() == 0
+        assert await broker.publishers.states.expire() == 1
+        assert await broker.publishers.states.expire() == 0
         (again,) = await broker.publisher.publish_once(FIRST, [Message("a", b"1")])
         assert not again.duplicate
 
@@ -139,3 +140,24 @@ async def test_a_name_that_is_empty_or_too_long_is_refused(name: str) -> None:
     async with running_broker() as broker:
         with pytest.raises(InvalidRequestError, match="publisher_name_length"):
             await broker.publisher.publish_once(NumberedPublish(name, 1), [Message("a", b"1")])
+
+
+@on_loop
+async def test_a_publisher_with_a_publish_in_flight_is_not_evicted() -> None:
+    clock = ManualClock()
+    store = GatedStore(clock)
+    async with running_broker(store, clock, Limits(publishers=2)) as broker:
+        await broker.topics.create("a")
+        for name in ("x", "y"):
+            clock.advance(1)
+            await broker.publisher.publish_once(NumberedPublish(name, 1), [Message("a", name.encode())])
+        store.close_gate()
+        speaking = asyncio.ensure_future(broker.publisher.publish_once(NumberedPublish("x", 2), [Message("a", b"x")]))
+        await turns()
+        newcomer = asyncio.ensure_future(broker.publisher.publish_once(NumberedPublish("z", 1), [Message("a", b"z")]))
+        await turns()
+        store.open_gate()
+        await speaking
+        await newcomer
+        (again,) = await broker.publisher.publish_once(NumberedPublish("x", 2), [Message("a", b"x")])
+        assert again.duplicate
