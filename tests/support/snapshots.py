@@ -22,7 +22,7 @@ async def turn(tables: Tables, broker: Broker) -> None:
     """One chunk of each snapshot that runs."""
     for snapshot in [each for of_table in broker.snapshots.running.values() for each in of_table]:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        tables._writer.submit(SnapshotJob(snapshot.route, str(broker.changes.next_transaction()), done))
+        tables._writer.queue.put(SnapshotJob(snapshot.route, str(broker.changes.next_transaction()), done))
         await done
 
 

@@ -1,4 +1,8 @@
-"""What the writer's thread is asked to do: values between it and the event loop."""
+"""Jobs of the writer's thread: what it is asked to do, the queue they wait in, and how their results get back.
+
+Jobs are queued on the event loop and taken in the thread. The queue is bounded in number and bytes. Transactions that are known
+to be long, by their size or because they were interrupted, wait in a second queue; the thread takes from both in turn.
+"""
 
 import asyncio
 import logging
@@ -21,7 +25,12 @@ from tailrace.sql.parameters import Parameters
 from tailrace.sql.results import Result
 from tailrace.sql.statements import Query, Write
 
+_log = logging.getLogger(__name__)
+
+_LONG_BYTES = 256 * KIB
+"""A transaction with more bytes of statements and parameters is treated as long from the start."""
 _PARAMETER_BYTES = 32
+"""About how many bytes a value takes besides its content."""
 _SAMPLED_ROWS = 16
 
 
@@ -36,23 +45,23 @@ class WriteJob:
     future: "asyncio.Future[list[Result]]"
     size: int
     submitted: float = 0.0
-    """When, by the clock that never goes back."""
+    """When it was queued, by the monotonic clock."""
     is_long: bool = False
-    """Whether it is known to take long; then it waits in a line of its own."""
+    """Whether it is known to be long; then it waits in the queue of the long ones."""
     interruptions: int = 0
-    """How often it was interrupted as one that takes long, because others waited."""
+    """How often it was interrupted while it ran as a long one, because others waited."""
     results: list[Result] = field(default_factory=list)
     firsts: list[int | None] = field(default_factory=list)
-    """For each statement, the number of its first event in the group, if it changed anything."""
+    """For each statement, the index of its first event in the group, if it changed anything."""
 
 
 @dataclass(slots=True, eq=False)
 class SchemaJob:
-    """A table that is made or dropped, in the log first."""
+    """A table that is created or dropped, in the log first."""
 
     log: Callable[[], Coroutine[Any, Any, Table]]
     makes: Table | None
-    """What the new table looks like, to be tried out before the log has it."""
+    """The new table, which is tried out in SQLite before the log has it."""
     drops: tuple[TableId, str] | None
     future: "asyncio.Future[Table]"
     size: int = 0
@@ -60,7 +69,7 @@ class SchemaJob:
 
 @dataclass(slots=True, eq=False)
 class RouteJob:
-    """A route with a snapshot that is put in force while no change is on its way."""
+    """A route with a snapshot, which is added while no change is on its way to the log."""
 
     log: Callable[[], Coroutine[Any, Any, Route]]
     future: "asyncio.Future[Route]"
@@ -69,7 +78,7 @@ class RouteJob:
 
 @dataclass(slots=True, eq=False)
 class RebuildJob:
-    """The file was found to be damaged, and is made again."""
+    """A rebuild of the file, which was found to be damaged."""
 
     error: Exception
     future: "asyncio.Future[None]"
@@ -78,7 +87,7 @@ class RebuildJob:
 
 @dataclass(slots=True, eq=False)
 class SnapshotJob:
-    """The next rows of a snapshot."""
+    """The next rows of a snapshot, to be read and logged."""
 
     route: RouteId
     tx: str
@@ -90,7 +99,7 @@ TableJob = WriteJob | SchemaJob | RouteJob | SnapshotJob | RebuildJob
 
 
 def size_of(statements: Sequence[Write | Query], params: Sequence[Parameters]) -> int:
-    """About how many bytes a request holds. Many rows are judged by a few of them."""
+    """Return about how many bytes a request holds, estimated from a sample where it has many rows."""
     size = sum(len(statement.text) for statement in statements)
     return size + sum(_size_of(values) for values in params)
 
@@ -107,11 +116,9 @@ def _size_of(values: object) -> int:
     return sum(sample) * len(values) // len(sample)
 
 
-_LONG_BYTES = 256 * KIB
-"""Statements and parameters of a transaction that is taken to be long from the start."""
-
-
 class JobQueue:
+    """Used by the event loop (`put`, `close`) and by the writer's thread."""
+
     def __init__(self, clock: Clock, limits: Limits, stats: SqlStats) -> None:
         self._clock = clock
         self._limits = limits
@@ -119,32 +126,32 @@ class JobQueue:
         self._waiting: deque[TableJob] = deque()
         self._long: deque[WriteJob] = deque()
         self._was_long = False
-        """Whether the last job came from the line of the long ones."""
+        """Whether the last job was taken from the queue of the long ones."""
         self._bytes = 0
         self._changed = threading.Condition()
         self._is_closing = False
-        self.refusal: TailraceError | None = None
-        """Why no job is taken, while none is."""
+        self.rejection: TailraceError | None = None
+        """The error with which jobs are rejected, while they are."""
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._long)
 
     @property
-    def is_held_up(self) -> bool:
-        """Whether somebody waits for whom a long transaction makes room."""
+    def has_waiting(self) -> bool:
+        """Whether jobs wait that are not known to be long; long transactions are interrupted for them."""
         return bool(self._waiting)
 
     def put(self, job: TableJob) -> None:
         limits = self._limits
         with self._changed:
             if self._is_closing:
-                raise StoreClosedError("the tables are closing and take nothing new")
-            if self.refusal is not None:
-                raise self.refusal.afresh()
+                raise StoreClosedError("the server is stopping and accepts no more writes; send them again after the restart")
+            if self.rejection is not None:
+                raise self.rejection.afresh()
             if len(self) >= limits.queued_writes or self._bytes + job.size > limits.queued_write_bytes:
                 raise OverloadedError(
-                    f"{len(self)} requests of {self._bytes} bytes wait to write to tables, as much as"
-                    " queued_writes and queued_write_bytes allow; try again after a pause"
+                    f"{len(self)} writes to tables with {self._bytes} bytes are waiting, as much as queued_writes and"
+                    " queued_write_bytes allow; try again later"
                 )
             if isinstance(job, WriteJob):
                 job.submitted = self._clock.monotonic()
@@ -153,47 +160,47 @@ class JobQueue:
             self._changed.notify()
 
     def put_back(self, job: WriteJob) -> None:
-        """In the thread: a transaction that was taken, and waits among the long ones from now on."""
+        """Queue a transaction again, as a long one. Called in the thread."""
         with self._changed:
             job.is_long = True
-            # The others waited for it, so it is their turn.
+            # The others have waited for it, so they are next.
             self._was_long = True
             self._put(job)
 
     def close(self) -> None:
-        """Nothing new is taken; what waits is."""
+        """Accept no more jobs. Those that wait are still run."""
         with self._changed:
             self._is_closing = True
             self._changed.notify()
 
     def wait(self, seconds: float) -> None:
-        """Until there is a job, or the end, but not longer than this."""
+        """Wait for a job or for `close`, but not longer than this."""
         with self._changed:
             if not self and not self._is_closing:
                 self._changed.wait(seconds)
 
     def take(self) -> TableJob | None:
-        """The next job, once there is one; `None` at the end."""
+        """Return the next job, waiting for one; `None` once the queue is closed and empty."""
         with self._changed:
             while not self:
                 if self._is_closing:
                     return None
                 self._changed.wait()
-            # In turn, so that neither line waits for the other to be empty.
+            # In turn, so that neither queue waits until the other is empty.
             self._was_long = bool(self._long) and not (self._was_long and self._waiting)
             return self._taken(self._long.popleft() if self._was_long else self._waiting.popleft())
 
     def take_write(self) -> WriteJob | None:
-        """The next job, if it is there and a write that is not known to take long."""
+        """Return the next job if it is a write that is not known to be long, without waiting."""
         with self._changed:
             if self._waiting and isinstance(self._waiting[0], WriteJob):
                 return self._taken(self._waiting.popleft())  # type: ignore[return-value]
         return None
 
-    def refuse(self, error: TailraceError) -> list[TableJob]:
-        """Take no jobs from here on. Gives those that waited."""
+    def reject(self, error: TailraceError) -> list[TableJob]:
+        """Reject jobs with this error from now on, and return those that waited."""
         with self._changed:
-            self.refusal = error
+            self.rejection = error
             left = [*self._waiting, *self._long]
             self._waiting.clear()
             self._long.clear()
@@ -202,11 +209,11 @@ class JobQueue:
         return left
 
     def accept(self) -> None:
-        """Take jobs again."""
-        self.refusal = None
+        """Accept jobs again."""
+        self.rejection = None
 
     def pause(self, seconds: float) -> bool:
-        """Let time pass. False if the end has come."""
+        """Wait for so long. Returns false if the queue is closed."""
         with self._changed:
             if self._is_closing:
                 return False
@@ -231,10 +238,9 @@ class JobQueue:
         self._stats.waiting_write_bytes = self._bytes
 
 
-_log = logging.getLogger(__name__)
-
-
 class JobReplies:
+    """Sets the results of jobs on the event loop, from the writer's thread."""
+
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 
@@ -242,7 +248,7 @@ class JobReplies:
         self.call(_set_result, job.future, result)
 
     def written(self, jobs: Sequence[WriteJob], committed: CommittedChanges | None) -> None:
-        """Each statement's result, with the cursor of its first change, if the log has any."""
+        """Send the results of each job; a statement that changed rows gets the cursor of its first change."""
         answers = []
         for job in jobs:
             results = job.results
@@ -254,16 +260,16 @@ class JobReplies:
             answers.append((job.future, results))
         self.call(_set_results, answers)
 
-    def refused(self, jobs: Sequence[TableJob], error: TailraceError) -> None:
+    def reject(self, jobs: Sequence[TableJob], error: TailraceError) -> None:
         for job in jobs:
             self.call(_set_exception, job.future, error.afresh())
 
     def call(self, callback: Callable[..., None], *args: object) -> None:
-        """Call something on the event loop."""
+        """Call a function on the event loop."""
         try:
             self._loop.call_soon_threadsafe(callback, *args)
         except RuntimeError:
-            _log.debug("the event loop is closed, and nobody is left who could be told")
+            _log.debug("The event loop is closed; nobody waits for the result of a job.")
 
 
 def _set_results(answers: Sequence[tuple["asyncio.Future[object]", object]]) -> None:

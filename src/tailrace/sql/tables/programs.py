@@ -137,13 +137,13 @@ class StatementGuard:
         self._turn_ends = 0.0
         self._now_ms = 0
         self.refusal: QueryLimitError | None = None
-        self.made_room = False
+        self.was_preempted = False
         """Whether the statement was stopped only because its turn was over."""
         connection.set_progress_handler(self._must_stop, _CHECK_EVERY_STEPS)
 
     def start(self, is_cancelled: Callable[[], bool] = _never, turn: TimeSlice = _NO_TIME_SLICE) -> None:
         self.refusal = None
-        self.made_room = False
+        self.was_preempted = False
         self._is_cancelled = is_cancelled
         self._now_ms = self._clock.now_ms()
         now = self._clock.monotonic()
@@ -176,7 +176,7 @@ class StatementGuard:
         if self._is_cancelled():
             self.refusal = QueryLimitError("the query was cancelled")
         elif now > self._turn_ends and self._turn.is_awaited():
-            self.made_room = True
+            self.was_preempted = True
             self.refusal = QueryLimitError(
                 f"the statement held up other writers, each time for longer than write_turn_ms allows ({limits.write_turn_ms}"
                 " ms), and nothing of it was written; change fewer rows at a time, and work out what takes long by a SELECT"

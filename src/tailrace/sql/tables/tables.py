@@ -70,7 +70,7 @@ class Tables:
             limits,
             asyncio.get_running_loop(),
         )
-        self._snapshots = SnapshotTask(broker.changes, self._writer.submit)
+        self._snapshots = SnapshotTask(broker.changes, self._writer.queue.put)
         self._readers = TableReaders(file, catalog, clock, limits, self._writer.damaged)
         self._checkpoints = CheckpointTask(
             file, catalog, broker.changes, limits, lambda: self._writer.behind, self._writer.damaged
@@ -103,7 +103,7 @@ class Tables:
             changes=TopicId(0),
             created_ms=0,
         )
-        self._writer.submit(SchemaJob(log, draft, None, future))
+        self._writer.queue.put(SchemaJob(log, draft, None, future))
         return await future
 
     async def drop(self, name: str, *, cascade: bool = False) -> Table:
@@ -111,7 +111,7 @@ class Tables:
         table = self.get(name)
         future: asyncio.Future[Table] = asyncio.get_running_loop().create_future()
         log = partial(self._definitions.drop, table.name, self._routes.ending(table) if cascade else None)
-        self._writer.submit(SchemaJob(log, None, (table.id, table.name), future))
+        self._writer.queue.put(SchemaJob(log, None, (table.id, table.name), future))
         return await future
 
     async def add_route(self, route: Route) -> Route:
@@ -119,7 +119,7 @@ class Tables:
         if not route.snapshot:
             return await self._routes.add(route)
         future: asyncio.Future[Route] = asyncio.get_running_loop().create_future()
-        self._writer.submit(RouteJob(partial(self._begin_snapshot, route), future))
+        self._writer.queue.put(RouteJob(partial(self._begin_snapshot, route), future))
         return await future
 
     async def _begin_snapshot(self, route: Route) -> Route:
@@ -146,7 +146,7 @@ class Tables:
         given = list(params) or [NO_PARAMETERS] * len(statements)
         future: asyncio.Future[list[Result]] = asyncio.get_running_loop().create_future()
         tx = str(self._changes.next_transaction())
-        self._writer.submit(WriteJob(tx, statements, given, messages, future, size_of(statements, given)))
+        self._writer.queue.put(WriteJob(tx, statements, given, messages, future, size_of(statements, given)))
         return await future
 
     async def query(self, query: Query, params: Parameters = NO_PARAMETERS, *, most_rows: int | None = None) -> Result:

@@ -147,9 +147,9 @@ class WriterConnection:
         self._reached = self._rows.offsets()
 
     @property
-    def made_room(self) -> bool:
+    def was_preempted(self) -> bool:
         """Whether the last transaction was stopped only because its turn was over."""
-        return self._guard.made_room
+        return self._guard.was_preempted
 
     def run(self, job: WriteJob, turn: TimeSlice) -> None:
         """One transaction of a client inside the group's. What it did is gone when it raises."""
@@ -194,7 +194,7 @@ class WriterConnection:
         """See `table_file.judged`."""
         return judged(self._connection, error)
 
-    def read_on(self, snapshot: RouteSnapshot, tx: str) -> RouteSnapshot:
+    def read_snapshot(self, snapshot: RouteSnapshot, tx: str) -> RouteSnapshot:
         """Record the next rows of a snapshot, and give how far it is with them. The transaction sees no other change."""
         of = next(of for of in self._catalog.events.values() if of.table.id == snapshot.table)
         limits = self._limits

@@ -152,7 +152,9 @@ async def test_no_flipped_bit_of_the_write_ahead_log_makes_a_wrong_answer(is_bac
         for region in (2, 5, 8):
             await sql.run(insert, [[10_000 * region + 1 + id, "y" * 60] for id in range(90)])
         if is_backfilled:
-            await until(lambda: (tmp_path / f"{FILE_NAME}.backfill").exists() and sql.tables._writer._execution._wal_pages == 0)
+            await until(
+                lambda: (tmp_path / f"{FILE_NAME}.backfill").exists() and sql.tables._writer._storage.connection._wal_pages == 0
+            )
         killed = tmp_path / "killed"
         copy_files(tmp_path, killed)
         truth = await sql.rows(ALL)

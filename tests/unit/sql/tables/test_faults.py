@@ -51,7 +51,7 @@ async def insert_in_flight(sql: TableSql, store: GatedStore, id: int) -> "asynci
 
 
 async def until_waiting(sql: TableSql, jobs: int) -> None:
-    await until(lambda: len(sql.tables._writer._queue) >= jobs)
+    await until(lambda: len(sql.tables._writer.queue) >= jobs)
 
 
 @on_loop

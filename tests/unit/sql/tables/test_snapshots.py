@@ -295,7 +295,7 @@ async def test_a_route_is_put_in_force_between_two_groups_of_writers(tmp_path: P
         write = asyncio.create_task(server.run("UPDATE a.t SET n = 1 WHERE id = 6"))
         await until(lambda: len(store.in_flight) == 1)
         added = asyncio.create_task(server.run(ADD))
-        await until(lambda: len(server._sql.tables._writer._queue) == 1)
+        await until(lambda: len(server._sql.tables._writer.queue) == 1)
         assert len(store.in_flight) == 1
         store.open_gate()
         await asyncio.gather(write, added)
