@@ -118,13 +118,14 @@ def test_announced_giants_that_never_come_hold_no_memory(server: ServerProcess) 
 
 
 @pytest.mark.parametrize(
-    ("hello", "words"), [(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP"), (b"\x16\x03\x01\x00\xf4\x01", "TLS")]
+    ("hello", "words"),
+    [(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "an HTTP request"), (b"\x16\x03\x01\x00\xf4\x01", "a TLS handshake")],
 )
 def test_another_protocol_is_closed_with_a_line_that_says_so(server: ServerProcess, hello: bytes, words: str) -> None:
     with RawClient(server.kafka) as client:
         client.socket.sendall(hello)
         assert client.is_closed_by_server()
-    assert f"127.0.0.1 speaks {words} to the Kafka listener" in server.stderr
+    assert f"127.0.0.1 sent {words} to the Kafka listener" in server.stderr
     assert is_well(server)
 
 

@@ -64,11 +64,11 @@ async def answer_of(pending: PendingResponse, patience_seconds: float | None = N
         try:
             await asyncio.wait_for(settled.wait(), patience_seconds)
         except TimeoutError:
-            pending.give_up()
+            pending.abandon()
             return None
     if pending.error is not None:
         raise pending.error
-    return pending.reply
+    return pending.response
 
 
 class Asker(NamedTuple):

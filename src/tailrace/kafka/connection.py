@@ -1,45 +1,34 @@
-"""One client's connection: frames in, answers out, in order and within bounds.
+"""One client's connection: requests are started as they arrive, and responses leave in the order of the requests.
 
-Bytes are received straight into the buffer of the request that they belong to, so that a large produce is copied nowhere on its
-way to the log. Small ones come through a scratch buffer that all connections share: it is filled and emptied in one turn.
-
-A client that sends faster than it is answered is not read from until answers have gone out; one that does not take its answers
-gets nothing more done. Both cost the server a bounded amount of memory, and `inspect` ends those who overdo it.
+A client that sends faster than it is answered is not read from until responses have been sent. A client that does not read its
+responses gets no further request started. Both cost the server a bounded amount of memory, and `inspect` closes connections
+that stay in such a state for too long. `request_reader` cuts bytes into requests.
 """
 
 import asyncio
 import logging
 from collections import deque
-from struct import Struct
-from typing import Protocol, cast
+from enum import Enum
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.kafka.dispatch import Dispatcher, KafkaClient, PendingResponse
 from tailrace.kafka.metrics import Traffic
+from tailrace.kafka.request_reader import RequestReader, UnreadableRequestError
 from tailrace.model.commit import Buffer
 from tailrace.model.errors import TailraceError
-from tailrace.model.limits import KIB, MIB, Limits
+from tailrace.model.limits import Limits
+
+if TYPE_CHECKING:
+    from tailrace.kafka.listener import ConnectionRegistry
 
 _log = logging.getLogger(__name__)
 
-SCRATCH_BYTES = 64 * KIB
-_SMALL_BYTES = 16 * KIB
-_FEW_REQUESTS = 8
-"""So many requests of a connection, each of that size, are taken however much is held already, so that large ones of some
-do not silence the others."""
-_FIRST_BYTES = 64 * KIB
-_SECOND_BYTES = MIB
 _PRESSED_SECONDS = 5
-"""How long a client may take to send a request while memory is short, or take nothing of an answer while others wait for its
-room."""
-_SIZE = Struct(">i")
-_SIZE_BYTES = _SIZE.size
-_LEAST_FRAME_BYTES = 8
-
-_HTTP = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"PRI ")
-_TLS = b"\x16\x03"
+"""How long a client may take to send a request while memory is short, or read nothing of a response while others wait for the
+memory that it holds."""
 
 
 class SharedContext(msgspec.Struct, frozen=True):
@@ -49,24 +38,16 @@ class SharedContext(msgspec.Struct, frozen=True):
     limits: Limits
     traffic: Traffic
     scratch: memoryview
-    lobby: "ConnectionRegistry"
+    registry: "ConnectionRegistry"
 
 
-class ConnectionRegistry(Protocol):
-    """Who keeps the connections."""
-
-    def opened(self, connection: "KafkaConnection") -> str:
-        """Why the connection can't stay; nothing if it can."""
-
-    def closed(self, connection: "KafkaConnection") -> None: ...
-
-    def wait_for_room(self, connection: "KafkaConnection") -> None:
-        """All connections together hold too much; `poke` this one when that has changed."""
-
-    def room_was_made(self) -> None: ...
-
-    def report(self, message: str) -> None:
-        """The server closes a connection, and this is why."""
+class ConnectionState(Enum):
+    SERVING = 1
+    """Requests are read, started and answered."""
+    DRAINING = 2
+    """The server stops: requests in flight are answered, then the connection is closed. No other is started."""
+    CLOSED = 3
+    """Nothing is read or sent any more."""
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
@@ -75,30 +56,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._limits = shared.limits
         self._number = number
         self._loop = asyncio.get_running_loop()
-        self._frame: bytearray | None = None
-        """The request that is being received."""
-        self._filled = 0
-        self._frame_bytes = 0
-        """What it will have in the end."""
-        self._room = 0
-        """What it may have by now."""
-        self._rest: bytes | bytearray = b""
-        """What was received and could not be dealt with yet."""
-        self._queue: deque[bytearray] = deque()
-        self._slots: deque[PendingResponse] = deque()
-        self._held_bytes = 0
-        self._unsent: list[ReadAnswer] = []
-        """Answers that take room until the client has taken them."""
-        self._unsent_bytes = 0
+        self._state = ConnectionState.SERVING
+        self._reader = RequestReader(shared, lambda: shared.registry.wait_for_memory(self), self._loop.time)
         self._is_reading = True
-        self._can_write = True
-        self._is_closing = False
-        self._is_first = True
-        self._is_about_to_send = False
-        self._has_lone_request = False
-        """Whether a request is being answered that no other may overlap."""
-        self._opened_at = self._last_byte_at = self._frame_began_at = self._write_paused_at = self._loop.time()
-        self._last_taken_at = self._opened_at
+        """Whether the transport reads. It pauses while there is no room for what may come."""
+        self._pending: deque[PendingResponse] = deque()
+        """Responses to the requests that have been started, in order."""
+        self._unsent = _UnsentResponses()
+        self._scheduled_send: asyncio.Handle | None = None
+        self._opened_at = self._last_byte_at = self._loop.time()
         self._drained: asyncio.Future[None] | None = None
         self.client = KafkaClient("", number)
 
@@ -107,96 +73,74 @@ class KafkaConnection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self.client = KafkaClient(str(peer[0]) if peer else "", self._number)
         self._transport.set_write_buffer_limits(high=self._limits.unsent_bytes)
-        refusal = self._shared.lobby.opened(self)
-        if refusal:
-            self._end(refusal, f"{self.client.host} has no place here: {refusal}")
+        limit = self._shared.registry.opened(self)
+        if limit:
+            self._close(limit, f"{self.client.host} was rejected: {limit} reached ({getattr(self._limits, limit)})")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._is_closing = True
-        for slot in self._slots:
-            slot.give_up()
-        self._queue.clear()
-        self._release(self._held_bytes)
-        self._frame = None
-        self._rest = b""
-        self._all_sent()
+        self._state = ConnectionState.CLOSED
+        for pending in self._pending:
+            pending.abandon()
+        self._reader.close()
+        self._unsent.release()
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
-        self._shared.lobby.closed(self)
+        self._shared.registry.closed(self)
 
     def get_buffer(self, sizehint: int) -> Buffer:
-        frame = self._frame
-        if frame is None:
-            return self._shared.scratch
-        if len(frame) < self._room:
-            # Here and not when room was made, because the event loop still holds the buffer then.
-            frame.extend(bytes(self._room - len(frame)))
-        return memoryview(frame)[self._filled :]
+        return self._reader.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
         self._shared.traffic.bytes_in += nbytes
         self._last_byte_at = self._loop.time()
-        if self._is_closing:
+        if self._state is not ConnectionState.SERVING:
             return
-        frame = self._frame
-        if frame is None:
-            data = self._shared.scratch[:nbytes]
-            if self._rest:
-                data = memoryview(bytes(self._rest) + data)
-                self._rest = b""
-            self._cut(data)
-            self._work()
+        try:
+            has_requests = self._reader.received(nbytes)
+        except UnreadableRequestError as error:
+            self._close_unreadable(error)
             return
-        self._filled += nbytes
-        if self._filled == self._frame_bytes:
-            self._frame = None
-            self._queue.append(frame)
-            self._work()
-        elif self._filled == self._room:
-            self._watch_reading()
+        if has_requests:
+            self._start_requests()
+        else:
+            self._update_reading()
 
     def pause_writing(self) -> None:
-        self._can_write = False
-        self._write_paused_at = self._last_taken_at = self._loop.time()
-        self._unsent_bytes = self._transport.get_write_buffer_size()
-        self._watch_reading()
+        self._unsent.pause(self._loop.time(), self._transport.get_write_buffer_size())
+        self._update_reading()
 
     def resume_writing(self) -> None:
-        self._can_write = True
-        self._all_sent()
-        self._work()
+        self._unsent.resume()
+        self._start_requests()
 
     def inspect(self, now: float) -> None:
-        """End the connection if it has been silent, slow or deaf for too long."""
+        """Close the connection if the client has been idle, or has sent or read too slowly, for too long."""
         limits = self._limits
+        host = self.client.host
         is_pressed = self._shared.traffic.held_bytes > limits.held_request_bytes // 2
-        patience = min(_PRESSED_SECONDS, limits.request_seconds) if is_pressed else limits.request_seconds
-        if self._frame is not None and now - self._frame_began_at > patience:
-            self._end("half_frame", f"{self.client.host} did not finish a request within {patience} s")
-        elif self._is_first and now - self._opened_at > limits.request_seconds:
-            self._end("no_request", f"{self.client.host} has not begun with a request in {limits.request_seconds} s")
-        elif not self._can_write and now - self._write_paused_at > limits.unsent_seconds:
-            self._end("slow_reader", f"{self.client.host} did not take its answers for {limits.unsent_seconds} s", now=True)
-        elif not self._can_write and self._unsent and self._takes_nothing(now):
-            self._end("slow_reader", f"{self.client.host} took nothing of its answer while others need its room", now=True)
-        elif not self._slots and not self._queue and now - self._last_byte_at > limits.idle_connection_seconds:
-            self._end("idle", f"{self.client.host} was silent for {limits.idle_connection_seconds} s")
+        request_seconds = min(_PRESSED_SECONDS, limits.request_seconds) if is_pressed else limits.request_seconds
+        if self._reader.is_late(now, request_seconds):
+            self._close("half_frame", f"{host} did not finish a request within {request_seconds} s")
+        elif not self._reader.has_begun and now - self._opened_at > limits.request_seconds:
+            self._close("no_request", f"{host} sent no request within {limits.request_seconds} s")
+        elif self._unsent.is_paused_for(now, limits.unsent_seconds):
+            self._close("slow_reader", f"{host} did not read its responses for {limits.unsent_seconds} s", abort=True)
+        elif self._unsent.is_stalled(now, self._transport):
+            self._close(
+                "slow_reader",
+                f"{host} read nothing of a response for {_PRESSED_SECONDS} s while others wait for its memory",
+                abort=True,
+            )
+        elif not self._reader.in_flight and now - self._last_byte_at > limits.idle_connection_seconds:
+            self._close("idle", f"{host} was idle for {limits.idle_connection_seconds} s")
 
-    def _takes_nothing(self, now: float) -> bool:
-        """Whether others wait for the room of this client's answers, of which it has taken nothing for a while."""
-        unsent_bytes = self._transport.get_write_buffer_size()
-        if unsent_bytes < self._unsent_bytes:
-            self._unsent_bytes = unsent_bytes
-            self._last_taken_at = now
-        return self._unsent[0].is_pressed and now - self._last_taken_at > _PRESSED_SECONDS
-
-    def finish(self) -> "asyncio.Future[None]":
-        """Take no new request; the future is done when everything in flight is answered and the connection is closed."""
-        self._is_closing = True
-        self._queue.clear()
+    def drain(self) -> "asyncio.Future[None]":
+        """Start no further request. The future is done when those in flight are answered and the connection is closed."""
+        self._state = ConnectionState.DRAINING
+        self._reader.drop_requests()
         self._drained = self._loop.create_future()
-        if self._slots:
-            self._watch_reading()
+        if self._pending:
+            self._update_reading()
         else:
             self._transport.close()
         return self._drained
@@ -204,171 +148,97 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def abort(self) -> None:
         self._transport.abort()
 
-    def _cut(self, data: memoryview) -> None:
-        """Cut what has been received into requests, as far as there is room for them."""
-        at = 0
-        end = len(data)
-        while end - at >= _SIZE_BYTES:
-            (size,) = _SIZE.unpack_from(data, at)
-            if not _LEAST_FRAME_BYTES <= size <= self._limits.request_bytes:
-                self._refuse_frame(bytes(data[at : at + _SIZE_BYTES]), size)
-                return
-            if self._is_full(size):
-                break
-            self._is_first = False
-            at += _SIZE_BYTES
-            have = end - at
-            if have < size:
-                room = _room_for(size, have)
-                self._hold(room)
-                frame = bytearray(room)
-                frame[:have] = data[at:]
-                self._frame = frame
-                self._filled = have
-                self._frame_bytes = size
-                self._room = room
-                self._frame_began_at = self._loop.time()
-                at = end
-                break
-            self._hold(size)
-            self._queue.append(bytearray(data[at : at + size]))
-            at += size
-        if at < end:
-            self._rest = bytes(data[at:])
+    def memory_was_released(self) -> None:
+        """Go on reading if there is room now: another connection has released memory."""
+        if not self._transport.is_closing():
+            self._start_requests()
 
-    def _refuse_frame(self, begin: bytes, size: int) -> None:
-        if self._is_first and begin in _HTTP:
-            self._end("wrong_protocol", f"{self.client.host} speaks HTTP to the Kafka listener")
-        elif self._is_first and begin.startswith(_TLS):
-            self._end("wrong_protocol", f"{self.client.host} speaks TLS to the Kafka listener, which is plain text")
-        else:
-            self._end(
-                "frame_size",
-                f"{self.client.host} announced a request of {size} bytes; request_bytes allows {_LEAST_FRAME_BYTES}"
-                f" to {self._limits.request_bytes}",
-            )
-
-    def _is_full(self, size: int = 0) -> bool:
-        """Whether another request has to wait, for this connection's sake or for that of all."""
-        limits = self._limits
-        in_flight = len(self._queue) + len(self._slots)
-        if in_flight and (in_flight >= limits.pipelined_requests or self._held_bytes + size > limits.pipelined_bytes):
-            return True
-        return (size > _SMALL_BYTES or in_flight >= _FEW_REQUESTS) and not self._has_room_for(size)
-
-    def _has_room_for(self, more: int) -> bool:
-        """Whether all connections together may hold so much more."""
-        held = self._shared.traffic.held_bytes
-        if held > 0 and held + more > self._limits.held_request_bytes:
-            self._shared.lobby.wait_for_room(self)
-            return False
-        return True
-
-    def _can_receive(self) -> bool:
-        """Whether the request that is being received can go on. A large one gets its room by and by, as its bytes come."""
-        if self._filled < self._room:
-            return True
-        room = _room_for(self._frame_bytes, self._filled)
-        if not self._has_room_for(room - self._room):
-            return False
-        self._hold(room - self._room)
-        self._room = room
-        return True
-
-    def _hold(self, size: int) -> None:
-        self._held_bytes += size
-        self._shared.traffic.held_bytes += size
-
-    def _release(self, size: int) -> None:
-        # After the connection is lost everything has been released already.
-        size = min(size, self._held_bytes)
-        self._held_bytes -= size
-        self._shared.traffic.held_bytes -= size
-        self._shared.lobby.room_was_made()
-
-    def _work(self) -> None:
-        """Start what can be started, and go on with what is there until that is nothing more."""
+    def _start_requests(self) -> None:
+        """Start the requests that can be started, and parse what was received until nothing more can be done."""
+        reader = self._reader
+        requests = reader.requests
         while True:
-            while self._queue and self._can_write and not self._transport.is_closing():
-                overlaps = self._shared.dispatcher.overlaps(self._queue[0])
-                if self._slots and (self._has_lone_request or not overlaps):
+            while requests and self._unsent.paused_at is None and not self._transport.is_closing():
+                is_exclusive = not self._shared.dispatcher.overlaps(requests[0])
+                # The last one is enough to look at: an exclusive request is the only one that is being answered.
+                if self._pending and (is_exclusive or self._pending[-1].is_exclusive):
                     break
-                self._has_lone_request = not overlaps
-                self._start(self._queue.popleft())
-            if self._queue or self._frame is not None or not self._has_backlog() or self._is_closing or self._is_full():
+                self._start(requests.popleft(), is_exclusive)
+            if (
+                requests
+                or reader.is_in_request
+                or not reader.has_unparsed
+                or self._state is not ConnectionState.SERVING
+                or reader.is_full()
+            ):
                 break
-            rest, self._rest = self._rest, b""
-            self._cut(memoryview(rest))
-            if not self._queue:
+            try:
+                reader.parse_more()
+            except UnreadableRequestError as error:
+                self._close_unreadable(error)
+                return
+            if not requests:
                 break
-        self._watch_reading()
+        self._update_reading()
 
-    def _start(self, frame: bytearray) -> None:
+    def _start(self, request: bytearray, is_exclusive: bool) -> None:
         try:
-            answer = self._shared.dispatcher.dispatch(frame, self.client)
-        except Exception as error:  # noqa: BLE001  the connection pays for what its request does, the listener goes on
+            response = self._shared.dispatcher.dispatch(request, self.client)
+        except Exception as error:  # noqa: BLE001  the request costs its client the connection, and the listener goes on
             self._fail(error)
             return
-        if isinstance(answer, PendingResponse):
-            slot = answer
+        if isinstance(response, PendingResponse):
+            pending = response
         else:
-            slot = PendingResponse()
-            slot.settle(answer)
-        slot.request_bytes = len(frame)
-        self._slots.append(slot)
-        if not slot.is_settled:
-            slot.on_settled = self._answered
-        elif slot.error is not None:
-            self._fail(slot.error)
+            pending = PendingResponse()
+            pending.settle(response)
+        pending.request_bytes = len(request)
+        pending.is_exclusive = is_exclusive
+        self._pending.append(pending)
+        if not pending.is_settled:
+            pending.on_settled = self._settled
+        elif pending.error is not None:
+            self._fail(pending.error)
         else:
             self._send()
 
-    def _answered(self, slot: PendingResponse) -> None:
+    def _settled(self, pending: PendingResponse) -> None:
         if self._transport.is_closing():
             return
-        if slot.error is not None:
-            self._fail(slot.error)
-        elif self._is_about_to_send:
+        if pending.error is not None:
+            self._fail(pending.error)
+        elif self._scheduled_send is not None:
             pass
-        elif len(self._slots) == 1 and not self._queue and not self._rest:
+        elif self._reader.in_flight == 1 and not self._reader.has_unparsed:
             self._send()
             if not self._is_reading:
-                self._watch_reading()
+                self._update_reading()
         else:
-            # Answers that come in the same turn of the loop, as those of one commit do, leave in one write; and what waits
-            # begins when those who were answered with this one have been told as well.
-            self._is_about_to_send = True
-            self._loop.call_soon(self._send_and_go_on)
+            # Responses that are ready in the same turn of the loop, such as those of one commit, leave in one write. Waiting
+            # requests start when the other connections of that commit have got their responses too.
+            self._scheduled_send = self._loop.call_soon(self._send_and_continue)
 
-    def _send_and_go_on(self) -> None:
-        self._is_about_to_send = False
+    def _send_and_continue(self) -> None:
+        self._scheduled_send = None
         if not self._transport.is_closing():
             self._send()
-            self._work()
-
-    def _fail(self, error: BaseException) -> None:
-        if isinstance(error, asyncio.CancelledError):
-            self._end("fault", f"a request of {self.client.host} was given up before it was answered")
-        elif isinstance(error, TailraceError):
-            self._end("bad_request", f"{self.client.host} sent something that can't be answered: {error}")
-        else:
-            self._shared.traffic.handler_faults += 1
-            _log.error("a request of %s failed", self.client.host, exc_info=error)
-            self._end("fault", f"a request of {self.client.host} failed in a way that nobody foresaw")
+            self._start_requests()
 
     def _send(self) -> None:
-        """Send the answers whose turn it is."""
-        slots = self._slots
+        """Send the responses whose turn it is."""
+        waiting = self._pending
         parts: list[Buffer] = []
-        done_bytes = 0
-        while slots and slots[0].is_settled:
-            slot = slots.popleft()
-            done_bytes += slot.request_bytes
-            if slot.reply is not None:
-                parts += slot.reply
-            if slot.held is not None:
-                self._unsent.append(slot.held)
-        self._release(done_bytes)
+        answered = 0
+        request_bytes = 0
+        while waiting and waiting[0].is_settled:
+            pending = waiting.popleft()
+            answered += 1
+            request_bytes += pending.request_bytes
+            if pending.response is not None:
+                parts += pending.response
+            if pending.held is not None:
+                self._unsent.answers.append(pending.held)
+        self._reader.answered(answered, request_bytes)
         if parts:
             self._last_byte_at = self._loop.time()
             if len(parts) == 1:
@@ -377,29 +247,30 @@ class KafkaConnection(asyncio.BufferedProtocol):
             else:
                 self._shared.traffic.bytes_out += sum(map(len, parts))
                 self._transport.writelines(parts)
-        if self._unsent:
-            # In the next turn of the loop, when it has been tried to send all.
-            self._loop.call_soon(self._sent)
-        if not slots and not self._queue and self._is_closing:
+        if self._unsent.answers:
+            # In the next turn of the loop, when the transport has tried to send everything.
+            self._loop.call_soon(self._release_sent)
+        if not waiting and self._state is ConnectionState.DRAINING:
             self._transport.close()
 
-    def _sent(self) -> None:
-        if self._can_write:
-            self._all_sent()
+    def _release_sent(self) -> None:
+        if self._unsent.paused_at is None:
+            self._unsent.release()
 
-    def _all_sent(self) -> None:
-        for answer in self._unsent:
-            answer.close()
-        self._unsent.clear()
-
-    def _watch_reading(self) -> None:
+    def _update_reading(self) -> None:
         """Read while there is room for what may come."""
         if self._transport.is_closing():
             return
-        if self._frame is not None:
-            wanted = self._can_receive()
+        reader = self._reader
+        if reader.is_in_request:
+            wanted = reader.has_room()
         else:
-            wanted = self._can_write and not self._is_closing and not self._has_backlog() and not self._is_full()
+            wanted = (
+                self._unsent.paused_at is None
+                and self._state is ConnectionState.SERVING
+                and not reader.has_unparsed
+                and reader.has_room()
+            )
         if wanted != self._is_reading:
             self._is_reading = wanted
             if wanted:
@@ -407,28 +278,67 @@ class KafkaConnection(asyncio.BufferedProtocol):
             else:
                 self._transport.pause_reading()
 
-    def _has_backlog(self) -> bool:
-        return len(self._rest) >= _SIZE_BYTES
+    def _fail(self, error: BaseException) -> None:
+        host = self.client.host
+        if isinstance(error, asyncio.CancelledError):
+            self._close("fault", f"a request of {host} was cancelled before it was answered")
+        elif isinstance(error, TailraceError):
+            self._close("bad_request", f"{host} sent a request that can't be answered: {error}")
+        else:
+            self._shared.traffic.handler_faults += 1
+            _log.error("a request of %s failed", host, exc_info=error)
+            self._close("fault", f"unexpected internal error in a request of {host}")
 
-    def poke(self) -> None:
-        """Look again whether there is room; another connection may have made it."""
-        if not self._transport.is_closing():
-            self._work()
+    def _close_unreadable(self, error: UnreadableRequestError) -> None:
+        self._close(error.reason, f"{self.client.host} {error}")
 
-    def _end(self, reason: str, message: str, *, now: bool = False) -> None:
+    def _close(self, reason: str, message: str, *, abort: bool = False) -> None:
         if self._transport.is_closing():
             return
-        self._is_closing = True
+        self._state = ConnectionState.CLOSED
         self._shared.traffic.closed[reason] += 1
-        self._shared.lobby.report(message)
-        if now:
+        self._shared.registry.report(message)
+        if abort:
             self._transport.abort()
         else:
             self._transport.close()
 
 
-def _room_for(size: int, have: int) -> int:
-    """How much of a request to make room for when so much of it is there. Whoever announces a lot must send it first."""
-    if have < _FIRST_BYTES // 2:
-        return min(size, _FIRST_BYTES)
-    return min(size, max(_SECOND_BYTES, 2 * have))
+class _UnsentResponses:
+    """Responses that were given to the transport, as long as the client has not read them."""
+
+    __slots__ = ("_bytes", "_last_read_at", "answers", "paused_at")
+
+    def __init__(self) -> None:
+        self.answers: list[ReadAnswer] = []
+        """They hold memory until the client has read them."""
+        self.paused_at: float | None = None
+        """Since when the transport has had too much to send to take more."""
+        self._bytes = 0
+        self._last_read_at = 0.0
+
+    def pause(self, now: float, unsent_bytes: int) -> None:
+        self.paused_at = self._last_read_at = now
+        self._bytes = unsent_bytes
+
+    def resume(self) -> None:
+        self.paused_at = None
+        self.release()
+
+    def release(self) -> None:
+        for answer in self.answers:
+            answer.close()
+        self.answers.clear()
+
+    def is_paused_for(self, now: float, seconds: float) -> bool:
+        return self.paused_at is not None and now - self.paused_at > seconds
+
+    def is_stalled(self, now: float, transport: asyncio.Transport) -> bool:
+        """Return whether others wait for the memory of these responses and the client has read nothing of them for a while."""
+        if self.paused_at is None or not self.answers:
+            return False
+        unsent_bytes = transport.get_write_buffer_size()
+        if unsent_bytes < self._bytes:
+            self._bytes = unsent_bytes
+            self._last_read_at = now
+        return self.answers[0].is_pressed and now - self._last_read_at > _PRESSED_SECONDS

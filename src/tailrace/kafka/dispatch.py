@@ -1,4 +1,29 @@
-"""An answer that is to come: its place among the others of its connection, from the request on."""
+"""From the bytes of a request to the bytes of its response.
+
+A **handler** answers one API, whatever the version: it gets a `RequestContext` and the request as a class of `wire/messages/`,
+and returns the response as another. Fields that the client's version does not have hold their defaults in the request and are
+left out of the response, so most handlers never look at `context.version`.
+
+    class ClusterHandlers:
+        def __init__(self, cluster: Cluster) -> None: ...
+
+        def routes(self) -> list[ApiRoute]:
+            return [ApiRoute(DESCRIBE_CLUSTER_API, self.describe)]
+
+        def describe(self, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse: ...
+
+- A handler that waits for something is an `async def`; it is cancelled when its connection is lost. A handler that does not
+  wait is a plain function and is answered at once.
+- Requests of one connection are handled one after another, each when the one before it is answered, as in Kafka. Routes with
+  `overlaps` (Produce) may be started before the previous one is answered; the responses keep the order of the requests.
+- An error in a part of the request goes into that part of the response: `error.kafka_code`. A `TailraceError` that is raised
+  becomes the `error_code` of the whole response where the version has one; otherwise the connection is closed, which Kafka's
+  clients understand as "try again". Other exceptions are faults: logged, counted and answered the same way with code -1.
+- `ApiRoute.lowest` and `ApiRoute.highest` narrow the versions that are offered to clients.
+- Where speed matters, a handler may return a `DeferredResponse` instead of being a coroutine, and an `EncodedResponse` instead
+  of a message. `None` is no response at all. A route may have a `fast_path` from the bytes of the most frequent kind of request
+  to its response (`handlers/fast_produce.py`); it returns `None` for every other request.
+"""
 
 import asyncio
 import logging
@@ -18,40 +43,52 @@ from tailrace.wire.message_codec import MessageCodec, MessageSource, skip_tags
 from tailrace.wire.messages.cluster import API_VERSIONS_API, ApiVersion, ApiVersionsResponse
 
 ResponseParts = Sequence[Buffer] | None
-"""The parts of an answer with its size before it, or nothing where the client expects no answer."""
+"""The parts of a response, its size first, or `None` if the client expects no response."""
 
 
 class PendingResponse:
-    """Settled or failed once, by whoever makes the answer; the connection is told, unless it has given up."""
+    """The response to a request that has been started: settled or failed once, then sent by the connection in its turn."""
 
-    __slots__ = ("error", "held", "is_given_up", "is_settled", "on_settled", "reply", "request_bytes", "task")
+    __slots__ = (
+        "error",
+        "held",
+        "is_abandoned",
+        "is_exclusive",
+        "is_settled",
+        "on_settled",
+        "request_bytes",
+        "response",
+        "task",
+    )
 
     def __init__(self, task: "asyncio.Task[Any] | None" = None) -> None:
         self.task = task
-        """What makes the answer, if it ends with the connection."""
-        self.reply: ResponseParts = None
+        """The task that makes the response, if it is cancelled with the connection."""
+        self.response: ResponseParts = None
         self.held: ReadAnswer | None = None
-        """The room that the answer takes until it is sent."""
+        """The memory that the response holds until it is sent."""
         self.error: BaseException | None = None
         self.is_settled = False
-        self.is_given_up = False
+        self.is_abandoned = False
+        self.is_exclusive = False
+        """Whether no other request of the connection may be started before this one is answered."""
         self.on_settled: Callable[[PendingResponse], None] | None = None
         self.request_bytes = 0
 
-    def settle(self, reply: ResponseParts) -> None:
-        self.reply = reply
+    def settle(self, response: ResponseParts) -> None:
+        self.response = response
         self.is_settled = True
         if self.on_settled is not None:
             self.on_settled(self)
 
     def fail(self, error: BaseException) -> None:
-        """There can be no answer: the connection ends."""
+        """End without a response: the connection is closed."""
         self.error = error
         self.settle(None)
 
-    def give_up(self) -> None:
-        """Nobody is there any more to be answered."""
-        self.is_given_up = True
+    def abandon(self) -> None:
+        """Drop the response: the client is gone."""
+        self.is_abandoned = True
         self.on_settled = None
         if self.task is not None:
             self.task.cancel()
@@ -69,15 +106,15 @@ _UNSUPPORTED_VERSION = 35
 
 
 class KafkaClient(NamedTuple):
-    """Who is at the other end of a connection."""
+    """The other end of a connection."""
 
     host: str
     connection: int
-    """Counts the connections of this server's life."""
+    """The number of the connection, counted since the server started."""
 
 
 class RequestContext(NamedTuple):
-    """One request, apart from its content."""
+    """The header of a request, and who sent it."""
 
     api: Api
     version: int
@@ -86,39 +123,37 @@ class RequestContext(NamedTuple):
     client: KafkaClient
 
     def head(self, body_bytes: int) -> bytes:
-        """What goes before a body of this size."""
-        # Whoever asks for the versions may not know them yet, so its answer begins as it did in version 0.
+        """Return the size and the header of a response with a body of this size."""
+        # A client that asks for the versions does not know them yet, so this response keeps the header of version 0.
         if self.api.is_flexible(self.version) and self.api.key != API_VERSIONS_API.key:
             return _FLEXIBLE_RESPONSE_HEAD.pack(_FLEXIBLE_RESPONSE_HEAD.size - _SIZE_BYTES + body_bytes, self.correlation_id, 0)
         return _RESPONSE_HEAD.pack(_RESPONSE_HEAD.size - _SIZE_BYTES + body_bytes, self.correlation_id)
 
 
 class EncodedResponse(NamedTuple):
-    """A response as bytes, in parts that need not be joined."""
+    """A response as bytes, in parts that are sent without being joined."""
 
     parts: Sequence[Buffer]
     held: ReadAnswer | None = None
-    """The room that they take, given back when they are sent."""
+    """The memory that the parts hold, released when they are sent."""
 
 
 HandlerResult = KafkaMessage | EncodedResponse | None
 
 
 class DeferredResponse(NamedTuple):
-    """A response that is made when something is done. It is not cancelled when the connection is lost."""
+    """A response that is made when a future is done. The future is not cancelled when the connection is lost."""
 
     future: asyncio.Future[Any]
     respond: Callable[[asyncio.Future[Any]], HandlerResult]
 
 
 ApiHandler = Callable[[RequestContext, Any], HandlerResult | DeferredResponse | Coroutine[Any, Any, HandlerResult]]
-
-
 FastPath = Callable[[bytearray], PendingResponse | None]
 
 
 class ApiRoute(NamedTuple):
-    """An API and who answers it."""
+    """An API and its handler."""
 
     api: Api
     handler: ApiHandler
@@ -126,7 +161,7 @@ class ApiRoute(NamedTuple):
     highest: int | None = None
     overlaps: bool = False
     claimed_lowest: int | None = None
-    """What clients are told is the lowest version, where they draw wrong conclusions from the truth."""
+    """The lowest version that clients are told, if the true one misleads them."""
     fast_path: FastPath | None = None
 
     @property
@@ -137,7 +172,7 @@ class ApiRoute(NamedTuple):
 
 
 class Dispatcher:
-    """Finds the handler of each request and turns bytes into messages and back for it."""
+    """Decodes each request, calls its handler and encodes the response."""
 
     def __init__(self, routes: Iterable[ApiRoute], traffic: Traffic, limits: Limits) -> None:
         self._routes = {route.api.key: route for route in routes}
@@ -156,7 +191,7 @@ class Dispatcher:
 
     @property
     def offered(self) -> list[ApiVersion]:
-        """What clients are told that they can ask for."""
+        """Return the APIs and versions that clients are told."""
         return [
             ApiVersion(
                 api_key=key,
@@ -168,14 +203,14 @@ class Dispatcher:
         ]
 
     def overlaps(self, frame: bytearray) -> bool:
-        """Whether this request may begin before others of its kind are answered."""
+        """Return whether this request may be started before others of its kind are answered."""
         return API_KEY.unpack_from(frame)[0] in self._overlapping
 
     def dispatch(self, frame: bytearray, client: KafkaClient) -> ResponseParts | PendingResponse:
-        """Begin to answer a request. Raises when it can't be answered but by closing the connection."""
-        short = self._fast_paths.get(bytes(frame[: API_KEY.size]))
-        if short is not None:
-            fast_path, name = short
+        """Start a request. Raise if it can only be answered by closing the connection."""
+        fast = self._fast_paths.get(bytes(frame[: API_KEY.size]))
+        if fast is not None:
+            fast_path, name = fast
             pending = fast_path(frame)
             if pending is not None:
                 self._traffic.requests[name] += 1
@@ -190,7 +225,7 @@ class Dispatcher:
         request = self._codec.read(context.api.request, context.version, context.api.is_flexible(context.version), source)
         try:
             outcome = route.handler(context, request)
-        except Exception as error:  # noqa: BLE001  whatever a handler does wrong is answered, and other requests go on
+        except Exception as error:  # noqa: BLE001  a faulty handler is answered with an error, and other requests go on
             return self._refuse(context, error)
         if isinstance(outcome, DeferredResponse):
             pending = PendingResponse()
@@ -210,43 +245,45 @@ class Dispatcher:
         respond: Callable[[asyncio.Future[Any]], HandlerResult],
         done: asyncio.Future[Any],
     ) -> None:
-        if pending.is_given_up:
+        if pending.is_abandoned:
             if not done.cancelled():
-                # Looked at, so that nobody complains of a failure that nobody looked at.
+                # Retrieved, so that asyncio does not log an exception that was never retrieved.
                 done.exception()
         elif done.cancelled():
             pending.fail(asyncio.CancelledError())
         else:
             try:
-                reply = self._respond(pending, context, respond, done)
-            except Exception as error:  # noqa: BLE001  the connection pays for what its request does
+                response = self._respond(pending, context, respond, done)
+            except Exception as error:  # noqa: BLE001  the request costs its client the connection
                 pending.fail(error)
             else:
-                pending.settle(reply)
+                pending.settle(response)
 
     def _read_head(self, frame: bytearray, client: KafkaClient) -> tuple[RequestContext, MessageSource]:
         try:
             key, version, correlation_id, id_length = _REQUEST_HEAD.unpack_from(frame)
         except StructError:
-            raise MalformedMessageError(f"a request of {len(frame)} bytes has no whole header") from None
+            raise MalformedMessageError(f"a request of {len(frame)} bytes has no complete header") from None
         route = self._routes.get(key)
         if route is None:
-            raise UnanswerableRequestError(f"there is no answer to requests with the API key {key}")
+            raise UnanswerableRequestError(f"API key {key} is not supported")
         if version not in self._versions[key] and key != API_VERSIONS_API.key:
-            raise UnanswerableRequestError(f"{route.api.name} is not spoken in version {version}")
+            raise UnanswerableRequestError(f"{route.api.name} is not supported in version {version}")
         source = MessageSource(memoryview(frame), _REQUEST_HEAD.size, self._limits.request_items)
         client_id = None
         if id_length >= 0:
             end = source.at + id_length
             if end > source.end:
-                raise MalformedMessageError(f"a client id has {id_length} bytes, and {source.end - source.at} are left")
+                raise MalformedMessageError(
+                    f"the client id has {id_length} bytes, but the request has {source.end - source.at} left"
+                )
             client_id = frame[source.at : end].decode("utf-8", "replace")
             source.at = end
         if route.api.is_flexible(version) and version in self._versions[key]:
             try:
                 skip_tags(source)
             except IndexError:
-                raise MalformedMessageError("the header of a request ends in the middle") from None
+                raise MalformedMessageError("the request header is truncated") from None
         return RequestContext(route.api, version, correlation_id, client_id, client), source
 
     def _respond(
@@ -258,7 +295,7 @@ class Dispatcher:
     ) -> ResponseParts:
         try:
             outcome = respond(done)
-        except Exception as error:  # noqa: BLE001  as above
+        except Exception as error:  # noqa: BLE001  as in dispatch
             return self._refuse(context, error)
         if isinstance(outcome, EncodedResponse):
             pending.held = outcome.held
@@ -279,7 +316,7 @@ class Dispatcher:
         else:
             code = _UNKNOWN_SERVER_ERROR
             self._traffic.handler_faults += 1
-            _log.error("%s of version %d failed", context.api.name, context.version, exc_info=error)
+            _log.error("%s version %d failed", context.api.name, context.version, exc_info=error)
         if context.version not in versions_with(context.api.response, "error_code"):
-            raise UnanswerableRequestError(f"{context.api.name} failed and can't say so: {error}") from error
+            raise UnanswerableRequestError(f"{context.api.name} failed, and its response has no error code: {error}") from error
         return self._encode(context, context.api.response(error_code=code))

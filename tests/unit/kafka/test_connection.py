@@ -104,14 +104,14 @@ async def test_a_request_of_many_megabytes_arrives_whole() -> None:
 @pytest.mark.parametrize(
     ("data", "reason", "words"),
     [
-        (b"GET / HTTP/1.1\r\n\r\n", "wrong_protocol", "speaks HTTP"),
-        (b"\x16\x03\x01\x02\x00\x01\x00", "wrong_protocol", "speaks TLS"),
+        (b"GET / HTTP/1.1\r\n\r\n", "wrong_protocol", "sent an HTTP request"),
+        (b"\x16\x03\x01\x02\x00\x01\x00", "wrong_protocol", "sent a TLS handshake"),
         (SIZE.pack(2**31 - 1), "frame_size", "request of 2147483647 bytes"),
         (SIZE.pack(-1), "frame_size", "request of -1 bytes"),
         (SIZE.pack(0), "frame_size", "request of 0 bytes"),
-        (SIZE.pack(8) + bytes(8), "bad_request", "no whole header"),
+        (SIZE.pack(8) + bytes(8), "bad_request", "no complete header"),
         (SIZE.pack(20) + b"\xff" * 20, "bad_request", "API key -1"),
-        (BEAT[:5] + b"\x0c\x00\x63" + BEAT[8:], "bad_request", "Heartbeat is not spoken in version 99"),
+        (BEAT[:5] + b"\x0c\x00\x63" + BEAT[8:], "bad_request", "Heartbeat is not supported in version 99"),
         (SIZE.pack(10) + BEAT[4:12] + b"\x00\xff", "bad_request", "client id"),
         (SIZE.pack(15) + BEAT[4:18] + b"\x00", "bad_request", "can't be read"),
     ],
@@ -291,11 +291,10 @@ async def test_half_requests_are_given_up_sooner_when_memory_is_short() -> None:
         side = await server.connect()
         await side.send(SIZE.pack(90_000) + bytes(60_000))
         await until(lambda: server.traffic.held_bytes == 90_000)
-        (connection,) = server.listener._connections
         now = asyncio.get_running_loop().time()
-        connection.inspect(now + 4)
+        server.listener.registry.inspect(now + 4)
         assert server.traffic.closed == {}
-        connection.inspect(now + 6)
+        server.listener.registry.inspect(now + 6)
         assert server.traffic.closed == {"half_frame": 1}
 
 
@@ -319,8 +318,7 @@ async def test_a_connection_that_never_begins_with_a_request_is_closed_after_a_w
         await until(lambda: server.traffic.bytes_in == len(begin) + len(BEAT))
         now = asyncio.get_running_loop().time()
         for after, closed in ((90, {}), (110, {"no_request": 1})):
-            for connection in tuple(server.listener._connections):
-                connection.inspect(now + after)
+            server.listener.registry.inspect(now + after)
             assert server.traffic.closed == closed
         assert await side.is_closed()
         await good.send(BEAT)
