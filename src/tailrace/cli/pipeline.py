@@ -65,6 +65,7 @@ def pipeline(
     tailrace pipeline --server http://db:8080 --master spark://10.0.0.7:7077
     tailrace pipeline --once
     """
+    from tailrace.model.errors import TailraceError
     from tailrace.pipeline.connection import ServerAddress
     from tailrace.pipeline.errors import PipelineError
 
@@ -86,7 +87,7 @@ def pipeline(
         running = f"the pipeline is running: table changes at {server} go to their topics"
         router.run(once=once, on_lease=lambda: print_status(running))
         spark.stop()
-    except PipelineError as error:
+    except (PipelineError, TailraceError) as error:
         print_error(f"tailrace: {error}")
         raise typer.Exit(ExitCode.REFUSED) from None
     print_status("stopped")

@@ -6,7 +6,7 @@ it may have.
 """
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Literal
 
 Outcome = Literal["failed", "unknown"]
@@ -22,9 +22,17 @@ class TailraceError(Exception):
 
     def afresh(self) -> "TailraceError":
         """The same error without its history. One that is kept and raised many times would drag all its tracebacks along."""
-        error = type(self).__new__(type(self), *self.args)
-        error.__dict__.update(self.__dict__)
-        return error
+        return _restore(type(self), self.args, self.__dict__)
+
+    def __reduce__(self) -> tuple[Callable[..., "TailraceError"], tuple[object, ...]]:
+        """Pickle without the constructor, whose parameters differ from class to class."""
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(error_class: type[TailraceError], args: tuple[object, ...], attributes: Mapping[str, object]) -> TailraceError:
+    error = error_class.__new__(error_class, *args)
+    error.__dict__.update(attributes)
+    return error
 
 
 class InvalidRequestError(TailraceError):

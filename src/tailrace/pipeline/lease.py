@@ -15,16 +15,16 @@ from uuid import uuid4
 
 import msgspec
 
+from tailrace.model.errors import PipelineFencedError, TailraceError
 from tailrace.model.pipeline import ROUTER, PipelineReport
 from tailrace.pipeline.connection import ServerAddress, ServerConnection
-from tailrace.pipeline.errors import PipelineError, RefusedError
+from tailrace.pipeline.errors import PipelineError
 
 _log = logging.getLogger("tailrace.pipeline")
 
 _HEARTBEAT_SECONDS = 2.0
 _HEARTBEAT_PATIENCE_SECONDS = 5.0
 _LEASE_RETRY_SECONDS = 0.2
-_FENCED = "pipeline-fenced"
 _ERROR_LENGTH = 1_000
 _PATH = f"/api/pipelines/{ROUTER}"
 
@@ -53,7 +53,7 @@ class RouterLease:
         self.epoch = 0
         self.report = PipelineReport()
         """What the server is told with the next beat."""
-        self.loss: RefusedError | None = None
+        self.loss: PipelineFencedError | None = None
         """Why it has ended early."""
 
     def __enter__(self) -> "RouterLease":
@@ -77,8 +77,8 @@ class RouterLease:
             while True:
                 try:
                     epoch: int = connection.ask("POST", f"{_PATH}/lease", question)["epoch"]
-                except RefusedError as error:
-                    if not is_fenced(error) or time.monotonic() > deadline or self._stopping.wait(_LEASE_RETRY_SECONDS):
+                except PipelineFencedError:
+                    if time.monotonic() > deadline or self._stopping.wait(_LEASE_RETRY_SECONDS):
                         raise
                 else:
                     return epoch
@@ -88,7 +88,7 @@ class RouterLease:
             with ServerConnection(self._server, _HEARTBEAT_PATIENCE_SECONDS) as connection:
                 self._tell(connection)
                 connection.ask("POST", f"{_PATH}/release", {"epoch": self.epoch})
-        except PipelineError as error:
+        except TailraceError as error:
             _log.warning("the lease was not given back, the next pipeline waits for its end: %s", error)
 
     def _beat(self) -> None:
@@ -96,13 +96,11 @@ class RouterLease:
             while not self._ended.wait(_HEARTBEAT_SECONDS):
                 try:
                     self._tell(connection)
-                except RefusedError as error:
-                    if is_fenced(error):
-                        self.loss = error
-                        self._stopping.set()
-                        return
-                    _log.warning("%s", error)
-                except PipelineError as error:
+                except PipelineFencedError as error:
+                    self.loss = error
+                    self._stopping.set()
+                    return
+                except TailraceError as error:
                     if not self._ended.is_set():
                         _log.warning("%s", error)
 
@@ -113,7 +111,7 @@ class RouterLease:
 def report_failed_start(server: ServerAddress, error: PipelineError) -> None:
     """Let the server know why no router runs. It is not told while another one does, nor if it does not answer."""
     with (
-        contextlib.suppress(PipelineError),
+        contextlib.suppress(PipelineError, TailraceError),
         RouterLease(server, threading.Event(), patience_seconds=0, lease_patience_seconds=0),
     ):
         raise error
@@ -126,8 +124,3 @@ def error_line(error: BaseException) -> str:
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     line = said[-1] if said else causes[-1] if causes else str(error).strip().partition("\n")[0]
     return (line or type(error).__name__)[:_ERROR_LENGTH]
-
-
-def is_fenced(error: BaseException) -> bool:
-    """Whether the server has refused something because another one runs the router."""
-    return isinstance(error, RefusedError) and error.kind == _FENCED

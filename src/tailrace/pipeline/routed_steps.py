@@ -14,13 +14,13 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
-from tailrace.model.errors import InvalidTopicNameError
+from tailrace.model.errors import InvalidTopicNameError, UnknownTopicError
 from tailrace.model.ids import TopicId
 from tailrace.model.limits import DEFAULT_LIMITS, KIB, MIB
 from tailrace.model.names import check_topic_name
 from tailrace.model.pipeline import MarkMove
 from tailrace.pipeline.connection import ServerAddress, ServerConnection
-from tailrace.pipeline.errors import TOPIC_GONE, RefusedError
+from tailrace.pipeline.errors import is_topic_gone
 from tailrace.pipeline.plan import FAILED, MATCHED
 from tailrace.pipeline.routed_records import MatchColumns, Places, RouteMatches, RouteResults, RouteTarget
 from tailrace.pipeline.staging import LayeredBatch, RecordEncoder, RecordRows, Stager, TopicShape, over_batch, over_limits
@@ -80,8 +80,8 @@ class RouterDeadLetters:
     def _made(self, name: str) -> int:
         try:
             return self._connection.offsets([name]).max_batch_bytes[name]
-        except RefusedError as error:
-            if error.kind != "unknown-topic":
+        except UnknownTopicError as error:
+            if not is_topic_gone(error):
                 raise
         settings = {"max_message_bytes": _MOST_BYTES}
         self._connection.ask("POST", "/api/topics", {"name": name, "partitions": 1, "settings": settings})
@@ -231,8 +231,8 @@ class RoutedSteps:
         """The topic that a route leads to; `None` where it is gone."""
         try:
             shape = self._encoder.shape_of(target.topic)
-        except RefusedError as error:
-            if error.kind in TOPIC_GONE:
+        except UnknownTopicError as error:
+            if is_topic_gone(error):
                 return None
             raise
         return shape if shape.id == target.topic_id else None

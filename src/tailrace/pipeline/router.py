@@ -21,12 +21,13 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tailrace.model.errors import PipelineFencedError
 from tailrace.model.killpoint import killpoint
 from tailrace.model.pipeline import ROUTER, PipelineReport
 from tailrace.model.route import Route
 from tailrace.pipeline.connection import RETRY_SECONDS, ServerAddress, ServerConnection
 from tailrace.pipeline.errors import PipelineError
-from tailrace.pipeline.lease import RouterLease, error_line, is_fenced
+from tailrace.pipeline.lease import RouterLease, error_line
 from tailrace.pipeline.plan import CellSlots, RoutingPlan, slots_of, wanted_cells
 from tailrace.pipeline.routed_records import RouteTarget
 from tailrace.pipeline.routed_steps import STAGED_SCHEMA, stage_routed
@@ -220,7 +221,7 @@ class Router:
         failure = worker_failure(error, self._spark.sparkContext.pythonExec)
         if failure is not None:
             raise failure from error
-        return is_fenced(error)
+        return isinstance(error, PipelineFencedError)
 
     def _tell_batch(self, number: int, routes: int, changes: int, dead_letters: int, began: float) -> None:
         seconds = time.monotonic() - began

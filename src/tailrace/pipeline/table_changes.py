@@ -17,10 +17,11 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from tailrace.model.errors import ServerUnreachableError, TailraceError
 from tailrace.model.limits import DEFAULT_LIMITS, MIB
 from tailrace.model.pipeline import MarkMove
 from tailrace.pipeline.connection import ServerAddress, ServerConnection
-from tailrace.pipeline.errors import TOPIC_GONE, DataLossError, RefusedError
+from tailrace.pipeline.errors import DataLossError, is_topic_gone
 from tailrace.pipeline.plan import OPERATIONS, CellSlots
 from tailrace.pipeline.steps import CHANGES, STEP_BYTES, STEP_ROWS, ChangeStep, StepRows, change_schema
 from tailrace.pipeline.topic_reading import OffsetRange, limited, ranges_between, split
@@ -201,8 +202,10 @@ def _stored_rows(connection: ServerConnection, wanted: ChangeRange) -> Iterator[
     while at < wanted.end:
         try:
             fetched = connection.batches(wanted.changes, 0, at, _FETCH_BYTES, topic_uuid=wanted.changes_uuid)
-        except RefusedError as error:
-            if error.kind in TOPIC_GONE:
+        except ServerUnreachableError:
+            raise
+        except TailraceError as error:
+            if is_topic_gone(error):
                 raise _TableGoneError from error
             raise DataLossError(f"changes {at} to {wanted.end} of {wanted.changes!r} can't be read: {error}") from error
         following = fetched.head.next_offset

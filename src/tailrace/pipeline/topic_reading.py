@@ -8,11 +8,11 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.model.errors import InvalidRequestError
+from tailrace.model.errors import InvalidRequestError, OffsetOutOfRangeError, UnknownTopicError
 from tailrace.model.fetch import CorruptBatch
 from tailrace.model.limits import DEFAULT_LIMITS, MIB
 from tailrace.pipeline.connection import ServerConnection
-from tailrace.pipeline.errors import TOPIC_GONE, CorruptDataError, DataLossError, RefusedError
+from tailrace.pipeline.errors import CorruptDataError, DataLossError
 from tailrace.wire.arrow_decoding import ReadFields, decode_readable_to_arrow
 from tailrace.wire.batch import BatchHeader
 from tailrace.wire.batch_stream import PlacedBatch
@@ -191,7 +191,7 @@ def read_range(
     while at < wanted.end:
         try:
             fetched = connection.batches(wanted.topic, wanted.partition, at, FETCH_BYTES, topic_uuid=wanted.topic_uuid)
-        except RefusedError as error:
+        except (OffsetOutOfRangeError, UnknownTopicError) as error:
             at = _after_loss(connection, wanted, at, error, fail_on_data_loss)
             continue
         following = fetched.head.next_offset
@@ -201,16 +201,16 @@ def read_range(
         at = following
 
 
-def _after_loss(connection: ServerConnection, wanted: OffsetRange, at: int, error: RefusedError, fail: bool) -> int:
+def _after_loss(
+    connection: ServerConnection, wanted: OffsetRange, at: int, error: OffsetOutOfRangeError | UnknownTopicError, fail: bool
+) -> int:
     """Where to go on when what was to be read is gone."""
-    if error.kind not in ("offset-out-of-range", "unknown-partition", *TOPIC_GONE):
-        raise error
     if fail:
         raise DataLossError(
             f"{wanted.topic!r}, partition {wanted.partition}: records from {at} to {wanted.end} can't be read: {error}. They"
             " were removed by retention, or the topic was deleted. Set failOnDataLoss to false to go on without them"
         ) from error
-    if error.kind != "offset-out-of-range":
+    if not isinstance(error, OffsetOutOfRangeError):
         return wanted.end
     start = connection.offsets([wanted.topic], at="earliest").offsets[wanted.topic][wanted.partition]
     return wanted.end if start <= at else start

@@ -7,11 +7,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from tailrace.model.errors import ServerUnreachableError
 from tailrace.model.ids import TopicId
 from tailrace.model.killpoint import EXIT_CODE, LARGE_WRITE_KILLPOINTS
 from tailrace.model.record import Record
 from tailrace.pipeline.connection import ServerAddress, ServerConnection
-from tailrace.pipeline.errors import ServerUnreachableError
 from tailrace.pipeline.staging import StagedTask, Stager, write
 from tailrace.wire.records import encode_batch
 from tailrace.wire.staged_chunks import StagedBatch

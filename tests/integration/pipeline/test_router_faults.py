@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tailrace.model.errors import PipelineFencedError
 from tailrace.model.killpoint import ROUTER_KILLPOINTS
 from tailrace.pipeline import router as router_module
 from tailrace.pipeline.errors import PipelineError
@@ -137,11 +138,11 @@ def test_a_lost_or_old_checkpoint_does_not_matter(chat: RoutedTables, route_once
 def test_a_second_pipeline_is_refused_and_one_that_takes_over_fences_the_first(
     chat: RoutedTables, server: ServerProcess, routing: Running, spark: SparkSession
 ) -> None:
-    with pytest.raises(PipelineError, match="taken over"), routing() as reports:
+    with pytest.raises(PipelineFencedError, match="taken over"), routing() as reports:
         write(chat, 0)
         eventually(lambda: all_routed(chat) and bool(reports), "all changes routed")
         said: list[str] = []
-        with pytest.raises(PipelineError, match="is run by process") as refused:
+        with pytest.raises(PipelineFencedError, match="is run by process") as refused:
             router_of(spark, server, [], lease_patience_seconds=0.5).run(once=True, on_lease=lambda: said.append("is running"))
         assert "\n" not in str(refused.value)
         assert said == []

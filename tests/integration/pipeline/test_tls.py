@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tailrace.model.errors import TlsError
 from tailrace.model.pipeline import PipelineReport
 from tailrace.pipeline.connection import ServerAddress, check_server
-from tailrace.pipeline.errors import UntrustedServerError
 from tailrace.pipeline.router import Router, RouterSettings
 from tailrace.pipeline.table_changes import TableChanges
 from tests.support.api import Api
@@ -52,11 +52,11 @@ def test_changes_are_routed_over_tls(spark: SparkSession, front: TlsFront, certi
 
 def test_a_server_that_nobody_knows_is_refused_at_once(front: TlsFront) -> None:
     started = time.monotonic()
-    with pytest.raises(UntrustedServerError, match=r"not trusted: self-signed certificate.*ca_file"):
+    with pytest.raises(TlsError, match=r"not trusted: self-signed certificate.*ca_file"):
         check_server(ServerAddress(front.url))
     assert time.monotonic() - started < 5, "it would try again for ten seconds"
 
 
 def test_a_server_without_tls_is_told_from_one_that_is_not_there(server: ServerProcess) -> None:
-    with pytest.raises(UntrustedServerError, match=r"TLS failed with https://.*http://\?"):
+    with pytest.raises(TlsError, match=r"TLS failed with https://.*http://\?"):
         check_server(ServerAddress(server.url.replace("http", "https")))

@@ -1,5 +1,7 @@
 """The tree of errors is one."""
 
+import pickle
+
 import tailrace.server  # noqa: F401
 from tailrace.model import errors
 
@@ -14,3 +16,9 @@ def test_every_error_can_be_imported_from_the_one_place() -> None:
     }
     assert len(raised_by_the_server) > 70
     assert {getattr(errors, shape.__name__, None) for shape in raised_by_the_server} == raised_by_the_server
+
+
+def test_an_error_is_pickled_with_all_that_it_carries() -> None:
+    error = pickle.loads(pickle.dumps(errors.OffsetOutOfRangeError("it is below the start", 3, 9)))  # noqa: S301
+    assert isinstance(error, errors.OffsetOutOfRangeError)
+    assert (str(error), error.start, error.end) == ("it is below the start", 3, 9)

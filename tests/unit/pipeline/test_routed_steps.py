@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tailrace.model.errors import UnknownTopicError
 from tailrace.model.ids import Cursor, Offset, RouteId, TopicId
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.pipeline import MarkMove
 from tailrace.model.record import Record
 from tailrace.pipeline.connection import ServerAddress, ServerConnection, TopicOffsets
-from tailrace.pipeline.errors import RefusedError
 from tailrace.pipeline.plan import FAILED, MATCHED, OPERATIONS, RouteBits
 from tailrace.pipeline.routed_records import RouteTarget
 from tailrace.pipeline.routed_steps import DEAD_LETTER_SUFFIX, TOO_LARGE, RoutedSteps, RouterDeadLetters, dead_letter_topic
@@ -50,10 +50,10 @@ class Topics(ServerConnection):
         (topic,) = topics
         if topic.endswith(DEAD_LETTER_SUFFIX):
             if topic not in self.made:
-                raise RefusedError(f"no topic {topic!r}", 404, "unknown-topic")
+                raise UnknownTopicError(f"no topic {topic!r}")
             return TopicOffsets({topic: [0]}, {topic: 99}, {topic: 1_000_000}, {}, MAX_KEY_BYTES, self._most_value)
         if topic not in self.ids:
-            raise RefusedError(f"no topic {topic!r}", 404, "unknown-topic")
+            raise UnknownTopicError(f"no topic {topic!r}")
         partitions = [0] * PARTITIONS
         return TopicOffsets(
             {topic: partitions}, {topic: self.ids[topic]}, {topic: self._most}, {}, MAX_KEY_BYTES, self._most_value

@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tailrace.model.errors import OffsetOutOfRangeError, UnknownTopicError, UnknownTopicIdError
 from tailrace.model.ids import Cursor
 from tailrace.model.record import Record
 from tailrace.pipeline import table_changes
 from tailrace.pipeline.connection import ServerAddress, ServerConnection
-from tailrace.pipeline.errors import DataLossError, RefusedError
+from tailrace.pipeline.errors import DataLossError
 from tailrace.pipeline.plan import CellRef, CellSlots, slots_for
 from tailrace.pipeline.steps import ChangeStep, read_step
 from tailrace.pipeline.table_changes import ChangeRange, change_rows
@@ -120,21 +121,21 @@ def test_changes_that_are_refused_are_named() -> None:
         def batches(
             self, topic: str, partition: int, offset: int, max_bytes: int, *, topic_uuid: str | None = None
         ) -> FetchedPartitionPart:
-            raise RefusedError("retention was faster", 409, "offset-out-of-range")
+            raise OffsetOutOfRangeError("retention was faster", 5, 9)
 
     with pytest.raises(DataLossError, match="changes 0 to 5 of 'c' can't be read: retention was faster"):
         list(change_rows(Refused([5], 1, 1), ChangeRange("5/0", 7, "c", UUID, 1, 0, 5), SLOTS))
 
 
-@pytest.mark.parametrize("kind", ["unknown-topic", "unknown-topic-id"])
-def test_a_dropped_table_takes_with_it_what_is_not_read_yet(kind: str) -> None:
+@pytest.mark.parametrize("kind", [UnknownTopicError, UnknownTopicIdError])
+def test_a_dropped_table_takes_with_it_what_is_not_read_yet(kind: type[UnknownTopicError]) -> None:
     class Dropped(ChangeTopic):
         def batches(
             self, topic: str, partition: int, offset: int, max_bytes: int, *, topic_uuid: str | None = None
         ) -> FetchedPartitionPart:
             assert topic_uuid == UUID
             if offset:
-                raise RefusedError("it was dropped", 404, kind)
+                raise kind("it was dropped")
             return super().batches(topic, partition, offset, max_bytes, topic_uuid=topic_uuid)
 
     with pytest.MonkeyPatch.context() as patched:
