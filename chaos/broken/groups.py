@@ -14,7 +14,7 @@ _BACK = 3
 
 def fence_nobody() -> None:
     """Members of an old generation may go on committing."""
-    GroupCoordinator.check_commit = lambda self, name, speaker, *, in_transaction=False: None  # type: ignore[method-assign]
+    GroupCoordinator.check_commit = lambda self, name, member, *, in_transaction=False: None  # type: ignore[method-assign]
 
 
 def move_offsets_back() -> None:

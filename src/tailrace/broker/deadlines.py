@@ -1,10 +1,10 @@
-"""When which name wants to be looked at, such as that of a group: one queue and one timer for all.
+"""Deadlines of many names, such as those of groups and of deliveries, with one queue and one timer for all.
 
-Each name has one time. An entry of the queue whose name has another time by now is skipped when it comes up; when most of the
-queue is such entries it is built anew, so it stays as small as the number of names.
+Each name has one deadline. An entry of the queue whose name has another deadline by now is skipped. When most of the queue
+is such entries it is rebuilt, so that it stays as small as the number of names.
 
-A timer that fires late says that this process was not listening: it was suspended, or busy. Then heartbeats wait to be read,
-and nobody must be put out for our own silence before they are. So whatever is due waits a little longer.
+A timer that fires late means that this process was suspended or busy. Heartbeats may be waiting in the sockets then, and no
+session may end before they are read. Everything that is due therefore waits a little longer.
 """
 
 from collections.abc import Callable
@@ -15,11 +15,11 @@ from tailrace.model.clock import Clock
 
 _SLACK = 64
 _LATE_MS = 250
-_HEAR_FIRST_SECONDS = 0.1
+_GRACE_SECONDS = 0.1
 
 
 Name = TypeVar("Name", bound=Any)
-"""A text, or a tuple that can be sorted."""
+"""A string, or a tuple that can be sorted."""
 
 
 class Timer(Protocol):
@@ -27,7 +27,7 @@ class Timer(Protocol):
 
 
 class Deadlines(Generic[Name]):
-    """`call_later(seconds, callback)` is the event loop's; `on_due` is called there with each name whose time has come."""
+    """`call_later(seconds, callback)` is that of the event loop; `on_due` is called there with each name that is due."""
 
     def __init__(
         self, clock: Clock, call_later: Callable[[float, Callable[[], None]], Timer], on_due: Callable[[Name], None]
@@ -52,10 +52,10 @@ class Deadlines(Generic[Name]):
         self._arm()
 
     def fire(self) -> None:
-        """Called by the timer."""
+        """Run what is due; called by the timer."""
         self._timer = None
         if self._now_ms() - self._timer_ms > _LATE_MS:
-            self._timer = self._call_later(_HEAR_FIRST_SECONDS, self.run_due)
+            self._timer = self._call_later(_GRACE_SECONDS, self.run_due)
         else:
             self.run_due()
 
@@ -84,7 +84,7 @@ class Deadlines(Generic[Name]):
         if self._timer is None or self._timer_ms != first_ms:
             self._disarm()
             self._timer_ms = first_ms
-            # One millisecond late rather than early: a timer that fires early would find nothing to do and start over.
+            # One millisecond late rather than early: a timer that fires early would find nothing due and start again.
             self._timer = self._call_later(max(0.0, (first_ms + 1) / 1000 - self._clock.monotonic()), self.fire)
 
     def _now_ms(self) -> int:

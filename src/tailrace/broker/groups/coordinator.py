@@ -1,7 +1,7 @@
-"""All consumer groups of the server: finds the group, lets it decide, and does what it wants done.
+"""The group coordinator: passes requests to the consumer groups and carries out the effects that they return.
 
-The groups themselves wait for nobody; here their tickets are futures, their saves are commits, and one timer wakes them all.
-Everything runs on the event loop.
+Groups never wait. Here their tickets are futures, their saves are commits, and one timer wakes them all. Everything runs on
+the event loop.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from tailrace.broker import keys
 from tailrace.broker.commits import Change, Committer
 from tailrace.broker.deadlines import Deadlines
 from tailrace.broker.groups.group import Effect, Group, Reply, Save
-from tailrace.broker.groups.members import asked_bytes
+from tailrace.broker.groups.members import request_bytes
 from tailrace.broker.groups.offsets import GroupOffsets
 from tailrace.broker.groups.registry import GroupNames, GroupRegistry
 from tailrace.broker.settings import BrokerSettings
@@ -49,7 +49,7 @@ from tailrace.store.contract import Store
 
 _log = logging.getLogger(__name__)
 
-_NAME_IN_ID = 64
+_NAME_LENGTH = 64
 
 
 class GroupCoordinator:
@@ -57,7 +57,7 @@ class GroupCoordinator:
         self,
         store: Store,
         committer: Committer,
-        live: GroupRegistry,
+        groups: GroupRegistry,
         offsets: GroupOffsets,
         names: GroupNames,
         clock: Clock,
@@ -67,7 +67,7 @@ class GroupCoordinator:
     ) -> None:
         self._store = store
         self._committer = committer
-        self._live = live
+        self._groups = groups
         self._offsets = offsets
         self._names = names
         self._clock = clock
@@ -77,7 +77,7 @@ class GroupCoordinator:
         self._is_closed = False
 
     def start(self) -> None:
-        """Take up the groups that are stored; `GroupOffsets` has read their names."""
+        """Load the stored groups. `GroupOffsets` has loaded their names before."""
         self._loop = self._committer.loop
         self._deadlines = Deadlines(self._clock, self._loop.call_later, self._wake)
         for name in self._names:
@@ -85,23 +85,23 @@ class GroupCoordinator:
             if record:
                 group = self._new_group(name)
                 group.restore(msgspec.msgpack.decode(record, type=GroupRecord))
-                self._carry_out(group, ())
+                self._apply(group, ())
 
     def close(self) -> None:
-        """Tell all who wait to come again."""
+        """Answer all waiting members with an error that makes them reconnect."""
         self._is_closed = True
         self._deadlines.close()
-        for group in self._live:
+        for group in self._groups:
             for effect in group.end(_closed()):
                 if isinstance(effect, Reply):
                     _answer(effect)
 
     async def join(self, request: JoinRequest) -> Joined:
-        """Wait for the next generation of the group and be part of it."""
+        """Join a group. Returns when the next generation begins."""
         self._check_open()
         check_group_name(request.group, self._limits)
-        self._live.check_room(asked_bytes(request))
-        group = self._live.get(request.group)
+        self._groups.check_room(request_bytes(request))
+        group = self._groups.get(request.group)
         if group is None:
             if request.member_id != NO_MEMBER:
                 raise _unknown_member(request.group, request.member_id)
@@ -110,82 +110,82 @@ class GroupCoordinator:
         try:
             effects = group.join(request, joined)
         except TailraceError:
-            self._live.forget_if_blank(group)
+            self._groups.forget_if_disposable(group)
             raise
-        self._carry_out(group, effects)
+        self._apply(group, effects)
         return await joined
 
     async def sync(self, request: SyncRequest) -> Synced:
-        """Hand out the shares of all, or wait for the own one."""
+        """Return the member's assignment once the leader has sent the assignments of all."""
         self._check_open()
-        group = self._live.get(request.group)
+        group = self._groups.get(request.group)
         if group is None:
             raise _unknown_member(request.group, request.member.member_id)
         synced: asyncio.Future[Synced] = self._loop.create_future()
-        self._carry_out(group, group.sync(request, synced))
+        self._apply(group, group.sync(request, synced))
         return await synced
 
-    def heartbeat(self, name: str, speaker: MemberIdentity) -> None:
+    def heartbeat(self, name: str, member: MemberIdentity) -> None:
         self._check_open()
-        group = self._live.get(name)
+        group = self._groups.get(name)
         if group is None:
-            raise _unknown_member(name, speaker.member_id)
-        group.heartbeat(speaker)
+            raise _unknown_member(name, member.member_id)
+        group.heartbeat(member)
 
-    def leave(self, name: str, leavers: Sequence[tuple[str, str | None]]) -> list[TailraceError | None]:
-        """Let members go, each a member id and a static name; a static name alone is enough. What is wrong is said for each."""
+    def leave(self, name: str, members: Sequence[tuple[str, str | None]]) -> list[TailraceError | None]:
+        """Remove members, given by member id and instance id, or by instance id alone. Return an error or `None` for each."""
         self._check_open()
         outcomes: list[TailraceError | None] = []
-        for member_id, instance_id in leavers:
-            group = self._live.get(name)
+        for member_id, instance_id in members:
+            group = self._groups.get(name)
             try:
                 if group is None:
                     raise _unknown_member(name, member_id)
-                self._carry_out(group, group.leave(member_id, instance_id))
+                self._apply(group, group.leave(member_id, instance_id))
             except TailraceError as error:
                 outcomes.append(error)
             else:
                 outcomes.append(None)
         return outcomes
 
-    def check_commit(self, name: str, speaker: MemberIdentity, *, in_transaction: bool = False) -> None:
-        """Raise unless offsets of the group may be committed by this one, now."""
+    def check_commit(self, name: str, member: MemberIdentity, *, in_transaction: bool = False) -> None:
+        """Raise unless this member may commit offsets of the group now."""
         self._check_open()
-        group = self._live.get(name)
+        group = self._groups.get(name)
         if group is not None:
-            group.check_commit(speaker, in_transaction=in_transaction)
-        elif speaker.generation >= 0:
+            group.check_commit(member, in_transaction=in_transaction)
+        elif member.generation >= 0:
             raise IllegalGenerationError(
-                f"group {name!r} has no members, and {speaker.member_id!r} speaks for its generation {speaker.generation}; join"
+                f"group {name!r} has no members, and member {member.member_id!r} is of generation {member.generation}; join"
                 " again"
             )
 
     async def commit(
-        self, name: str, speaker: MemberIdentity, commits: Sequence[OffsetCommit]
+        self, name: str, member: MemberIdentity, commits: Sequence[OffsetCommit]
     ) -> Sequence[TailraceError | None]:
-        """Commit what can be; what is wrong is said for each. It may go back: that is for the members to decide.
+        """Commit what can be committed, and return an error or `None` for each offset. Members may move offsets back.
 
-        Raises, with nothing committed, if the speaker may not speak for the group.
+        Raises, with nothing committed, if the member may not commit for the group.
         """
-        self.check_commit(name, speaker)
-        return await self._offsets.commit_each(name, commits, reset=True, check=lambda: self.check_commit(name, speaker))
+        self.check_commit(name, member)
+        return await self._offsets.commit_each(name, commits, reset=True, check=lambda: self.check_commit(name, member))
 
     def describe(self, name: str) -> GroupDescription:
         self._check_open()
-        group = self._live.find(name)
+        group = self._groups.find(name)
         return GroupDescription(name, "Empty", "", "", 0, NO_MEMBER, ()) if group is None else describe(group)
 
     def all(self) -> list[GroupListing]:
-        """All groups by name. Those that only commit offsets are empty and of no type."""
+        """List all groups by name. Those that only commit offsets are empty and have no protocol type."""
         listings = []
-        for name in self._live.names:
-            group = self._live.get(name)
+        for name in self._groups.names:
+            group = self._groups.get(name)
             state: GroupState = "Empty" if group is None else group.state
             listings.append(GroupListing(name, state, "" if group is None else group.protocol_type))
         return listings
 
     def run_due(self) -> None:
-        """Do what is due by the clock. The timer of the event loop does this; tests that move the clock call it."""
+        """Run what is due. The timer of the event loop calls this; so do tests that move the clock."""
         self._deadlines.run_due()
 
     @property
@@ -195,29 +195,29 @@ class GroupCoordinator:
 
     def _new_group(self, name: str) -> Group:
         group = Group(name, self._clock, self._settings, self._limits, self._new_member_id)
-        self._live.add(group)
+        self._groups.add(group)
         return group
 
     def _new_member_id(self, request: JoinRequest) -> str:
-        # The name is for people; what makes the id unique comes after it.
+        # The name is for people; the UUID makes the id unique.
         name = request.instance_id or request.client_id
-        return f"{name[:_NAME_IN_ID]}-{self._new_uuid()}"
+        return f"{name[:_NAME_LENGTH]}-{self._new_uuid()}"
 
     def _wake(self, name: str) -> None:
-        group = self._live.get(name)
+        group = self._groups.get(name)
         if group is not None:
-            self._carry_out(group, group.tick())
+            self._apply(group, group.tick())
 
-    def _carry_out(self, group: Group, effects: Sequence[Effect]) -> None:
+    def _apply(self, group: Group, effects: Sequence[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Reply):
                 _answer(effect)
             else:
                 self._save(group, effect)
-        if group in self._live and not self._is_closed:
-            self._live.measure(group)
+        if group in self._groups and not self._is_closed:
+            self._groups.measure(group)
             self._deadlines.set(group.name, group.next_due_ms())
-            self._live.forget_if_blank(group)
+            self._groups.forget_if_disposable(group)
 
     def _save(self, group: Group, save: Save) -> None:
         changes = Changes(puts=((keys.group_key(group.name), msgspec.msgpack.encode(save.record)),))
@@ -225,10 +225,10 @@ class GroupCoordinator:
         def saved(done: asyncio.Future[None]) -> None:
             error = done.exception()
             if error is not None:
-                _log.warning("generation %d of group %s could not be stored: %s", save.record.generation, group.name, error)
+                _log.warning("can't store generation %d of group %s: %s", save.record.generation, group.name, error)
             if error is not None and not isinstance(error, TailraceError):
                 error = TailraceError(str(error))
-            self._carry_out(group, group.saved(save, error))
+            self._apply(group, group.saved(save, error))
 
         storing = self._committer.submit(Change(lambda: changes, lambda _: self._names.store(group.name)))
         storing.add_done_callback(saved)
@@ -239,13 +239,13 @@ class GroupCoordinator:
 
 
 def describe(group: Group) -> GroupDescription:
-    """What members said and were assigned is shown only while it is in force."""
-    in_force = group.state == "Stable"
+    """Describe a group. The metadata and assignments of members are shown only while the group is stable."""
+    is_stable = group.state == "Stable"
     return GroupDescription(
         group.name,
         group.state,
         group.protocol_type,
-        group.protocol if in_force else "",
+        group.protocol if is_stable else "",
         group.generation,
         group.members.leader,
         tuple(
@@ -254,8 +254,8 @@ def describe(group: Group) -> GroupDescription:
                 member.instance_id,
                 member.client_id,
                 member.client_host,
-                member.metadata(group.protocol) if in_force else b"",
-                member.assignment if in_force else b"",
+                member.metadata(group.protocol) if is_stable else b"",
+                member.assignment if is_stable else b"",
             )
             for member in group.members
         ),
@@ -263,14 +263,14 @@ def describe(group: Group) -> GroupDescription:
 
 
 def _answer(reply: Reply) -> None:
-    waiting = reply.ticket
-    if not isinstance(waiting, asyncio.Future) or waiting.done():
-        # Whoever asked has gone.
+    future = reply.ticket
+    if not isinstance(future, asyncio.Future) or future.done():
+        # The client has disconnected.
         return
     if isinstance(reply.answer, TailraceError):
-        waiting.set_exception(reply.answer.afresh())
+        future.set_exception(reply.answer.afresh())
     else:
-        waiting.set_result(reply.answer)
+        future.set_result(reply.answer)
 
 
 def _unknown_member(group: str, member_id: str) -> UnknownMemberError:
@@ -278,4 +278,4 @@ def _unknown_member(group: str, member_id: str) -> UnknownMemberError:
 
 
 def _closed() -> StoreClosedError:
-    return StoreClosedError("the server is about to stop; find its successor and go on there")
+    return StoreClosedError("the server is stopping; find the coordinator again and retry")

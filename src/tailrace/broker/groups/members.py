@@ -1,4 +1,7 @@
-"""One member of a group, as the group keeps it."""
+"""The members of a group: their state, who leads, which protocol they elect, and who may join.
+
+Checks of joins change nothing and are made before anything changes.
+"""
 
 from collections import Counter
 from collections.abc import Hashable, Iterator
@@ -17,7 +20,7 @@ from tailrace.model.group import CONSUMER, NO_MEMBER, JoinRequest, MemberProtoco
 from tailrace.model.limits import Limits
 
 Ticket = Hashable
-"""Stands for a request that waits for its answer; each gets exactly one."""
+"""Identifies a request that waits for its response; each gets exactly one."""
 
 
 class Member:
@@ -30,7 +33,7 @@ class Member:
         "is_new",
         "joining",
         "member_id",
-        "owes_sync",
+        "must_sync",
         "protocols",
         "rebalance_timeout_ms",
         "session_timeout_ms",
@@ -42,13 +45,13 @@ class Member:
         self.instance_id = request.instance_id
         self.assignment = b""
         self.deadline_ms = 0
-        """When it counts as gone unless it is heard from."""
+        """When its session ends unless it sends a request before."""
         self.is_new = True
         """Has not been part of a generation yet."""
         self.joining: Ticket | None = None
         self.syncing: Ticket | None = None
-        self.owes_sync = False
-        """Was told of the generation and has not asked for its share yet."""
+        self.must_sync = False
+        """Has got the response to its join and has not sent a sync yet."""
         self.take(request)
 
     @classmethod
@@ -63,12 +66,12 @@ class Member:
         member.protocols = record.protocols
         member.assignment = record.assignment
         member.deadline_ms = 0
-        member.is_new = member.owes_sync = False
+        member.is_new = member.must_sync = False
         member.joining = member.syncing = None
         return member
 
     def take(self, request: JoinRequest) -> None:
-        """What a join says about the member replaces what was known."""
+        """Replace what is known of the member with the values of its join request."""
         self.client_id = request.client_id
         self.client_host = request.client_host
         self.session_timeout_ms = request.session_timeout_ms
@@ -97,7 +100,7 @@ class Member:
         return names + bytes_of(self.protocols) + len(self.assignment)
 
     def metadata(self, protocol: str) -> bytes:
-        """What it said for this protocol."""
+        """Return its metadata for this protocol."""
         return next((each.metadata for each in self.protocols if each.name == protocol), b"")
 
 
@@ -106,6 +109,8 @@ def bytes_of(protocols: tuple[MemberProtocol, ...]) -> int:
 
 
 class Members:
+    """The members of a group by id and by instance id, with their leader."""
+
     def __init__(self, group: str) -> None:
         self._group = group
         self._by_id: dict[str, Member] = {}
@@ -127,14 +132,14 @@ class Members:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The slowest member sets the pace."""
+        """The longest timeout of all members."""
         return max((member.rebalance_timeout_ms for member in self._by_id.values()), default=0)
 
     def find_instance(self, instance_id: str | None) -> Member | None:
         return None if instance_id is None else self._by_instance.get(instance_id)
 
     def get(self, member_id: str, instance_id: str | None) -> Member:
-        """The member that speaks. A static name is held by one member at a time; an earlier holder is fenced."""
+        """Return the member that sent a request. An instance id belongs to one member at a time; earlier owners are fenced."""
         if instance_id is not None:
             holder = self._by_instance.get(instance_id)
             if holder is None:
@@ -165,15 +170,15 @@ class Members:
             self.leader = next(iter(self._by_id), NO_MEMBER)
 
     def rename(self, member: Member, member_id: str) -> None:
-        """A static member goes on under another id; it keeps its place in the order and its part as the leader."""
+        """Give a static member a new id. It keeps its place in the order of members, and stays the leader if it was."""
         if self.leader == member.member_id:
             self.leader = member_id
         old = member.member_id
         member.member_id = member_id
         self._by_id = {member_id if key == old else key: each for key, each in self._by_id.items()}
 
-    def lead_by_one_who_joined(self) -> bool:
-        """Keep the leader if it has joined, else choose one who has. False if nobody has."""
+    def elect_leader(self) -> bool:
+        """Keep the leader if it has joined, else choose a member that has. Return `False` if nobody has joined."""
         joined = [member.member_id for member in self._by_id.values() if member.joining is not None]
         if self.leader not in joined:
             if not joined:
@@ -182,7 +187,7 @@ class Members:
         return True
 
     def agree_with(self, protocols: tuple[MemberProtocol, ...], besides: Member | None) -> bool:
-        """Whether a member with these protocols and all others but `besides` have one in common."""
+        """Return whether these protocols have one in common with those of all members but `besides`."""
         common = {protocol.name for protocol in protocols}
         for member in self._by_id.values():
             if member is not besides:
@@ -190,7 +195,7 @@ class Members:
         return bool(common)
 
     def elected_protocol(self) -> str:
-        """Each member votes for the first of its protocols that all understand; of equals, the leader prefers one."""
+        """Return the winner: each member votes for the first of its protocols that all support; the leader breaks ties."""
         common = set.intersection(*({protocol.name for protocol in member.protocols} for member in self._by_id.values()))
         votes = Counter(
             next(protocol.name for protocol in member.protocols if protocol.name in common) for member in self._by_id.values()
@@ -204,7 +209,11 @@ _LENGTH = Struct(">h")
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """`None` if it is not a consumer's subscription."""
+    """Return the topics of a consumer's subscription, or `None` if the bytes are no subscription.
+
+    Assignors run in the clients, so the broker needs no other field. Fields after the topics are ignored, so that later
+    versions of the format work too.
+    """
     try:
         version, count = _HEAD.unpack_from(metadata)
         at = _HEAD.size
@@ -224,6 +233,8 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
 
 
 class MemberAdmission:
+    """Checks whether a member may join, with what it brings along."""
+
     def __init__(self, group: str, members: Members, settings: BrokerSettings, limits: Limits) -> None:
         self._group = group
         self._members = members
@@ -231,7 +242,7 @@ class MemberAdmission:
         self._limits = limits
 
     def check_request(self, request: JoinRequest) -> None:
-        """What can be said without a look at the group."""
+        """Check what does not depend on the other members."""
         low, high = self._settings.group_min_session_ms, self._settings.group_max_session_ms
         if not low <= request.session_timeout_ms <= high:
             raise InvalidSessionTimeoutError(
@@ -242,7 +253,7 @@ class MemberAdmission:
             raise InconsistentProtocolError("a member must name a protocol type and at least one protocol")
 
     def check_protocols(self, request: JoinRequest, protocol_type: str, besides: Member | None = None) -> None:
-        """Whether the member fits with all others but `besides`, which is the member itself as it was before."""
+        """Raise unless the protocols fit all members but `besides`, which is the joining member's earlier state."""
         others = len(self._members) - (besides is not None)
         if others and request.protocol_type != protocol_type:
             raise InconsistentProtocolError(
@@ -255,7 +266,7 @@ class MemberAdmission:
                 " group a common partition.assignment.strategy"
             )
         replaced = 0 if besides is None else besides.held_bytes
-        self.check_bytes(asked_bytes(request) - replaced)
+        self.check_bytes(request_bytes(request) - replaced)
 
     def check_bytes(self, more: int) -> None:
         size = self._members.held_bytes + more
@@ -266,7 +277,7 @@ class MemberAdmission:
             )
 
     def check_room(self, promised: int) -> None:
-        """Room for one more member; `promised` are those who were told an id and have not joined with it yet."""
+        """Raise if the group is full. `promised` is the number of ids given to members that have not joined with them yet."""
         limit = self._limits.group_members
         if len(self._members) >= limit or promised >= limit:
             raise GroupFullError(
@@ -275,30 +286,30 @@ class MemberAdmission:
             )
 
     def bounded(self, request: JoinRequest) -> JoinRequest:
-        """Clients of old have no time-out for rebalances; others ask for more than anybody should wait."""
+        """Bound the rebalance timeout. Old clients send none; theirs is the session timeout."""
         asked = request.rebalance_timeout_ms
-        patience = request.session_timeout_ms if asked <= 0 else min(asked, self._limits.rebalance_timeout_ms)
-        return request._replace(rebalance_timeout_ms=patience)
+        timeout_ms = request.session_timeout_ms if asked <= 0 else min(asked, self._limits.rebalance_timeout_ms)
+        return request._replace(rebalance_timeout_ms=timeout_ms)
 
 
-def asked_bytes(request: JoinRequest) -> int:
-    """What the group would have to keep of it."""
+def request_bytes(request: JoinRequest) -> int:
+    """Return the bytes that the group would keep of the request."""
     names = len(request.instance_id or "") + len(request.client_id) + len(request.protocol_type)
     return names + bytes_of(request.protocols)
 
 
-def wants_the_same(before: Member, request: JoinRequest, protocol_type: str, protocol: str) -> bool:
-    """Whether a static member that restarted can go on with its old share."""
+def has_same_subscription(before: Member, request: JoinRequest, protocol_type: str, protocol: str) -> bool:
+    """Return whether a static member that restarted can keep its assignment."""
     if request.protocol_type != protocol_type:
         return False
-    said = before.metadata(protocol)
-    says = next((each.metadata for each in request.protocols if each.name == protocol), None)
-    if says == said:
+    old = before.metadata(protocol)
+    new = next((each.metadata for each in request.protocols if each.name == protocol), None)
+    if new == old:
         return True
-    # What else a consumer says, such as the partitions that it owned, differs after every restart.
+    # The rest of a consumer's metadata, such as the partitions that it owned, differs after every restart.
     return (
-        says is not None
+        new is not None
         and protocol_type == CONSUMER
-        and (topics := subscribed_topics(says)) is not None
-        and topics == subscribed_topics(said)
+        and (topics := subscribed_topics(new)) is not None
+        and topics == subscribed_topics(old)
     )

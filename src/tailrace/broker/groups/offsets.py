@@ -1,7 +1,7 @@
-"""How far consumer groups have come: one offset per group, topic and partition, committed in frames.
+"""Committed offsets: one per group, topic and partition.
 
-An offset never moves back by itself; a reset says so on purpose. Whether a member of a group may speak for it is for the
-coordinator to say; it is asked again when the commit gets its place in the log.
+An offset moves back only by an explicit reset. Whether a member may commit for its group is checked by the coordinator, when
+the commit is decided as well as when it is requested.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +34,7 @@ _VALUE = Struct(">qiQ")
 _SCAN_KEYS = 1_000
 
 Check = Callable[[], None]
-"""Raises if the change may not be made after all. Called when it gets its place in the log."""
+"""Raises if the change may no longer be made. Called when the change is decided."""
 
 
 class GroupOffsets:
@@ -60,35 +60,35 @@ class GroupOffsets:
         for key, _ in self._scan(keys.GROUPS):
             self._names.store(keys.group_of(key))
         for key, value in self._scan(keys.OFFSETS):
-            self._names.commits(keys.read_offset_key(key)[1], _VALUE.unpack_from(value)[2])
+            self._names.committed(keys.read_offset_key(key)[1], _VALUE.unpack_from(value)[2])
 
     @property
     def groups(self) -> Sequence[str]:
         return list(self._names)
 
     def names_of(self, topic: str) -> tuple[str, ...]:
-        """All names under which members may know the topic."""
+        """Return all names by which members may subscribe to the topic."""
         known = self._topics.get(topic).topic
         return (known.name,) if known.alias is None else (known.name, known.alias)
 
     async def commit(
         self, group: str, commits: Sequence[OffsetCommit], *, reset: bool = False, check: Check | None = None
     ) -> None:
-        """Commit them all, or none if one is refused. Without `reset` none may be lower than before."""
+        """Commit all offsets, or none if one is refused. Without `reset` none may be lower than before."""
         check_group_name(group, self._limits)
         await self._commit(group, [self._checked(commit) for commit in commits], reset, check)
 
     async def begin(self, group: str, commits: Sequence[OffsetCommit], *, check: Check | None = None) -> None:
-        """Commit those for partitions in which the group has committed nothing, or less than 0; the others stay as they are."""
+        """Commit offsets of partitions where the group has committed nothing, or less than 0. The others stay unchanged."""
         check_group_name(group, self._limits)
         await self._commit(group, [self._checked(commit) for commit in commits], False, check, only_new=True)
 
     async def commit_each(
         self, group: str, commits: Sequence[OffsetCommit], *, reset: bool = False, check: Check | None = None
     ) -> list[TailraceError | None]:
-        """Commit what can be, and say for each what was wrong.
+        """Commit what can be committed, and return an error or `None` for each offset.
 
-        Any offset is kept, as in Kafka: beyond the end too, and below 0, which clients take for none.
+        Any offset is accepted, as in Kafka: also one beyond the end, or below 0, which clients take for none.
         """
         check_group_name(group, self._limits)
         targets: list[_Target] = []
@@ -104,15 +104,15 @@ class GroupOffsets:
         return refusals
 
     def committed(self, group: str, topic: str, partition: int) -> CommittedOffset | None:
-        """What the group has committed; `None` if nothing yet."""
+        """Return what the group has committed, or `None`."""
         live = self._topics.get(topic)
         at = live.partition(partition)
-        # A name that no group has may be one that no key can hold.
+        # The name of an unknown group may be too long for a key.
         value = self._store.get(keys.offset_key(at, group)) if group in self._names else None
         return None if value is None else _decode(live, partition, value)
 
     def committed_by(self, group: str) -> list[CommittedOffset]:
-        """All offsets of a group, by topic and partition."""
+        """Return all offsets of a group, by topic and partition."""
         found: list[CommittedOffset] = []
         if group not in self._names:
             return found
@@ -123,7 +123,7 @@ class GroupOffsets:
         return found
 
     def lag(self, group: str) -> list[Lag]:
-        """How far the group is behind the end, by topic and partition."""
+        """Return the lag of a group, by topic and partition."""
         found = []
         for committed in self.committed_by(group):
             live = self._topics.get(committed.topic)
@@ -132,7 +132,7 @@ class GroupOffsets:
         return found
 
     def all_committed(self) -> Iterator[tuple[str, CommittedOffset]]:
-        """Every offset of every group, with the group. May be called from any thread."""
+        """Yield every group with each of its offsets. May be called from any thread."""
         for key, value in self._scan(keys.OFFSETS):
             partition, group = keys.read_offset_key(key)
             live = self._topics.by_id(partition.topic_id)
@@ -140,7 +140,7 @@ class GroupOffsets:
                 yield group, _decode(live, partition.number, value)
 
     def total_lags(self) -> dict[tuple[str, str], int]:
-        """The lag of each group in each topic, for the metrics page. May be called from any thread."""
+        """Return the lag of each group in each topic, for the metrics. May be called from any thread."""
         totals: dict[tuple[str, str], int] = {}
         for key, value in self._scan(keys.OFFSETS):
             partition, group = keys.read_offset_key(key)
@@ -156,11 +156,11 @@ class GroupOffsets:
         return totals
 
     def has_pending(self, group: str) -> bool:
-        """Whether an open transaction is about to commit offsets of the group."""
+        """Return whether an open transaction holds pending offsets of the group."""
         return self._pending.has_any(group)
 
     async def delete_group(self, group: str, *, check: Check | None = None) -> None:
-        """Forget the group and all its offsets, those of open transactions as well."""
+        """Delete the group and all its offsets, also those of open transactions."""
         if group not in self._names:
             raise UnknownGroupError(f"there is no group {group!r}")
 
@@ -181,7 +181,7 @@ class GroupOffsets:
     async def delete_offsets(
         self, group: str, topic: str, partitions: Sequence[int] | None = None, *, check: Check | None = None
     ) -> None:
-        """Forget the group's offsets in these partitions of a topic, or in all of them; those of open transactions as well."""
+        """Delete the group's offsets in these partitions of a topic, or in all, also those of open transactions."""
         live = self._topics.get(topic)
         gone = live.partitions if partitions is None else [live.partition(number) for number in partitions]
 
@@ -196,16 +196,16 @@ class GroupOffsets:
         await self._committer.submit(Change(decide, lambda _: self._pending.deleted(group, gone)))
 
     def check(self, commit: OffsetCommit) -> PartitionId:
-        """Where the commit of a Kafka client goes, whatever its offset. Raises if it can't be made."""
+        """Return the partition of a Kafka client's commit. Raises if it can't be committed; any offset is accepted."""
         return self._checked(commit, any_offset=True).partition
 
     def write(self, draft: Draft, group: str, partition: PartitionId, commit: OffsetCommit) -> None:
-        """Put an offset into a draft, whatever it was before, and the group if it is not there."""
+        """Put an offset into a draft, whatever it was before, and the group if it is new."""
         now_ms = self._clock.now_ms()
         if draft.latest(keys.group_key(group)) is None:
             draft.put(keys.group_key(group), b"")
         draft.put(keys.offset_key(partition, group), _encode(commit, now_ms))
-        self._names.commits(group, now_ms)
+        self._names.committed(group, now_ms)
 
     async def _commit(
         self, group: str, targets: "list[_Target]", reset: bool, check: Check | None, *, only_new: bool = False
@@ -235,13 +235,13 @@ class GroupOffsets:
                         continue
                     _check_forward(group, commit, committed)
                 draft.put(key, _encode(commit, now_ms))
-            self._names.commits(group, now_ms)
+            self._names.committed(group, now_ms)
             return draft.changes()
 
         def settled(_: CommitReceipt | None) -> None:
             self._names.store(group)
-            # Once more, for a deletion that settled in between has forgotten it.
-            self._names.commits(group, now_ms)
+            # Again, because a deletion that was settled in between has removed it.
+            self._names.committed(group, now_ms)
             self._names.release(group)
 
         def failed() -> None:

@@ -1,5 +1,6 @@
-"""Which consumer groups there are, and when each last committed. Naming a group is enough to make it, by a join or by a commit,
-so they are counted.
+"""The registry of consumer groups: their names, the time of their last commit, and those that have members.
+
+A join or a commit makes a group, so their number and size are limited here.
 """
 
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from tailrace.model.limits import Limits
 
 
 class GroupNames:
-    """A name is **stored** once something about its group is durable, and **held** while something is about to be."""
+    """A name is **stored** once something of its group is durable and and **held** while a write is in flight or it has members."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -19,7 +20,7 @@ class GroupNames:
         self._last_commit_ms: dict[str, int] = {}
 
     def __iter__(self) -> Iterator[str]:
-        """Those that are stored, in order."""
+        """Iterate over the stored names in order."""
         return iter(sorted(self._stored))
 
     def __len__(self) -> int:
@@ -29,12 +30,12 @@ class GroupNames:
         return group in self._stored
 
     def hold(self, group: str) -> None:
-        """Make room for it. To be released as often as it is held; refused when there are too many groups."""
+        """Hold the name until `release` is called as often. Raises if there are too many groups."""
         if group not in self._stored and group not in self._held:
-            there = len(self._stored | self._held.keys())
-            if there >= self._limits.groups:
+            count = len(self._stored | self._held.keys())
+            if count >= self._limits.groups:
                 raise LimitExceededError(
-                    f"there are {there} groups, as many as groups allows; delete one before {group!r} is made"
+                    f"there are {count} groups, as many as groups allows; delete one before {group!r} is made"
                 )
         self._held[group] = self._held.get(group, 0) + 1
 
@@ -51,15 +52,18 @@ class GroupNames:
         self._stored.discard(group)
         self._last_commit_ms.pop(group, None)
 
-    def commits(self, group: str, at_ms: int) -> None:
+    def committed(self, group: str, at_ms: int) -> None:
+        """Note the time of a commit."""
         self._last_commit_ms[group] = max(at_ms, self._last_commit_ms.get(group, 0))
 
     def last_commit_ms(self, group: str) -> int | None:
-        """`None` if it has never committed."""
+        """Return the time of the last commit, or `None` if there was none."""
         return self._last_commit_ms.get(group)
 
 
 class GroupRegistry:
+    """The groups that have members, had some, or are about to. All others are only names with offsets."""
+
     def __init__(self, names: GroupNames, limits: Limits) -> None:
         self._names = names
         self._limits = limits
@@ -71,14 +75,14 @@ class GroupRegistry:
         return iter(tuple(self._groups.values()))
 
     def __contains__(self, group: Group) -> bool:
-        """Whether it is the one in force under its name."""
+        """Return whether this object is the group of its name now."""
         return self._groups.get(group.name) is group
 
     def get(self, name: str) -> Group | None:
         return self._groups.get(name)
 
     def find(self, name: str) -> Group | None:
-        """`None` for a group that has offsets and never had members."""
+        """Return the group, or `None` if it has offsets and never had members. Raises if there is no such group."""
         group = self._groups.get(name)
         if group is None and name not in self._names:
             raise UnknownGroupError(f"there is no group {name!r}")
@@ -89,7 +93,7 @@ class GroupRegistry:
         self._groups[group.name] = group
 
     def measure(self, group: Group) -> None:
-        """It may hold more now, or less."""
+        """Update the memory that the group takes."""
         self._held_bytes[group.name] = group.held_bytes
 
     def forget(self, group: Group) -> None:
@@ -98,12 +102,12 @@ class GroupRegistry:
         self._past_rebalances += group.rebalances
         self._names.release(group.name)
 
-    def forget_if_blank(self, group: Group) -> None:
-        if group.is_blank and group in self:
+    def forget_if_disposable(self, group: Group) -> None:
+        if group.is_disposable and group in self:
             self.forget(group)
 
     def check_room(self, more: int) -> None:
-        """Raise if so many bytes more are too much for all groups together."""
+        """Raise if this many more bytes exceed the limit of all groups together."""
         held = sum(self._held_bytes.values())
         if held + more > self._limits.groups_state_bytes:
             raise LimitExceededError(
@@ -113,7 +117,7 @@ class GroupRegistry:
 
     @property
     def names(self) -> list[str]:
-        """Of all groups, those without members too, in order."""
+        """The names of all groups, also of those without members, in order."""
         return sorted({*self._names, *self._groups})
 
     @property

@@ -1,4 +1,4 @@
-"""Groups and their offsets go: because somebody wants it, or after long silence. Never those that have members."""
+"""Removal of groups and their offsets, on demand or after a long idle time. Groups with members are never removed."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -18,86 +18,86 @@ _log = logging.getLogger(__name__)
 
 class GroupRemoval:
     def __init__(
-        self, live: GroupRegistry, offsets: GroupOffsets, names: GroupNames, clock: Clock, settings: BrokerSettings
+        self, groups: GroupRegistry, offsets: GroupOffsets, names: GroupNames, clock: Clock, settings: BrokerSettings
     ) -> None:
-        self._live = live
+        self._groups = groups
         self._offsets = offsets
         self._names = names
         self._clock = clock
         self._settings = settings
         self.expired = 0
-        """Groups that were forgotten after long silence."""
+        """Groups that were removed because they were idle."""
 
     async def delete_offsets(self, name: str, topic: str, partitions: Sequence[int]) -> None:
-        """Forget how far the group has come in these partitions. Refused while a member reads the topic."""
+        """Delete the group's offsets in these partitions. Raises while a member reads the topic."""
 
         def check() -> None:
-            group = self._live.get(name)
+            group = self._groups.get(name)
             if group is not None and any(subscribes_to(group, known) for known in names):
                 raise GroupSubscribedError(f"group {name!r} has members that read topic {topic!r}; stop them first")
 
-        self._live.find(name)
+        self._groups.find(name)
         names = self._offsets.names_of(topic)
         await self._offsets.delete_offsets(name, topic, partitions, check=check)
 
     async def delete(self, name: str) -> None:
-        """Forget a group without members, and its offsets."""
-        self._live.find(name)
+        """Delete a group without members, and its offsets."""
+        self._groups.find(name)
         await self._delete(name, lambda: None)
 
     async def expire(self) -> int:
-        """Forget groups that have been without members and commits for longer than the settings keep them.
+        """Remove groups that have had no members and no commits for longer than `group_retention_seconds`.
 
-        A group that never committed anything has nothing to be kept for. One with offsets in an open transaction stays.
+        A group that never committed is removed at once. One with offsets in an open transaction stays.
         """
-        gone = 0
+        removed = 0
         for name in self._names:
-            seen_ms = self._names.last_commit_ms(name)
-            if not self._is_due(name, seen_ms):
+            last_ms = self._names.last_commit_ms(name)
+            if not self._is_due(name, last_ms):
                 continue
 
-            def check(name: str = name, seen_ms: int | None = seen_ms) -> None:
-                if self._names.last_commit_ms(name) != seen_ms or self._offsets.has_pending(name):
+            def check(name: str = name, last_ms: int | None = last_ms) -> None:
+                if self._names.last_commit_ms(name) != last_ms or self._offsets.has_pending(name):
                     raise GroupNotEmptyError(f"group {name!r} has just committed an offset")
 
             try:
                 await self._delete(name, check)
             except (GroupNotEmptyError, UnknownGroupError):
                 continue
-            _log.info("group %s was silent for longer than group_retention_seconds and is forgotten", name)
-            gone += 1
-        self.expired += gone
-        return gone
+            _log.info("group %s was idle for longer than group_retention_seconds and was removed", name)
+            removed += 1
+        self.expired += removed
+        return removed
 
     async def _delete(self, name: str, check: Callable[[], None]) -> None:
-        def may_go() -> None:
-            group = self._live.get(name)
-            if group is not None and not group.is_deserted:
+        def check_removable() -> None:
+            group = self._groups.get(name)
+            if group is not None and not group.is_empty:
                 raise GroupNotEmptyError(
                     f"group {name!r} has {counted(len(group.members), 'member')}; delete it when none is left"
                 )
             check()
 
-        may_go()
+        check_removable()
         if name in self._names:
-            await self._offsets.delete_group(name, check=may_go)
-        group = self._live.get(name)
-        # Who joined while the deletion was on its way to the disk goes on: its group is stored anew with the next generation.
-        if group is not None and group.is_deserted:
-            self._live.forget(group)
+            await self._offsets.delete_group(name, check=check_removable)
+        group = self._groups.get(name)
+        # A member that joined while the deletion was written stays: the group is stored again with its next generation.
+        if group is not None and group.is_empty:
+            self._groups.forget(group)
 
     def _is_due(self, name: str, last_commit_ms: int | None) -> bool:
-        group = self._live.get(name)
-        if (group is not None and not group.is_deserted) or self._offsets.has_pending(name):
+        group = self._groups.get(name)
+        if (group is not None and not group.is_empty) or self._offsets.has_pending(name):
             return False
         if last_commit_ms is None:
             return True
-        last_sign_ms = max(last_commit_ms, 0 if group is None else group.changed_ms)
-        return last_sign_ms + self._settings.group_retention_seconds * 1000 <= self._clock.now_ms()
+        last_active_ms = max(last_commit_ms, 0 if group is None else group.changed_ms)
+        return last_active_ms + self._settings.group_retention_seconds * 1000 <= self._clock.now_ms()
 
 
 def subscribes_to(group: Group, topic: str) -> bool:
-    """Whether a member reads the topic. One whose subscription can't be read may read anything."""
+    """Return whether a member reads the topic. A member whose subscription can't be decoded may read any topic."""
     if group.protocol_type != CONSUMER:
         return len(group.members) > 0
     for member in group.members:

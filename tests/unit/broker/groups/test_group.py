@@ -86,9 +86,9 @@ def test_a_new_member_is_told_its_id_before_it_is_let_in(it: GroupUnderTest) -> 
 
 def test_an_id_that_is_never_used_is_forgotten(it: GroupUnderTest) -> None:
     it.join(asks_for_id_first=True)
-    assert not it.group.is_blank
+    assert not it.group.is_disposable
     it.advance(SESSION_MS)
-    assert it.group.is_blank
+    assert it.group.is_disposable
     assert isinstance(it.answers[it.join("m1")], UnknownMemberError)
 
 
