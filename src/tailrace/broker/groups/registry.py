@@ -11,7 +11,7 @@ from tailrace.model.limits import Limits
 
 
 class GroupNames:
-    """A name is **stored** once something of its group is durable and and **held** while a write is in flight or it has members."""
+    """A name is **stored** once something of its group is durable, and **held** while it has members or a write in flight."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
