@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 
 import kio.schema
 
+from tailrace.wire.message import Api
+
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "src" / "tailrace" / "wire" / "messages"
 LINE_LENGTH = 128
@@ -134,6 +136,12 @@ def main() -> None:
         (TARGET / f"{family}.py").write_text(module_text(family))
     for command in (["format"], ["check", "--fix"], ["format"]):
         subprocess.run([sys.executable, "-m", "ruff", *command, "--quiet", str(TARGET)], check=True)
+
+
+def generated_apis() -> list[Api]:
+    """Return what the generated modules say of each API, in the order of `APIS`."""
+    modules = {api: import_module(f"tailrace.wire.messages.{family}") for family, apis in FAMILIES.items() for api in apis}
+    return [getattr(modules[api], f"{api.upper()}_API") for api in APIS]
 
 
 def versions_of(api: str) -> list[int]:

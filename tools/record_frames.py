@@ -12,17 +12,15 @@ import asyncio
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from struct import Struct
 
 from tailrace.model.errors import MalformedMessageError
 from tailrace.wire.batch import HEADER_BYTES, read_header
 from tailrace.wire.compression import Compression
-from tailrace.wire.message import Api
 from tailrace.wire.message_codec import MessageCodec, MessageSource, skip_tags
 from tailrace.wire.messages.produce import ProduceRequest
-from tools.generate_messages import APIS
+from tools.generate_messages import generated_apis
 
 FRAMES = Path(__file__).resolve().parent.parent / "tests" / "data" / "frames"
 MAX_BYTES = 1_500
@@ -35,7 +33,7 @@ class FrameName:
     """Says how a frame is called in the corpus."""
 
     def __init__(self) -> None:
-        apis: list[Api] = [import_module(f"tailrace.wire.messages.{name}").API for name in APIS]
+        apis = generated_apis()
         self._apis = {api.key: api for api in apis}
         self._codec = MessageCodec()
 

@@ -1,6 +1,5 @@
 """What mutation begins with: captured requests, a request of every API and version, batches of every codec."""
 
-from importlib import import_module
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -11,7 +10,7 @@ from tailrace.wire.message import Api, FieldKind, KafkaMessage, MessageField, de
 from tailrace.wire.records import encode_batch
 from tests.fuzz.corpus import captured
 from tests.support.kafka import frame
-from tools.generate_messages import APIS
+from tools.generate_messages import generated_apis
 
 TOPIC = "orders"
 """The one that requests often name, so that they find something."""
@@ -21,14 +20,10 @@ _BITS = {FieldKind.INT8: 8, FieldKind.INT16: 16, FieldKind.INT32: 32, FieldKind.
 _CODECS = tuple(Compression)
 
 
-def all_apis() -> list[Api]:
-    return [import_module(f"tailrace.wire.messages.{name}").API for name in APIS]
-
-
 class Seeds:
     def __init__(self, random: Random) -> None:
         self._random = random
-        self._versions = [(api, version) for api in all_apis() for version in range(api.lowest, api.highest + 1)]
+        self._versions = [(api, version) for api in generated_apis() for version in range(api.lowest, api.highest + 1)]
         self.frames = [each.frame for each in captured()] or [self.request()]
 
     def version(self) -> tuple[Api, int]:

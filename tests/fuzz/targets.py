@@ -23,7 +23,8 @@ from tailrace.wire.control import decode_marker
 from tailrace.wire.message_codec import MessageCodec, MessageSource
 from tailrace.wire.messages.cluster import API_VERSIONS_API as API_VERSIONS
 from tailrace.wire.messages.cluster import ApiVersionsRequest
-from tailrace.wire.records import decode_batch, encode_batch, first_record_at
+from tailrace.wire.record_timestamps import first_record_at
+from tailrace.wire.records import decode_batch, encode_batch
 from tests.fuzz.mutation import mutated
 from tests.fuzz.seeds import TOPIC, Seeds
 from tests.support.kafka import CLIENT, Asker, answer_of, frame, read_response, running_asker, sized

@@ -17,14 +17,13 @@ from tailrace.wire.message_codec import MessageCodec, MessageSource, skip_tags
 from tailrace.wire.messages.produce import ProduceRequest
 from tailrace.wire.records import decode_batch
 from tests.fuzz.corpus import Captured, captured
-from tests.fuzz.seeds import all_apis
 from tests.support.aio import on_loop
 from tests.support.kafka import CLIENT, answer_of, running_asker
-from tools.generate_messages import APIS, top_class
+from tools.generate_messages import APIS, generated_apis, top_class
 
 HEAD = Struct(">hhih")
 CORPUS = captured()
-BY_KEY = {api.key: (name, api) for name, api in zip(APIS, all_apis(), strict=True)}
+BY_KEY = {api.key: (name, api) for name, api in zip(APIS, generated_apis(), strict=True)}
 CODEC = MessageCodec()
 
 

@@ -15,7 +15,7 @@ from tailrace.model.ids import Cursor
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.record import Headers, Record
 from tailrace.wire.arrow_decoding import HEADER_LIST, RECORD_COLUMNS, ReadFields, decode_to_arrow, plain_fields
-from tailrace.wire.batch import CHECKED_FROM, HEADER_BYTES, check_batch, placed
+from tailrace.wire.batch import CHECKED_FROM, HEADER_BYTES, check_batch, with_base_offset
 from tailrace.wire.batch_stream import PlacedBatch
 from tailrace.wire.compression import Compression
 from tailrace.wire.fast_arrow_decoding import load_compiled_fields
@@ -119,7 +119,7 @@ def _stored(sent: Sequence[tuple[list[Record], Compression, bool]]) -> list[Plac
     offset, cursor = 100, 1_000
     for batch_records, codec, has_append_time in sent:
         encoded = encode_batch(batch_records, codec=codec, append_time=1_234_567 if has_append_time else None)
-        stored.append(PlacedBatch(Cursor(cursor), placed(encoded, offset)))
+        stored.append(PlacedBatch(Cursor(cursor), with_base_offset(encoded, offset)))
         offset += len(batch_records)
         cursor += len(batch_records) + 3
     return stored

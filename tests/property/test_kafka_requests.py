@@ -10,12 +10,13 @@ from tailrace.kafka.dispatch import PendingResponse
 from tailrace.model.errors import TailraceError
 from tailrace.model.limits import Limits
 from tailrace.wire.message import Api
-from tests.property.test_messages import apis, messages
+from tests.property.test_messages import messages
 from tests.support.aio import TEST_SECONDS
 from tests.support.kafka import CLIENT, Asker, answer_of, frame, running_asker
+from tools.generate_messages import generated_apis
 
 LIMITS = Limits(fetch_wait_ms=1, partitions=1_000, topics=50)
-VERSIONS = [(api, version) for api in apis() for version in range(api.lowest, api.highest + 1)]
+VERSIONS = [(api, version) for api in generated_apis() for version in range(api.lowest, api.highest + 1)]
 
 
 async def survive(asker: Asker, request: bytearray) -> None:

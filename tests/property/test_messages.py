@@ -1,9 +1,7 @@
 """Our messages against kio's, an independent description of the same protocol: every API, version and side."""
 
 import io
-from collections.abc import Iterator
 from contextlib import suppress
-from importlib import import_module
 from typing import Any
 from uuid import UUID
 
@@ -17,7 +15,7 @@ from kio.serial import entity_reader, entity_writer
 from tailrace.model.errors import MalformedMessageError
 from tailrace.wire.message import Api, FieldKind, KafkaMessage, MessageField, describe
 from tailrace.wire.message_codec import MessageCodec, MessageSource
-from tools.generate_messages import APIS, FAMILIES, TARGET, module_text, top_class
+from tools.generate_messages import APIS, FAMILIES, TARGET, generated_apis, module_text, top_class
 
 CODEC = MessageCodec()
 ERROR_CODES = sorted(code.value for code in ErrorCode)
@@ -35,16 +33,9 @@ PRIMITIVES: dict[FieldKind, st.SearchStrategy[Any]] = {
 }
 
 
-def apis() -> Iterator[Api]:
-    for family, names in FAMILIES.items():
-        module = import_module(f"tailrace.wire.messages.{family}")
-        for name in names:
-            yield getattr(module, f"{name.upper()}_API")
-
-
 EVERY_VERSION = [
     pytest.param(name, api, version, side, id=f"{name}-{version}-{side}")
-    for name, api in zip(APIS, apis(), strict=True)
+    for name, api in zip(APIS, generated_apis(), strict=True)
     for version in range(api.lowest, api.highest + 1)
     for side in ("request", "response")
 ]
@@ -115,34 +106,34 @@ def test_garbage_and_torn_messages_are_refused_and_nothing_else(where: Any, data
 
 @pytest.mark.parametrize("flexible", [False, True])
 def test_an_array_that_counts_more_elements_than_there_are_bytes_is_refused_before_it_is_made(flexible: bool) -> None:
-    api = next(api for api in apis() if api.name == "Metadata")
+    api = next(api for api in generated_apis() if api.name == "Metadata")
     data = b"\xff\xff\xff\xff\x0f" if flexible else b"\x7f\xff\xff\xff"
     with pytest.raises(MalformedMessageError, match="an array counts"):
         CODEC.read(api.request, 12 if flexible else 1, flexible, MessageSource(data + bytes(100)))
 
 
 def test_the_elements_of_one_message_are_bounded() -> None:
-    api = next(api for api in apis() if api.name == "Metadata")
+    api = next(api for api in generated_apis() if api.name == "Metadata")
     source = MessageSource((1001).to_bytes(4) + bytes(2 * 1001), max_items=1000)
     with pytest.raises(MalformedMessageError, match="request_items"):
         CODEC.read(api.request, 1, False, source)
 
 
 def test_a_length_of_more_than_five_bytes_is_refused() -> None:
-    api = next(api for api in apis() if api.name == "Metadata")
+    api = next(api for api in generated_apis() if api.name == "Metadata")
     with pytest.raises(MalformedMessageError, match="more than 5 bytes"):
         CODEC.read(api.request, 12, True, MessageSource(b"\xff" * 100))
 
 
 def test_unknown_tagged_fields_are_skipped() -> None:
-    api = next(api for api in apis() if api.name == "ListGroups")
+    api = next(api for api in generated_apis() if api.name == "ListGroups")
     plain = written(api.request(), 5, True)
     tagged = plain[:-1] + b"\x01\x63\x03abc"
     assert CODEC.read(api.request, 5, True, MessageSource(tagged)) == api.request()
 
 
 def test_fields_of_other_versions_are_left_out_and_read_as_their_defaults() -> None:
-    api = next(api for api in apis() if api.name == "Metadata")
+    api = next(api for api in generated_apis() if api.name == "Metadata")
     message = msgspec.structs.replace(api.request(), allow_auto_topic_creation=False)
     assert CODEC.read(api.request, 3, False, MessageSource(written(message, 3, False))) == api.request()
 

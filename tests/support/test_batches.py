@@ -3,13 +3,13 @@
 import pytest
 
 from tailrace.model.errors import CorruptBatchError
-from tailrace.wire.batch import check_batch, placed, read_header
+from tailrace.wire.batch import check_batch, read_header, with_base_offset
 from tests.support.batches import StoredRecord, decode_batch, encode_batch
 
 
 def test_a_batch_gives_back_its_records() -> None:
     batch = encode_batch([(5_000, b"first"), (4_990, b""), (9_000, b"x" * 300)])
-    assert decode_batch(placed(batch, 70)) == [
+    assert decode_batch(with_base_offset(batch, 70)) == [
         StoredRecord(70, 5_000, b"first"),
         StoredRecord(71, 4_990, b""),
         StoredRecord(72, 9_000, b"x" * 300),

@@ -15,7 +15,7 @@ from tailrace.store.contract import OnDone, PayloadStore, Staging
 from tailrace.store.payloads import PayloadMemory
 from tailrace.store.sequencer import PendingCommit, Sequencer
 from tailrace.store.staging import StagingMemory
-from tailrace.wire.batch import placed
+from tailrace.wire.batch import with_base_offset
 
 
 class _MemoryPartition:
@@ -188,7 +188,7 @@ class MemoryStore:
                 self._state[key] = value
 
     def _append(self, append: Append, base: Offset, commit: PendingCommit) -> None:
-        batch = placed(append.batch, base)
+        batch = with_base_offset(append.batch, base)
         stream = self._streams[append.partition]
         held = LogBatch(self._cursor, append.partition, base, append.records, commit.receipt.hlc, batch)
         stream.batches.append(held)

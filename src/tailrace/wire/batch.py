@@ -1,6 +1,6 @@
-"""The head of a Kafka RecordBatch (v2): enough to check, place and store a batch without looking at its records.
+"""The head of a Kafka RecordBatch (v2): enough to check, store and change a batch without looking at its records.
 
-The checksum covers everything from the attributes on. The base offset lies before it, so a broker may set it without
+The checksum covers everything from the attributes on. The base offset lies before it, so a broker can set it without
 touching the rest.
 """
 
@@ -28,16 +28,27 @@ TIMESTAMP_TYPE_MASK = 0x08
 TRANSACTIONAL_MASK = 0x10
 CONTROL_MASK = 0x20
 REFERENCE_MASK = 0x4000
-"""Of our own, in the log alone: the batch refers to a payload. See `wire/payload_references.py`."""
+"""Set in the log only, not in Kafka's format: the batch refers to a payload. See `wire/payload_references.py`."""
 NO_PRODUCER = -1
+NO_EPOCH = -1
+NO_SEQUENCE = -1
 LEADER_EPOCH = 0
 
 _HEADER = Struct(">qiibIhiqqqhii")
-_PLACED = Struct(">qii")
+_UNCHECKED = Struct(">qiibI")
+"""The fields before those that the checksum covers: base offset, length, leader epoch, magic, checksum."""
+_CHECKED = Struct(">hiqqqhii")
+"""The other fields of the head."""
+_PLACE = Struct(">qii")
 """The first fields: base offset, length, leader epoch."""
 _LENGTH = Struct(">i")
 _LENGTH_AT = 8
 _MAGIC_AT = 16
+_CRC = Struct(">I")
+_CRC_AT = 17
+_ATTRIBUTES = Struct(">h")
+_TIMESTAMPS = Struct(">qq")
+_TIMESTAMPS_AT = CHECKED_FROM + 6
 _COPIED_BYTES = 4096
 
 
@@ -76,84 +87,129 @@ class BatchHeader(msgspec.Struct, frozen=True):
 
 
 def read_header(batch: Buffer) -> BatchHeader:
-    """Read the head of a batch whose length is known to suffice."""
+    """Read the head of a batch that is known to be long enough."""
     return BatchHeader(*_HEADER.unpack_from(batch))
 
 
 def batch_length(batch: Buffer) -> int:
-    """What a batch says about the bytes after its length field. At least `LENGTH_FROM` bytes must be there."""
+    """Return the number of bytes after the length field, as the batch says. At least `LENGTH_FROM` bytes must be there."""
     length: int = _LENGTH.unpack_from(batch, _LENGTH_AT)[0]
     return length
 
 
 def check_batch(batch: Buffer) -> BatchHeader:
-    """Read and check a batch that came from outside; it must fill the buffer exactly."""
+    """Read and check the head of a batch that came from outside. The batch must fill the buffer exactly."""
     size = len(batch)
     if size > _MAGIC_AT and batch[_MAGIC_AT] != MAGIC:
-        raise UnsupportedBatchError(f"record batches of format {batch[_MAGIC_AT]} are not taken, only of format {MAGIC}")
+        raise UnsupportedBatchError(f"record batches of format {batch[_MAGIC_AT]} are not supported, only format {MAGIC}")
     if size < HEADER_BYTES:
         raise CorruptBatchError(f"a record batch has at least {HEADER_BYTES} bytes, this one has {size}")
     fields = _HEADER.unpack_from(batch)
     _, length, _, _, crc, _, last_offset_delta, _, _, _, _, _, records = fields
     if length + LENGTH_FROM != size:
-        raise CorruptBatchError(f"the batch says that it has {length + LENGTH_FROM} bytes, and has {size}")
+        raise CorruptBatchError(f"the batch declares {length + LENGTH_FROM} bytes and has {size}")
     # A small copy takes less time than a view.
     if crc32c(batch[CHECKED_FROM:] if size <= _COPIED_BYTES else memoryview(batch)[CHECKED_FROM:]) != crc:
         raise CorruptBatchError("the batch's checksum does not match its bytes")
     if records < 1 or last_offset_delta != records - 1:
         raise InvalidRecordsError(
-            f"the batch counts {records} records and {last_offset_delta + 1} offsets, not one offset a record"
+            f"the batch counts {records} records and {last_offset_delta + 1} offsets; each record must have one offset"
         )
     return BatchHeader(*fields)
 
 
-def placed(batch: Buffer, offset: int) -> Buffer:
-    """The batch as it is stored: with its base offset and the one leader epoch that a single server has.
-
-    Set in place where the buffer can be written to, else in a copy.
-    """
-    if type(batch) is not bytearray and (isinstance(batch, bytes) or memoryview(batch).readonly):
-        batch = bytearray(batch)
-    _PLACED.pack_into(batch, 0, offset, len(batch) - LENGTH_FROM, LEADER_EPOCH)
+def assemble_batch(
+    body: Buffer,
+    records: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    *,
+    attributes: int = 0,
+    producer_id: int = NO_PRODUCER,
+    producer_epoch: int = NO_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+) -> bytearray:
+    """Put a head with a checksum before encoded records."""
+    batch = bytearray(HEADER_BYTES)
+    batch += body
+    write_header(
+        batch,
+        records,
+        base_timestamp,
+        max_timestamp,
+        attributes=attributes,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    )
     return batch
 
 
-_ATTRIBUTES_AND_DELTA_BYTES = 6
-_TIMESTAMPS = Struct(">qq")
-_ATTRIBUTES = Struct(">h")
-_CRC = Struct(">I")
-_CRC_AT = 17
+def write_header(
+    batch: bytearray,
+    records: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    *,
+    attributes: int = 0,
+    producer_id: int = NO_PRODUCER,
+    producer_epoch: int = NO_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+) -> None:
+    """Fill in the first `HEADER_BYTES` of a batch whose encoded records already stand behind them."""
+    _CHECKED.pack_into(
+        batch,
+        CHECKED_FROM,
+        attributes,
+        records - 1,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        records,
+    )
+    _UNCHECKED.pack_into(batch, 0, 0, len(batch) - LENGTH_FROM, NO_EPOCH, MAGIC, crc32c(memoryview(batch)[CHECKED_FROM:]))
+
+
+def with_base_offset(batch: Buffer, offset: int) -> Buffer:
+    """Return the batch as it is stored: with its base offset and the one leader epoch that a single server has.
+
+    The buffer itself is changed if it is writable, else a copy.
+    """
+    if type(batch) is not bytearray and (isinstance(batch, bytes) or memoryview(batch).readonly):
+        batch = bytearray(batch)
+    _PLACE.pack_into(batch, 0, offset, len(batch) - LENGTH_FROM, LEADER_EPOCH)
+    return batch
 
 
 def with_append_time(batch: Buffer, timestamp_ms: int) -> bytearray:
-    """A copy of the batch whose records all have this timestamp."""
+    """Return a copy of the batch in which all records have this timestamp."""
     stamped = bytearray(batch)
     header = read_header(stamped)
     _ATTRIBUTES.pack_into(stamped, CHECKED_FROM, header.attributes | TIMESTAMP_TYPE_MASK)
-    _TIMESTAMPS.pack_into(stamped, CHECKED_FROM + _ATTRIBUTES_AND_DELTA_BYTES, header.base_timestamp, timestamp_ms)
-    _CRC.pack_into(stamped, _CRC_AT, crc32c(memoryview(stamped)[CHECKED_FROM:]))
+    _TIMESTAMPS.pack_into(stamped, _TIMESTAMPS_AT, header.base_timestamp, timestamp_ms)
+    _write_checksum(stamped)
     return stamped
 
 
 def with_max_timestamp(batch: Buffer, timestamp_ms: int) -> bytearray:
-    """A copy of the batch whose head says that this is the newest timestamp of its records."""
+    """Return a copy of the batch whose head says that this is the newest timestamp of its records."""
     stamped = bytearray(batch)
-    _TIMESTAMPS.pack_into(
-        stamped, CHECKED_FROM + _ATTRIBUTES_AND_DELTA_BYTES, read_header(stamped).base_timestamp, timestamp_ms
-    )
-    _CRC.pack_into(stamped, _CRC_AT, crc32c(memoryview(stamped)[CHECKED_FROM:]))
+    _TIMESTAMPS.pack_into(stamped, _TIMESTAMPS_AT, read_header(stamped).base_timestamp, timestamp_ms)
+    _write_checksum(stamped)
     return stamped
 
 
 def with_attributes(batch: bytearray, mask: int) -> bytearray:
-    """The batch, changed in place to have these attributes besides its own."""
+    """Add these attributes to the batch in place, and return it."""
     _ATTRIBUTES.pack_into(batch, CHECKED_FROM, read_header(batch).attributes | mask)
-    _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CHECKED_FROM:]))
+    _write_checksum(batch)
     return batch
 
 
 def with_records(batch: Buffer, parts: Sequence[bytes], attributes: int) -> bytes:
-    """A batch with the head of this one, but for its attributes, and with what these parts are together as its records."""
+    """Return a batch with the head of this one, other attributes, and the concatenated parts as its records."""
     head = bytearray(memoryview(batch)[:HEADER_BYTES])
     _LENGTH.pack_into(head, _LENGTH_AT, HEADER_BYTES - LENGTH_FROM + sum(map(len, parts)))
     _ATTRIBUTES.pack_into(head, CHECKED_FROM, attributes)
@@ -162,3 +218,7 @@ def with_records(batch: Buffer, parts: Sequence[bytes], attributes: int) -> byte
         crc = crc32c(part, crc)
     _CRC.pack_into(head, _CRC_AT, crc)
     return b"".join((head, *parts))
+
+
+def _write_checksum(batch: bytearray) -> None:
+    _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CHECKED_FROM:]))

@@ -1,28 +1,16 @@
-"""Control batches: the markers by which a transaction is committed or aborted in a partition.
+"""Control batches: the markers that commit or abort a transaction in a partition.
 
-A marker takes one offset like a record. Its key says what it is; clients act on it and never show it.
+A marker takes one offset, like a record. Its key says what it is; clients act on it and never show it.
 """
 
 from enum import IntEnum
 from struct import Struct, error
 
-from crc32c import crc32c
-
 from tailrace.model.commit import Buffer
 from tailrace.model.errors import CorruptBatchError
-from tailrace.wire.batch import (
-    CHECKED_FROM,
-    CONTROL_MASK,
-    HEADER_BYTES,
-    LENGTH_FROM,
-    MAGIC,
-    NO_PRODUCER,
-    TRANSACTIONAL_MASK,
-)
+from tailrace.wire.batch import CONTROL_MASK, HEADER_BYTES, TRANSACTIONAL_MASK, assemble_batch
 from tailrace.wire.varints import encode_varint
 
-_UNCHECKED_HEAD = Struct(">qiibI")
-_CHECKED_HEAD = Struct(">hiqqqhii")
 # The one record of a marker has a fixed shape: its length, attributes, timestamp and offset delta (all 0), a key of 4 bytes
 # (version and type), a value of 6 bytes (version and coordinator epoch), and no headers. Lengths are varints of one byte.
 _RECORD = Struct(">5shhBhiB")
@@ -32,7 +20,6 @@ _RECORD_HEAD = bytes((16 << 1, 0, 0, 0, 4 << 1))
 _VALUE_LENGTH = 6 << 1
 _VERSION = 0
 _COORDINATOR_EPOCH = 0
-_NO_SEQUENCE = -1
 
 
 class TransactionMarker(IntEnum):
@@ -41,31 +28,30 @@ class TransactionMarker(IntEnum):
 
 
 def encode_marker(marker: TransactionMarker, producer_id: int, producer_epoch: int, timestamp_ms: int) -> bytearray:
-    """A batch that ends the producer's transaction in the partition that it is written to."""
-    checked = _CHECKED_HEAD.pack(
-        TRANSACTIONAL_MASK | CONTROL_MASK, 0, timestamp_ms, timestamp_ms, producer_id, producer_epoch, _NO_SEQUENCE, 1
+    """Return a batch that ends the producer's transaction in the partition that it is written to."""
+    return assemble_batch(
+        _RECORD.pack(_RECORD_HEAD, _VERSION, marker, _VALUE_LENGTH, _VERSION, _COORDINATOR_EPOCH, 0),
+        1,
+        timestamp_ms,
+        timestamp_ms,
+        attributes=TRANSACTIONAL_MASK | CONTROL_MASK,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
     )
-    checked += _RECORD.pack(_RECORD_HEAD, _VERSION, marker, _VALUE_LENGTH, _VERSION, _COORDINATOR_EPOCH, 0)
-    batch = bytearray(_UNCHECKED_HEAD.pack(0, CHECKED_FROM - LENGTH_FROM + len(checked), -1, MAGIC, crc32c(checked)))
-    batch += checked
-    return batch
 
 
 def encode_filler(count: int) -> bytearray:
-    """A batch that takes so many offsets and is shown to nobody: it stands where records were that are lost."""
+    """Return a batch that takes this many offsets and that no reader is shown. It stands in for records that are lost."""
     key, value = _KEY.pack(_VERSION, TransactionMarker.COMMIT), _VALUE.pack(_VERSION, _COORDINATOR_EPOCH)
     body = bytearray()
     for delta in range(count):
         record = b"\0\0" + encode_varint(delta) + encode_varint(len(key)) + key + encode_varint(len(value)) + value + b"\0"
         body += encode_varint(len(record)) + record
-    checked = _CHECKED_HEAD.pack(CONTROL_MASK, count - 1, 0, 0, NO_PRODUCER, -1, _NO_SEQUENCE, count) + body
-    batch = bytearray(_UNCHECKED_HEAD.pack(0, CHECKED_FROM - LENGTH_FROM + len(checked), -1, MAGIC, crc32c(checked)))
-    batch += checked
-    return batch
+    return assemble_batch(body, count, 0, 0, attributes=CONTROL_MASK)
 
 
 def decode_marker(batch: Buffer) -> TransactionMarker:
-    """What a control batch says, whose head and checksum are known to be right."""
+    """Return the marker of a control batch whose head and checksum were checked before."""
     try:
         head, _, kind, *_ = _RECORD.unpack_from(batch, HEADER_BYTES)
         if head != _RECORD_HEAD:
@@ -74,4 +60,4 @@ def decode_marker(batch: Buffer) -> TransactionMarker:
     except error:
         raise CorruptBatchError(f"a control batch has {HEADER_BYTES + _RECORD.size} bytes, this one has {len(batch)}") from None
     except ValueError:
-        raise CorruptBatchError(f"the control batch says {kind}, which is neither abort (0) nor commit (1)") from None
+        raise CorruptBatchError(f"the control batch has the type {kind}, which is neither abort (0) nor commit (1)") from None

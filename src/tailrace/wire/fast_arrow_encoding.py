@@ -7,24 +7,20 @@ nothing loaded.
 """
 
 from collections.abc import Callable, Iterator
-from struct import Struct
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from crc32c import crc32c
 
 from tailrace.model.commit import Buffer
 from tailrace.model.limits import MIB
-from tailrace.wire.batch import CHECKED_FROM, HEADER_BYTES, LENGTH_FROM, MAGIC, NO_PRODUCER
+from tailrace.wire.batch import HEADER_BYTES, write_header
 from tailrace.wire.compression import Compression, compress
 
 Int64Array = npt.NDArray[np.int64]
 Uint8Array = npt.NDArray[np.uint8]
 
-_UNCHECKED_HEAD = Struct(">qiibI")
-_CHECKED_HEAD = Struct(">hiqqqhii")
 _NOTHING: Uint8Array = np.zeros(0, np.uint8)
 _NO_SPANS: Int64Array = np.zeros(0, np.int64)
 
@@ -158,10 +154,7 @@ def _headers(column: pa.Array | None, rows: int) -> tuple[Int64Array, _Spans, _S
 
 def _batch(whole: bytearray, codec: int, times: Int64Array) -> EncodedBatch:
     newest = int(times.max())
-    head = _CHECKED_HEAD.pack(codec, len(times) - 1, int(times[0]), newest, NO_PRODUCER, -1, -1, len(times))
     if codec != Compression.NONE:
         whole[HEADER_BYTES:] = compress(codec, memoryview(whole)[HEADER_BYTES:].toreadonly())
-    whole[CHECKED_FROM:HEADER_BYTES] = head
-    checksum = crc32c(memoryview(whole)[CHECKED_FROM:])
-    whole[:CHECKED_FROM] = _UNCHECKED_HEAD.pack(0, len(whole) - LENGTH_FROM, -1, MAGIC, checksum)
+    write_header(whole, len(times), int(times[0]), newest, attributes=codec)
     return EncodedBatch(whole, len(times), newest)

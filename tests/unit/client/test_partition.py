@@ -8,13 +8,15 @@ from tailrace.client.partition import AssignedPartition, PartitionProgress, assi
 from tailrace.model.errors import CorruptBatchError, OffsetOutOfRangeError
 from tailrace.model.ids import Cursor
 from tailrace.model.record import Record
-from tailrace.wire.batch import placed
+from tailrace.wire.batch import with_base_offset
 from tailrace.wire.batch_stream import FetchedPartitionHead, FetchedPartitionPart, PlacedBatch
 from tailrace.wire.records import encode_batch
 
 
 def part(base_offset: int, count: int, next_offset: int | None = None, start: int = 0) -> FetchedPartitionPart:
-    batch = placed(encode_batch([Record(None, b"%d" % (base_offset + nth), (), 5) for nth in range(count)]), base_offset)
+    batch = with_base_offset(
+        encode_batch([Record(None, b"%d" % (base_offset + nth), (), 5) for nth in range(count)]), base_offset
+    )
     after = base_offset + count if next_offset is None else next_offset
     return FetchedPartitionPart(FetchedPartitionHead(0, after, start, 100, 0), [PlacedBatch(Cursor(1000 + base_offset), batch)])
 

@@ -15,11 +15,11 @@ from tailrace.log.frame import (
 )
 from tailrace.model.commit import Changes
 from tailrace.model.ids import Offset, PartitionId, TopicId
-from tailrace.wire.batch import placed
+from tailrace.wire.batch import with_base_offset
 from tests.support.batches import encode_batch
 
 PARTITION = PartitionId(TopicId(7), 3)
-BATCH = bytes(placed(encode_batch([(5, b"value")]), 40))
+BATCH = bytes(with_base_offset(encode_batch([(5, b"value")]), 40))
 SALT = 4711
 HEAD = fast_encode_head(1000, 900, 77, 12345, PARTITION, 40, 1, BATCH, 5, SALT)
 

@@ -14,7 +14,7 @@ from tailrace.pipeline.errors import DataLossError
 from tailrace.pipeline.plan import CellRef, CellSlots, slots_for
 from tailrace.pipeline.steps import ChangeStep, read_step
 from tailrace.pipeline.table_changes import ChangeRange, change_rows
-from tailrace.wire.batch import placed
+from tailrace.wire.batch import with_base_offset
 from tailrace.wire.batch_stream import FetchedPartitionHead, FetchedPartitionPart, PlacedBatch
 from tailrace.wire.records import encode_batch
 
@@ -33,7 +33,7 @@ class ChangeTopic(ServerConnection):
         offset = 0
         for size in sizes:
             records = [_change(number, row_bytes) for number in range(offset, offset + size)]
-            self._batches.append((offset, offset + size, bytes(placed(encode_batch(records), offset))))
+            self._batches.append((offset, offset + size, bytes(with_base_offset(encode_batch(records), offset))))
             offset += size
         self.end = offset
 

@@ -28,5 +28,5 @@ def test_a_control_batch_that_is_cut_off_is_corrupt() -> None:
 def test_a_marker_of_an_unknown_kind_is_corrupt() -> None:
     batch = encode_marker(TransactionMarker.COMMIT, 7, 3, 0)
     batch[HEADER_BYTES + 8] = 5
-    with pytest.raises(CorruptBatchError, match="says 5"):
+    with pytest.raises(CorruptBatchError, match="has the type 5"):
         decode_marker(batch)

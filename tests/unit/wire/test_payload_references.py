@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tailrace.model.errors import CorruptBatchError
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.record import Record, reference_to
-from tailrace.wire.batch import REFERENCE_MASK, check_batch, placed, read_header, with_attributes
+from tailrace.wire.batch import REFERENCE_MASK, check_batch, read_header, with_attributes, with_base_offset
 from tailrace.wire.payload_references import (
     encode_payload_reference,
     expand_payload,
@@ -30,9 +30,9 @@ records = st.builds(
 
 @given(record=records, offset=st.integers(0, 1 << 60))
 def test_an_expanded_batch_is_the_one_that_would_have_been_stored_with_the_value(record: Record, offset: int) -> None:
-    stored = placed(encode_payload_reference(record, reference_to(CONTENT)), offset)
+    stored = with_base_offset(encode_payload_reference(record, reference_to(CONTENT)), offset)
     check_batch(stored)
-    inline = placed(encode_batch([record]), offset)
+    inline = with_base_offset(encode_batch([record]), offset)
     assert bytes(expand_payload(stored, CONTENT, DEFAULT_LIMITS)) == bytes(inline)
     assert is_payload_reference(stored)
     assert not is_payload_reference(inline)

@@ -1,4 +1,4 @@
-"""A batch encoded the quick way is the one that the general encoder makes."""
+"""Records are encoded and decoded, and the fast path encodes them as the general encoder does."""
 
 from struct import pack_into
 
@@ -11,15 +11,15 @@ from tailrace.model.errors import CorruptBatchError, LimitExceededError, Message
 from tailrace.model.ids import Offset
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.record import Record
-from tailrace.wire.batch import CHECKED_FROM, HEADER_BYTES, check_batch, placed, read_header
+from tailrace.wire.batch import CHECKED_FROM, HEADER_BYTES, check_batch, read_header, with_base_offset
 from tailrace.wire.compression import Compression
+from tailrace.wire.record_timestamps import first_record_at
 from tailrace.wire.records import (
     decode_batch,
     encode_batch,
-    encoded_headers,
+    encode_headers,
     encoded_size_bound,
     fast_encode_batch,
-    first_record_at,
 )
 from tests.support import batches
 
@@ -60,12 +60,12 @@ def test_records_come_back_as_they_were(codec: Compression) -> None:
 
 
 def test_offsets_count_up_from_the_base_offset() -> None:
-    batch = placed(encode_batch(RECORDS), 40)
+    batch = with_base_offset(encode_batch(RECORDS), 40)
     assert [record.offset for record in decode_batch(batch, DEFAULT_LIMITS)] == [40, 41, 42, 43]
 
 
 def test_an_independent_decoder_reads_our_batches() -> None:
-    batch = placed(encode_batch([Record(None, b"a", (), NOW), Record(b"k", b"b", (), NOW + 7)]), 3)
+    batch = with_base_offset(encode_batch([Record(None, b"a", (), NOW), Record(b"k", b"b", (), NOW + 7)]), 3)
     assert batches.decode_batch(batch) == [(3, NOW, b"a"), (4, NOW + 7, b"b")]
 
 
@@ -105,16 +105,18 @@ def test_more_records_than_batch_records_are_refused() -> None:
 @pytest.mark.parametrize("codec", list(Compression))
 @pytest.mark.parametrize(("first", "most", "values"), [(0, 2, ["0", "1"]), (3, 4, ["3", "4", "5", "6"]), (8, 9, ["8", "9"])])
 def test_a_part_of_a_batch_is_decoded_alone(codec: Compression, first: int, most: int, values: list[str]) -> None:
-    batch = placed(encode_batch([Record(None, str(number).encode(), (), NOW) for number in range(10)], codec=codec), 70)
+    batch = with_base_offset(
+        encode_batch([Record(None, str(number).encode(), (), NOW) for number in range(10)], codec=codec), 70
+    )
     found = decode_batch(batch, DEFAULT_LIMITS, first=first, most=most)
     assert [str(record.offset - 70) for record in found] == values
     assert [(record.value or b"").decode() for record in found] == values
 
 
 def test_a_record_that_lies_about_its_length_is_not_skipped() -> None:
-    with pytest.raises(CorruptBatchError, match="record 0 of the batch says it has 63 bytes, and 13 are left"):
+    with pytest.raises(CorruptBatchError, match="record 0 of the batch declares 63 bytes, and 13 are left"):
         decode_batch(body_of(0x7E, 0, 0, 0, 1, 1, 0, 12, 0, 0, 2, 1, 1, 0, records=2), DEFAULT_LIMITS, first=1)
-    with pytest.raises(CorruptBatchError, match="record 0 of the batch says it has 63 bytes, and 13 are left"):
+    with pytest.raises(CorruptBatchError, match="record 0 of the batch declares 63 bytes, and 13 are left"):
         first_record_at(body_of(0x7E, 0, 0, 0, 1, 1, 0, 12, 0, 0, 2, 1, 1, 0, records=2), NOW + 1, DEFAULT_LIMITS)
 
 
@@ -128,22 +130,6 @@ def test_a_part_of_a_cut_batch_is_refused() -> None:
         )
 
 
-@pytest.mark.parametrize("codec", list(Compression))
-def test_the_first_record_of_a_time_is_found_without_decoding_the_others(codec: Compression) -> None:
-    times = [5, 3, 70_000, 4, 90_000]
-    batch = encode_batch([Record(b"k", b"v", (), NOW + time) for time in times], codec=codec)
-    assert first_record_at(batch, NOW, DEFAULT_LIMITS) == (0, NOW + 5)
-    assert first_record_at(batch, NOW + 4, DEFAULT_LIMITS, first=1) == (2, NOW + 70_000)
-    assert first_record_at(batch, NOW + 70_001, DEFAULT_LIMITS) == (4, NOW + 90_000)
-    assert first_record_at(batch, NOW + 90_001, DEFAULT_LIMITS) is None
-
-
-def test_records_stamped_by_the_server_all_have_its_time() -> None:
-    batch = encode_batch([Record(None, b"v", (), NOW)] * 3, append_time=NOW + 50)
-    assert first_record_at(batch, NOW + 50, DEFAULT_LIMITS, first=1) == (1, NOW + 50)
-    assert first_record_at(batch, NOW + 51, DEFAULT_LIMITS) is None
-
-
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD])
 def test_a_bomb_is_refused_by_name(codec: Compression) -> None:
     batch = encode_batch([Record(None, bytes(1_000_000), (), NOW)], codec=codec)
@@ -154,9 +140,9 @@ def test_a_bomb_is_refused_by_name(codec: Compression) -> None:
 @pytest.mark.parametrize(
     ("payload", "reason"),
     [
-        ((0x7E, 0, 0, 0, 1, 1, 0), "says it has 63 bytes, and 6 are left"),
-        ((0x01, 0, 0, 0, 1, 1, 0), "says it has -1 bytes"),
-        ((0x0C, 0, 0, 2, 1, 1, 0), "says that it is record 1"),
+        ((0x7E, 0, 0, 0, 1, 1, 0), "declares 63 bytes, and 6 are left"),
+        ((0x01, 0, 0, 0, 1, 1, 0), "declares -1 bytes"),
+        ((0x0C, 0, 0, 2, 1, 1, 0), "has the offset delta 1"),
         ((0x0C, 0, 0, 0, 0x7E, 1, 0), "a field of 63 bytes"),
         ((0x0C, 0, 0, 0, 3, 1, 0), "a field of -2 bytes"),
         ((0x0C, 0, 0, 0, 1, 1, 0x7E), "counts 63 headers"),
@@ -180,12 +166,14 @@ headers = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size
 
 
 @given(st.lists(st.tuples(sizes, sizes, headers), min_size=1, max_size=5), st.integers(0, 1 << 42))
-def test_it_is_byte_for_byte_the_same(shapes: list[tuple[int, int, list[tuple[str, bytes | None]]]], timestamp: int) -> None:
+def test_the_fast_path_encodes_the_same_bytes(
+    shapes: list[tuple[int, int, list[tuple[str, bytes | None]]]], timestamp: int
+) -> None:
     records = [Record(b"k" * key, b"v" * value, given, timestamp) for key, value, given in shapes]
-    uniform = [(record.key or b"", record.value or b"", encoded_headers(record.headers)) for record in records]
+    uniform = [(record.key or b"", record.value or b"", encode_headers(record.headers)) for record in records]
     assert fast_encode_batch(uniform, timestamp) == encode_batch(records)
 
 
-def test_many_records_are_numbered_beyond_the_short_numbers() -> None:
+def test_the_fast_path_numbers_records_beyond_the_short_varints() -> None:
     records = [Record(b"", b"", (), 5)] * 9000
     assert fast_encode_batch([(b"", b"", b"\0")] * 9000, 5) == encode_batch(records)

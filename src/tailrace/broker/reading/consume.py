@@ -32,7 +32,7 @@ from tailrace.model.limits import Limits
 from tailrace.model.names import check_group_name
 from tailrace.store.contract import Store
 from tailrace.wire.batch import read_header
-from tailrace.wire.records import first_record_at
+from tailrace.wire.record_timestamps import first_record_at
 
 _MAX_TIMESTAMP = (1 << 63) - 1
 

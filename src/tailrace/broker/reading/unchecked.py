@@ -18,7 +18,7 @@ from tailrace.model.ids import Cursor, Offset, PartitionId
 from tailrace.model.limits import Limits
 from tailrace.store.contract import Store
 from tailrace.wire.batch import read_header
-from tailrace.wire.records import check_records
+from tailrace.wire.records import check_decodable
 
 
 class UncheckedBatches:
@@ -74,7 +74,7 @@ class UncheckedBatches:
             if cursor >= self.end:
                 break
             try:
-                check_records(batch, self._limits)
+                check_decodable(batch, self._limits)
             except InvalidRequestError as error:
                 header = read_header(batch)
                 last = header.base_offset + header.records - 1

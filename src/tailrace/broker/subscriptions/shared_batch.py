@@ -11,7 +11,7 @@ from tailrace.model.errors import InvalidRequestError, UnreadableBatchError
 from tailrace.model.fetch import CorruptBatch
 from tailrace.model.ids import Cursor, Offset, PartitionId
 from tailrace.model.limits import KIB, Limits
-from tailrace.wire.batch import placed, read_header
+from tailrace.wire.batch import read_header, with_base_offset
 from tailrace.wire.payload_references import is_payload_reference
 from tailrace.wire.records import decode_batch, decoded_bound
 
@@ -53,7 +53,7 @@ class SharedBatch:
     ) -> None:
         """`copied`: the bytes are somebody else's, who may have more of them in the same buffer."""
         if copied:
-            batch = placed(bytearray(batch), base_offset)
+            batch = with_base_offset(bytearray(batch), base_offset)
         self.cursor = cursor
         self.end = Cursor(cursor + records)
         self.partition = partition

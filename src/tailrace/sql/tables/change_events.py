@@ -17,7 +17,7 @@ from tailrace.model.record import Record
 from tailrace.model.route import ChangeKind
 from tailrace.model.table import Column, Table
 from tailrace.sql.tables.values import StoredValue
-from tailrace.wire.records import encoded_headers
+from tailrace.wire.records import encode_headers
 
 StoredRow = Sequence[StoredValue]
 
@@ -83,7 +83,7 @@ class TableEvents:
             headers.append(("only_route", b"%d" % only_route))
         if skip_routes:
             headers.append(("skip_routes", skip_routes.encode()))
-        return encoded_headers(tuple(headers))
+        return encode_headers(tuple(headers))
 
     def encode(self, op: ChangeKind, old: StoredRow | None, new: StoredRow | None, ts: int, tx: str) -> tuple[bytes, bytes]:
         """Key and value of the event."""

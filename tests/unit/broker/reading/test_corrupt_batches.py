@@ -18,7 +18,7 @@ from tailrace.model.queue import ReceiveRequest
 from tailrace.pipeline.errors import CorruptDataError
 from tailrace.pipeline.topic_reading import TopicColumns
 from tailrace.store.memory import MemoryStore
-from tailrace.wire.batch import placed, read_header
+from tailrace.wire.batch import read_header, with_base_offset
 from tailrace.wire.batch_stream import FetchedPartitionHead, FetchedPartitionPart, PlacedBatch
 from tests.support.aio import on_loop
 from tests.support.bad_batches import BAD_BATCHES, good_batch, store_batches
@@ -194,7 +194,7 @@ async def _skipping(sql: Asker, text: str) -> list[object]:
 def _part(bad: bytes) -> FetchedPartitionPart:
     batches = [bytearray(good_batch(b"0", b"1")), bytearray(good_batch(b"2")), bytearray(bad), bytearray(good_batch(b"after"))]
     offsets = [0, 2, 3, _end_of(bad)]
-    stored = [PlacedBatch(Cursor(at), placed(batch, at)) for at, batch in zip(offsets, batches, strict=True)]
+    stored = [PlacedBatch(Cursor(at), with_base_offset(batch, at)) for at, batch in zip(offsets, batches, strict=True)]
     end = _end_of(bad) + 1
     return FetchedPartitionPart(FetchedPartitionHead(0, end, *OffsetBounds(Offset(0), Offset(end)), 0), stored)
 
