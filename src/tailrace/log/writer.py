@@ -34,7 +34,7 @@ from tailrace.model.ids import Cursor, Offset, PartitionId, Position
 from tailrace.model.killpoint import killpoint
 from tailrace.model.limits import KIB
 from tailrace.model.stats import StoreStats
-from tailrace.wire.batch import placed
+from tailrace.wire.batch import with_base_offset
 
 _COPIED_AT_ONCE_BYTES = 64 * KIB
 
@@ -304,7 +304,7 @@ class GroupFrames:
             cursor = commit.cursor
             partition, batch, records, timestamp, _ = only
             (base,) = commit.offsets
-            batch = placed(batch, base)
+            batch = with_base_offset(batch, base)
             length = len(batch)
             buffers.append(
                 fast_encode_head(position, synced, cursor, commit.hlc, partition, base, records, batch, timestamp, salt)
@@ -328,7 +328,7 @@ class GroupFrames:
         entries = []
         bodies: list[Buffer] = []
         for (partition, batch, records, timestamp, _), base in zip(appends, commit.offsets, strict=True):
-            batch = placed(batch, base)
+            batch = with_base_offset(batch, base)
             length = len(batch)
             entries.append(encode_entry(partition, base, cursor, records, batch, timestamp))
             bodies.append(batch)
