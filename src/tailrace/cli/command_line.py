@@ -1,4 +1,8 @@
-"""In which forms commands print. Apart from the code that does it, so that `--help` is quick."""
+"""What all commands have in common: Typer with our defaults, shared flags, and output formats.
+
+Typer shows the type of every option in its help, `<bool>` behind a flag too, which reads as if the flag took a value; so the
+classes here hide it. Imported for `--help`: nothing heavy may be imported here.
+"""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -8,22 +12,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 
-class RowFormat(StrEnum):
-    """Rows of SQL."""
-
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
-
-
-class MessageFormat(StrEnum):
-    TEXT = "text"
-    JSON = "json"
-    VALUE = "value"
-
-
 class CommandGroup(typer.Typer):
-    """Commands below one name."""
+    """The commands below one name, such as `tailrace topics`."""
 
     def __init__(self, summary: str) -> None:
         super().__init__(
@@ -36,7 +26,7 @@ class CommandGroup(typer.Typer):
         )
 
     def add(self, name: str, run: Callable[..., None], panel: str | None = None) -> None:
-        """A command; its docstring is its help. `panel` is the heading that it is listed under."""
+        """Add a command, whose docstring is its help. `panel` is the heading that it is listed under."""
         self.command(name, cls=_Command, rich_help_panel=panel)(run)
 
 
@@ -57,19 +47,35 @@ def _without_flag_types(parameters: list[Any]) -> list[Any]:
     return parameters
 
 
+class RowFormat(StrEnum):
+    """How `tailrace sql` prints rows."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+class MessageFormat(StrEnum):
+    """How `tailrace consume` and `tailrace tail` print messages."""
+
+    TEXT = "text"
+    JSON = "json"
+    VALUE = "value"
+
+
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 
 ServerOption = Annotated[
     str, typer.Option("--server", metavar="URL", envvar="TAILRACE_SERVER", help="The HTTP address of the server.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, one object in a line.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")]
-LimitOption = Annotated[int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="Stop after so many.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+LimitOption = Annotated[int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="Stop after this many messages.")]
 FormatOption = Annotated[
     MessageFormat | None,
-    typer.Option("--format", help="value prints nothing else. By default text on a terminal and JSON elsewhere."),
+    typer.Option("--format", help="value prints only values. By default text on a terminal and JSON elsewhere."),
 ]
 PartitionOption = Annotated[int | None, typer.Option("--partition", metavar="P", min=0, help="Only this partition.")]
 SkipCorruptOption = Annotated[
-    bool, typer.Option("--skip-corrupt", help="Go on without stored batches that can't be decoded, and say which.")
+    bool, typer.Option("--skip-corrupt", help="Skip stored batches that can't be decoded, and print which.")
 ]

@@ -1,4 +1,4 @@
-"""The `tailrace` command line: which commands there are."""
+"""The list of all `tailrace` commands."""
 
 from typing import Annotated
 

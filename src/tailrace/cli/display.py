@@ -1,6 +1,6 @@
-"""What commands print: tables for people, JSON for scripts, notes on stderr.
+"""What commands print: tables and messages for people, JSON for scripts, notes and progress bars on stderr.
 
-Nothing that comes from a record reaches a terminal unchecked: control characters would make it do things.
+Control characters in stored data are escaped before they reach a terminal, because a terminal would obey them.
 """
 
 import os
@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-import msgspec
 import typer
 
 from tailrace.cli.command_line import MessageFormat
@@ -27,12 +26,13 @@ if TYPE_CHECKING:
 
 
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""With the marks that turn the direction of writing."""
+"""Includes the characters that change the direction of writing, and surrogates."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-_STEP = 1024
+_UNIT_STEP = 1024
+_BAR_DELAY_SECONDS = 1.0
 
 GAP = 2
-"""Between the columns of a table."""
+"""Spaces between the columns of a table."""
 
 
 class Heading(NamedTuple):
@@ -41,14 +41,14 @@ class Heading(NamedTuple):
 
 
 def print_json(value: object) -> None:
-    """One line."""
+    """Print the value as one line of JSON."""
     import msgspec
 
     typer.echo(msgspec.json.encode(value).decode())
 
 
 def print_table(headings: Sequence[Heading], rows: Iterable[Sequence[str | None]], empty: str = "") -> None:
-    """As wide as the terminal at most; long cells are folded. `empty` is said where there is no row."""
+    """Print a table that is at most as wide as the terminal; long cells are folded. `empty` is printed if there are no rows."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -65,7 +65,7 @@ def print_table(headings: Sequence[Heading], rows: Iterable[Sequence[str | None]
 
 
 def print_properties(properties: Iterable[tuple[str, str | int | None]]) -> None:
-    """Names and values below each other; those without a value are left out."""
+    """Print names and values, one pair a line, without those that have no value."""
     from rich.table import Table
     from rich.text import Text
 
@@ -79,7 +79,7 @@ def print_properties(properties: Iterable[tuple[str, str | int | None]]) -> None
 
 
 def console() -> "Console":
-    """Standard output. Where it is no terminal, nothing is cut or folded to some width that nobody sees."""
+    """Return standard output. If it is no terminal, nothing is cut or folded."""
     from rich.console import Console
 
     is_terminal = sys.stdout.isatty()
@@ -87,36 +87,36 @@ def console() -> "Console":
 
 
 def print_note(text: str) -> None:
-    """A word for the person at the terminal; scripts that read stdout do not meet it."""
+    """Print a line for a person on stderr, where scripts that read stdout do not see it."""
     typer.echo(text, err=True)
 
 
 def printable(text: str) -> str:
-    """The text with control characters written out, except line breaks."""
+    """Return the text with control characters escaped, except line breaks."""
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}" if found[0] != "\t" else "    ", text)
 
 
 def size(count: int) -> str:
-    """`1536` -> `1.5 KiB`."""
+    """Write a number of bytes with a unit: `1536` is `1.5 KiB`."""
     amount = float(count)
     for unit in _UNITS:
-        if amount < _STEP or unit == _UNITS[-1]:
+        if amount < _UNIT_STEP or unit == _UNITS[-1]:
             break
-        amount /= _STEP
+        amount /= _UNIT_STEP
     return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before something is lost, where there is a person to ask. `--yes` has answered already."""
+    """Ask before something is lost, if there is a person at the terminal and `--yes` was not given."""
     if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
-    if not typer.confirm(f"{question} Go on?", err=True):
-        print_note("nothing was done")
+    if not typer.confirm(f"{question} Continue?", err=True):
+        print_note("nothing was changed")
         raise typer.Exit(1)
 
 
 def note_corrupt_batch(batch: Mapping[str, object]) -> None:
-    """Say that a stored batch can't be decoded."""
+    """Print that a stored batch can't be decoded."""
     print_note(
         f"tailrace: offsets {batch['first_offset']} to {batch['last_offset']} of {batch['topic_name']}, partition"
         f" {batch['partition_id']}, can't be decoded: {batch['reason']}"
@@ -124,42 +124,36 @@ def note_corrupt_batch(batch: Mapping[str, object]) -> None:
 
 
 class MessagePrinter:
-    """`with_topic` is for streams that hold several."""
+    """Prints messages as a line of text, as JSON, or as the bare value. `with_topic` is for streams of several topics."""
 
     def __init__(self, wanted: MessageFormat | None, *, with_topic: bool) -> None:
         self._format = wanted or (MessageFormat.TEXT if sys.stdout.isatty() else MessageFormat.JSON)
         self._with_topic = with_topic
         self._console = console()
-        self._encode = msgspec.json.Encoder().encode
 
     def show(self, message: "ReadMessage") -> None:
         if self._format is MessageFormat.TEXT:
             self._console.print(self._text(message), soft_wrap=True)
         else:
-            data = self._json(message) if self._format is MessageFormat.JSON else value_of(message)
+            data = _json_line(message) if self._format is MessageFormat.JSON else value_of(message)
             if data is not None:
                 _write_whole(data + b"\n")
 
     def flush(self) -> None:
-        """After this, whoever reads the output has it."""
+        """Hand everything that was printed to whoever reads the output."""
         sys.stdout.flush()
-
-    def _json(self, message: "ReadMessage") -> bytes:
-        line: bytes = self._encode(message)
-        # The value is as it was written, perhaps over several lines; between the words of JSON they mean nothing.
-        return msgspec.json.format(line, indent=-1) if b"\n" in line or b"\r" in line else line
 
     def _text(self, message: "ReadMessage") -> "Text":
         from rich.text import Text
 
-        moment = datetime.fromtimestamp(message.timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+        written_at = datetime.fromtimestamp(message.timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
         line = Text()
         if self._with_topic:
             line.append(f"{message.cursor}  ", "bold")
             line.append(f"{message.topic_name}[{message.partition_id}]  ", "cyan")
         else:
             line.append(f"{message.partition_id}:{message.offset}  ", "cyan")
-        line.append(f"{moment}  ", "dim")
+        line.append(f"{written_at}  ", "dim")
         key = message.key if isinstance(message.key, str) else message.key_base64
         if isinstance(key, str | bytes):
             line.append(f"{_shown(key)}  ", "green")
@@ -168,11 +162,21 @@ class MessagePrinter:
 
 
 def value_of(message: "ReadMessage") -> bytes | None:
-    """As it was published; `None` for a tombstone."""
+    """Return the value as it was published; `None` for a tombstone."""
+    import msgspec
+
     if isinstance(message.value_base64, bytes):
         return message.value_base64
     value = bytes(message.value) if isinstance(message.value, msgspec.Raw) else b"null"
     return None if value == b"null" else value
+
+
+def _json_line(message: "ReadMessage") -> bytes:
+    import msgspec
+
+    line = msgspec.json.encode(message)
+    # The value is stored as it was written, perhaps over several lines. Line breaks between JSON tokens can be removed.
+    return msgspec.json.format(line, indent=-1) if b"\n" in line or b"\r" in line else line
 
 
 def _shown(data: str | bytes) -> str:
@@ -183,32 +187,32 @@ def _shown(data: str | bytes) -> str:
 def _write_whole(data: bytes) -> None:
     left = memoryview(data)
     while left:
-        # Where PYTHONUNBUFFERED is set, as images of containers do, a write takes as much as the pipe does.
+        # With PYTHONUNBUFFERED, which container images often set, a write takes only as much as the pipe does.
         left = left[sys.stdout.buffer.write(left) :]
 
 
-_PATIENCE_SECONDS = 1.0
-
-
 class ProgressState(NamedTuple):
-    """How far the work is, from its beginning."""
+    """How far the work has come since its start."""
 
-    things: int
-    """What is counted, such as messages."""
+    items: int
+    """How many messages, or whatever is counted, are done."""
     done: int
     total: int | None
-    """`None` where nobody knows it."""
+    """`None` if it is not known."""
 
 
 class ProgressBar(Protocol):
-    def advance(self, reached: ProgressState) -> None: ...
-    def step_aside(self) -> None:
-        """Until work advances again."""
+    def advance(self, state: ProgressState) -> None: ...
+    def hide(self) -> None:
+        """Remove the bar until the work advances again, so that something else can be printed."""
 
 
 @contextmanager
 def progress(noun: str, *, is_shown: bool = True) -> Iterator[ProgressBar]:
-    """`noun` is what is counted, in the plural. `is_shown`: whether a bar would be in nobody's way."""
+    """Show a bar on stderr if it is a terminal and the work takes longer than a second.
+
+    `noun` is what is counted, in the plural. `is_shown` is whether a bar would not disturb other output.
+    """
     if not is_shown or not sys.stderr.isatty():
         yield _NoBar()
         return
@@ -216,20 +220,20 @@ def progress(noun: str, *, is_shown: bool = True) -> Iterator[ProgressBar]:
     try:
         yield bar
     finally:
-        bar.step_aside()
+        bar.hide()
 
 
 def size_of_input(descriptor: int) -> int | None:
-    """Of a file; nobody knows how much will come through a pipe."""
+    """Return the size of a file, or `None` for a pipe."""
     status = os.fstat(descriptor)
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
 class _NoBar:
-    def advance(self, reached: ProgressState) -> None:
+    def advance(self, state: ProgressState) -> None:
         pass
 
-    def step_aside(self) -> None:
+    def hide(self) -> None:
         pass
 
 
@@ -239,16 +243,16 @@ class _DelayedBar:
         self._began = time.monotonic()
         self._made: tuple[Progress, TaskID] | None = None
 
-    def advance(self, reached: ProgressState) -> None:
+    def advance(self, state: ProgressState) -> None:
         if self._made is None:
-            if time.monotonic() - self._began < _PATIENCE_SECONDS:
+            if time.monotonic() - self._began < _BAR_DELAY_SECONDS:
                 return
-            self._made = self._make(reached.total)
+            self._made = self._make(state.total)
         progress, task = self._made
-        progress.update(task, completed=reached.done, total=reached.total, things=f"{reached.things:,}")
+        progress.update(task, completed=state.done, total=state.total, items=f"{state.items:,}")
         progress.start()
 
-    def step_aside(self) -> None:
+    def hide(self) -> None:
         if self._made is not None:
             self._made[0].stop()
 
@@ -258,11 +262,11 @@ class _DelayedBar:
 
         columns = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn()) if total else ()
         progress = Progress(
-            TextColumn(f"{{task.fields[things]}} {self._noun}"),
+            TextColumn(f"{{task.fields[items]}} {self._noun}"),
             *columns,
             console=Console(stderr=True),
             transient=True,
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        return progress, progress.add_task("", total=total, things="0")
+        return progress, progress.add_task("", total=total, items="0")

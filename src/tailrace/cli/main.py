@@ -1,9 +1,9 @@
-"""The `tailrace` command, and how errors reach the user."""
+"""The `tailrace` command: it runs a server or another command, and turns errors into one line and an exit code."""
 
 import sys
 
 from tailrace.cli.errors import CommandError, ExitCode
-from tailrace.cli.server_process import handed_over
+from tailrace.cli.server_process import read_plain_flags, run_server
 from tailrace.cli.status_lines import open_missing_streams, print_error
 from tailrace.model.errors import StorageFailedError, TailraceError
 
@@ -23,16 +23,14 @@ def main() -> None:
 
 
 def _run() -> None:
-    flags = handed_over()
-    if flags is None:
-        # Not above: a server that was handed over has no use for a command line.
-        from tailrace.cli.commands import build_app
-
-        build_app()()
-    else:
-        from tailrace.cli.server_process import run_server
-
+    flags = read_plain_flags(sys.argv[1:])
+    if flags is not None:
         run_server(flags)
+        return
+    # Not above: a server would keep what the command line loads.
+    from tailrace.cli.commands import build_app
+
+    build_app()()
 
 
 def _end(code: ExitCode, why: object) -> None:

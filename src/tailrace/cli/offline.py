@@ -1,4 +1,7 @@
-"""`tailrace fsck`: check a data folder and name what is wrong."""
+"""`tailrace fsck`, `dump` and `salvage`: check, print and repair a data folder, without a server.
+
+RocksDB, SQLite and the record codecs are imported in the commands, because `--help` does without them.
+"""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -20,7 +23,8 @@ if TYPE_CHECKING:
     from tailrace.store.salvage import Omission
 
 
-_COUNTED = ("segments", "frames", "batches", "records", "bytes")
+_FSCK_COUNTS = ("segments", "frames", "batches", "records", "bytes")
+_MAX_SHOWN_BYTES = 80
 
 
 def fsck(
@@ -28,23 +32,22 @@ def fsck(
 ) -> None:
     """Check every byte of a data folder, and change nothing.
 
-    Reads all frames, batches and records, compares their checksums, checks
-    that offsets and cursors are dense, that the index names exactly what the
-    log holds, that the payloads that records refer to are there and whole, and
-    that the tables hold exactly the rows that the log says.
-    Exits with 1 if anything is wrong.
+    Reads all frames, batches and records and compares their checksums. Checks
+    that offsets and cursors have no gaps, that the index matches the log, that
+    payload files exist and are complete, and that the tables hold exactly the
+    rows that follow from the log. Exits with 1 if anything is wrong.
 
     [bold]Example[/]
     tailrace fsck ./data
     """
-    # Loads RocksDB and SQLite, which --help does without.
+
     from tailrace.log.fsck import run_fsck
     from tailrace.log.offline import offline_log
     from tailrace.model.limits import DEFAULT_LIMITS
     from tailrace.sql.tables.fsck import TablesReport, check_tables
 
     report = run_fsck(folder)
-    tables = TablesReport([], ["the tables are not held against the log, because the log is damaged"])
+    tables = TablesReport([], ["the tables are not compared with the log, because the log is damaged"])
     if not report.findings:
         with offline_log(folder) as log:
             tables = check_tables(folder, log, DEFAULT_LIMITS)
@@ -55,8 +58,8 @@ def fsck(
     for finding in report.findings:
         typer.echo(f"wrong: {finding.where}: {finding.what}")
     if report.is_cut_short:
-        typer.echo("wrong: and more; the list is cut short")
-    counts = {name: getattr(report, name) for name in _COUNTED}
+        typer.echo("wrong: there are more findings; the list is cut off here")
+    counts = {name: getattr(report, name) for name in _FSCK_COUNTS}
     counts |= {"tables": tables.tables, "rows": tables.rows, "payloads": report.payloads}
     verdict = f"{len(report.findings):,} wrong" if report.findings else "all good"
     typer.echo(f"{folder}: {verdict} ({', '.join(f'{name} {count:,}' for name, count in counts.items())})")
@@ -64,35 +67,31 @@ def fsck(
         raise typer.Exit(ExitCode.REFUSED)
 
 
-_SHOWN_BYTES = 80
-
-
 def dump(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The data folder; a server may have it open.")],
     start: Annotated[
-        int, typer.Option("--from", metavar="CURSOR", min=0, help="Begin with the frame that holds this cursor.")
+        int, typer.Option("--from", metavar="CURSOR", min=0, help="Start with the frame that holds this cursor.")
     ] = 0,
     limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Print at most this many frames.")] = None,
-    records: Annotated[bool, typer.Option("--records", help="Print keys and values, too.")] = False,
+    records: Annotated[bool, typer.Option("--records", help="Also print keys and values.")] = False,
 ) -> None:
     """Print the frames of a data folder, in the order of the log.
 
-    Each frame comes with its place, its time and what it does: batches by
-    topic, partition and offsets, and changes of state. A place where a frame
-    should be and is not comes with the reason.
+    Each frame is shown with its position, its time and its content: batches by
+    topic, partition and offsets, and changes of state. Where a frame can't be
+    read, the reason is shown.
 
     [bold]Examples[/]
     tailrace dump ./data --limit 20
     tailrace dump ./data --from 4711 --records
     """
-    # Loads RocksDB, which --help does without.
     from tailrace.log.offline import dump_frames, saved_topics_in
     from tailrace.model.topic import TopicNames
 
     names = TopicNames()
     names.learn_from(saved_topics_in(folder))
     printer = _Printer(names, with_records=records)
-    wanted = (frame for frame in map(printer.learn, dump_frames(folder)) if _ends_after(frame, start))
+    wanted = (frame for frame in map(printer.learn_names, dump_frames(folder)) if _ends_after(frame, start))
     for frame in islice(wanted, limit):
         for line in printer.lines(frame):
             typer.echo(line)
@@ -103,8 +102,8 @@ class _Printer:
         self._names = names
         self._with_records = with_records
 
-    def learn(self, frame: "DumpedFrame") -> "DumpedFrame":
-        """Remember what topics are called, so that batches can be shown by name."""
+    def learn_names(self, frame: "DumpedFrame") -> "DumpedFrame":
+        """Remember the names of topics that the frame creates, so that batches can be shown by name."""
         self._names.learn_from(frame.changes.puts)
         return frame
 
@@ -141,7 +140,7 @@ class _Printer:
         )
         if not self._with_records:
             return
-        # Loads the codecs, which --help does without.
+
         from tailrace.model.errors import CorruptBatchError
         from tailrace.model.limits import DEFAULT_LIMITS
         from tailrace.wire.payload_references import is_payload_reference, read_payload_reference
@@ -174,35 +173,34 @@ def _time(milliseconds: int) -> str:
 
 
 def _shown(data: bytes) -> str:
-    """As text cut to a length that a person can read, without anything that would make a terminal do things."""
-    text = data[:_SHOWN_BYTES].decode(errors="backslashreplace")
+    """Return the data as text, cut to a readable length and without control characters."""
+    text = data[:_MAX_SHOWN_BYTES].decode(errors="backslashreplace")
     safe = "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in text)
-    return safe if len(data) <= _SHOWN_BYTES else f"{safe}... ({len(data)} bytes)"
+    return safe if len(data) <= _MAX_SHOWN_BYTES else f"{safe}... ({len(data)} bytes)"
 
 
 def salvage(
-    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="The damaged data folder; no server may have it open.")],
-    target: Annotated[Path, typer.Argument(metavar="TARGET", help="The new folder; it must be empty or not there yet.")],
+    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="The damaged data folder; no server may be running on it.")],
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="The new folder; it must be empty or not exist.")],
 ) -> None:
-    """Copy what is good of a damaged data folder into a new one.
+    """Copy the readable part of a damaged data folder into a new one.
 
     The damaged folder is only read. The new one has the same topics, offsets,
-    groups and tables; where records are lost, their offsets stay empty. Each
-    thing that is left out is named. Cursors are new and higher than all old
-    ones, so subscribers that go on from an old cursor read again what they
-    know and miss nothing. Exits with 1 if anything was left out.
+    groups and tables; where records are lost, their offsets stay empty. What
+    is left out is listed. Cursors are new and higher than all old ones, so
+    subscribers that continue from an old cursor read some records again and
+    miss none. Exits with 1 if anything was left out.
 
     [bold]Example[/]
     tailrace salvage ./data ./salvaged
     """
-    # Loads RocksDB, which --help does without.
     from tailrace.log.fsck import run_fsck
     from tailrace.store.salvage import salvage as run
 
     with progress("bytes") as bar:
 
         def left_out(lost: "Omission") -> None:
-            bar.step_aside()
+            bar.hide()
             size = "" if lost.size is None else f" ({counted(lost.size, 'byte')})"
             typer.echo(f"left out: {lost.where}: {lost.what}{size}: {lost.why}")
 

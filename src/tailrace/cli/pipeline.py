@@ -80,7 +80,7 @@ def pipeline(
         from tailrace.pipeline.table_changes import TableChanges
 
         settings = RouterSettings(address, checkpoint, take_over=take_over)
-        source = TableChanges(address, batch_rows, settings.patience_seconds)
+        source = TableChanges(address, batch_rows, settings.retry_seconds)
         router = Router(spark, source, settings, RoutingProgress())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: router.stop())

@@ -5,28 +5,30 @@ from typing import Annotated
 
 import typer
 
-from tailrace.cli.server_process import ServeFlags, hand_over
+from tailrace.cli.server_process import ServeFlags, run_server
 from tailrace.model.commit import Durability
 
-ACCEPT_LOSS_HELP = "Start on a log that has lost its end, without what is lost: the position that the refusal names."
+ACCEPT_LOSS_HELP = "Start on a log that has lost its end, without the lost records. The error names the position to give."
 
 
 def serve(
     data: Annotated[
-        Path | None, typer.Option("--data", metavar="DIR", help="Folder that holds everything; made if it is not there.")
+        Path | None, typer.Option("--data", metavar="DIR", help="Folder that holds everything; created if it does not exist.")
     ] = None,
     http: Annotated[
         str | None,
-        typer.Option("--http", metavar="HOST:PORT", help="HTTP listener, by default 127.0.0.1:8080. Port 0 is any free one."),
+        typer.Option("--http", metavar="HOST:PORT", help="HTTP listener, by default 127.0.0.1:8080. Port 0 picks a free one."),
     ] = None,
     kafka: Annotated[
         str | None,
-        typer.Option("--kafka", metavar="HOST:PORT", help="Kafka listener, by default 127.0.0.1:9092. Port 0 is any free one."),
+        typer.Option(
+            "--kafka", metavar="HOST:PORT", help="Kafka listener, by default 127.0.0.1:9092. Port 0 picks a free one."
+        ),
     ] = None,
     advertise: Annotated[
         str | None,
         typer.Option(
-            "--advertise", metavar="HOST:PORT", help="Where Kafka clients are told to connect, if not where it listens."
+            "--advertise", metavar="HOST:PORT", help="Address that Kafka clients are told, if it is not the listener's."
         ),
     ] = None,
     durability: Annotated[
@@ -37,7 +39,7 @@ def serve(
         ),
     ] = None,
     config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="Settings in TOML; flags win over it.")
+        Path | None, typer.Option("--config", metavar="FILE", help="Settings in TOML; flags override them.")
     ] = None,
     accept_loss_after: Annotated[
         int | None, typer.Option("--accept-loss-after", metavar="POSITION", min=0, help=ACCEPT_LOSS_HELP)
@@ -48,14 +50,14 @@ def serve(
 ) -> None:
     """Run a server on a folder.
 
-    Prints one line when it takes requests. On SIGTERM or Ctrl-C it finishes
-    what it was asked to do, syncs and exits with 0.
+    Prints one line when it is ready for requests. On SIGTERM or Ctrl-C it
+    finishes the requests under way, syncs and exits with 0.
 
     [bold]Examples[/]
     tailrace serve --data ./data
     tailrace serve --data /var/lib/tailrace --config tailrace.toml
     """
-    hand_over(
+    run_server(
         ServeFlags(
             data=_text(data),
             http=http,

@@ -1,65 +1,98 @@
-"""How `tailrace serve` becomes its server: the process begins anew, with its flags and without the command line.
+"""The process of `tailrace serve`: its flags, its ready line, and how it ends.
 
-The libraries that read a command line take 10 MB, and a server would keep them for its whole life. So once the flags are
-read the program is executed again, as it was called, under the same process id; they come along in the environment. Whoever
-starts, stops or watches the server sees one process.
+The command line's libraries (Typer, and pydantic, which it loads) take 10 MB that a server would keep for its whole life. So
+`main` first tries `read_plain_flags`, and loads Typer only for a command line that this does not understand.
 """
 
-import json
 import os
 import sys
 import threading
-from pathlib import Path
-from typing import NamedTuple, NoReturn
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
-import uvloop
-
-from tailrace import __version__
 from tailrace.cli.errors import ExitCode
-from tailrace.cli.settings import Configuration, ServerSettings, read_configuration, resolve_settings
 from tailrace.cli.status_lines import print_error, print_status
-from tailrace.model.clock import SystemClock
 from tailrace.model.commit import Durability
-from tailrace.model.parent_process import end_with_parent_if_asked
-from tailrace.server import Ready, Server
 
-_FLAGS = "TAILRACE_HANDED_OVER"
-
-
-class ServeFlags(NamedTuple):
-    """What was said on the command line of `tailrace serve`; nothing is what was not said."""
-
-    data: str | None
-    http: str | None
-    kafka: str | None
-    advertise: str | None
-    durability: Durability | None
-    config: str | None
-    allow_remote: bool
-    accept_loss_after: int | None
-
-
-def hand_over(flags: ServeFlags) -> NoReturn:
-    os.environ[_FLAGS] = json.dumps(flags)
-    # The path and not its name: `python` may be found elsewhere, and a virtual environment is known by it.
-    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606  the same program, with its own words
-
-
-def handed_over() -> ServeFlags | None:
-    """What was read before the process began anew. Processes that it starts begin at the beginning."""
-    handed = os.environ.pop(_FLAGS, None)
-    return None if handed is None else ServeFlags(*json.loads(handed))
-
+if TYPE_CHECKING:
+    from tailrace.cli.settings import ServerSettings
+    from tailrace.server import Ready
 
 STOP_SECONDS = 9.0
 """How long a stop may take before the process is ended by force."""
 SWITCH_SECONDS = 0.0005
-"""How long a thread that reads or decodes goes on while the event loop wants the interpreter. Python's own 5 ms come several
-times in the way of one produce."""
+"""How long a thread keeps the interpreter while the event loop waits for it. Python's default of 5 ms would delay one produce
+several times."""
+
+_FLAGS_WITH_VALUE = {
+    "--data": "data",
+    "--http": "http",
+    "--kafka": "kafka",
+    "--advertise": "advertise",
+    "--durability": "durability",
+    "--config": "config",
+    "--accept-loss-after": "accept_loss_after",
+}
+
+
+class ServeFlags(NamedTuple):
+    """The flags of `tailrace serve`; `None` for those that are not given."""
+
+    data: str | None = None
+    http: str | None = None
+    kafka: str | None = None
+    advertise: str | None = None
+    durability: Durability | None = None
+    config: str | None = None
+    allow_remote: bool = False
+    accept_loss_after: int | None = None
+
+
+def read_plain_flags(arguments: Sequence[str]) -> ServeFlags | None:
+    """Read `serve --flag value ...`; return `None` for any other command line, which Typer then reads or rejects.
+
+    Fast path of `serve` in `cli/serve.py`: taken when each flag is known, is given once and has a plain value.
+    `tests/unit/cli/test_serve.py` holds both equal.
+    """
+    if not arguments or arguments[0] != "serve":
+        return None
+    given: dict[str, str | int | bool] = {}
+    words = iter(arguments[1:])
+    for word in words:
+        flag, has_value, value = word.partition("=")
+        if word == "--allow-remote":
+            name: str = "allow_remote"
+            read: str | int | bool | None = True
+        elif flag in _FLAGS_WITH_VALUE:
+            name = _FLAGS_WITH_VALUE[flag]
+            read = _plain_value(name, value if has_value else next(words, ""))
+        else:
+            return None
+        if read is None or name in given:
+            return None
+        given[name] = read
+    return ServeFlags(**given)  # type: ignore[arg-type]
+
+
+def _plain_value(name: str, text: str) -> str | int | None:
+    """Return the value of a flag, or `None` if Typer has to judge it."""
+    if not text or text.startswith("-"):
+        return None
+    if name == "accept_loss_after":
+        return int(text) if text.isascii() and text.isdecimal() else None
+    if name == "durability":
+        return text if text in get_args(Durability) else None
+    return text
 
 
 def run_server(flags: ServeFlags) -> None:
-    # At once: whatever is not acknowledged by then may be lost in any case, and a new server can have folder and ports.
+    """Run a server until it is told to stop."""
+    from pathlib import Path
+
+    from tailrace.cli.settings import Configuration, read_configuration, resolve_settings
+    from tailrace.model.parent_process import end_with_parent_if_asked
+
+    # At once: what is not acknowledged by then may be lost in any case, and a new server can have the folder and the ports.
     end_with_parent_if_asked()
     _run(
         resolve_settings(
@@ -75,9 +108,15 @@ def run_server(flags: ServeFlags) -> None:
     )
 
 
-def _run(settings: ServerSettings, accept_loss_after: int | None) -> None:
-    def announce(ready: Ready) -> None:
-        replayed = f" with {ready.replayed_bytes:,} bytes read again" if ready.replayed_bytes else ""
+def _run(settings: "ServerSettings", accept_loss_after: int | None) -> None:
+    import uvloop
+
+    from tailrace import __version__
+    from tailrace.model.clock import SystemClock
+    from tailrace.server import Server
+
+    def announce(ready: "Ready") -> None:
+        replayed = f" with {ready.replayed_bytes:,} bytes replayed" if ready.replayed_bytes else ""
         print_status(
             f"Tailrace {__version__} is ready at http://{ready.http}, Kafka at {ready.kafka}, data in {settings.data},"
             f" durability {settings.durability}, opened in {ready.open_seconds:.2f} s{replayed}"
@@ -105,7 +144,7 @@ def _run(settings: ServerSettings, accept_loss_after: int | None) -> None:
 
 def _end_by_force_later() -> None:
     def end() -> None:
-        print_error(f"tailrace: not finished {STOP_SECONDS:g} s after the stop; ended. What was acknowledged is safe")
+        print_error(f"tailrace: not stopped within {STOP_SECONDS:g} s; ended by force. What was acknowledged is safe")
         os._exit(ExitCode.STOP_TIMED_OUT)
 
     timer = threading.Timer(STOP_SECONDS, end)

@@ -1,11 +1,14 @@
-"""`tailrace tail`: print what comes to all topics that match a pattern, as it comes."""
+"""`tailrace tail`: print new messages of all topics that match a pattern, as they come.
+
+`EventStream` reads a subscription over any number of connections, without gaps and duplicates: it continues after the id of the
+last thing that the server sent, an event or a keep-alive.
+"""
 
 import signal
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import msgspec
 import typer
 
 from tailrace.cli.command_line import (
@@ -17,26 +20,29 @@ from tailrace.cli.command_line import (
     ServerOption,
     SkipCorruptOption,
 )
-from tailrace.cli.display import note_corrupt_batch
+from tailrace.cli.display import MessagePrinter, note_corrupt_batch, print_note
 from tailrace.cli.errors import CommandError, RefusedError, UsageError
 
 if TYPE_CHECKING:
     from tailrace.cli.server_api import Reconnection, ServerApi
+
+_MAX_LINE_BYTES = 64 * 1024 * 1024
+_BEFORE_FIRST = -1
 
 
 def tail(
     pattern: Annotated[
         str,
         typer.Argument(
-            metavar="PATTERN", help="A topic, orders.* for one part more, orders.> for all below, > for everything."
+            metavar="PATTERN", help="A topic, orders.* for one level below, orders.> for all levels, > for everything."
         ),
     ],
     after: Annotated[
         int | None,
-        typer.Option("--after", metavar="CURSOR", min=-1, help="The last cursor that was seen; goes on right after it."),
+        typer.Option("--after", metavar="CURSOR", min=-1, help="Continue after this cursor, the last one that was seen."),
     ] = None,
     cursor: Annotated[
-        str | None, typer.Option("--cursor", metavar="EDGE", help="Where to begin: beginning, or latest (the default).")
+        str | None, typer.Option("--cursor", metavar="EDGE", help="Where to start: beginning, or latest (the default).")
     ] = None,
     limit: LimitOption = None,
     shape: FormatOption = None,
@@ -44,10 +50,10 @@ def tail(
     skip_corrupt: SkipCorruptOption = False,
     server: ServerOption = DEFAULT_SERVER,
 ) -> None:
-    """Print what comes to all topics that match a pattern, in the order of the log.
+    """Print new messages of all topics that match a pattern, in the order of the log.
 
-    Goes on by itself when the server was away, with nothing left out and
-    nothing twice. Each message has its cursor, and Ctrl-C says where to go on.
+    Reconnects by itself when the server was away, without gaps or duplicates.
+    Each message has its cursor, and Ctrl-C prints where to continue.
 
     [bold]Examples[/]
     tailrace tail shop.orders
@@ -55,29 +61,28 @@ def tail(
     tailrace tail '>' --after 4711 --json | jq .value
     """
     if after is not None and cursor is not None:
-        raise UsageError("--after and --cursor both say where to begin; give one of them")
+        raise UsageError("--after and --cursor both say where to start; give one of them")
     if cursor is not None and cursor.isascii() and cursor.isdigit():
         raise UsageError(
-            f"--cursor takes beginning or latest. --after {cursor} begins with the message behind that cursor,"
+            f"--cursor takes beginning or latest. --after {cursor} starts with the message after that cursor,"
             f" --after {int(cursor) - 1} with the message itself"
         )
     import msgspec
 
-    from tailrace.api.messages import ReadMessage
-    from tailrace.cli.display import MessagePrinter, print_note
     from tailrace.cli.server_api import Reconnection, ServerApi
+    from tailrace.api.messages import ReadMessage
 
     printer = MessagePrinter(MessageFormat.JSON if as_json else shape, with_topic=True)
     decode = msgspec.json.Decoder(ReadMessage).decode
     printed = 0
     last_cursor: int | None = None
     with ServerApi(server) as api:
-        place = {"cursor": cursor or "latest"} if after is None else {"after": str(after)}
-        stream = EventStream(api, pattern, place, Reconnection(api, print_note), skips_corrupt=skip_corrupt)
+        start = {"cursor": cursor or "latest"} if after is None else {"after": str(after)}
+        stream = EventStream(api, pattern, start, Reconnection(api, print_note), skips_corrupt=skip_corrupt)
         try:
             for data in stream.messages():
                 message = decode(data)
-                with _whole():
+                with _uninterrupted():
                     printer.show(message)
                     printer.flush()
                     last_cursor = message.cursor
@@ -88,12 +93,12 @@ def tail(
             if stream.last_cursor is not None:
                 last_cursor = stream.last_cursor if last_cursor is None else max(last_cursor, stream.last_cursor)
     if last_cursor is not None:
-        print_note(f"to go on: --after {last_cursor}")
+        print_note(f"to continue: --after {last_cursor}")
 
 
 @contextmanager
-def _whole() -> Iterator[None]:
-    """Ctrl-C waits until this is done, so that what was printed is also counted."""
+def _uninterrupted() -> Iterator[None]:
+    """Delay Ctrl-C until the block is done, so that what was printed is also counted."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -101,36 +106,35 @@ def _whole() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
-_LONGEST_EVENT = 64 * 1024 * 1024
-_NOTHING_SEEN = -1
-
-
 class ServerSentEvent(NamedTuple):
     kind: bytes
     """Empty for messages."""
     id: int | None
     data: bytes
-    """Empty for signs of life."""
+    """Empty for keep-alives."""
 
 
 class EventStream:
+    """Messages of a subscription. After a broken connection or a server that stops, it connects again; a refusal ends it."""
+
     def __init__(
         self,
         server: "ServerApi",
         pattern: str,
-        place: Mapping[str, str],
+        start: Mapping[str, str],
         reconnection: "Reconnection",
         *,
         skips_corrupt: bool = False,
     ) -> None:
-        """`place` is where to begin, as `/api/subscribe` takes it."""
+        """`start` is where to start, as `/api/subscribe` takes it."""
         self._server = server
-        self._query = {"pattern": pattern, **place, **({"corrupt_batches": "skip"} if skips_corrupt else {})}
+        self._query = {"pattern": pattern, **start, **({"corrupt_batches": "skip"} if skips_corrupt else {})}
         self._reconnection = reconnection
         self.last_cursor: int | None = None
-        """The last one that is behind us; `-1` at the beginning of an empty log."""
+        """The cursor up to which everything was received; `-1` if the log was empty."""
 
     def messages(self) -> Iterator[bytes]:
+        """Yield messages as JSON, for ever."""
         while True:
             try:
                 yield from self._connection()
@@ -140,6 +144,8 @@ class EventStream:
                 self._reconnection.wait("the server ended the stream")
 
     def _connection(self) -> Iterator[bytes]:
+        import msgspec
+
         headers = {} if self.last_cursor is None else {"last-event-id": str(self.last_cursor)}
         with self._server.stream("/api/subscribe", self._query, headers) as pieces:
             for event in parse_events(pieces):
@@ -153,12 +159,12 @@ class EventStream:
                 if event.id is not None:
                     self.last_cursor = event.id
                 elif self.last_cursor is None:
-                    # A first sign of life without an id: the log is empty, and everything that comes is new.
-                    self.last_cursor = _NOTHING_SEEN
+                    # A first keep-alive without an id: the log is empty, and everything that comes is new.
+                    self.last_cursor = _BEFORE_FIRST
 
 
 def parse_events(pieces: Iterable[bytes]) -> Iterator[ServerSentEvent]:
-    """Server-Sent Events out of the pieces of a stream. An event that is not complete at the end is not one."""
+    """Parse a stream of Server-Sent Events. An incomplete event at the end is dropped."""
     kind, number, data, has_lines = b"", None, list[bytes](), False
     for line in _lines(pieces):
         if not line:
@@ -188,5 +194,5 @@ def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
             yield from whole
         begun.append(rest)
         size += len(rest)
-        if size > _LONGEST_EVENT:
-            raise CommandError(f"the server sent a line of more than {_LONGEST_EVENT:,} bytes; it is no Tailrace")
+        if size > _MAX_LINE_BYTES:
+            raise CommandError(f"invalid response: the server sent a line of more than {_MAX_LINE_BYTES:,} bytes")

@@ -1,10 +1,9 @@
 """Values as text, written alike by the server and the command line: bytes, fields of CSV, names of columns, counts."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
-
-import msgspec
 
 _SPECIAL = re.compile('[,"\r\n]')
 
@@ -23,8 +22,16 @@ def csv_field(value: Any) -> str:
     """Return a field of CSV. Null is empty and an empty text is `""`, so that the two stay different."""
     if value is None:
         return ""
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    text = value if isinstance(value, str) else _json_encoder()(value).decode()
     return '"' + text.replace('"', '""') + '"' if not text or _SPECIAL.search(text) else text
+
+
+@cache
+def _json_encoder() -> Callable[[Any], bytes]:
+    # Not above: the command line's --help imports this module and does without msgspec.
+    import msgspec
+
+    return msgspec.json.Encoder().encode
 
 
 def distinct_names(names: Sequence[str]) -> list[str]:

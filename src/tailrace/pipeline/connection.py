@@ -70,10 +70,10 @@ class ServerConnection:
     """Sends requests of one thread. Connects with the first request."""
 
     def __init__(
-        self, server: ServerAddress, patience_seconds: float = RETRY_SECONDS, stopping: threading.Event | None = None
+        self, server: ServerAddress, retry_seconds: float = RETRY_SECONDS, stopping: threading.Event | None = None
     ) -> None:
         self._server = server.checked()
-        self._retry_seconds = patience_seconds
+        self._retry_seconds = retry_seconds
         self._config = ConnectionConfig(ca_file=server.ca_file, request_timeout=_REQUEST_TIMEOUT)
         self._stopping = stopping or threading.Event()
         self._parent = os.getppid() if stopping is None else None

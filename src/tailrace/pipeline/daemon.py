@@ -1,18 +1,22 @@
-"""The compiled loops that tasks use, loaded ahead: the first process to do so compiles them and keeps the result on disk."""
+"""The process that Spark forks its Python workers from, named by `spark.python.daemon.module`.
+
+It loads what our tasks use before it forks. Otherwise each worker would load it for itself, which takes seconds, and again when
+one died.
+"""
 
 import gc
 from importlib import import_module
 
-from pyspark import daemon
-
-from tailrace.wire.encoding_kernels import load_fast_partitioner
-from tailrace.wire.fast_arrow_decoding import load_compiled_fields
-from tailrace.wire.fast_arrow_encoding import load_encode_columns
-from tailrace.wire.fast_change_rows import load_row_images
+_TASK_MODULES = ("pyspark.worker", "tailrace.pipeline.table_changes", "tailrace.pipeline.routed_steps")
 
 
 def load_kernels() -> None:
-    """Takes about a second, and some more the first time. Tasks then find them compiled."""
+    """Load the compiled loops of tasks; takes about a second. The first process on a machine compiles them and caches them."""
+    from tailrace.wire.fast_arrow_encoding import load_encode_columns
+    from tailrace.wire.fast_change_rows import load_row_images
+    from tailrace.wire.fast_arrow_decoding import load_compiled_fields
+    from tailrace.wire.encoding_kernels import load_fast_partitioner
+
     load_compiled_fields()
     load_row_images()
     import_module("tailrace.pipeline.cell_columns")
@@ -21,14 +25,14 @@ def load_kernels() -> None:
     load_fast_partitioner()
 
 
-_OF_TASKS = ("pyspark.worker", "tailrace.pipeline.table_changes", "tailrace.pipeline.routed_steps")
-
 if __name__ == "__main__":
+    from pyspark import daemon
+
     load_kernels()
-    for module in _OF_TASKS:
+    for module in _TASK_MODULES:
         import_module(module)
-    # A worker has Python's collector go through everything behind each task. What was loaded here stays anyway: to look at it
-    # took 2 µs of CPU a change in large batches, and most of what a small one takes.
+    # A worker runs the garbage collector after each task. Frozen objects are not visited, which saves 2 µs of CPU per change in
+    # large batches and most of the time of a small batch.
     gc.collect()
     gc.freeze()
     daemon.manager()

@@ -23,7 +23,7 @@ from tailrace.pipeline.errors import PipelineError
 _log = logging.getLogger("tailrace.pipeline")
 
 _HEARTBEAT_SECONDS = 2.0
-_HEARTBEAT_PATIENCE_SECONDS = 5.0
+_HEARTBEAT_RETRY_SECONDS = 5.0
 _LEASE_RETRY_SECONDS = 0.2
 _ERROR_LENGTH = 1_000
 _PATH = f"/api/pipelines/{ROUTER}"
@@ -37,13 +37,13 @@ class RouterLease:
         server: ServerAddress,
         stopping: threading.Event,
         *,
-        patience_seconds: float,
-        lease_patience_seconds: float,
+        retry_seconds: float,
+        lease_wait_seconds: float,
         take_over: bool = False,
     ) -> None:
         self._server = server
-        self._patience = patience_seconds
-        self._lease_patience = lease_patience_seconds
+        self._retry_seconds = retry_seconds
+        self._lease_wait = lease_wait_seconds
         self._stopping = stopping
         self._take_over = take_over
         # Nobody else's, not even a later process's of the same number: who asks again after a lost answer is not refused.
@@ -71,9 +71,9 @@ class RouterLease:
 
     def _lease(self) -> int:
         """Wait for as long as the one before may still hold it: after a crash nobody has given it back."""
-        deadline = time.monotonic() + self._lease_patience
+        deadline = time.monotonic() + self._lease_wait
         question = {"owner": self._owner, "take_over": self._take_over}
-        with ServerConnection(self._server, self._patience, self._stopping) as connection:
+        with ServerConnection(self._server, self._retry_seconds, self._stopping) as connection:
             while True:
                 try:
                     epoch: int = connection.ask("POST", f"{_PATH}/lease", question)["epoch"]
@@ -85,14 +85,14 @@ class RouterLease:
 
     def _give_back(self) -> None:
         try:
-            with ServerConnection(self._server, _HEARTBEAT_PATIENCE_SECONDS) as connection:
+            with ServerConnection(self._server, _HEARTBEAT_RETRY_SECONDS) as connection:
                 self._tell(connection)
                 connection.ask("POST", f"{_PATH}/release", {"epoch": self.epoch})
         except TailraceError as error:
             _log.warning("the lease was not given back, the next pipeline waits for its end: %s", error)
 
     def _beat(self) -> None:
-        with ServerConnection(self._server, _HEARTBEAT_PATIENCE_SECONDS, self._ended) as connection:
+        with ServerConnection(self._server, _HEARTBEAT_RETRY_SECONDS, self._ended) as connection:
             while not self._ended.wait(_HEARTBEAT_SECONDS):
                 try:
                     self._tell(connection)
@@ -112,7 +112,7 @@ def report_failed_start(server: ServerAddress, error: PipelineError) -> None:
     """Let the server know why no router runs. It is not told while another one does, nor if it does not answer."""
     with (
         contextlib.suppress(PipelineError, TailraceError),
-        RouterLease(server, threading.Event(), patience_seconds=0, lease_patience_seconds=0),
+        RouterLease(server, threading.Event(), retry_seconds=0, lease_wait_seconds=0),
     ):
         raise error
 

@@ -50,7 +50,7 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     skips_corrupt: bool
     """Whether batches that can't be decoded are left out."""
     include_headers: bool
-    patience_seconds: float
+    retry_seconds: float
     pin: str | None
     """A name under which the server keeps where a query started."""
 
@@ -59,7 +59,7 @@ class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
     server: ServerAddress
     topic: str | None
     compression: str
-    patience_seconds: float
+    retry_seconds: float
 
 
 def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
@@ -90,7 +90,7 @@ def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOpti
         fail_on_data_loss=given.flag("failOnDataLoss", True),
         skips_corrupt=_skips_corrupt(given.text("corruptBatches") or "report"),
         include_headers=given.flag("includeHeaders", False),
-        patience_seconds=float(given.number("patienceSeconds", least=0) or 60),
+        retry_seconds=float(given.number("patienceSeconds", least=0) or 60),
         pin=given.text("pin"),
     )
 
@@ -104,7 +104,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         server=given.address(),
         topic=given.text("topic"),
         compression=compression,
-        patience_seconds=float(given.number("patienceSeconds", least=0) or 60),
+        retry_seconds=float(given.number("patienceSeconds", least=0) or 60),
     )
 
 

@@ -1,4 +1,13 @@
-"""What comes out of the plan, for whoever reads it in a task: two bits for each route, in words of some routes each."""
+"""The plan: all routes as one Spark query, from the rows of steps to the routes that match each change, in the same order.
+
+A route is a condition in Spark's SQL over the cells that it names, written when the route was made. Spark sees only these
+cells, each in a typed column, its **slot**; the rest of a change passes through unread. Tables share slots: a row is of one table,
+and a slot holds whatever cell of that table was assigned to it. A query has the slots that it was started with; routes that
+name other cells need a new query.
+
+The result of a route for a change takes two bits: it matches, or it can't be evaluated. The bits of all routes are packed into
+a few integer columns.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,28 +21,15 @@ from pyspark.sql.types import StructType
 from tailrace.model.route import ChangeKind, Route
 
 MATCHED, FAILED = 1, 2
-"""A change takes the route; the route can't be evaluated for it."""
+"""The route matches the change; the route can't be evaluated for it."""
 ROUTES_PER_WORD = 31
-"""The sign is left alone."""
+"""The sign bit is not used."""
 
-
-class RouteBits(NamedTuple):
-    """Where a route's two bits are."""
-
-    word: str
-    shift: int
-    key: str | None
-    """The column with the keys of its records, if the route chooses them."""
-
-
-def bits_of(number: int, has_key: bool) -> RouteBits:
-    """Of the route that is so many routes behind the first."""
-    return RouteBits(f"word_{number // ROUTES_PER_WORD}", 2 * (number % ROUTES_PER_WORD), f"key_{number}" if has_key else None)
-
+OPERATIONS: Sequence[ChangeKind] = ("insert", "update", "delete", "read")
 
 RAW = "json"
-"""The kind of a slot for what has no form of its own here: the cell as JSON text."""
-_OWN_KINDS = re.compile(r"boolean|smallint|int|bigint|double|string|date|timestamp|decimal\(\d+,\d+\)")
+"""The kind of a slot for types that have no column type here: it holds the cell as JSON text."""
+_TYPED_KINDS = re.compile(r"boolean|smallint|int|bigint|double|string|date|timestamp|decimal\(\d+,\d+\)")
 _TOKEN = re.compile(
     r"(?P<text>'(?:\\.|[^'\\])*')"
     r"|\b(?P<image>old|new)\.`(?P<column>(?:[^`]|``)*)`"
@@ -42,22 +38,88 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _ABSENT = {"old": "(op IN (0, 3))", "new": "(op = 2)"}
-"""Of which operations a row is not there, by their places among `OPERATIONS`."""
+"""The operations without this image, by their indices in `OPERATIONS`."""
 
-OPERATIONS: Sequence[ChangeKind] = ("insert", "update", "delete", "read")
+ColumnTypes = Mapping[int, Mapping[str, str]]
+"""Spark's types, by table and column."""
+
+
+class RouteBits(NamedTuple):
+    """Where the two bits of a route are."""
+
+    word: str
+    shift: int
+    key: str | None
+    """The column with the keys of its records, if the route defines them."""
+
+
+class RoutingPlan:
+    """The plan of some routes, built once and applied to every batch, because building it takes longer than a small batch."""
+
+    def __init__(self, routes: Sequence[Route], slots: "CellSlots") -> None:
+        self.routes = routes
+        self.bits = [bits_of(number, route.sql.key is not None) for number, route in enumerate(routes)]
+        types = _types(routes)
+        words: dict[str, list[str]] = {}
+        keys = []
+        for route, (word, shift, key) in zip(routes, self.bits, strict=True):
+            sql = _SlotSql(route, slots, types)
+            words.setdefault(word, []).append(_bits_sql(route, sql, shift))
+            if key is not None:
+                keys.append(F.expr(f"CASE WHEN {_applies_sql(route)} AND ({sql.condition}) THEN {sql.key} END").alias(key))
+        self._columns: list[Column] = [F.expr(" | ".join(bits)).alias(word) for word, bits in words.items()]
+        self._columns += [*keys, F.col("step")]
+
+    def apply(self, rows: DataFrame) -> DataFrame:
+        """Return for each change the bits and keys of its routes, and the rows that carry steps."""
+        return rows.select(*self._columns)
+
+
+def bits_of(number: int, has_key: bool) -> RouteBits:
+    """Return where the bits of the route with this index are."""
+    return RouteBits(f"word_{number // ROUTES_PER_WORD}", 2 * (number % ROUTES_PER_WORD), f"key_{number}" if has_key else None)
+
+
+def _bits_sql(route: Route, sql: "_SlotSql", shift: int) -> str:
+    return (
+        f"CASE WHEN {_applies_sql(route)} THEN"
+        f" CASE WHEN {sql.failure} THEN {FAILED << shift}L WHEN {sql.condition} THEN {MATCHED << shift}L"
+        " ELSE 0L END ELSE 0L END"
+    )
+
+
+def _applies_sql(route: Route) -> str:
+    """Return the SQL condition that a change is of the route's table and operations, while the route is in force."""
+    operations = ", ".join(str(OPERATIONS.index(each)) for each in route.operations)
+    applies = f"op IN ({operations}) AND only_route IS NULL"
+    if route.snapshot:
+        applies = f"({applies} OR op = {OPERATIONS.index('read')} AND only_route <=> {route.id})"
+        applies += f" AND (skip_routes IS NULL OR NOT contains(skip_routes, ',{route.id},'))"
+    applies = f"`table` = {route.table} AND {applies} AND cursor > {route.since}L"
+    return applies if route.until is None else f"{applies} AND cursor < {route.until}L"
+
+
+class _SlotSql:
+    """The SQL of a route, written over slots."""
+
+    def __init__(self, route: Route, slots: "CellSlots", types: ColumnTypes) -> None:
+        self.condition, self.failure, self.key = (
+            over_slots(text, route.table, slots, types[route.table])
+            for text in (route.sql.condition, route.sql.failure, route.sql.key or "NULL")
+        )
 
 
 class CellRef(msgspec.Struct, frozen=True, order=True):
     image: str
-    """`old` or `new`: the row before or after."""
+    """`old` or `new`: the row before or after the change."""
     column: str
 
 
 class CellSlots(msgspec.Struct, frozen=True):
-    """The same for the source, which fills them, and for the plan, which reads them."""
+    """The slots of a query. The source fills them and the plan reads them."""
 
     kinds: tuple[str, ...] = ()
-    """What each slot holds: a type of Spark's, or `RAW`."""
+    """What each slot holds: one of Spark's types, or `RAW`."""
     tables: Mapping[int, Mapping[str, Mapping[str, int]]] = {}
     """By table, image and column: the slot."""
 
@@ -72,8 +134,22 @@ class CellSlots(msgspec.Struct, frozen=True):
         return ["string" if kind == RAW else kind for kind in self.kinds]
 
 
-def slots_for(wanted: Mapping[int, Iterable[CellRef]], types: Mapping[int, Mapping[str, str]]) -> CellSlots:
-    """As few slots as hold the cells of each table. `types` are Spark's, by table and column."""
+def slots_of(routes: Sequence[Route]) -> CellSlots:
+    """Return the slots that the routes need."""
+    return slots_for(wanted_cells(routes), _types(routes))
+
+
+def wanted_cells(routes: Iterable[Route]) -> dict[int, set[CellRef]]:
+    """Return by table the cells that some route names."""
+    found: dict[int, set[CellRef]] = {}
+    for route in routes:
+        for text in (route.sql.condition, route.sql.failure, route.sql.key or ""):
+            found.setdefault(route.table, set()).update(cells_in(text))
+    return found
+
+
+def slots_for(wanted: Mapping[int, Iterable[CellRef]], types: ColumnTypes) -> CellSlots:
+    """Assign the cells of each table to as few slots as possible."""
     kinds: list[str] = []
     tables: dict[int, dict[str, dict[str, int]]] = {}
     for table, cells in sorted(wanted.items()):
@@ -93,17 +169,17 @@ def slot_name(slot: int) -> str:
 
 
 def kind_of(type_: str) -> str:
-    """What a slot for values of this type holds."""
-    return type_ if _OWN_KINDS.fullmatch(type_) else RAW
+    """Return what a slot for values of this type holds."""
+    return type_ if _TYPED_KINDS.fullmatch(type_) else RAW
 
 
 def cells_in(sql: str) -> set[CellRef]:
-    """The cells that a route's SQL names."""
+    """Return the cells that a route's SQL names."""
     return {CellRef(found["image"], _unquoted(found["column"])) for found in _TOKEN.finditer(sql) if found["image"]}
 
 
 def over_slots(sql: str, table: int, slots: CellSlots, types: Mapping[str, str]) -> str:
-    """A route's SQL, which speaks of `old` and `new`, about the slots that hold their cells."""
+    """Rewrite a route's SQL over `old` and `new` to the slots that hold their cells."""
 
     def replaced(found: re.Match[str]) -> str:
         if found["absent"]:
@@ -125,76 +201,7 @@ def _unquoted(quoted: str) -> str:
     return quoted.replace("``", "`")
 
 
-Types = Mapping[int, Mapping[str, str]]
-"""By table and column."""
-
-
-class RoutingPlan:
-    """The plan of some routes, made once and applied to every batch: to write it down takes longer than a small batch does."""
-
-    def __init__(self, routes: Sequence[Route], slots: CellSlots) -> None:
-        self.routes = routes
-        self.verdicts = [bits_of(number, route.sql.key is not None) for number, route in enumerate(routes)]
-        types = _types(routes)
-        words: dict[str, list[str]] = {}
-        keys = []
-        for route, verdict in zip(routes, self.verdicts, strict=True):
-            sql = _OverSlots(route, slots, types)
-            words.setdefault(verdict.word, []).append(_bits(route, sql, verdict.shift))
-            if verdict.key is not None:
-                keys.append(F.expr(f"CASE WHEN {_reaches(route)} AND ({sql.condition}) THEN {sql.key} END").alias(verdict.key))
-        self._columns: list[Column] = [F.expr(" | ".join(bits)).alias(word) for word, bits in words.items()]
-        self._columns += [*keys, F.col("step")]
-
-    def apply(self, rows: DataFrame) -> DataFrame:
-        """For each change the words and keys of its routes, and the rows that carry steps."""
-        return rows.select(*self._columns)
-
-
-def wanted_cells(routes: Iterable[Route]) -> dict[int, set[CellRef]]:
-    """By table, the cells that some route names."""
-    found: dict[int, set[CellRef]] = {}
-    for route in routes:
-        for text in (route.sql.condition, route.sql.failure, route.sql.key or ""):
-            found.setdefault(route.table, set()).update(cells_in(text))
-    return found
-
-
-def slots_of(routes: Sequence[Route]) -> CellSlots:
-    return slots_for(wanted_cells(routes), _types(routes))
-
-
-class _OverSlots:
-    """The SQL of a route, about slots."""
-
-    def __init__(self, route: Route, slots: CellSlots, types: Types) -> None:
-        self.condition, self.failure, self.key = (
-            over_slots(text, route.table, slots, types[route.table])
-            for text in (route.sql.condition, route.sql.failure, route.sql.key or "NULL")
-        )
-
-
-def _bits(route: Route, sql: _OverSlots, shift: int) -> str:
-    """SQL for the bits of a route where they belong."""
-    return (
-        f"CASE WHEN {_reaches(route)} THEN"
-        f" CASE WHEN {sql.failure} THEN {FAILED << shift}L WHEN {sql.condition} THEN {MATCHED << shift}L"
-        " ELSE 0L END ELSE 0L END"
-    )
-
-
-def _reaches(route: Route) -> str:
-    """SQL for whether a change is the route's business at all."""
-    operations = ", ".join(str(OPERATIONS.index(each)) for each in route.operations)
-    reaches = f"op IN ({operations}) AND only_route IS NULL"
-    if route.snapshot:
-        reaches = f"({reaches} OR op = {OPERATIONS.index('read')} AND only_route <=> {route.id})"
-        reaches += f" AND (skip_routes IS NULL OR NOT contains(skip_routes, ',{route.id},'))"
-    reaches = f"`table` = {route.table} AND {reaches} AND cursor > {route.since}L"
-    return reaches if route.until is None else f"{reaches} AND cursor < {route.until}L"
-
-
-def _types(routes: Iterable[Route]) -> Types:
+def _types(routes: Iterable[Route]) -> ColumnTypes:
     found: dict[int, dict[str, str]] = {}
     for route in routes:
         if route.table not in found:

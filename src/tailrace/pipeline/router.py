@@ -51,9 +51,9 @@ class RouterSettings(NamedTuple):
     server: ServerAddress
     checkpoint: Path | None = None
     """Where Spark's notes go while a query runs; `None` is a temporary folder, in memory where that is possible."""
-    patience_seconds: float = RETRY_SECONDS
+    retry_seconds: float = RETRY_SECONDS
     """How long the server may be away."""
-    lease_patience_seconds: float = 15.0
+    lease_wait_seconds: float = 15.0
     """How long to wait for the end of another router's lease: longer than a lease lasts, for one that was killed."""
     take_over: bool = False
 
@@ -78,8 +78,8 @@ class Router:
         self._tenure = RouterLease(
             settings.server,
             self._stopping,
-            patience_seconds=settings.patience_seconds,
-            lease_patience_seconds=settings.lease_patience_seconds,
+            retry_seconds=settings.retry_seconds,
+            lease_wait_seconds=settings.lease_wait_seconds,
             take_over=settings.take_over,
         )
         self._slots = CellSlots()
@@ -192,14 +192,14 @@ class Router:
 
     def _stage(self, plan: RoutingPlan) -> Callable[..., Iterator[object]]:
         targets = [
-            RouteTarget(route.id, route.topic, route.topic_name, route.table_name, route.payload, verdict)
-            for route, verdict in zip(plan.routes, plan.verdicts, strict=True)
+            RouteTarget(route.id, route.topic, route.topic_name, route.table_name, route.payload, bits)
+            for route, bits in zip(plan.routes, plan.bits, strict=True)
         ]
-        return stage_routed(targets, self._settings.server, ROUTER, self._settings.patience_seconds)
+        return stage_routed(targets, self._settings.server, ROUTER, self._settings.retry_seconds)
 
     def _connect(self) -> ServerConnection:
         """A new one for each batch, because a batch of a query that was given up may still be under way."""
-        return ServerConnection(self._settings.server, self._settings.patience_seconds, self._stopping)
+        return ServerConnection(self._settings.server, self._settings.retry_seconds, self._stopping)
 
     @contextlib.contextmanager
     def _checkpoint(self) -> Iterator[Path]:

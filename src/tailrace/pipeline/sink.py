@@ -122,7 +122,7 @@ def _stage(options: SinkOptions, writer: str, rows: Iterator[pa.RecordBatch]) ->
     task = context.partitionId() if context is not None else 0
     # A name of its own for each attempt, so that one that was given up does not write over the other's parts.
     stage = f"{writer[-36:]}-{task}-{uuid4().hex[:12]}"
-    with ServerConnection(options.server, options.patience_seconds) as connection:
+    with ServerConnection(options.server, options.retry_seconds) as connection:
         encoder = RecordEncoder(connection, Compression[options.compression.upper()], task)
         stager = Stager(connection, writer, stage)
         for batch in rows:
@@ -134,12 +134,12 @@ def _stage(options: SinkOptions, writer: str, rows: Iterator[pa.RecordBatch]) ->
 def _write(options: SinkOptions, messages: list[WriterCommitMessage | None], source: str, number: int) -> None:
     staged = [message for message in messages if isinstance(message, Staged)]
     if staged:
-        with ServerConnection(options.server, options.patience_seconds) as connection:
+        with ServerConnection(options.server, options.retry_seconds) as connection:
             write(connection, staged[0].writer, [each.task for each in staged], source, number)
 
 
 def _discard(options: SinkOptions, messages: list[WriterCommitMessage | None]) -> None:
     staged = [message for message in messages if isinstance(message, Staged)]
     if staged:
-        with ServerConnection(options.server, options.patience_seconds) as connection:
+        with ServerConnection(options.server, options.retry_seconds) as connection:
             discard(connection, staged[0].writer, [each.task for each in staged])

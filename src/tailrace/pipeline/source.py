@@ -205,7 +205,7 @@ def _read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.Reco
 
 
 def _connection(options: SourceOptions) -> ServerConnection:
-    return ServerConnection(options.server, options.patience_seconds)
+    return ServerConnection(options.server, options.retry_seconds)
 
 
 def _ends(

@@ -1,18 +1,22 @@
-"""Changes on their way through Spark: what the router takes from any source of changes.
+"""Steps: changes on their way through Spark, from a source to the router's tasks.
 
-A source hands out its changes in order, in **steps**. Whatever was made of the changes of a step takes effect together with
-the move of the source's mark. For Spark a step is a row for each change, with what the conditions of routes look at, and one
-row behind them that carries the step itself, whole and unseen:
+A source emits its changes in order, in **steps**. The records made from a step and the move of the source's mark take effect
+together. For Spark a step is one row for each change, with what the conditions of routes use, and one last row that carries
+the step itself, which Spark does not look into:
 
     table        the id of the table
-    op           insert, update, delete, or read for a row that was there before its route; its place in `OPERATIONS`
-    cursor       its place in the whole log: routes are in force from a cursor on
+    op           insert, update, delete, or read for a row that existed before its route; an index of `OPERATIONS`
+    cursor       its position in the whole log: routes are in force from a cursor on
     only_route   the one route that the change is for, or null
     skip_routes  routes that the change is not for, as `,3,7,`, or null
-    step         null in a change; in the last row of a step its changes, as Arrow, and the move of the mark
-    cell_0 ...   the cells that routes name, as `cells.py` has them
+    step         null for a change; in the last row of a step its changes, as Arrow, and the move of the mark
+    cell_0 ...   the cells that routes name, in the slots of `CellSlots`
 
-So payloads cost Spark next to nothing: they are one large value for thousands of changes.
+So payloads cost Spark almost nothing: they are one large value for thousands of changes.
+
+`StepRows` writes these rows. When the plan has evaluated the routes, `StepMerger` reads them, and merges consecutive steps: a
+source cuts its steps as if every route matched every change, because it can't know more, and each step costs each topic
+something.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +31,6 @@ import pyarrow.compute as pc
 from tailrace.model.errors import invariant
 from tailrace.model.limits import MIB
 from tailrace.model.pipeline import MarkMove
-from tailrace.pipeline.cell_columns import TypedCells
 from tailrace.pipeline.plan import CellSlots, slot_name
 
 CHANGES = pa.schema(
@@ -41,37 +44,37 @@ CHANGES = pa.schema(
         "offset": pa.int64(),
     }
 )
-"""The changes of a step: rows and keys are JSON as it stands in the log, null where there is none. The offset is that in the
-source: a mark that stands there is before the change."""
+"""The changes of a step. Rows and keys are JSON as in the log, or null. `offset` is the position in the source: a mark with
+this value is before the change."""
 
 STEP_BYTES = 4 * MIB
 STEP_ROWS = 20_000
 STEP_BATCHES = 2_000
-"""Of what all routes together make of one step, which takes effect whole. The server needs some 20 µs for a batch, and does
-nothing else meanwhile."""
+"""Bounds of what all routes together make of one step, which takes effect as a whole. The server needs some 20 µs for a batch
+and does nothing else meanwhile."""
 
 _ROW_DDL = "table INT, op INT, cursor BIGINT, only_route INT, skip_routes STRING, step BINARY"
 _SOURCE, _BEFORE, _AFTER = b"source", b"before", b"after"
 
 
 class ChangeStep(NamedTuple):
-    """Some changes of one table, and the part of its source that they are all changes of."""
+    """Consecutive changes of one table, and the range of the source that they come from."""
 
     move: MarkMove
     changes: pa.RecordBatch
-    """As `CHANGES` has them."""
+    """Of the schema `CHANGES`."""
 
 
 def change_schema(slots: CellSlots) -> str:
-    """For Spark."""
+    """Return the schema of the rows of steps, for Spark."""
     return ", ".join([_ROW_DDL, *(f"{slot_name(slot)} {kind}" for slot, kind in enumerate(slots.spark_types))])
 
 
 def read_step(written: pa.Buffer) -> ChangeStep:
-    """The step that such a row carries."""
+    """Decode the step that the last row of a step carries."""
     with pa.ipc.open_stream(written) as stream:
-        told = stream.schema.metadata
-        move = MarkMove(told[_SOURCE].decode(), int(told[_BEFORE]), int(told[_AFTER]))
+        metadata = stream.schema.metadata
+        move = MarkMove(metadata[_SOURCE].decode(), int(metadata[_BEFORE]), int(metadata[_AFTER]))
         return ChangeStep(move, stream.read_next_batch())
 
 
@@ -95,14 +98,18 @@ _ROW_FIELDS = [
 
 
 class StepRows:
+    """Builds the rows of steps. For tasks only: loading the compiled loops takes a second."""
+
     def __init__(self, slots: CellSlots) -> None:
+        from tailrace.pipeline.cell_columns import TypedCells
+
         self._cells = TypedCells(slots)
         self._schema = pa.schema(_ROW_FIELDS + [(slot_name(slot), kind) for slot, kind in enumerate(self._cells.types)])
 
     def of(self, step: ChangeStep, table: int, only_route: pa.Array, skip_routes: pa.Array) -> pa.RecordBatch:
-        """A row for each change, and the one behind them, which has only the step."""
+        """Return one row for each change, and the last row, which has only the step."""
         changes = step.changes
-        seen = [
+        columns = [
             pa.array(np.full(changes.num_rows, table, np.int32)),
             changes.column("op"),
             changes.column("cursor"),
@@ -111,7 +118,7 @@ class StepRows:
         ]
         cells = self._cells.of(table, {"old": changes.column("old"), "new": changes.column("new")})
         steps = _after_nulls(write_step(step), changes.num_rows)
-        return pa.RecordBatch.from_arrays([*map(_with_null, seen), steps, *map(_with_null, cells)], schema=self._schema)
+        return pa.RecordBatch.from_arrays([*map(_with_null, columns), steps, *map(_with_null, cells)], schema=self._schema)
 
 
 def _with_null(column: pa.Array) -> pa.Array:
@@ -119,7 +126,7 @@ def _with_null(column: pa.Array) -> pa.Array:
 
 
 def _after_nulls(value: pa.Buffer, nulls: int) -> pa.Array:
-    """So many nulls and this value, which is large and need not be copied."""
+    """Return an array of nulls and then this value, which is large and is not copied."""
     ends = np.zeros(nulls + 2, np.int32)
     ends[-1] = value.size
     valid = np.packbits(np.arange(nulls + 1) == nulls, bitorder="little")
@@ -127,14 +134,16 @@ def _after_nulls(value: pa.Buffer, nulls: int) -> pa.Array:
 
 
 class EvaluatedStep(NamedTuple):
+    """A step, and what the plan found out about its changes."""
+
     move: MarkMove
     changes: pa.RecordBatch
-    """As `CHANGES` of `change_rows.py` has them."""
-    said: pa.RecordBatch
-    """For each change the words and keys of its routes."""
+    """Of the schema `CHANGES`."""
+    results: pa.RecordBatch
+    """For each change the bits and keys of its routes, as `RouteBits` has them."""
 
     def split(self, pieces: int) -> "Iterator[EvaluatedStep]":
-        """Steps that follow upon each other and are this one together, of about equal numbers of changes."""
+        """Split it into consecutive steps of about equal numbers of changes."""
         rows = self.changes.num_rows
         cuts = [rows * number // pieces for number in range(1, pieces)]
         source, before, after = self.move
@@ -143,26 +152,28 @@ class EvaluatedStep(NamedTuple):
             yield EvaluatedStep(
                 MarkMove(source, offsets[number], offsets[number + 1]),
                 self.changes.slice(first, stop - first),
-                self.said.slice(first, stop - first),
+                self.results.slice(first, stop - first),
             )
 
 
 class StepMerger:
-    def __init__(self, words: Sequence[str], most_bytes: int, most_rows: int) -> None:
-        self._words = words
-        """Columns with the bits of routes."""
-        self._most_bytes = most_bytes
-        self._most_rows = most_rows
+    """Merges consecutive steps while their records stay within the bounds."""
 
-    def of(self, rows: Iterator[pa.RecordBatch]) -> Iterator[EvaluatedStep]:
-        """As few steps as may be. One that is too large by itself stays as it is."""
+    def __init__(self, words: Sequence[str], max_bytes: int, max_rows: int) -> None:
+        """`words` are the columns with the bits of routes."""
+        self._words = words
+        self._max_bytes = max_bytes
+        self._max_rows = max_rows
+
+    def merged(self, rows: Iterator[pa.RecordBatch]) -> Iterator[EvaluatedStep]:
+        """Yield as few steps as possible. A step that is too large by itself stays as it is."""
         waiting: list[EvaluatedStep] = []
         rows_waiting = bytes_waiting = 0
         for step in evaluated_steps(rows):
-            # A change that takes no route is held as long as any other.
-            routes = np.maximum(self._routes_of(step), 1)
+            # A change that matches no route is held in memory as long as any other.
+            routes = np.maximum(self._route_counts(step), 1)
             more_rows, more_bytes = int(routes.sum()), int(routes @ _sizes(step.changes))
-            fits = rows_waiting + more_rows <= self._most_rows and bytes_waiting + more_bytes <= self._most_bytes
+            fits = rows_waiting + more_rows <= self._max_rows and bytes_waiting + more_bytes <= self._max_bytes
             if waiting and not (fits and _follows(waiting[-1].move, step.move)):
                 yield _merged(waiting)
                 waiting, rows_waiting, bytes_waiting = [], 0, 0
@@ -172,16 +183,16 @@ class StepMerger:
         if waiting:
             yield _merged(waiting)
 
-    def _routes_of(self, step: EvaluatedStep) -> npt.NDArray[np.int64]:
-        """How many routes each change takes or fails."""
-        routes = np.zeros(step.said.num_rows, np.int64)
+    def _route_counts(self, step: EvaluatedStep) -> npt.NDArray[np.int64]:
+        """Count the routes that match or fail for each change."""
+        routes = np.zeros(step.results.num_rows, np.int64)
         for word in self._words:
-            routes += np.bitwise_count(step.said.column(word).to_numpy())
+            routes += np.bitwise_count(step.results.column(word).to_numpy())
         return routes
 
 
 def evaluated_steps(rows: Iterator[pa.RecordBatch]) -> Iterator[EvaluatedStep]:
-    """Each step that these rows carry, with the rows before it."""
+    """Yield each step that these rows carry, with the rows of its changes."""
     waiting: list[pa.RecordBatch] = []
     for batch in rows:
         begin = 0
@@ -189,18 +200,18 @@ def evaluated_steps(rows: Iterator[pa.RecordBatch]) -> Iterator[EvaluatedStep]:
         for place in np.flatnonzero(steps.is_valid().to_numpy(zero_copy_only=False)).tolist():
             waiting.append(batch.slice(begin, place - begin))
             move, changes = read_step(steps[place].as_buffer())
-            said = pa.concat_batches(waiting)
+            results = pa.concat_batches(waiting)
             invariant(
-                changes.num_rows == said.num_rows,
-                f"of a step of {changes.num_rows} changes {said.num_rows} were judged: {move}",
+                changes.num_rows == results.num_rows,
+                f"a step of {changes.num_rows} changes has the results of {results.num_rows}: {move}",
             )
-            yield EvaluatedStep(move, changes, said)
+            yield EvaluatedStep(move, changes, results)
             waiting, begin = [], place + 1
         waiting.append(batch.slice(begin))
 
 
 def _sizes(changes: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """Bytes of each change."""
+    """Return the bytes of each change."""
     sizes = np.zeros(changes.num_rows, np.int64)
     for name in ("key", "old", "new"):
         sizes += pc.binary_length(changes.column(name)).fill_null(0).to_numpy(zero_copy_only=False)
@@ -218,5 +229,5 @@ def _merged(steps: Sequence[EvaluatedStep]) -> EvaluatedStep:
     return EvaluatedStep(
         MarkMove(first.source, first.before, last.after),
         pa.concat_batches([step.changes for step in steps]),
-        pa.concat_batches([step.said for step in steps]),
+        pa.concat_batches([step.results for step in steps]),
     )

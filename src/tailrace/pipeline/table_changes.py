@@ -1,7 +1,8 @@
-"""The changes of the server's own tables as a Spark source of change rows. The router's first source.
+"""The changes of the server's tables as a Spark source, from which the router reads steps.
 
-The server says which tables have changes to be routed and how far each was routed; a batch begins there. What Spark's
-checkpoint holds is only Spark's own count, so it does not matter whether it is old, foreign or gone.
+The server says which tables have changes to route and up to which mark each was routed; a batch starts there. Spark's
+checkpoint only numbers the batches, so it does not matter whether it is old, of another query or lost. Tasks fetch stored
+batches and turn them into the rows that `steps.py` describes.
 """
 
 import contextlib
@@ -26,45 +27,43 @@ from tailrace.pipeline.plan import OPERATIONS, CellSlots
 from tailrace.pipeline.steps import CHANGES, STEP_BYTES, STEP_ROWS, ChangeStep, StepRows, change_schema
 from tailrace.pipeline.topic_reading import OffsetRange, limited, ranges_between, split
 from tailrace.wire.arrow_decoding import RECORD_COLUMNS, decode_to_arrow
-from tailrace.wire.fast_arrow_decoding import load_compiled_fields
-from tailrace.wire.fast_change_rows import load_row_images
 
 FORMAT = "tailrace_table_changes"
 _ROWS_WORTH_A_TASK = 5_000
 _WAIT_MS = 200
-"""How long the server holds a question for new changes. Longer would delay the stop of a query."""
+"""How long the server may wait for new changes before it answers. Longer would delay the stop of a query."""
 
 
 class TableChanges(NamedTuple):
-    """The source, before it is known for which router and which cells."""
+    """The source, before the epoch of the lease and the cells are known."""
 
     server: ServerAddress
-    most_rows: int
-    """Changes of one batch."""
-    patience_seconds: float
+    max_rows: int
+    """How many changes one batch may have."""
+    retry_seconds: float
 
     def frame(self, spark: SparkSession, epoch: int, slots: CellSlots) -> DataFrame:
         spark.dataSource.register(TableChangesSource)
         wanted = WantedChanges(
-            self.server, epoch, self.most_rows, spark.sparkContext.defaultParallelism, self.patience_seconds, slots
+            self.server, epoch, self.max_rows, spark.sparkContext.defaultParallelism, self.retry_seconds, slots
         )
         return spark.readStream.format(FORMAT).option("wanted", msgspec.json.encode(wanted).decode()).load()
 
 
 class WantedChanges(msgspec.Struct, frozen=True):
-    """What a query's reader must know."""
+    """What the reader of a query has to know."""
 
     server: ServerAddress
     epoch: int
-    """Of the router's lease: a reader that was left behind by one that lost it gets nothing more."""
-    most_rows: int
+    """Of the router's lease: a reader whose router has lost the lease gets nothing more."""
+    max_rows: int
     tasks: int
-    patience_seconds: float
+    retry_seconds: float
     slots: CellSlots
 
 
 class TableChangesSource(DataSource):
-    """Takes one option, `wanted`: `WantedChanges` as JSON."""
+    """The Spark data source. Its one option, `wanted`, is a `WantedChanges` as JSON."""
 
     @classmethod
     def name(cls) -> str:
@@ -81,7 +80,7 @@ class TableChangesSource(DataSource):
 
 
 class ChangedTable(msgspec.Struct):
-    """A table with changes to be routed, as the server tells it."""
+    """A table with changes to route, as the server describes it."""
 
     source: str
     table: int
@@ -93,19 +92,19 @@ class ChangedTable(msgspec.Struct):
 
 
 class TableChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets are `{"5/0": 17}`: by source, the end of the batch."""
+    """Reads the sources. Spark's offsets are `{"5/0": 17}`: by source, the end of the batch."""
 
     def __init__(self, options: WantedChanges) -> None:
         self.options = options
         self.goal: dict[str, int] | None = None
-        """Where a query with the trigger AvailableNow ends."""
+        """The end of a query with the trigger AvailableNow."""
         self.seen: dict[str, int] = {}
 
     def initialOffset(self) -> dict[str, int]:
         return {table.source: table.mark for table in self._tables()}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxRows(self.options.most_rows)
+        return ReadMaxRows(self.options.max_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:
         self.goal = {table.source: table.end for table in self._tables()}
@@ -115,7 +114,7 @@ class TableChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.seen = {table.source: table.end for table in tables}
         ends = self.seen if self.goal is None else self.goal
         waiting = {table.source: [ends[table.source]] for table in tables if table.mark < ends.get(table.source, 0)}
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else self.options.most_rows
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else self.options.max_rows
         end = limited({table.source: [table.mark] for table in tables}, waiting, most)
         return {**start, **{source: ends[0] for source, ends in end.items()}}
 
@@ -131,22 +130,20 @@ class TableChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(_of_table(tables[each.topic], each)) for each in split(ranges, tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        # Only where it is used: its compiled loops would delay the start of every query, in a process that reads nothing.
-
         with self._connect() as connection:
             yield from change_rows(connection, ChangeRange(*partition.value), self.options.slots)
 
     def _tables(self, beyond: Mapping[str, int] | None = None, wait_ms: int = 0) -> list[ChangedTable]:
-        question = {"epoch": self.options.epoch, "beyond": beyond or {}, "wait_ms": wait_ms}
+        request = {"epoch": self.options.epoch, "beyond": beyond or {}, "wait_ms": wait_ms}
         with self._connect() as connection:
-            return msgspec.convert(connection.ask("POST", "/api/pipelines/router/sources", question), list[ChangedTable])
+            return msgspec.convert(connection.ask("POST", "/api/pipelines/router/sources", request), list[ChangedTable])
 
     def _connect(self) -> ServerConnection:
-        return ServerConnection(self.options.server, self.options.patience_seconds)
+        return ServerConnection(self.options.server, self.options.retry_seconds)
 
 
 def _of_table(table: ChangedTable, part: OffsetRange) -> tuple[str, int, str, str, int, int, int]:
-    """The fields of a `ChangeRange`."""
+    """Return the fields of a `ChangeRange`."""
     return (table.source, table.table, table.changes, table.changes_uuid, table.routes, part.start, part.end)
 
 
@@ -156,7 +153,7 @@ _NONE = pa.RecordBatch.from_pydict({name: pa.array([], RECORD_COLUMNS.get(name, 
 
 
 class ChangeRange(NamedTuple):
-    """What one task reads."""
+    """The part of a source that one task reads."""
 
     source: str
     table: int
@@ -168,13 +165,13 @@ class ChangeRange(NamedTuple):
 
 
 def change_rows(connection: ServerConnection, wanted: ChangeRange, slots: CellSlots) -> Iterator[pa.RecordBatch]:
-    """The changes of the range in order, step by step. A table that is dropped takes with it what is still to be read."""
+    """Yield the rows of the range's steps, in order. If the table is dropped meanwhile, the rest is left out."""
     with contextlib.suppress(_TableGoneError):
         yield from _change_rows(connection, wanted, slots)
 
 
 class _TableGoneError(Exception):
-    """The table of a range is gone, whoever has its name now."""
+    """The table of a range was dropped, even if another one has its name now."""
 
 
 def _change_rows(connection: ServerConnection, wanted: ChangeRange, slots: CellSlots) -> Iterator[pa.RecordBatch]:
@@ -183,20 +180,23 @@ def _change_rows(connection: ServerConnection, wanted: ChangeRange, slots: CellS
     at = wanted.start
     waiting: list[pa.RecordBatch] = []
     for rows in _stored_rows(connection, wanted):
-        for piece in size.pieces(rows):
-            waiting.append(piece)
+        for part in size.split(rows):
+            waiting.append(part)
             if size.is_full:
-                upto = piece.column("offset")[-1].as_py() + 1
-                yield steps.rows(at, upto, waiting)
-                at = upto
+                end = part.column("offset")[-1].as_py() + 1
+                yield steps.rows(at, end, waiting)
+                at = end
                 waiting = []
-                size.begin()
+                size.reset()
     if at < wanted.end:
         yield steps.rows(at, wanted.end, waiting)
 
 
 def _stored_rows(connection: ServerConnection, wanted: ChangeRange) -> Iterator[pa.RecordBatch]:
-    """The records of the range, some thousands at a time."""
+    """Yield the records of the range, some thousands at a time."""
+    # Imported in tasks only: loading the compiled loops takes a second.
+    from tailrace.wire.fast_arrow_decoding import load_compiled_fields
+
     read_fields = load_compiled_fields()
     at = wanted.start
     while at < wanted.end:
@@ -219,13 +219,15 @@ def _stored_rows(connection: ServerConnection, wanted: ChangeRange) -> Iterator[
 
 class _Steps:
     def __init__(self, wanted: ChangeRange, slots: CellSlots) -> None:
+        from tailrace.wire.fast_change_rows import load_row_images
+
         self._wanted = wanted
         self._rows = StepRows(slots)
         self._images = load_row_images()
         self._operations = pa.array(OPERATIONS)
 
     def rows(self, before: int, after: int, waiting: list[pa.RecordBatch]) -> pa.RecordBatch:
-        """A step with these records; none where all were those of aborted transactions."""
+        """Return the rows of a step with these records. There may be none, if all were of aborted transactions."""
         stored = waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting or [_NONE])
         old, new = self._images(stored.column("value_bytes")) if waiting else (pa.nulls(0, pa.binary()),) * 2
         changes = [
@@ -247,28 +249,28 @@ class _Steps:
 
 
 class _StepSize:
-    """Counts what is in a step: the more routes a change may take, the fewer changes. What they do take is seen later."""
+    """Limits the size of steps: the more routes a table has, the fewer changes. Which of them match is known only later."""
 
     def __init__(self, routes: int) -> None:
-        self._most_bytes = max(1, STEP_BYTES // max(1, routes))
-        self._most_rows = max(1, STEP_ROWS // max(1, routes))
-        self.begin()
+        self._max_bytes = max(1, STEP_BYTES // max(1, routes))
+        self._max_rows = max(1, STEP_ROWS // max(1, routes))
+        self.reset()
 
     @property
     def is_full(self) -> bool:
-        return self._bytes >= self._most_bytes or self._rows >= self._most_rows
+        return self._bytes >= self._max_bytes or self._rows >= self._max_rows
 
-    def begin(self) -> None:
+    def reset(self) -> None:
         self._bytes = self._rows = 0
 
-    def pieces(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The rows, cut where the step is full; whoever takes a piece begins the next step there."""
+    def split(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Split the rows where the step is full. The caller must reset it there before it takes the next part."""
         values = rows.column("value_bytes")
         ends = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
         at = 0
         while at < len(values):
-            fitting = int(np.searchsorted(ends, ends[at] + self._most_bytes - self._bytes))
-            stop = min(max(at + 1, fitting), at + self._most_rows - self._rows, len(values))
+            fitting = int(np.searchsorted(ends, ends[at] + self._max_bytes - self._bytes))
+            stop = min(max(at + 1, fitting), at + self._max_rows - self._rows, len(values))
             self._bytes += int(ends[stop] - ends[at])
             self._rows += stop - at
             yield rows.slice(at, stop - at)

@@ -152,7 +152,9 @@ def test_following_sees_partitions_that_come_later(
 ) -> None:
     with ServerApi(server.url) as api:
         first = {"topic": topic, "group_id": None, "partition_id": None}
-        reading = ConsumeLoop(api, first, MessagePrinter(MessageFormat.VALUE, with_topic=False), None, look_seconds=0)
+        reading = ConsumeLoop(
+            api, first, MessagePrinter(MessageFormat.VALUE, with_topic=False), None, partition_check_seconds=0
+        )
         reading.step(None)
         tailrace.done("topics", "alter", topic, "--partitions", "2")
         tailrace.done("publish", topic, "in the new one", "--partition", "1")

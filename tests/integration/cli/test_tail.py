@@ -33,7 +33,7 @@ def test_it_resumes_over_a_restart_with_nothing_missing_and_nothing_twice(tmp_pa
         out, err = tailing.communicate(timeout=SECONDS)
         assert seen + [json.loads(line)["value"] for line in out.splitlines()] == [1, 2, 3, 4, 5, 6, 7, 8]
         assert tailing.returncode == 0
-        assert err.decode().splitlines()[-1] == "to go on: --after 8"
+        assert err.decode().splitlines()[-1] == "to continue: --after 8"
 
 
 def test_what_comes_while_it_was_away_from_an_empty_log_is_shown(tmp_path: Path) -> None:

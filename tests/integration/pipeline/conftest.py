@@ -74,7 +74,7 @@ def router_of(
     spark: SparkSession, server: ServerProcess, reports: list[PipelineReport], most_rows: int = 200_000, **settings: Any
 ) -> Router:
     given = RouterSettings(ServerAddress(server.url), **settings)
-    return Router(spark, TableChanges(given.server, most_rows, given.patience_seconds), given, reports.append)
+    return Router(spark, TableChanges(given.server, most_rows, given.retry_seconds), given, reports.append)
 
 
 @pytest.fixture

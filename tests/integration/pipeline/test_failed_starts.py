@@ -38,8 +38,8 @@ def nobody() -> str:
 
 
 def test_a_master_that_is_none_is_refused_before_java_is_started(server: ServerProcess, tmp_path: Path) -> None:
-    assert "'nonsense' is no Spark master. Use local[*]" in fails(server, tmp_path, "nonsense")
-    assert "'local[x]' is no Spark master" in fails(server, tmp_path, "local[x]")
+    assert "'nonsense' is not a Spark master. Use local[*]" in fails(server, tmp_path, "nonsense")
+    assert "'local[x]' is not a Spark master" in fails(server, tmp_path, "local[x]")
     assert "'10.0.0.7' is not HOST:PORT" in fails(server, tmp_path, "spark://10.0.0.7")
 
 

@@ -67,7 +67,7 @@ def test_each_route_of_many_says_what_it_alone_would_say(spark: SparkSession) ->
     plan = RoutingPlan(routes, slots)
     found = plan.apply(spark.createDataFrame(list(rows), change_schema(slots))).collect()
     for said, wanted in zip(found, rows.values(), strict=True):
-        bits = {route.id: said[verdict.word] >> verdict.shift & 3 for route, verdict in zip(routes, plan.verdicts, strict=True)}
+        bits = {route.id: said[where.word] >> where.shift & 3 for route, where in zip(routes, plan.bits, strict=True)}
         assert {id: each for id, each in bits.items() if each} == wanted
     assert [said.key_2 for said in found if said.key_2] == ["[3]"]
     assert [said.step is not None for said in found] == [False] * (len(rows) - 1) + [True]

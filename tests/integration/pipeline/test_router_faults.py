@@ -63,7 +63,7 @@ def test_a_batch_that_fails_at_any_point_is_done_again_once(
 
 
 def test_killed_workers_and_servers_are_pauses(chat: RoutedTables, server: ServerProcess, routing: Running) -> None:
-    with routing(most_rows=20, patience_seconds=30.0) as reports:
+    with routing(most_rows=20, retry_seconds=30.0) as reports:
         write(chat, 0)
         eventually(lambda: chat.count("keys") > 0, "the first messages")
         workers = python_workers(os.getpid())
@@ -143,7 +143,7 @@ def test_a_second_pipeline_is_refused_and_one_that_takes_over_fences_the_first(
         eventually(lambda: all_routed(chat) and bool(reports), "all changes routed")
         said: list[str] = []
         with pytest.raises(PipelineFencedError, match="is run by process") as refused:
-            router_of(spark, server, [], lease_patience_seconds=0.5).run(once=True, on_lease=lambda: said.append("is running"))
+            router_of(spark, server, [], lease_wait_seconds=0.5).run(once=True, on_lease=lambda: said.append("is running"))
         assert "\n" not in str(refused.value)
         assert said == []
         write(chat, 100)

@@ -101,7 +101,7 @@ def rows_of(steps: list[list[Judged]], moves: list[MarkMove]) -> list[dict[str, 
         for each in step:
             words = {"word_0": 0, "word_1": 0}
             for target in ROUTES:
-                words[target.verdict.word] |= each.said.get(target.id, 0) << target.verdict.shift
+                words[target.bits.word] |= each.said.get(target.id, 0) << target.bits.shift
             rows.append({**words, "key_0": each.record_key, "step": None})
         changes = [each.change for each in step]
         columns = [
@@ -123,7 +123,7 @@ def staged(
     found = []
     rows = rows_of(given, moves or [MarkMove("5/0", number, number + 1) for number in range(len(given))])
     pieces = (pa.RecordBatch.from_pylist(rows[first : first + size], SAID) for first in range(0, len(rows), size))
-    for step in steps.of(pieces):
+    for step in steps.route(pieces):
         records: dict[tuple[str, int], list[Record]] = {}
         for each in step.batches:
             decoded = [record._replace(offset=Offset(-1)) for record in decode_batch(each.batch, DEFAULT_LIMITS)]
@@ -161,7 +161,7 @@ def test_steps_hold_what_the_routes_make_of_their_changes(
 ) -> None:
     cursor = 0
     given = [[judged(cursor := cursor + 1, dict.fromkeys(taken, MATCHED)) for taken in step] for step in routes]
-    steps = RoutedSteps(encoder, RouterDeadLetters(topics), ROUTES, most_rows=most_rows)
+    steps = RoutedSteps(encoder, RouterDeadLetters(topics), ROUTES, max_rows=most_rows)
     at = 0
     for move, records in staged(steps, given, size):
         before, at = at, move.after
@@ -174,14 +174,14 @@ def test_steps_hold_what_the_routes_make_of_their_changes(
 def test_steps_are_one_as_long_as_their_records_are_few(encoder: RecordEncoder, letters: RouterDeadLetters) -> None:
     none, one, two, failed = (judged(1, said) for said in ({}, {3: MATCHED}, {2: MATCHED, 3: MATCHED}, {2: FAILED, 4: MATCHED}))
     given = [[one, one], [two], [none], [failed, failed], [], [one], [two, two, two], [one]]
-    steps = RoutedSteps(encoder, letters, ROUTES, most_rows=5)
+    steps = RoutedSteps(encoder, letters, ROUTES, max_rows=5)
     assert [(move.before, move.after) for move, _ in staged(steps, given)] == [(0, 3), (3, 6), (6, 7), (7, 8)]
 
 
 def test_steps_are_one_as_long_as_their_records_are_small(encoder: RecordEncoder, letters: RouterDeadLetters) -> None:
     change = judged(1, {3: MATCHED, 4: MATCHED})
     size = 2 * sum(len(image or b"") for image in (change.change.key, change.change.old, change.change.new))
-    steps = RoutedSteps(encoder, letters, ROUTES, most_bytes=2 * size)
+    steps = RoutedSteps(encoder, letters, ROUTES, max_bytes=2 * size)
     assert [(move.before, move.after) for move, _ in staged(steps, [[change]] * 5)] == [(0, 2), (2, 4), (4, 5)]
 
 
@@ -239,7 +239,7 @@ def in_order(steps: RoutedSteps, given: list[list[Judged]]) -> list[tuple[str, b
     rows = rows_of(given, [MarkMove("5/0", number, number + 1) for number in range(len(given))])
     return [
         (each.topic, dict(record.headers)["cursor"] or b"")
-        for step in steps.of(iter([pa.RecordBatch.from_pylist(rows, SAID)]))
+        for step in steps.route(iter([pa.RecordBatch.from_pylist(rows, SAID)]))
         for each in step.batches
         for record in decode_batch(each.batch, DEFAULT_LIMITS)
     ]
@@ -268,8 +268,8 @@ def test_a_step_of_too_many_batches_is_several_that_follow_upon_each_other(
     """One row goes from partition to partition, and each of its changes takes a batch."""
     changes = [judged(4 * (at + 1), {1: MATCHED}, record_key=f"[{at}]") for at in range(100)]
     changes.append(judged(500, {2: FAILED}))
-    steps = RoutedSteps(encoder, letters, ROUTES, most_batches=10)
-    found = list(steps.of(iter([pa.RecordBatch.from_pylist(rows_of([changes], [MarkMove("5/0", 7, 200)]), SAID)])))
+    steps = RoutedSteps(encoder, letters, ROUTES, max_batches=10)
+    found = list(steps.route(iter([pa.RecordBatch.from_pylist(rows_of([changes], [MarkMove("5/0", 7, 200)]), SAID)])))
     assert len(found) > 5
     assert [step.move.before for step in found[1:]] == [step.move.after for step in found[:-1]]
     assert (found[0].move.before, found[-1].move.after) == (7, 200)

@@ -1,4 +1,4 @@
-"""`tailrace sql`: where statements come from, and where their rows go."""
+"""`tailrace sql`: runs statements from a prompt, a flag, a file or a pipe."""
 
 import re
 import sys
@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import msgspec
 import typer
 
 from tailrace.cli.command_line import DEFAULT_SERVER, JsonOption, RowFormat, ServerOption, SkipCorruptOption
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
 
 _STDIN = Path("-")
+_NAMED_PARAMETER = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
 def sql(
@@ -39,8 +39,8 @@ def sql(
     r"""Run SQL: at a prompt, from the command line, a file or a pipe.
 
     Statements run one after the other; the first error ends a script with its
-    exit code, and shows the place. What stands between BEGIN and COMMIT is one
-    request. With parameters the whole text is one request.
+    exit code and shows where it is. Statements between BEGIN and COMMIT are
+    sent as one request. With parameters the whole text is one request.
 
     [bold]Examples[/]
     tailrace sql
@@ -49,7 +49,7 @@ def sql(
     tailrace sql -f schema.sql
     """
     if command is not None and file is not None:
-        raise UsageError("-c and -f name two texts to run; give one of them")
+        raise UsageError("-c and -f both give the text to run; use one of them")
     is_prompt = command is None and file is None and sys.stdin.isatty()
     if is_prompt and parameters:
         raise UsageError("-p gives values to the text of -c or -f; at the prompt, write them into the statement")
@@ -86,13 +86,13 @@ def _prompt(api: "ServerApi", wanted: RowFormat | None) -> None:
 class _Source(NamedTuple):
     lines: Iterable[str]
     name: str = ""
-    """What it is called in errors."""
+    """Used in error messages."""
     size: int | None = None
 
 
 @contextmanager
 def _source(command: str | None, file: Path | None) -> Iterator[_Source]:
-    """The text line by line."""
+    """Open the text, line by line."""
     from tailrace.cli.display import size_of_input
 
     if command is not None:
@@ -121,7 +121,7 @@ def _script(api: "ServerApi", source: _Source, given: list[str], wanted: RowForm
         return SqlRunner(api, printer, source.name).run(SqlRequest("".join(_readable(source))), read_parameters(given))
     reader, requests = StatementReader(), RequestGrouper()
 
-    def arriving() -> Iterator[SqlRequest]:
+    def read_requests() -> Iterator[SqlRequest]:
         for line in _readable(source):
             for statement in reader.feed(line):
                 yield from requests.add(statement)
@@ -131,9 +131,9 @@ def _script(api: "ServerApi", source: _Source, given: list[str], wanted: RowForm
 
     sent = 0
     with progress("statements") as bar:
-        execution = SqlRunner(api, printer, source.name, before_output=bar.step_aside)
-        for number, request in enumerate(arriving(), 1):
-            code = execution.run(request)
+        runner = SqlRunner(api, printer, source.name, before_output=bar.hide)
+        for number, request in enumerate(read_requests(), 1):
+            code = runner.run(request)
             if code is not ExitCode.OK:
                 return code
             sent += len(request.text.encode())
@@ -141,11 +141,12 @@ def _script(api: "ServerApi", source: _Source, given: list[str], wanted: RowForm
     return ExitCode.OK
 
 
-_NAMED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
-
-
 def read_parameters(given: Sequence[str]) -> list[Any] | dict[str, Any]:
-    named = [_NAMED.fullmatch(text) for text in given]
+    """Read the values of `-p`: `-p 42` is for a `?`, `-p id=42` for `:id`.
+
+    A value that is valid JSON is decoded, everything else is text. `-p '"42"'` is a text of two digits.
+    """
+    named = [_NAMED_PARAMETER.fullmatch(text) for text in given]
     if not any(named):
         return [_value(text) for text in given]
     found: dict[str, Any] = {}
@@ -153,12 +154,14 @@ def read_parameters(given: Sequence[str]) -> list[Any] | dict[str, Any]:
         if match is None:
             raise UsageError(f"-p {text!r} has no name and others have; give all parameters a name, or none")
         if match[1] in found:
-            raise UsageError(f"-p {match[1]} is there twice")
+            raise UsageError(f"-p {match[1]} is given twice")
         found[match[1]] = _value(match[2])
     return found
 
 
 def _value(text: str) -> Any:
+    import msgspec
+
     try:
         return msgspec.json.decode(text.encode(errors="surrogateescape"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
