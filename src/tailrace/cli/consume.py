@@ -23,8 +23,8 @@ from tailrace.cli.display import MessagePrinter, ProgressState, note_corrupt_bat
 from tailrace.cli.errors import CommandError, ExitCode, RefusedError, UsageError
 
 if TYPE_CHECKING:
-    from tailrace.cli.server_api import Reconnection, ServerApi
     from tailrace.api.consume import ConsumeResponse
+    from tailrace.cli.server_api import Reconnection, ServerApi
 
 _WAIT_MS = 20_000
 _MESSAGES_PER_REQUEST = 1_000

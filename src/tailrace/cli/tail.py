@@ -69,8 +69,8 @@ def tail(
         )
     import msgspec
 
-    from tailrace.cli.server_api import Reconnection, ServerApi
     from tailrace.api.messages import ReadMessage
+    from tailrace.cli.server_api import Reconnection, ServerApi
 
     printer = MessagePrinter(MessageFormat.JSON if as_json else shape, with_topic=True)
     decode = msgspec.json.Decoder(ReadMessage).decode

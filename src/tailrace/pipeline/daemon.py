@@ -12,10 +12,10 @@ _TASK_MODULES = ("pyspark.worker", "tailrace.pipeline.table_changes", "tailrace.
 
 def load_kernels() -> None:
     """Load the compiled loops of tasks; takes about a second. The first process on a machine compiles them and caches them."""
+    from tailrace.wire.encoding_kernels import load_fast_partitioner
+    from tailrace.wire.fast_arrow_decoding import load_compiled_fields
     from tailrace.wire.fast_arrow_encoding import load_encode_columns
     from tailrace.wire.fast_change_rows import load_row_images
-    from tailrace.wire.fast_arrow_decoding import load_compiled_fields
-    from tailrace.wire.encoding_kernels import load_fast_partitioner
 
     load_compiled_fields()
     load_row_images()
