@@ -2,8 +2,8 @@
 
 A route is a condition in Spark's SQL over the cells that it names, written when the route was made. Spark sees only these
 cells, each in a typed column, its **slot**; the rest of a change passes through unread. Tables share slots: a row is of one
-table, and a slot holds whatever cell of that table was assigned to it. A query has the slots that it was started with; routes that
-name other cells need a new query.
+table, and a slot holds whatever cell of that table was assigned to it. A query has the slots that it was started with; routes
+that name other cells need a new query.
 
 The result of a route for a change takes two bits: it matches, or it can't be evaluated. The bits of all routes are packed into
 a few integer columns.
