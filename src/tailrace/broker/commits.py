@@ -1,6 +1,9 @@
-"""What somebody wants changed: it decides on the latest view of the store, and knows what to answer when that is durable.
+"""How the broker changes anything: a proposal decides on the latest view of the store, and the committer makes it durable.
 
-`commit.py` gets it there.
+A `Proposal` is a change from the request to the answer. When it is its turn it decides what to change, mostly with a `Draft`;
+once the commit is durable it is answered on the event loop. When the store has no room, proposals wait in the order of their
+arrival, for a bounded time and in bounded number. Everything here runs on the event loop, except `Committer.wake`, which the
+store's thread calls.
 """
 
 import asyncio
@@ -17,14 +20,21 @@ from tailrace.model.limits import Limits
 from tailrace.store.contract import Store, StoreCommit
 
 T = TypeVar("T")
+CommitObserver = Callable[[Changes, CommitReceipt], None]
+"""Called with every settled commit that has records."""
+
+_log = logging.getLogger(__name__)
+
+_SEQUENCING_ATTEMPTS = 4
+_RETRY_SECONDS = 0.005
 
 
 class StillInFlight(Exception):
-    """Raised by a decision that leans on a commit which may still fail; it is made again when that has come to its end."""
+    """Raised by a decision that depends on a commit in flight. It is made again when that commit is settled or has failed."""
 
 
 class Proposal(Generic[T]):
-    """A change somebody wants, from the request to the answer."""
+    """A change from the request to the answer."""
 
     __slots__ = ("commit", "committer", "deadline", "followers", "future")
 
@@ -33,32 +43,35 @@ class Proposal(Generic[T]):
     deadline: float
     future: asyncio.Future[T]
     followers: "list[Proposal[Any]] | None"
-    """Proposals that wait for the end of this one."""
+    """Proposals that decide again when this one is settled or has failed."""
 
     @property
     def held_bytes(self) -> int:
-        """Memory that the proposal keeps while it waits for room."""
+        """Bytes of memory that the proposal keeps while it waits for room."""
         return 0
 
     def decide(self) -> Changes | None:
-        """Look at the latest view and say what to change; `None` is nothing. May be asked again; raises to refuse."""
+        """Return what to change, given the latest view, or None for nothing. May be called again; raises to reject."""
         raise NotImplementedError
 
     def settled(self, receipt: CommitReceipt | None) -> T:
-        """The changes are durable; do what follows from that and give the answer. No receipt: nothing was to change."""
+        """Do what follows once the changes are durable, and return the answer.
+
+        Without a receipt there was nothing to change.
+        """
         raise NotImplementedError
 
     def failed(self, error: Exception) -> None:
-        """The changes came to nothing; take back what was done ahead of them."""
+        """Undo what `decide` did ahead of the commit, which failed or was rejected."""
 
     def done(self, commit: StoreCommit) -> None:
-        """Called by the store's thread."""
+        """Take the outcome of the commit. Called by the store's thread."""
         self.commit = commit
         self.committer.wake(self)
 
 
 class Change(Proposal[T]):
-    """A proposal made of functions, for whatever is not done a hundred thousand times a second."""
+    """A proposal made of functions, for changes that are not made a hundred thousand times a second."""
 
     __slots__ = ("_decide", "_failed", "_settled")
 
@@ -84,6 +97,13 @@ class Change(Proposal[T]):
 
 
 class Draft:
+    """A commit under construction. It sees the latest view of the store with its own changes on top.
+
+    Its content may depend on offsets that commits in flight will assign. Such appends name the offset they were built for, so
+    the store rejects the commit if one of those in flight fails in between. For this to hold, `next_offset` of a partition is
+    read before any state that belongs to it.
+    """
+
     __slots__ = ("_appends", "_ends", "_puts", "_seen", "_store")
 
     def __init__(self, store: Store) -> None:
@@ -104,12 +124,12 @@ class Draft:
         return end
 
     def append(self, append: Append) -> None:
-        """An append at the next offset of its partition."""
+        """Add an append, which is at the next offset of its partition."""
         self._appends.append(append)
         self._ends[append.partition] = Offset(append.base_offset + append.records)
 
     def holds(self, key: bytes) -> bool:
-        """Whether the draft itself sets the key."""
+        """Return whether the draft itself sets the key."""
         return key in self._puts
 
     def latest(self, key: bytes) -> bytes | None:
@@ -123,14 +143,6 @@ class Draft:
 
     def changes(self) -> Changes:
         return Changes(appends=self._appends, puts=tuple(self._puts.items()))
-
-
-Watcher = Callable[[Changes, CommitReceipt], None]
-
-_log = logging.getLogger(__name__)
-
-_SEQUENCING_ATTEMPTS = 4
-_RETRY_SECONDS = 0.005
 
 
 class Committer:
@@ -147,15 +159,15 @@ class Committer:
         self._waiting_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._quiet: asyncio.Future[None] | None = None
-        self._ahead: Callable[[], None] | None = None
-        self._watcher: Watcher | None = None
+        self._before_next_submit: Callable[[], None] | None = None
+        self._observer: CommitObserver | None = None
         self._closed = False
         self.in_flight = 0
         self.overloads = 0
-        """Times that a proposal found no room."""
+        """How often a proposal found no room in the store."""
 
     def start(self) -> None:
-        """Answer on the event loop that is running now."""
+        """Bind to the running event loop, on which proposals are answered."""
         self._loop = asyncio.get_running_loop()
         self._thread_id = threading.get_ident()
 
@@ -172,28 +184,31 @@ class Committer:
         return self._waiting_bytes
 
     def submit(self, proposal: Proposal[T]) -> asyncio.Future[T]:
-        """Start it. Whatever becomes of it, refusal included, is in the future."""
-        if self._ahead is not None:
-            ahead, self._ahead = self._ahead, None
-            ahead()
+        """Start a proposal. The future gets its answer, or the error of a rejection or failure."""
+        if self._before_next_submit is not None:
+            submit_earlier, self._before_next_submit = self._before_next_submit, None
+            submit_earlier()
         proposal.committer = self
         future = proposal.future = self._loop.create_future()
         if self._closed:
-            self._refuse(proposal, _closed())
+            self._reject(proposal, _closed())
         elif self._waiting or not self._attempt(proposal):
             self._wait_for_room(proposal)
         return future
 
-    def let_first(self, ahead: Callable[[], None]) -> None:
-        """Before anything else is submitted, call this: it submits what came earlier and is still being gathered."""
-        self._ahead = ahead
+    def before_next_submit(self, call: Callable[[], None]) -> None:
+        """Call this once before the next proposal is submitted: it submits earlier requests that are still being collected."""
+        self._before_next_submit = call
 
-    def watch(self, watcher: Watcher | None) -> None:
-        """Tell of every commit with records once it is settled and answered, in the order of the log."""
-        self._watcher = watcher
+    def watch(self, observer: CommitObserver | None) -> None:
+        """Call the observer with every commit that has records, once it is settled and answered, in the order of the log."""
+        self._observer = observer
 
     def wake(self, proposal: Proposal[Any]) -> None:
-        """Called by the store's thread, or by `submit`. One wake-up of the loop answers all commits that are done by then."""
+        """Queue a finished proposal for its answer. One wake-up of the loop answers all that are queued by then.
+
+        Called by the store's thread, or by `submit`.
+        """
         self._done.append(proposal)
         if not self._waking:
             self._waking = True
@@ -201,11 +216,11 @@ class Committer:
             try:
                 (self._loop.call_soon if is_here else self._loop.call_soon_threadsafe)(self._answer)
             except RuntimeError:
-                # The loop is closed: nobody is left who could be told, and the store's thread must go on.
+                # The loop is closed: nobody waits for an answer, and the store's thread must go on.
                 self._waking = False
 
     async def settled(self) -> None:
-        """Until everything that was submitted before is answered: copies of what is stored are up to date then."""
+        """Wait until everything that was submitted before is answered: then the copies in memory are up to date."""
         has_waited = False
 
         def decide() -> None:
@@ -217,10 +232,10 @@ class Committer:
         await self.submit(Change(decide, lambda _: None))
 
     async def close(self) -> None:
-        """Take nothing new, refuse what waits for room, and wait for what is in flight."""
+        """Reject new proposals and those that wait for room, and wait for what is in flight."""
         self._closed = True
         while self._waiting:
-            self._refuse(self._waiting.popleft(), _closed())
+            self._reject(self._waiting.popleft(), _closed())
         if self.in_flight:
             self._quiet = self._loop.create_future()
             await self._quiet
@@ -228,7 +243,7 @@ class Committer:
             self._timer.cancel()
 
     def _attempt(self, proposal: Proposal[Any]) -> bool:
-        """Submit it. False when the store has no room for it now."""
+        """Submit a proposal. Return False when the store has no room for it now."""
         try:
             for _ in range(_SEQUENCING_ATTEMPTS):
                 changes = proposal.decide()
@@ -238,7 +253,7 @@ class Committer:
                 try:
                     self._store.submit(changes, proposal.done)
                 except SequencingError:
-                    # Commits in flight failed after the decision, so the latest view fell back: decide again.
+                    # Commits in flight failed after the decision, so the latest view was reset: decide again.
                     continue
                 proposal.followers = None
                 self._last = proposal
@@ -251,16 +266,16 @@ class Committer:
         except StillInFlight:
             self._follow_last(proposal)
             return True
-        except Exception as error:  # noqa: BLE001  a refusal or a fault of one proposal belongs to whoever made it
-            self._refuse(proposal, error)
+        except Exception as error:  # noqa: BLE001  the error of one proposal goes to its own future
+            self._reject(proposal, error)
             return True
 
     def _follow_last(self, proposal: Proposal[Any]) -> None:
         last = self._last
         if last is None:
-            self._refuse(proposal, InvariantError("a proposal waits for commits in flight, and there are none"))
+            self._reject(proposal, InvariantError("a proposal waits for commits in flight, and there are none"))
         elif self._following >= self._limits.waiting_publishes:
-            self._refuse(
+            self._reject(
                 proposal,
                 OverloadedError(
                     f"{self._following} duplicates wait for the first of their kind, as many as waiting_publishes allows;"
@@ -282,28 +297,28 @@ class Committer:
             if proposal is self._last:
                 self._last = None
             commit = proposal.commit
-            # The commit holds on to the proposal. Held both ways, their batches would stay until the garbage collector looks.
+            # The commit refers to the proposal. A cycle would keep their batches in memory until the garbage collector runs.
             del proposal.commit
             if commit.error is None:
                 _answer(proposal, commit.receipt)
-                if self._watcher is not None and commit.changes.appends:
-                    _tell(self._watcher, commit)
+                if self._observer is not None and commit.changes.appends:
+                    _notify(self._observer, commit)
             else:
-                self._refuse(proposal, commit.error)
+                self._reject(proposal, commit.error)
             if proposal.followers is not None:
                 for follower in proposal.followers:
                     self._following -= 1
-                    self._again(follower)
+                    self._decide_again(follower)
         if self._waiting:
             self._fill_room()
         if self._quiet is not None and not self.in_flight and not self._quiet.done():
             self._quiet.set_result(None)
 
-    def _again(self, proposal: Proposal[Any]) -> None:
+    def _decide_again(self, proposal: Proposal[Any]) -> None:
         if self._closed:
-            self._refuse(proposal, _closed())
+            self._reject(proposal, _closed())
         elif proposal.future.done():
-            self._refuse(proposal, _given_up())
+            self._reject(proposal, _cancelled())
         elif not self._attempt(proposal):
             self._wait_for_room(proposal)
 
@@ -313,7 +328,7 @@ class Committer:
             len(self._waiting) >= limits.waiting_publishes
             or self._waiting_bytes + proposal.held_bytes > limits.waiting_publish_bytes
         ):
-            self._refuse(
+            self._reject(
                 proposal,
                 OverloadedError(
                     f"{len(self._waiting)} publishes of {self._waiting_bytes} bytes wait for the disk already, as much as"
@@ -328,15 +343,15 @@ class Committer:
             self._set_timer()
 
     def _fill_room(self) -> None:
-        """Submit what waits, in order, until there is no room again."""
+        """Submit the waiting proposals, in order, until there is no room again."""
         now = self._loop.time()
         waiting = self._waiting
         while waiting:
             proposal = waiting[0]
             if proposal.future.done():
-                self._refuse(proposal, _given_up())
+                self._reject(proposal, _cancelled())
             elif proposal.deadline <= now:
-                self._refuse(
+                self._reject(
                     proposal,
                     OverloadedError(
                         f"there was no room for {self._limits.publish_wait_ms} ms (publish_wait_ms); nothing was written,"
@@ -350,7 +365,7 @@ class Committer:
         self._set_timer()
 
     def _set_timer(self) -> None:
-        """Look again when the first that waits runs out of time, or soon if no commit in flight will make us look."""
+        """Run `_fill_room` at the first deadline, or soon if no commit is in flight whose end would run it."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -360,7 +375,7 @@ class Committer:
                 at = min(at, self._loop.time() + _RETRY_SECONDS)
             self._timer = self._loop.call_at(at, self._fill_room)
 
-    def _refuse(self, proposal: Proposal[Any], error: Exception) -> None:
+    def _reject(self, proposal: Proposal[Any], error: Exception) -> None:
         proposal.failed(error)
         if not proposal.future.done():
             proposal.future.set_exception(error)
@@ -369,7 +384,7 @@ class Committer:
 def _answer(proposal: Proposal[Any], receipt: CommitReceipt | None) -> None:
     try:
         answer = proposal.settled(receipt)
-    except Exception as error:  # noqa: BLE001  one proposal's fault must not keep the others from their answers
+    except Exception as error:  # noqa: BLE001  an error of one proposal must not stop the answers of the others
         if not proposal.future.done():
             proposal.future.set_exception(error)
         return
@@ -377,16 +392,16 @@ def _answer(proposal: Proposal[Any], receipt: CommitReceipt | None) -> None:
         proposal.future.set_result(answer)
 
 
-def _tell(watcher: Watcher, commit: StoreCommit) -> None:
+def _notify(observer: CommitObserver, commit: StoreCommit) -> None:
     try:
-        watcher(commit.changes, commit.receipt)
-    except Exception:  # noqa: BLE001  those who wait for their answers must get them; the watcher finds the gap by the next one
-        _log.exception("a commit could not be shown to subscribers")
+        observer(commit.changes, commit.receipt)
+    except Exception:  # noqa: BLE001  the other answers must be sent; the observer detects the gap at the next commit
+        _log.exception("a commit could not be delivered to subscribers")
 
 
-def _given_up() -> OverloadedError:
-    return OverloadedError("nobody waits for this any more; it was not written")
+def _cancelled() -> OverloadedError:
+    return OverloadedError("the request was cancelled before it was written")
 
 
 def _closed() -> StoreClosedError:
-    return StoreClosedError("the broker is closing and takes nothing new")
+    return StoreClosedError("the broker is closing and accepts no new requests")

@@ -1,4 +1,4 @@
-"""What both ways in share: where records are decided on, and what follows when they are durable."""
+"""What all ways of writing records share: the services they need, how a checked batch is placed, and what follows a commit."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
@@ -20,27 +20,29 @@ from tailrace.store.contract import Store
 from tailrace.wire.batch import with_append_time
 from tailrace.wire.records import encode_batch
 
-GONE = Offset(-1)
-"""As the start of a partition: there is none any more."""
+DELETED = Offset(-1)
+"""The log start of a partition that was deleted."""
 
 AppendOutcome = Appended | TailraceError
-"""What became of one batch."""
+"""Where a batch was stored, or why not."""
 
 OnAppended = Callable[[PartitionId, int], None]
-"""Called with a partition and the bytes that readers can see there from now on."""
+"""Called with a partition and the number of bytes that readers can see there from now on."""
 
 
 class AppendCallback(Protocol):
-    """Whoever sent a batch. Told once, on the event loop, while others wait for their turn: it must be quick."""
+    """Gets the outcome of one batch. One of its methods is called once, on the event loop, and must return quickly."""
 
-    def told(self, outcome: AppendOutcome) -> None:
-        """What became of the batch."""
+    def completed(self, outcome: AppendOutcome) -> None:
+        """Take the outcome of the batch."""
 
     def failed(self, error: BaseException) -> None:
-        """The commit failed."""
+        """Take the error of the commit."""
 
 
 class PublishContext:
+    """The services that decide on records and count them."""
+
     def __init__(
         self,
         store: Store,
@@ -51,7 +53,7 @@ class PublishContext:
         clock: Clock,
         limits: Limits,
         checks: RecordChecks,
-        on_arrival: OnAppended,
+        on_appended: OnAppended,
     ) -> None:
         self.store = store
         self.topics = topics
@@ -61,60 +63,63 @@ class PublishContext:
         self.clock = clock
         self.limits = limits
         self.checks = checks
-        self._on_arrival = on_arrival
+        self._on_appended = on_appended
 
     def log_start(self, partition: PartitionId) -> Offset:
-        """For whoever appended something there."""
+        """Return the first offset of a partition to which something was appended."""
         try:
             return self.store.bounds(partition).start
         except TailraceError:
-            # Deleted since. The records were taken, and that is what their sender must hear.
-            return GONE
+            # The topic was deleted after the commit. The append succeeded all the same.
+            return DELETED
 
     def arrived(self, live: LiveTopic, partition: PartitionId, records: int, size: int) -> None:
+        """Count appended records, and wake the readers that wait for them."""
         live.messages_in += records
         live.bytes_in += size
-        self._on_arrival(partition, size)
+        self._on_appended(partition, size)
 
 
 UNKNOWN_OFFSET = -1
 
 
 class PlacedAppend(NamedTuple):
-    """What is to become of a batch."""
+    """How a batch is stored."""
 
     live: LiveTopic
     append: Append | None
-    """`None` when all of it is there already."""
+    """None when all its records are stored already."""
     base_offset: Offset
-    """What the sender is told; below 0 if there is no offset from which it could count all its records."""
+    """The offset in the answer; negative if the records of the batch have no consecutive offsets."""
     append_time: int
     duplicates: int
 
 
 def place(context: PublishContext, draft: Draft, windows: DedupWindows, checked: CheckedBatch) -> PlacedAppend:
-    """Put the batch at the end of its partition, without the records that are there already."""
+    """Append the batch to its partition in the draft, without duplicates and with the topic's timestamps."""
     live, partition, batch, header = checked.live, checked.partition, checked.batch, checked.header
     fingerprinted = checked.records
-    base_offset = told_offset = draft.next_offset(partition)
+    base_offset = answered_offset = draft.next_offset(partition)
     records, max_timestamp = header.records, header.max_timestamp
     if fingerprinted is not None:
-        batch, records, max_timestamp, told_offset = _without_duplicates(windows.of(live), checked, fingerprinted, base_offset)
+        batch, records, max_timestamp, answered_offset = _without_duplicates(
+            windows.of(live), checked, fingerprinted, base_offset
+        )
     if records == 0:
-        return PlacedAppend(live, None, told_offset, NO_TIMESTAMP, header.records)
+        return PlacedAppend(live, None, answered_offset, NO_TIMESTAMP, header.records)
     append_time = NO_TIMESTAMP
     if live.topic.settings.timestamps == "append":
         append_time = max_timestamp = context.clock.now_ms()
         batch = with_append_time(batch, append_time)
     append = Append(partition, batch, records, max_timestamp, base_offset)
     draft.append(append)
-    return PlacedAppend(live, append, told_offset, append_time, header.records - records)
+    return PlacedAppend(live, append, answered_offset, append_time, header.records - records)
 
 
 def _without_duplicates(
     window: DedupWindow, checked: CheckedBatch, fingerprinted: Sequence[tuple[Record, bytes | None]], base_offset: Offset
 ) -> tuple[Buffer, int, int, Offset]:
-    """The batch with what is new in it: its bytes, records and newest time, and the offset that its sender is told."""
+    """Return the batch without duplicates: its bytes, record count and newest timestamp, and the offset for the answer."""
     header = checked.header
     number = checked.partition.number
     fresh: list[Record] = []
@@ -128,11 +133,11 @@ def _without_duplicates(
             window.remember(fingerprint, number, Offset(base_offset + len(fresh)))
         offsets.append(base_offset + len(fresh))
         fresh.append(record)
-    told_offset = _told(offsets)
+    answered_offset = _answered_offset(offsets)
     if len(fresh) == len(fingerprinted):
-        return checked.batch, len(fresh), header.max_timestamp, told_offset
+        return checked.batch, len(fresh), header.max_timestamp, answered_offset
     if not fresh:
-        return checked.batch, 0, header.max_timestamp, told_offset
+        return checked.batch, 0, header.max_timestamp, answered_offset
     batch = encode_batch(
         fresh,
         codec=header.codec,
@@ -140,13 +145,13 @@ def _without_duplicates(
         producer_epoch=header.producer_epoch,
         base_sequence=header.base_sequence,
     )
-    return batch, len(fresh), max(record.timestamp for record in fresh), told_offset
+    return batch, len(fresh), max(record.timestamp for record in fresh), answered_offset
 
 
-def _told(offsets: Sequence[int]) -> Offset:
-    """The offset from which the sender counts its records, if that gives for each of them where it is.
+def _answered_offset(offsets: Sequence[int]) -> Offset:
+    """Return the offset for the answer: that of the first record if all are consecutive.
 
-    If not, all that it gives is below 0: clients take that for unknown, and no record has it.
+    If not, the offset is so low that all offsets which a client counts from it are negative, which clients take for unknown.
     """
     first = offsets[0]
     if first >= 0 and all(offset == first + number for number, offset in enumerate(offsets)):

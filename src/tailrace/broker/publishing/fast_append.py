@@ -1,7 +1,8 @@
-"""Many small appends in one commit.
+"""Fast path of `AppendBatches` in `append.py`: single batches of many requests share one commit, which saves most of its cost.
 
-Single batches that come in the same turn of the event loop share a commit, which saves most of what a commit costs. Each is
-still judged and answered for itself.
+Triggered by a request of one batch that is not transactional, for a topic that stores batches unchanged (no deduplication, no
+append time). All such batches of one turn of the event loop are committed together; each is accepted, rejected and answered by
+itself. `test_fast_append_answers_and_stores_like_append` holds both paths equal.
 """
 
 import logging
@@ -27,20 +28,8 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-class _Arrival:
-    """What a partition got of a bundle."""
-
-    __slots__ = ("live", "log_start", "records", "size")
-
-    def __init__(self, live: LiveTopic, log_start: Offset) -> None:
-        self.live = live
-        self.log_start = log_start
-        self.records = 0
-        self.size = 0
-
-
 class FastAppend(Proposal[None]):
-    """For topics that take batches as they are."""
+    """Appends batches of different requests in one commit."""
 
     __slots__ = ("_append_alone", "_context", "_held_bytes", "_placed", "_waiting")
 
@@ -55,9 +44,9 @@ class FastAppend(Proposal[None]):
     def held_bytes(self) -> int:
         return self._held_bytes
 
-    def add(self, checked: CheckedBatch, waiter: AppendCallback) -> bool:
-        """Whether the bundle is full now."""
-        self._waiting.append((checked, waiter))
+    def add(self, checked: CheckedBatch, callback: AppendCallback) -> bool:
+        """Add a batch, and return whether the commit is full now."""
+        self._waiting.append((checked, callback))
         self._held_bytes += len(checked.batch)
         return self._held_bytes >= _MOST_BYTES or len(self._waiting) >= _MOST_BATCHES
 
@@ -66,18 +55,18 @@ class FastAppend(Proposal[None]):
         placed = self._placed = []
         waiting = []
         for each in self._waiting:
-            checked, waiter = each
+            checked, callback = each
             try:
                 outcome: Append | AppendOutcome = self._place(draft, checked)
             except TailraceError as error:
                 outcome = error
             except StillInFlight:
-                # A duplicate of something in flight waits for that; the others need not.
-                self._append_alone(checked, waiter)
+                # A duplicate of a batch in flight waits for that one; the others need not.
+                self._append_alone(checked, callback)
                 continue
             if isinstance(outcome, Appended) and self._context.producers.has_stored(checked.partition, checked.header):
-                # Not to be told that there is no room: its sender would take it for not stored, and send it as another.
-                _tell(waiter.told, outcome)
+                # Answered now: if this commit fails, its sender would assume that it is not stored, and send it as a new one.
+                _call(callback.completed, outcome)
                 continue
             placed.append(outcome)
             waiting.append(each)
@@ -86,26 +75,26 @@ class FastAppend(Proposal[None]):
 
     def settled(self, receipt: CommitReceipt | None) -> None:
         cursor = receipt.cursor if receipt is not None else Cursor(0)
-        arrivals: dict[PartitionId, _Arrival] = {}
-        for (checked, waiter), outcome in zip(self._waiting, self._placed, strict=True):
+        totals: dict[PartitionId, _PartitionTotal] = {}
+        for (checked, callback), outcome in zip(self._waiting, self._placed, strict=True):
             if isinstance(outcome, Append):
                 partition, batch, records, _, base_offset = outcome
-                arrival = arrivals.get(partition)
-                if arrival is None:
-                    arrivals[partition] = arrival = _Arrival(checked.live, self._context.log_start(partition))
-                arrival.records += records
-                arrival.size += len(batch)
-                outcome = Appended(base_offset, cursor, NO_TIMESTAMP, 0, arrival.log_start)
+                total = totals.get(partition)
+                if total is None:
+                    totals[partition] = total = _PartitionTotal(checked.live, self._context.log_start(partition))
+                total.records += records
+                total.size += len(batch)
+                outcome = Appended(base_offset, cursor, NO_TIMESTAMP, 0, total.log_start)
                 cursor = Cursor(cursor + records)
-            _tell(waiter.told, outcome)
-        for partition, arrival in arrivals.items():
-            self._context.arrived(arrival.live, partition, arrival.records, arrival.size)
+            _call(callback.completed, outcome)
+        for partition, total in totals.items():
+            self._context.arrived(total.live, partition, total.records, total.size)
 
     def failed(self, error: Exception) -> None:
-        # Those who wait are told one by one, and nobody waits for the bundle as such.
+        # Callbacks are called one by one, and nobody awaits the future of this proposal.
         self.future.cancel()
-        for _, waiter in self._waiting:
-            _tell(waiter.failed, error)
+        for _, callback in self._waiting:
+            _call(callback.failed, error)
 
     def _place(self, draft: Draft, checked: CheckedBatch) -> Append | AppendOutcome:
         partition, batch, header = checked.partition, checked.batch, checked.header
@@ -122,8 +111,20 @@ class FastAppend(Proposal[None]):
         return append
 
 
-def _tell(waiter: Callable[[T], None], outcome: T) -> None:
+class _PartitionTotal:
+    """What was appended to one partition."""
+
+    __slots__ = ("live", "log_start", "records", "size")
+
+    def __init__(self, live: LiveTopic, log_start: Offset) -> None:
+        self.live = live
+        self.log_start = log_start
+        self.records = 0
+        self.size = 0
+
+
+def _call(callback: Callable[[T], None], outcome: T) -> None:
     try:
-        waiter(outcome)
-    except Exception:  # noqa: BLE001  those after it must hear of theirs
-        _log.exception("whoever sent a batch could not be told what became of it")
+        callback(outcome)
+    except Exception:  # noqa: BLE001  the callbacks after it must be called too
+        _log.exception("the sender of a batch could not be answered")

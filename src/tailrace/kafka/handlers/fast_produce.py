@@ -56,7 +56,7 @@ class _PendingProduce(PendingResponse):
         super().__init__()
         self._asked = asked
 
-    def told(self, outcome: Appended | TailraceError) -> None:
+    def completed(self, outcome: Appended | TailraceError) -> None:
         if isinstance(outcome, Appended):
             self.settle(
                 (write_single_batch_response(self._asked, outcome.base_offset, outcome.append_time, outcome.log_start),)

@@ -1,8 +1,10 @@
 import asyncio
+from random import Random
 from struct import pack_into
 
 import pytest
 
+from tailrace.broker.publishing.append import Appender
 from tailrace.model.errors import (
     ConfigurationError,
     CorruptBatchError,
@@ -131,7 +133,7 @@ async def test_those_who_wait_without_a_future_are_told_once_whatever_one_of_the
             self.heard: list[object] = []
             self._is_broken = is_broken
 
-        def told(self, outcome: object) -> None:
+        def completed(self, outcome: object) -> None:
             self.heard.append(outcome)
             if self._is_broken:
                 raise ZeroDivisionError("a defect")
@@ -151,7 +153,7 @@ async def test_those_who_wait_without_a_future_are_told_once_whatever_one_of_the
         await until(lambda: bool(last.heard))
         places = [waiter.heard for waiter in (first, broken, last)]
         assert places == [[placed(number, number)] for number in range(3)]
-        assert "could not be told" in caplog.text
+        assert "could not be answered" in caplog.text
         store.close_gate()
         broker.appender.append_one(raw("t", 0, b"v"), lost)
         await turns()
@@ -408,3 +410,49 @@ async def test_what_came_in_is_counted_by_topic() -> None:
         await append(broker, batch)
         live = broker.topics.get("t")
         assert (live.messages_in, live.bytes_in) == (3, len(batch.batch))
+
+
+@pytest.mark.parametrize("seed", range(20))
+@on_loop
+async def test_fast_append_answers_and_stores_like_append(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def outcome_of_all(requests: list[list[RawBatch]]) -> tuple[list[object], list[list[bytes]]]:
+        store = MemoryStore(ManualClock())
+        async with running_broker(store) as broker:
+            await broker.topics.create("t", 2)
+            for _ in range(2):
+                await broker.producers.allocate()
+            outcomes: list[object] = []
+            for turn in requests:
+                for answered in await asyncio.gather(*(broker.appender.append([batch]) for batch in turn)):
+                    (outcome,) = answered
+                    outcomes.append((type(outcome), str(outcome)))
+            partitions = broker.topics.get("t").partitions
+            stored = [[bytes(batch) for batch in store.fetch(each, Offset(0), 1 << 30).batches] for each in partitions]
+            return outcomes, stored
+
+    random = Random(seed)
+    sequences = [0, 0]
+    requests: list[list[RawBatch]] = []
+    for _ in range(20):
+        turn = []
+        for _ in range(random.randrange(1, 5)):
+            kind = random.choice(("plain", "next", "again", "gap", "unknown topic", "unknown partition"))
+            producer = random.randrange(2)
+            if kind in ("next", "again", "gap"):
+                sequence = sequences[producer] + {"next": 0, "again": -1, "gap": 3}[kind]
+                sequences[producer] += kind == "next"
+                fields = {"producer_id": producer, "producer_epoch": 0, "base_sequence": max(0, sequence)}
+                turn.append(raw("t", 0, b"sequenced", **fields))
+            else:
+                topic = "nowhere" if kind == "unknown topic" else "t"
+                partition = 9 if kind == "unknown partition" else random.randrange(2)
+                turn.append(raw(topic, partition, *[random.randbytes(3)] * random.randrange(1, 4)))
+        requests.append(turn)
+
+    def copies() -> list[list[RawBatch]]:
+        return [[RawBatch(each.topic, each.partition, bytearray(each.batch)) for each in turn] for turn in requests]
+
+    fast = await outcome_of_all(copies())
+    monkeypatch.setattr(Appender, "_collect", Appender._append_alone)
+    general = await outcome_of_all(copies())
+    assert fast == general

@@ -248,7 +248,7 @@ async def test_commits_that_the_tail_was_not_told_of_are_read_from_the_log() -> 
         async with subscribed(broker, "a", LATEST) as subscription:
             waiting = asyncio.ensure_future(subscription.read(20))
             await turns(5)
-            watcher = broker.committer._watcher
+            watcher = broker.committer._observer
             broker.committer.watch(None)
             await write(broker, "a", b"unseen")
             broker.committer.watch(watcher)
