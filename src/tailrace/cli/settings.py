@@ -6,7 +6,6 @@ ignored is worse than a server that does not start.
 
 import tomllib
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -19,6 +18,7 @@ from tailrace.model.address import Address, parse_address
 from tailrace.model.commit import Durability
 from tailrace.model.errors import ConfigurationError
 from tailrace.model.limits import Limits
+from tailrace.model.suggestions import did_you_mean
 
 _MAY_BE_ZERO = {"node": MAX_NODE, "survey_percent": 100}
 """Settings of the broker, with the most that each may be."""
@@ -117,9 +117,8 @@ def _check_keys(raw: Mapping[str, Any], known: type[msgspec.Struct], path: str) 
     fields = {field.name: field.type for field in msgspec.structs.fields(known)}
     for name, value in raw.items():
         if name not in fields:
-            near = get_close_matches(name, fields, 1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            raise ConfigurationError(f"unknown key {path}{name}; {hint}Known here: {', '.join(sorted(fields))}")
+            hint = did_you_mean(name, fields) or ";"
+            raise ConfigurationError(f"unknown key {path}{name}{hint} Known here: {', '.join(sorted(fields))}")
         kind = fields[name]
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             if not isinstance(value, dict):

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
-from difflib import get_close_matches
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -10,6 +9,7 @@ from msgspec import Meta, inspect
 
 from tailrace.http.problems import RequestRefusedError
 from tailrace.model.errors import InvalidRequestError, LimitExceededError
+from tailrace.model.suggestions import did_you_mean
 
 _WRONG_CHOICE = re.compile(r"Invalid enum value .* - at `\$(?P<path>[^`]*)`")
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `.*?`(?: - at `\$(?P<path>[^`]*)`)?")
@@ -70,10 +70,9 @@ def refuse_unknown(path: str, given: Iterable[str], known: Collection[str]) -> N
     """Raises `RequestRefusedError` with the one that was probably meant, and with those that there are."""
     for name in given:
         if name not in known:
-            near = get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            there = f"it takes {', '.join(known)}" if known else "it takes none"
-            raise RequestRefusedError(400, f"{path} has no query parameter {name[:40]!r}; {hint}{there}")
+            hint = did_you_mean(name, known) or ";"
+            takes = ", ".join(known) or "none"
+            raise RequestRefusedError(400, f"{path} has no query parameter {name[:40]!r}{hint} it takes {takes}")
 
 
 DEFAULT_PAGE = 100

@@ -1,11 +1,11 @@
 """Options of the data source, named as Spark's Kafka source names them, read and checked."""
 
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import TypeVar
 
 import msgspec
 
+from tailrace.model.suggestions import closest_name
 from tailrace.pipeline.connection import ServerAddress
 from tailrace.pipeline.errors import OptionError
 
@@ -139,12 +139,10 @@ class _OptionReader:
 
     def __init__(self, options: Mapping[str, str], known: Sequence[str]) -> None:
         self._options = {name.lower(): value for name, value in options.items()}
-        by_lower = {name.lower(): name for name in known}
-        for name in self._options.keys() - by_lower.keys():
-            near = get_close_matches(name, by_lower, 1, _LIKENESS)
-            meant = by_lower[near[0]] if near else _INSTEAD_OF_KAFKAS.get(name)
+        for name in self._options.keys() - {name.lower() for name in known}:
+            meant = closest_name(name, known, _LIKENESS) or _INSTEAD_OF_KAFKAS.get(name)
             if meant is not None:
-                raise OptionError(f"there is no option {name}; did you mean {meant}?")
+                raise OptionError(f"there is no option {name!r}; did you mean {meant!r}?")
 
     def has(self, name: str) -> bool:
         return name.lower() in self._options

@@ -17,8 +17,9 @@ from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from tailrace.model.errors import SqlError, SqlSyntaxError
+from tailrace.model.suggestions import did_you_mean
 from tailrace.sql.strict.statements import check_expression, check_statement
-from tailrace.sql.suggestions import CLAUSES, did_you_mean
+from tailrace.sql.strict.token_stream import CLAUSES
 from tailrace.sql.syntax_trees import TextPosition, position_at, position_of_token
 
 _NUMBER = re.compile(r"\d+(\.\d*)?([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?")

@@ -23,6 +23,7 @@ from tailrace.model.errors import (
 )
 from tailrace.model.limits import KIB, Limits
 from tailrace.model.record import Message
+from tailrace.model.suggestions import did_you_mean
 from tailrace.sql.fast_insert import FastInsertParser, fast_parse_insert
 from tailrace.sql.handlers.consume import ConsumeHandler, RedriveHandler
 from tailrace.sql.handlers.insert import FillStatements, TopicInsertHandler, source_of
@@ -32,6 +33,7 @@ from tailrace.sql.parameters import NO_PARAMETERS, Parameters, by_name, share_ou
 from tailrace.sql.parse import bind, kind_of
 from tailrace.sql.results import Result, ResultEncoder, ResultStream
 from tailrace.sql.routes.statements import RouteHandler
+from tailrace.sql.select.execution import tables_and_topics
 from tailrace.sql.select.queries import TopicQueries
 from tailrace.sql.statement_cache import ParserProcess, StatementCache
 from tailrace.sql.statements import (
@@ -56,7 +58,6 @@ from tailrace.sql.statements import (
     Statement,
     Write,
 )
-from tailrace.sql.suggestions import did_you_mean, tables_and_topics
 from tailrace.sql.syntax_trees import position_of
 from tailrace.sql.tables.tables import Tables
 

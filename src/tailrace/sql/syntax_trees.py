@@ -8,8 +8,8 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
 from tailrace.model.errors import SqlError, TailraceError
+from tailrace.model.suggestions import did_you_mean
 from tailrace.model.table import Table
-from tailrace.sql.suggestions import did_you_mean
 
 
 class TextPosition(NamedTuple):

@@ -48,9 +48,9 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> N
     [
         (
             "[limits]\npayload_byte = 5",
-            "unknown key limits.payload_byte; did you mean payload_bytes? Known here: answer_bytes, ",
+            "unknown key limits.payload_byte; did you mean 'payload_bytes'? Known here: answer_bytes, ",
         ),
-        ("[limit]\n", "unknown key limit; did you mean limits? Known here: broker, kafka, limits, server"),
+        ("[limit]\n", "unknown key limit; did you mean 'limits'? Known here: broker, kafka, limits, server"),
         ("[server]\nport = 5", "unknown key server.port; Known here: advertise, allow_remote, data, durability, http, kafka"),
         ("[limits]\npayload_bytes = 0", "limits.payload_bytes is 0; it must be at least 1"),
         ("[broker]\nretention_interval_seconds = 0", "broker.retention_interval_seconds is 0; it must be at least 1"),

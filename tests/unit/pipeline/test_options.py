@@ -62,14 +62,14 @@ def test_a_batch_that_could_hold_nothing_is_refused(given: dict[str, str]) -> No
     ],
 )
 def test_an_option_that_would_be_ignored_is_answered_with_the_one_that_was_meant(misspelt: str, meant: str) -> None:
-    with pytest.raises(OptionError, match=f"there is no option {misspelt.lower()}; did you mean {meant}\\?"):
+    with pytest.raises(OptionError, match=f"there is no option {misspelt.lower()!r}; did you mean {meant!r}\\?"):
         source_options({"subscribe": "a", misspelt: "x"}, streaming=True)
 
 
 def test_options_of_spark_itself_are_let_pass() -> None:
     source_options({"subscribe": "a", "path": "/x", "checkpointLocation": "/y", "schema": "z"}, streaming=True)
     sink_options({"topic": "t", "checkpointLocation": "/y", "queryName": "q", "path": "/x"})
-    with pytest.raises(OptionError, match="did you mean topic"):
+    with pytest.raises(OptionError, match="did you mean 'topic'"):
         sink_options({"topics": "t"})
 
 

@@ -11,7 +11,7 @@ from typing import NoReturn
 from sqlglot.tokenizer_core import Token, TokenType
 
 from tailrace.model.errors import SqlError, SqlSyntaxError, UnsupportedSqlError
-from tailrace.sql.suggestions import did_you_mean
+from tailrace.model.suggestions import did_you_mean
 from tailrace.sql.syntax_trees import TextPosition, position_at, position_of_token
 
 _QUOTED = {TokenType.STRING, TokenType.IDENTIFIER, TokenType.HEREDOC_STRING, TokenType.NUMBER, TokenType.BYTE_STRING}

@@ -7,7 +7,6 @@ column is that of the row which the operation leaves, for a delete that of the r
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import NamedTuple
 
 from sqlglot import exp
@@ -15,6 +14,7 @@ from sqlglot import exp
 from tailrace.model.errors import LimitExceededError, SqlError
 from tailrace.model.limits import Limits
 from tailrace.model.route import Operation
+from tailrace.model.suggestions import did_you_mean
 from tailrace.model.table import Column, Table
 from tailrace.sql.routes import constants
 from tailrace.sql.routes.errors import sql_error, unsupported
@@ -153,8 +153,7 @@ class _Checker:
         name = tree.this.name
         column = self._columns.get(name.lower())
         if column is None:
-            close = get_close_matches(name.lower(), self._columns, n=1)
-            hint = f"; did you mean {self._columns[close[0]].name!r}?" if close else ""
+            hint = did_you_mean(name, (known.name for known in self._columns.values()))
             raise sql_error(tree, f"table {self._table.name!r} has no column {name!r}{hint}")
         if column.type.kind == "decimal" and digits_of(column.type) is None:
             raise sql_error(tree, f"column {name!r} is {column.type}; a route can use decimals of up to {MOST_DIGITS} digits")

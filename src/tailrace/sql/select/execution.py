@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from sqlglot import exp
 
@@ -23,7 +23,6 @@ from tailrace.sql.select.translate import to_duckdb, with_constants
 from tailrace.sql.select.worker_protocol import Relation
 from tailrace.sql.select.workers import WorkerPool, WorkerProcess
 from tailrace.sql.statements import Query
-from tailrace.sql.suggestions import tables_and_topics
 from tailrace.sql.syntax_trees import with_column_names, with_position
 
 _COPIES = 3
@@ -182,3 +181,13 @@ class QueryExecution:
                 self._answer,
             )
         return relations
+
+
+def tables_and_topics(broker: Broker) -> Iterable[str]:
+    """Yield every name that a statement can use for a table or a topic."""
+    yield from (table.name for table in broker.tables)
+    for live in broker.topics:
+        if not live.is_reserved:
+            yield live.topic.name
+            if live.topic.alias is not None:
+                yield live.topic.alias

@@ -11,9 +11,9 @@ from typing import Literal, NamedTuple
 from sqlglot import exp, parse_one
 
 from tailrace.model.errors import SqlError, UnknownTableError
+from tailrace.model.suggestions import did_you_mean
 from tailrace.model.table import Table
 from tailrace.sql.select.tables import META_COLUMNS, TOPIC_COLUMNS_READ, can_push, changes_sql
-from tailrace.sql.suggestions import did_you_mean
 from tailrace.sql.syntax_trees import is_cte, name_of, position_of
 
 ScanColumn = Literal["partition", "offset", "cursor", "timestamp"]

@@ -7,8 +7,12 @@ from typing import NamedTuple, NoReturn
 from sqlglot.tokenizer_core import Token, TokenType
 
 from tailrace.model.errors import SqlSyntaxError
-from tailrace.sql.suggestions import CLAUSES, did_you_mean
+from tailrace.model.suggestions import did_you_mean
 from tailrace.sql.syntax_trees import position_at, position_of_token
+
+CLAUSES = ("FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "JOIN", "UNION", "VALUES", "SET", "RETURNING")
+"""The words that may continue a statement."""
+
 
 _TEXTS = frozenset(
     (
