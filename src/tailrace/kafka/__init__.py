@@ -1,1 +1,1 @@
-"""The Kafka listener: connections, dispatch, one handler module per family of APIs."""
+"""The Kafka listener: connections, dispatch, and a handler module for each family of APIs."""

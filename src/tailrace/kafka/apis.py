@@ -1,4 +1,4 @@
-"""Everything that the server answers: the table of APIs, their versions and their handlers."""
+"""The table of APIs that the server answers, with their versions and handlers."""
 
 from random import SystemRandom
 
@@ -7,7 +7,7 @@ from tailrace.kafka.cluster import Cluster, KafkaSettings, Node
 from tailrace.kafka.dispatch import ApiRoute, Dispatcher
 from tailrace.kafka.fetch_sessions import FetchSessions
 from tailrace.kafka.handlers.configs import ConfigHandlers
-from tailrace.kafka.handlers.fetch import FetchHandlers, PositionHandlers
+from tailrace.kafka.handlers.fetch import FetchHandlers, ListOffsetsHandlers
 from tailrace.kafka.handlers.group_offsets import GroupOffsetHandlers
 from tailrace.kafka.handlers.groups import GroupHandlers
 from tailrace.kafka.handlers.metadata import ClusterHandlers, MetadataHandlers, VersionHandlers
@@ -38,7 +38,7 @@ def create_dispatcher(
         *ProduceHandlers(broker).routes(),
         *ProducerHandlers(broker).routes(),
         *FetchHandlers(broker, sessions).routes(),
-        *PositionHandlers(broker).routes(),
+        *ListOffsetsHandlers(broker).routes(),
         *GroupHandlers(broker).routes(),
         *GroupOffsetHandlers(broker).routes(),
         *TransactionHandlers(broker).routes(),

@@ -1,4 +1,4 @@
-"""How the server presents itself: a cluster of one broker, which leads every partition and coordinates every group."""
+"""What Kafka's clients see of the server: a cluster of one broker, which leads every partition and coordinates every group."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,27 +16,27 @@ REPLICAS = (NODE_ID,)
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = (
     1 << code for code in range(3, 13)
 )
-"""Kafka's operations, as bits of what a client may do."""
+"""Kafka's ACL operations, as bits."""
 _CONFIGS = DESCRIBE_CONFIGS | ALTER_CONFIGS
 TOPIC_OPERATIONS = READ | WRITE | CREATE | DELETE | ALTER | DESCRIBE | _CONFIGS
 GROUP_OPERATIONS = READ | DELETE | DESCRIBE | _CONFIGS
 CLUSTER_OPERATIONS = CREATE | ALTER | DESCRIBE | CLUSTER_ACTION | _CONFIGS | IDEMPOTENT_WRITE
-"""Everybody may do everything, and these are all that there are: what Kafka answers without an authorizer."""
+"""All operations of each kind of resource: there is no authorizer, so every client may do everything."""
 NOT_ASKED = -(1 << 31)
-"""Instead of operations, when the client did not ask for them."""
+"""Returned instead of operations if the client did not ask for them."""
 
 
 class Cluster(NamedTuple):
     cluster_id: str
     address: Address
-    """Where clients are told to connect."""
+    """The address that clients are told to connect to."""
 
 
 class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
     auto_create_topics: bool = True
-    """Make a topic when a client asks for one that is not there, as Kafka does by default."""
+    """Create a topic when a client asks for one that does not exist, as Kafka does by default."""
     default_partitions: int = 1
-    """Partitions of topics that are made without saying how many."""
+    """Partitions of topics that are created without a number of partitions."""
 
 
 class Node(NamedTuple):

@@ -1,7 +1,8 @@
-"""Fetch sessions (KIP-227): a consumer names its partitions once, and afterwards only what has changed.
+"""Fetch sessions (KIP-227): a consumer sends its partitions once, and after that only changes.
 
-A session belongs to whoever knows its number and sends the next epoch. Sessions are bounded in number and in partitions; beyond
-that, one that has been silent for a while gives way, or the newcomer does without, which every client can.
+A session belongs to the client that knows its number and sends the next epoch. Sessions are bounded in number and in
+partitions. At the bound a session that has been idle for two minutes is evicted; if there is none, the new client gets no
+session, which every client supports.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,11 +23,11 @@ _IDLE_SECONDS = 120.0
 _UNSEEN = -1
 
 PartitionKey = tuple[str, UUID, int]
-"""Topic by name or by id, and the partition."""
+"""The topic by name or by id, and the partition."""
 
 
 class WantedPartition:
-    """Where a consumer reads, and what it has been told about it last."""
+    """The position of a consumer in a partition, and the offsets that it was sent last."""
 
     __slots__ = ("high_watermark", "key", "leader_epoch", "log_start_offset", "max_bytes", "offset", "topic_uuid")
 
@@ -38,10 +39,10 @@ class WantedPartition:
         self.high_watermark = _UNSEEN
         self.log_start_offset = _UNSEEN
         self.topic_uuid: UUID | None = None
-        """Which topic it was that was read last, where it is asked for by name."""
+        """The topic that was read last, if the client asks by name."""
 
     def is_same(self, topic_uuid: UUID) -> bool:
-        """Whether the topic is the one that this session has read before, and not one that was made again. Told once."""
+        """Return false, once, if the topic was created again since this session read it."""
         before, self.topic_uuid = self.topic_uuid, topic_uuid
         return before in (None, topic_uuid)
 
@@ -54,10 +55,10 @@ class FetchSession:
         self.partitions: dict[PartitionKey, WantedPartition] = {}
         self.used_at = now
 
-    def keep_news(self, fetched: Sequence[tuple[WantedPartition, FetchedPartition]]) -> Iterator[int]:
-        """The places of those that the consumer must be told of. Those with records go to the end of the queue."""
+    def update(self, fetched: Sequence[tuple[WantedPartition, FetchedPartition]]) -> Iterator[int]:
+        """Yield the indexes of the partitions to include in the response. Those with records move to the end of the order."""
         for place, (wanted, partition) in enumerate(fetched):
-            is_news = bool(
+            has_changed = bool(
                 partition.batches
                 or partition.error_code
                 or partition.high_watermark != wanted.high_watermark
@@ -70,12 +71,12 @@ class FetchSession:
                 wanted.log_start_offset = partition.log_start_offset
             if partition.batches and self.partitions.pop(wanted.key, None) is not None:
                 self.partitions[wanted.key] = wanted
-            if is_news:
+            if has_changed:
                 yield place
 
 
 class SessionFetch(NamedTuple):
-    """One fetch: what is wanted, and the session that it belongs to, if any."""
+    """The partitions of one fetch, and its session, if any."""
 
     wanted: Sequence[WantedPartition]
     session: FetchSession | None
@@ -92,7 +93,7 @@ class FetchSessions:
         self._limits = limits
         self._new_number = new_number
         self._sessions: dict[int, FetchSession] = {}
-        """The one that was used last comes last."""
+        """The least recently used one comes first."""
         self._partitions = 0
 
     def __len__(self) -> int:
@@ -100,34 +101,34 @@ class FetchSessions:
 
     @property
     def partitions(self) -> int:
-        """Partitions of all sessions."""
+        """Return the number of partitions in all sessions."""
         return self._partitions
 
     def begin(self, request: FetchRequest, by_id: bool) -> SessionFetch:
-        """Find or make the session of a request and bring it up to date."""
+        """Find or create the session of a request and apply the changes of the request."""
         epoch = request.session_epoch
         if epoch in (_FIRST_EPOCH, _FINAL_EPOCH):
             if request.session_id != NO_SESSION:
-                self._forget(request.session_id)
+                self._remove(request.session_id)
             wanted = list(_named_in(request))
-            session = self._make(wanted, by_id) if epoch == _FIRST_EPOCH else None
+            session = self._create(wanted, by_id) if epoch == _FIRST_EPOCH else None
             return SessionFetch(wanted, session, False)
         session = self._sessions.get(request.session_id)
         if session is None:
-            raise UnknownFetchSessionError(f"there is no fetch session {request.session_id}; begin a new one")
+            raise UnknownFetchSessionError(f"unknown fetch session {request.session_id}; start a new one")
         if epoch != session.epoch:
             raise FetchSessionEpochError(
-                f"fetch session {session.number} is at epoch {session.epoch}, not {epoch}; begin a new one"
+                f"fetch session {session.number} is at epoch {session.epoch}, not {epoch}; start a new one"
             )
         if by_id != session.by_id:
             raise FetchSessionTopicIdError(
-                f"fetch session {session.number} names topics by {'id' if session.by_id else 'name'}; begin a new one"
+                f"fetch session {session.number} names topics by {'id' if session.by_id else 'name'}; start a new one"
             )
         self._update(session, request)
         self._use(session)
         return SessionFetch(tuple(session.partitions.values()), session, True)
 
-    def _make(self, wanted: Sequence[WantedPartition], by_id: bool) -> FetchSession | None:
+    def _create(self, wanted: Sequence[WantedPartition], by_id: bool) -> FetchSession | None:
         now = self._clock.monotonic()
         limits = self._limits
         while self._sessions and (
@@ -136,7 +137,7 @@ class FetchSessions:
             oldest = next(iter(self._sessions.values()))
             if now - oldest.used_at < _IDLE_SECONDS:
                 return None
-            self._forget(oldest.number)
+            self._remove(oldest.number)
         if len(wanted) > limits.fetch_session_partitions:
             return None
         number = self._new_number()
@@ -162,15 +163,17 @@ class FetchSessions:
                 session.partitions.pop((topic.topic, topic.topic_id, number), None)
         self._partitions += len(session.partitions) - before
         if self._partitions > self._limits.fetch_session_partitions:
-            self._forget(session.number)
-            raise UnknownFetchSessionError("the fetch session has more partitions than there is room for; begin a new one")
+            self._remove(session.number)
+            raise UnknownFetchSessionError(
+                f"fetch sessions have more than {self._limits.fetch_session_partitions} partitions; start a new one"
+            )
 
     def _use(self, session: FetchSession) -> None:
         session.epoch = 1 if session.epoch == _LAST_EPOCH else session.epoch + 1
         session.used_at = self._clock.monotonic()
         self._sessions[session.number] = self._sessions.pop(session.number)
 
-    def _forget(self, number: int) -> None:
+    def _remove(self, number: int) -> None:
         session = self._sessions.pop(number, None)
         if session is not None:
             self._partitions -= len(session.partitions)

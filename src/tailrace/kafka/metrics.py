@@ -1,4 +1,4 @@
-"""What the Kafka listener has seen, as plain numbers for the metrics page."""
+"""The counters of the Kafka listener, and their Prometheus metrics."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -10,13 +10,13 @@ from prometheus_client.registry import Collector
 class Traffic:
     def __init__(self) -> None:
         self.requests: Counter[str] = Counter()
-        """By the name of the API."""
+        """By API name."""
         self.closed: Counter[str] = Counter()
         """Connections that the server closed, by reason."""
         self.accepted = 0
         self.open = 0
         self.handler_faults = 0
-        """Requests that failed in a way that nobody foresaw."""
+        """Requests that failed with an unexpected internal error."""
         self.bytes_in = 0
         self.bytes_out = 0
         self.held_bytes = 0
@@ -32,7 +32,7 @@ class KafkaCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         traffic = self._traffic
-        requests = CounterMetricFamily(_PREFIX + "requests", "Kafka requests taken, by API.", labels=("api",))
+        requests = CounterMetricFamily(_PREFIX + "requests", "Kafka requests received, by API.", labels=("api",))
         for api, count in sorted(traffic.requests.items()):
             requests.add_metric((api,), count)
         yield requests
@@ -46,10 +46,10 @@ class KafkaCollector(Collector):
             _PREFIX + "connections_accepted", "Kafka connections since the start.", value=traffic.accepted
         )
         yield CounterMetricFamily(_PREFIX + "bytes_in", "Bytes received from Kafka clients.", value=traffic.bytes_in)
-        yield CounterMetricFamily(_PREFIX + "bytes_out", "Bytes of answers to Kafka clients.", value=traffic.bytes_out)
+        yield CounterMetricFamily(_PREFIX + "bytes_out", "Bytes of responses to Kafka clients.", value=traffic.bytes_out)
         yield CounterMetricFamily(
             _PREFIX + "unexpected_errors",
-            "Kafka requests that failed in a way that nobody foresaw.",
+            "Kafka requests that failed with an unexpected internal error.",
             value=traffic.handler_faults,
         )
         yield GaugeMetricFamily(_PREFIX + "connections", "Kafka connections that are open.", value=traffic.open)

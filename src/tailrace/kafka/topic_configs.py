@@ -1,6 +1,6 @@
-"""Kafka's names for the settings of a topic, and ours.
+"""Topic configs under their Kafka names, converted to and from topic settings.
 
-Each config that is known has an effect; a name that is not known is refused, for a setting that is taken and ignored does harm.
+Every known config has an effect. An unknown name is rejected, because a setting that is accepted and ignored does harm.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ NONE = "none"
 
 
 class ConfigType(IntEnum):
-    """How Kafka's tools show a value."""
+    """The type of a config as Kafka's tools know it."""
 
     BOOLEAN = 1
     STRING = 2
@@ -35,14 +35,14 @@ class ConfigSource(IntEnum):
 
 
 class TopicChange(NamedTuple):
-    """What a set of configs asks for."""
+    """The changes that a set of configs asks for."""
 
     options: TopicOptions
     alias: str | UnsetType | None
 
 
 class ConfigEntry(NamedTuple):
-    """One config as a client sees it."""
+    """One config as clients see it."""
 
     name: str
     value: str
@@ -74,7 +74,7 @@ def _parse_bound(text: str) -> int | None:
 
 
 def _parse_span(text: str) -> int | None:
-    """Milliseconds as whole seconds, rounded up: records may stay a little longer than asked, never shorter."""
+    """Return milliseconds as seconds, rounded up: records may be kept a little longer than asked, never shorter."""
     milliseconds = _parse_bound(text)
     return None if milliseconds is None else -(-milliseconds // 1000)
 
@@ -86,7 +86,7 @@ def _parse_window(text: str) -> int:
 def _choice(**choices: Any) -> Callable[[str], Any]:
     def parse(text: str) -> Any:
         if text not in choices:
-            raise ConfigurationError(f"{text!r} is none of {', '.join(choices)}")
+            raise ConfigurationError(f"{text!r} is not one of {', '.join(choices)}")
         return choices[text]
 
     return parse
@@ -107,7 +107,7 @@ _SETTINGS = (
         ConfigType.LONG,
         _parse_span,
         _show_span,
-        "How long records are kept, in whole seconds; -1 keeps them for ever.",
+        "How long records are kept, in whole seconds; -1 keeps them forever.",
     ),
     _Setting(
         "retention.bytes",
@@ -131,7 +131,7 @@ _SETTINGS = (
         ConfigType.STRING,
         _choice(CreateTime="create", LogAppendTime="append"),
         lambda value, limits: "LogAppendTime" if value == "append" else "CreateTime",
-        "Whether records keep the sender's time or get the time of their append.",
+        "Whether records keep the timestamp of the sender or get the time of their append.",
     ),
     _Setting(
         "tailrace.dedup",
@@ -147,7 +147,7 @@ _SETTINGS = (
         ConfigType.LONG,
         _parse_window,
         lambda value, limits: str(value * 1000),
-        "How long a record is remembered for that, in whole seconds.",
+        "How long a record is remembered to find duplicates, in whole seconds.",
     ),
 )
 _BY_NAME = {setting.name: setting for setting in _SETTINGS}
@@ -158,15 +158,15 @@ _ALIAS_DOCUMENTATION = "A second name of the topic; empty for none."
 _FIXED = {
     "cleanup.policy": ("delete", ConfigType.LIST, "Old records are deleted; there is no compaction yet."),
     "compression.type": ("producer", ConfigType.STRING, "Batches are stored as the producer compressed them."),
-    "min.insync.replicas": ("1", ConfigType.INT, "There is one server, and it syncs before it acknowledges."),
+    "min.insync.replicas": ("1", ConfigType.INT, "There is one broker, and it syncs before it acknowledges."),
 }
-"""Configs that have one possible value."""
+"""Configs with one possible value."""
 
 CONFIG_NAMES = (*_BY_NAME, ALIAS, *_FIXED)
 
 
 def parse_configs(configs: Iterable[tuple[str, str | None]]) -> TopicChange:
-    """What these configs ask for; `None` as a value asks for the default."""
+    """Return the changes that these configs ask for. A value of `None` asks for the default."""
     options: dict[str, Any] = {}
     alias: str | UnsetType | None = UNSET
     for name, value in configs:
@@ -175,17 +175,17 @@ def parse_configs(configs: Iterable[tuple[str, str | None]]) -> TopicChange:
         elif name in _FIXED:
             possible = _FIXED[name][0]
             if value is not None and value != possible:
-                raise ConfigurationError(f"{name} can only be {possible!r} and not {value!r}")
+                raise ConfigurationError(f"{name} can only be {possible!r}, not {value!r}")
         elif name in _BY_NAME:
             setting = _BY_NAME[name]
             options[setting.field] = _default(setting.field) if value is None else _parsed(setting, value)
         else:
-            raise ConfigurationError(f"unknown topic config {name!r}; known are {', '.join(sorted(CONFIG_NAMES))}")
+            raise ConfigurationError(f"unknown topic config {name!r}; known configs: {', '.join(sorted(CONFIG_NAMES))}")
     return TopicChange(TopicOptions(**options), alias)
 
 
 def show_configs(topic: Topic | None, settings: TopicSettings, limits: Limits) -> list[ConfigEntry]:
-    """All configs of a topic, set or not."""
+    """Return all configs of a topic, set or not."""
     shown = []
     for setting in _SETTINGS:
         value = getattr(settings, setting.field)
@@ -216,8 +216,8 @@ _DEFAULTS = TopicSettings()
 _ALL_DEFAULT = TopicOptions(**msgspec.structs.asdict(_DEFAULTS))
 
 
-def from_defaults(change: TopicChange) -> TopicChange:
-    """What is not asked for goes back to its default."""
+def with_defaults(change: TopicChange) -> TopicChange:
+    """Return the change with everything that it leaves out reset to the default."""
     asked = {name: value for name, value in msgspec.structs.asdict(change.options).items() if value is not UNSET}
     alias = None if change.alias is UNSET else change.alias
     return TopicChange(msgspec.structs.replace(_ALL_DEFAULT, **asked), alias)

@@ -104,7 +104,7 @@ def test_partitions_that_gave_records_go_to_the_end_so_that_others_get_their_tur
         FetchedPartition(1, 0, 5, 5, 0, []),
         FetchedPartition(2, 0, 5, 5, 0, []),
     ]
-    assert list(begun.session.keep_news(list(zip(begun.wanted, answers, strict=True)))) == [0, 1, 2]
+    assert list(begun.session.update(list(zip(begun.wanted, answers, strict=True)))) == [0, 1, 2]
     assert wanted_of(held, request(session=1, epoch=1)) == [1, 2, 0]
 
 
@@ -115,7 +115,7 @@ def test_news_are_records_errors_and_moved_bounds() -> None:
 
     def is_news(**changed: Any) -> bool:
         answer = FetchedPartition(0, 0, 5, 5, 0, [])._replace(**changed)
-        return bool(list(begun.session.keep_news([(begun.wanted[0], answer)]))) if begun.session else False
+        return bool(list(begun.session.update([(begun.wanted[0], answer)]))) if begun.session else False
 
     assert is_news()
     assert not is_news()

@@ -117,7 +117,7 @@ async def test_without_acknowledgement_there_is_no_answer_and_the_records_are_th
 async def test_a_failure_without_acknowledgement_costs_the_connection() -> None:
     async with running_asker() as asker:
         await asker.broker.topics.create("orders")
-        with pytest.raises(Exception, match="without acknowledgement failed"):
+        with pytest.raises(Exception, match="a produce with acks=0 failed"):
             await send(asker, b"garbage" * 20, acks=0)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tailrace.kafka.topic_configs import CONFIG_NAMES, ConfigSource, from_defaults, parse_configs, show_configs
+from tailrace.kafka.topic_configs import CONFIG_NAMES, ConfigSource, parse_configs, show_configs, with_defaults
 from tailrace.model.errors import ConfigurationError
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.topic import TopicOptions, TopicSettings, with_options
@@ -48,7 +48,7 @@ def test_a_config_sets_what_it_names(configs: dict[str, str], expected: TopicSet
         ("compression.type", "gzip", "can only be 'producer'"),
         ("min.insync.replicas", "2", "can only be '1'"),
         ("retention.ms", "soon", "retention.ms: 'soon' is not a number"),
-        ("message.timestamp.type", "now", "none of CreateTime, LogAppendTime"),
+        ("message.timestamp.type", "now", "not one of CreateTime, LogAppendTime"),
         ("tailrace.dedup", "sometimes", "none of none, id, content"),
         ("segment.bytes", "1", "unknown topic config 'segment.bytes'"),
     ],
@@ -79,7 +79,7 @@ def test_a_config_without_a_value_goes_back_to_its_default() -> None:
 
 
 def test_setting_all_configs_takes_the_others_back() -> None:
-    change = from_defaults(parse_configs([("retention.ms", "1000")]))
+    change = with_defaults(parse_configs([("retention.ms", "1000")]))
     before = TopicSettings(retention_max_bytes=10, timestamps="append")
     assert with_options(before, change.options) == TopicSettings(retention_seconds=1)
     assert change.alias is None

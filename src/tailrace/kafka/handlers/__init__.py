@@ -1,1 +1,1 @@
-"""What the server answers, one module per family of APIs. `kafka/dispatch.py` says what a handler is."""
+"""Handlers of Kafka's APIs, a module for each family. `kafka/dispatch.py` defines what a handler is."""

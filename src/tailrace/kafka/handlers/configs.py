@@ -1,4 +1,4 @@
-"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs, of topics; the server's own can be looked at."""
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs for topics. The configs of the server are read-only."""
 
 from collections.abc import Sequence
 
@@ -9,9 +9,9 @@ from tailrace.kafka.topic_configs import (
     ConfigSource,
     ConfigType,
     TopicChange,
-    from_defaults,
     parse_configs,
     show_configs,
+    with_defaults,
 )
 from tailrace.model.errors import ConfigurationError, InvalidRequestError, TailraceError
 from tailrace.wire.messages.configs import (
@@ -78,9 +78,9 @@ class ConfigHandlers:
             return show_configs(topic, topic.settings, self._node.limits)
         if resource_type == _BROKER:
             if name not in ("", str(NODE_ID)):
-                raise InvalidRequestError(f"there is no server {name!r}; the only one is {NODE_ID}")
+                raise InvalidRequestError(f"unknown broker {name!r}; the only broker is {NODE_ID}")
             return self._server_configs() if name else ()
-        raise InvalidRequestError(f"resources of type {resource_type} have no configs here")
+        raise InvalidRequestError(f"resource type {resource_type} has no configs; use {_TOPIC} (topic) or {_BROKER} (broker)")
 
     def _server_configs(self) -> list[ConfigEntry]:
         auto_create = "true" if self._node.settings.auto_create_topics else "false"
@@ -107,7 +107,7 @@ class ConfigHandlers:
             error = None
             try:
                 _check_is_topic(resource.resource_type)
-                change = from_defaults(parse_configs((config.name, config.value) for config in resource.configs))
+                change = with_defaults(parse_configs((config.name, config.value) for config in resource.configs))
                 await self._apply(resource.resource_name, change, request.validate_only)
             except TailraceError as caught:
                 error = caught
@@ -152,14 +152,14 @@ class ConfigHandlers:
 
 def _check_is_topic(resource_type: int) -> None:
     if resource_type != _TOPIC:
-        raise ConfigurationError("only the configs of topics can be altered here; the server's are in its configuration file")
+        raise ConfigurationError("only topic configs can be altered; set those of the server in its configuration file")
 
 
 def _wanted(config: IncrementalAlterableConfig) -> str | None:
     if config.config_operation == _DELETE:
         return None
     if config.config_operation != _SET or config.value is None:
-        raise ConfigurationError(f"{config.name} can be set to a value or deleted, not appended to or subtracted from")
+        raise ConfigurationError(f"{config.name} can be set or deleted; append and subtract are not supported")
     return config.value
 
 

@@ -1,8 +1,9 @@
-"""The produce request that comes most often: one batch for one partition, outside of transactions.
+"""Fast path of `produce.py`: a produce request with one record batch for one partition, and acks of 1 or all.
 
-Producers that do not wait for more records send one request for each, and what a request costs decides how many of them a
-server takes. So it goes from its bytes to the broker, and from there to the bytes of its answer, without messages, futures and
-tasks. A request that is not of this kind is left to `produce.py`.
+Producers that do not batch send one request for each record, so the cost of a request decides how many the server takes. This
+path goes from the bytes of the request to the broker and back to bytes, without messages, futures and tasks. Every other
+request is left to `produce.py`. `tests/unit/kafka/test_fast_produce.py` holds the responses of both equal, and
+`tests/property/test_fast_produce.py` the reading and writing of bytes.
 """
 
 from tailrace.broker.broker import Broker
@@ -18,59 +19,60 @@ from tailrace.wire.fast_produce import (
 )
 
 PARTITIONS_ADDED_SINCE = 12
-"""Clients that speak this version add partitions to their transaction by writing to them."""
+"""From this version on clients add partitions to their transaction by writing to them."""
 _ACKNOWLEDGED = (-1, 1)
-_PERHAPS_STORED = 20
-"""Kafka's code for records that were written and perhaps not kept: clients send them again as the same, not as others."""
+_MAYBE_STORED = 20
+"""NOT_ENOUGH_REPLICAS_AFTER_APPEND: the records may be stored. Clients retry with the same sequence numbers."""
 
 
 class FastProduce:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    def take(self, frame: bytearray) -> PendingResponse | None:
-        asked = read_single_batch_request(frame)
-        if asked is None or asked.acks not in _ACKNOWLEDGED:
+    def produce(self, frame: bytearray) -> PendingResponse | None:
+        """Append the batch of a request. Return `None` if the request is not of this kind."""
+        request = read_single_batch_request(frame)
+        if request is None or request.acks not in _ACKNOWLEDGED:
             return None
-        records = asked.records
+        records = request.records
         if len(records) < LENGTH_FROM or batch_length(records) + LENGTH_FROM != len(records):
             return None
-        topic = asked.topic
+        topic = request.topic
         if not topic:
             try:
-                topic = self._broker.topics.by_uuid(asked.topic_id).topic.name
+                topic = self._broker.topics.by_uuid(request.topic_id).topic.name
             except TailraceError:
                 return None
-        lone = _PendingProduce(asked)
-        adds_partitions = asked.version >= PARTITIONS_ADDED_SINCE
-        self._broker.appender.append_one(RawBatch(topic, asked.partition, records), lone, adds_partitions=adds_partitions)
-        return lone
+        pending = _PendingProduce(request)
+        adds_partitions = request.version >= PARTITIONS_ADDED_SINCE
+        self._broker.appender.append_one(RawBatch(topic, request.partition, records), pending, adds_partitions=adds_partitions)
+        return pending
 
 
 class _PendingProduce(PendingResponse):
-    """One of them, which is told what becomes of its batch."""
+    """The response to one batch, written when the broker has appended or rejected it."""
 
-    __slots__ = ("_asked",)
+    __slots__ = ("_request",)
 
-    def __init__(self, asked: SingleBatchRequest) -> None:
+    def __init__(self, request: SingleBatchRequest) -> None:
         super().__init__()
-        self._asked = asked
+        self._request = request
 
     def completed(self, outcome: Appended | TailraceError) -> None:
         if isinstance(outcome, Appended):
             self.settle(
-                (write_single_batch_response(self._asked, outcome.base_offset, outcome.append_time, outcome.log_start),)
+                (write_single_batch_response(self._request, outcome.base_offset, outcome.append_time, outcome.log_start),)
             )
         else:
             self.failed(outcome)
 
     def failed(self, error: BaseException) -> None:
         if isinstance(error, TailraceError):
-            self.settle((write_single_batch_rejection(self._asked, producer_error_code(error), str(error)),))
+            self.settle((write_single_batch_rejection(self._request, producer_error_code(error), str(error)),))
         else:
             self.fail(error)
 
 
 def producer_error_code(error: TailraceError) -> int:
-    """For a producer."""
-    return _PERHAPS_STORED if error.outcome == "unknown" else error.kafka_code
+    """Return the error code for a producer."""
+    return _MAYBE_STORED if error.outcome == "unknown" else error.kafka_code

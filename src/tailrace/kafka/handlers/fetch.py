@@ -1,4 +1,4 @@
-"""Fetch: stored batches to readers, as they are."""
+"""Fetch, ListOffsets and OffsetForLeaderEpoch. A fetch returns stored batches as they are."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -60,7 +60,7 @@ class FetchHandlers:
         ]
         session = fetching.session
         if session is not None:
-            news = list(session.keep_news(fetched))
+            news = list(session.update(fetched))
             if fetching.is_incremental:
                 fetched = [fetched[place] for place in news]
         topics = [
@@ -95,13 +95,13 @@ class FetchHandlers:
         name, topic_id, number = wanted.key
         try:
             if wanted.leader_epoch > LEADER_EPOCH:
-                raise UnknownLeaderEpochError(f"leader epoch {wanted.leader_epoch} is not known here; ask for the metadata")
+                raise UnknownLeaderEpochError(f"leader epoch {wanted.leader_epoch} is unknown; refresh the metadata")
             topics = self._broker.topics
             topic = topics.get(name).topic if name else topics.by_uuid(topic_id).topic
             if not wanted.is_same(topic.uuid):
-                # What clients that know no ids understand: their position is not one of this topic, so they reset it.
+                # Clients without topic ids understand this error: it makes them reset their position.
                 raise OffsetOutOfRangeError(
-                    f"topic {name!r} was deleted and made again, and offset {wanted.offset} is one of the topic that is gone",
+                    f"topic {name!r} was deleted and created again; offset {wanted.offset} belongs to the deleted topic",
                     *NO_BOUNDS,
                 )
             name = topic.name
@@ -118,7 +118,7 @@ def _fetched(wanted: WantedPartition, answer: PartitionBatches, isolation: Isola
     start, end = answer.bounds
     code = 0 if answer.error is None else answer.error.kafka_code
     if wanted.key[0] and isinstance(answer.error, UnknownTopicIdError):
-        # Whoever asks by name may be older than ids are.
+        # A client that asks by name may not know this error.
         code = UnknownTopicError.kafka_code
     aborted = answer.aborted if isolation is Isolation.READ_COMMITTED else None
     return FetchedPartition(wanted.key[2], code, end, answer.last_stable_offset, start, answer.batches, aborted)
@@ -130,12 +130,12 @@ _NEWEST = -3
 _EARLIEST_LOCAL = -4
 _LATEST_TIERED = -5
 _EARLIEST_PENDING_UPLOAD = -6
-_NOWHERE = (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD)
-"""About storage behind the server, which there is none of."""
+_TIERED = (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD)
+"""Questions about tiered storage, which the server does not have."""
 _UNSUPPORTED_VERSION = 35
 
 
-class PositionHandlers:
+class ListOffsetsHandlers:
     def __init__(self, broker: Broker) -> None:
         self._positions = broker.positions
 
@@ -170,7 +170,7 @@ class PositionHandlers:
                 return _at(index, await self._positions.resolve(topic, index, StartEdge.LATEST, isolation=isolation))
             if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
                 return _at(index, bounds.start)
-            if timestamp in _NOWHERE:
+            if timestamp in _TIERED:
                 return ListOffsetsPartitionResponse(partition_index=index)
             if timestamp < _EARLIEST_PENDING_UPLOAD:
                 return ListOffsetsPartitionResponse(partition_index=index, error_code=_UNSUPPORTED_VERSION)

@@ -1,4 +1,4 @@
-"""How far groups have come: OffsetCommit, OffsetFetch and OffsetDelete."""
+"""Committed offsets of groups: OffsetCommit, OffsetFetch and OffsetDelete."""
 
 from collections.abc import Iterable
 from itertools import groupby
@@ -37,7 +37,7 @@ from tailrace.wire.messages.group_offsets import (
 
 _UNKNOWN_TOPIC_ID = 100
 _BY_TOPIC_ID = 10
-"""The first version of OffsetCommit and OffsetFetch that names topics by their ids."""
+"""The first version of OffsetCommit and OffsetFetch that names topics by id."""
 _MANY_GROUPS = 8
 _NOTHING_COMMITTED = -1
 
@@ -58,7 +58,7 @@ class GroupOffsetHandlers:
         ]
 
     async def commit(self, context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
-        speaker = MemberIdentity(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id)
+        member = MemberIdentity(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id)
         by_id = context.version >= _BY_TOPIC_ID
         names = [self._name_by_id(topic.topic_id) if by_id else topic.name for topic in request.topics]
         commits = [
@@ -74,13 +74,13 @@ class GroupOffsetHandlers:
             for partition in topic.partitions
         ]
         try:
-            outcomes = iter(await self._groups.commit(request.group_id, speaker, commits))
+            outcomes = iter(await self._groups.commit(request.group_id, member, commits))
         except TailraceError as error:
             code = group_error_code(error)
-            return OffsetCommitResponse(topics=tuple(_all_refused(topic, code) for topic in request.topics))
+            return OffsetCommitResponse(topics=tuple(_all_rejected(topic, code) for topic in request.topics))
         return OffsetCommitResponse(
             topics=tuple(
-                _all_refused(topic, _UNKNOWN_TOPIC_ID)
+                _all_rejected(topic, _UNKNOWN_TOPIC_ID)
                 if name is None
                 else OffsetCommitResponseTopic(
                     name=topic.name,
@@ -162,7 +162,7 @@ class GroupOffsetHandlers:
                 self._transactions.check_offset_stable(group, topic, partition)
             committed = self._offsets.committed(group, topic, partition)
         except UnknownTopicError:
-            # Kafka keeps no list of topics in its coordinator, so clients expect no error for one that is not there.
+            # Kafka's coordinator does not know which topics exist, so clients expect no error for an unknown topic.
             return _nothing(partition)
         except TailraceError as error:
             return _nothing(partition, group_error_code(error))
@@ -195,7 +195,7 @@ class GroupOffsetHandlers:
             return None
 
 
-def _all_refused(topic: OffsetCommitRequestTopic, code: int) -> OffsetCommitResponseTopic:
+def _all_rejected(topic: OffsetCommitRequestTopic, code: int) -> OffsetCommitResponseTopic:
     return OffsetCommitResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,

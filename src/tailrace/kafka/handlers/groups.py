@@ -38,7 +38,7 @@ from tailrace.wire.messages.groups import (
 COORDINATOR_NOT_AVAILABLE = 15
 _CLASSIC = "classic"
 _ASKS_FOR_ID_FIRST = 4
-"""The first version of JoinGroup in which a new member is told its id before it is let in."""
+"""The first version of JoinGroup in which a new member gets its id before it may join."""
 _CAN_SKIP_ASSIGNMENT = 9
 _NULLABLE_PROTOCOL = 7
 _BATCHED_LEAVE = 3
@@ -46,7 +46,7 @@ _SAYS_NOT_FOUND = 6
 
 
 def group_error_code(error: TailraceError | None) -> int:
-    """What clients are told of an error. Trouble of ours sends them to look for the coordinator again."""
+    """Return the error code for a group member. A server error makes it look for the coordinator again."""
     if error is None:
         return 0
     if error.http_status >= 500:
@@ -124,9 +124,9 @@ class GroupHandlers:
         )
 
     def heartbeat(self, context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
-        speaker = MemberIdentity(request.member_id, request.generation_id, request.group_instance_id)
+        member = MemberIdentity(request.member_id, request.generation_id, request.group_instance_id)
         try:
-            self._groups.heartbeat(request.group_id, speaker)
+            self._groups.heartbeat(request.group_id, member)
         except TailraceError as error:
             return HeartbeatResponse(error_code=group_error_code(error))
         return HeartbeatResponse()

@@ -1,4 +1,4 @@
-"""Which topics there are and where: Metadata and DescribeTopicPartitions."""
+"""Metadata, DescribeTopicPartitions, DescribeCluster, FindCoordinator and ApiVersions. The cluster has one broker."""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
@@ -45,8 +45,8 @@ from tailrace.wire.messages.topics import (
 )
 
 _NULL_NAMES_SINCE = 12
-_MOST_PARTITIONS = 2_000
-"""Of one answer to DescribeTopicPartitions, as in Kafka."""
+_MAX_PARTITIONS = 2_000
+"""The most partitions in one response to DescribeTopicPartitions, as in Kafka."""
 
 
 class MetadataHandlers:
@@ -62,12 +62,12 @@ class MetadataHandlers:
 
     async def metadata(self, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
         host, port = self._node.cluster.address
-        # In the first version an empty list means all topics; later ones say null for that.
+        # In version 0 an empty list means all topics; later versions use null for that.
         if request.topics is None or (context.version == 0 and not request.topics):
             topics = [_described(live, live.topic.name) for live in self._topics]
         else:
-            wants_it = request.allow_auto_topic_creation
-            topics = [await self._find(wanted, wants_it, context.version) for wanted in request.topics]
+            may_create = request.allow_auto_topic_creation
+            topics = [await self._find(wanted, may_create, context.version) for wanted in request.topics]
         if request.include_topic_authorized_operations:
             topics = [msgspec.structs.replace(topic, topic_authorized_operations=TOPIC_OPERATIONS) for topic in topics]
         return MetadataResponse(
@@ -78,21 +78,21 @@ class MetadataHandlers:
             cluster_authorized_operations=CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED,
         )
 
-    async def _find(self, wanted: MetadataRequestTopic, wants_it: bool, version: int) -> MetadataResponseTopic:
+    async def _find(self, wanted: MetadataRequestTopic, may_create: bool, version: int) -> MetadataResponseTopic:
         name = wanted.name
         try:
             if name is None:
                 live = self._topics.by_uuid(wanted.topic_id)
                 return _described(live, live.topic.name)
             if wanted.topic_id != NO_UUID:
-                raise InvalidRequestError("a topic is asked for by its name or by its id, not by both")
+                raise InvalidRequestError("give the name or the id of a topic, not both")
             found = self._topics.find(name)
             if found is None:
                 check_topic_name(name, self._node.limits)
-                if wants_it and is_reserved(name):
-                    # The one code at which every producer gives up at once: nobody can have this topic made.
-                    raise InvalidTopicNameError(f"{name!r} is a name of the server's own, and there is no such topic")
-                if wants_it and self._node.settings.auto_create_topics:
+                if may_create and is_reserved(name):
+                    # This code makes every producer fail at once: nobody can create this topic.
+                    raise InvalidTopicNameError(f"topic {name!r} does not exist, and its name is reserved for the server")
+                if may_create and self._node.settings.auto_create_topics:
                     await self._topics.create(name, self._node.settings.default_partitions)
                 found = self._topics.get(name)
             return _described(found, name)
@@ -103,7 +103,7 @@ class MetadataHandlers:
     def describe_partitions(
         self, context: RequestContext, request: DescribeTopicPartitionsRequest
     ) -> DescribeTopicPartitionsResponse:
-        limit = min(max(1, request.response_partition_limit), _MOST_PARTITIONS)
+        limit = min(max(1, request.response_partition_limit), _MAX_PARTITIONS)
         names: Iterable[str] = sorted({topic.name for topic in request.topics})
         if not request.topics:
             names = [live.topic.name for live in self._topics]
@@ -123,7 +123,7 @@ class MetadataHandlers:
                 continue
             first = cursor.partition_index if name == cursor.topic_name else 0
             if first < 0:
-                raise InvalidRequestError(f"a cursor can't point to partition {first}")
+                raise InvalidRequestError(f"the cursor has partition {first}; it must not be negative")
             if limit == 0:
                 return DescribeTopicPartitionsResponse(
                     topics=tuple(topics), next_cursor=DescribeTopicPartitionsCursor(topic_name=name)
@@ -134,7 +134,7 @@ class MetadataHandlers:
                 DescribeTopicPartitionsResponseTopic(
                     name=name,
                     topic_id=live.topic.uuid,
-                    partitions=tuple(_partition_in_full(number) for number in numbers),
+                    partitions=tuple(_described_partition(number) for number in numbers),
                     topic_authorized_operations=TOPIC_OPERATIONS,
                 )
             )
@@ -147,7 +147,7 @@ class MetadataHandlers:
 
 
 def _described(live: LiveTopic, name: str) -> MetadataResponseTopic:
-    """`name` is the one that the client knows, which may be the alias."""
+    """Describe a topic under the name that the client used, which may be its alias."""
     return MetadataResponseTopic(
         name=name,
         topic_id=live.topic.uuid,
@@ -164,7 +164,7 @@ def _described(live: LiveTopic, name: str) -> MetadataResponseTopic:
     )
 
 
-def _partition_in_full(number: int) -> DescribeTopicPartitionsResponsePartition:
+def _described_partition(number: int) -> DescribeTopicPartitionsResponsePartition:
     return DescribeTopicPartitionsResponsePartition(
         partition_index=number,
         leader_id=NODE_ID,
@@ -204,7 +204,7 @@ class ClusterHandlers:
     def find_coordinator(self, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
         host, port = self._cluster.address
         if request.key_type not in (_GROUP, _TRANSACTION):
-            problem = f"key type {request.key_type} is neither a group ({_GROUP}) nor a transaction ({_TRANSACTION})"
+            problem = f"unknown key type {request.key_type}; use {_GROUP} (group) or {_TRANSACTION} (transaction)"
             refused = tuple(
                 FoundCoordinator(key=key, node_id=-1, host="", port=-1, error_code=_INVALID_REQUEST, error_message=problem)
                 for key in request.coordinator_keys
@@ -226,7 +226,7 @@ class ClusterHandlers:
 
 _TRANSACTIONS = "transaction.version"
 _WITH_EPOCHS = 2
-"""By this clients know that they get an epoch for each transaction and add partitions by writing to them."""
+"""Tells clients that each transaction gets an epoch and that writing to a partition adds it."""
 
 
 class VersionHandlers:

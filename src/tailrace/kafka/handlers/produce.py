@@ -1,4 +1,7 @@
-"""Produce: batches of records into the log, each partition judged for itself."""
+"""Produce: appends record batches. Each partition of a request succeeds or fails on its own.
+
+The most frequent kind of request takes a fast path (`fast_produce.py`).
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -28,29 +31,29 @@ class ProduceHandlers:
         self._broker = broker
 
     def routes(self) -> list[ApiRoute]:
-        # librdkafka takes a broker that does not know version 0 for one that can't do compression.
-        lone = FastProduce(self._broker)
-        return [ApiRoute(PRODUCE_API, self.produce, overlaps=True, claimed_lowest=0, fast_path=lone.take)]
+        # librdkafka concludes from a missing version 0 that the broker does not support compression.
+        fast = FastProduce(self._broker)
+        return [ApiRoute(PRODUCE_API, self.produce, overlaps=True, claimed_lowest=0, fast_path=fast.produce)]
 
     def produce(self, context: RequestContext, request: ProduceRequest) -> EncodedResponse | DeferredResponse:
         if request.acks not in _ACKS:
-            return _all_refused(context, request, _INVALID_REQUIRED_ACKS, f"acks is {request.acks}; it must be -1, 0 or 1")
+            return _all_rejected(context, request, _INVALID_REQUIRED_ACKS, f"acks is {request.acks}; it must be -1, 0 or 1")
         by_id = context.version >= _IDS_SINCE
         names = [self._name_of(topic, by_id) for topic in request.topic_data]
         placed: list[int | TailraceError] = []
         batches: list[RawBatch] = []
         for topic, name in zip(request.topic_data, names, strict=True):
             for partition in topic.partition_data:
-                checked = name if isinstance(name, TailraceError) else _checked(name, partition)
+                checked = name if isinstance(name, TailraceError) else _batch_of(name, partition)
                 if isinstance(checked, TailraceError):
                     placed.append(checked)
                 else:
                     placed.append(len(batches))
                     batches.append(checked)
-        asked = _Asked(request, placed)
+        call = _ProduceCall(request, placed)
         if request.acks == _NO_ACKS:
-            return DeferredResponse(self._append(context, batches), lambda done: _unanswered(asked, done))
-        return DeferredResponse(self._append(context, batches), lambda done: _answer(context, asked, done))
+            return DeferredResponse(self._append(context, batches), lambda done: _check_unacknowledged(call, done))
+        return DeferredResponse(self._append(context, batches), lambda done: _response(context, call, done))
 
     def _append(self, context: RequestContext, batches: Sequence[RawBatch]) -> "asyncio.Future[Outcomes]":
         if batches:
@@ -69,10 +72,10 @@ class ProduceHandlers:
             return error
 
 
-class _Asked(NamedTuple):
+class _ProduceCall(NamedTuple):
     request: ProduceRequest
     placed: Sequence[int | TailraceError]
-    """For each partition in order: its place among the batches, or why it has none."""
+    """For each partition in order: the index of its batch, or why it was rejected."""
 
     def outcomes(self, done: "asyncio.Future[Outcomes]") -> list[Appended | TailraceError]:
         error = done.exception()
@@ -85,37 +88,39 @@ class _Asked(NamedTuple):
         ]
 
 
-def _checked(name: str, partition: PartitionProduceData) -> RawBatch | TailraceError:
-    """Kafka takes exactly one batch for each partition of a request."""
+def _batch_of(name: str, partition: PartitionProduceData) -> RawBatch | TailraceError:
+    """Return the batch of a partition, or why it is rejected: a request holds exactly one batch for each partition."""
     records = partition.records
     if not records:
-        return InvalidRecordsError("there is no record batch for this partition; send exactly one")
+        return InvalidRecordsError("the partition has no record batch; send exactly one")
     if len(records) >= LENGTH_FROM and LENGTH_FROM < batch_length(records) + LENGTH_FROM < len(records):
-        return InvalidRecordsError("there is more than one record batch for this partition; send exactly one")
+        return InvalidRecordsError("the partition has more than one record batch; send exactly one")
     return RawBatch(name, partition.index, records)
 
 
-def _answer(context: RequestContext, asked: _Asked, done: "asyncio.Future[Outcomes]") -> EncodedResponse:
-    outcomes = iter(asked.outcomes(done))
+def _response(context: RequestContext, call: _ProduceCall, done: "asyncio.Future[Outcomes]") -> EncodedResponse:
+    outcomes = iter(call.outcomes(done))
     topics = [
         ProducedTopic(
             topic.name, topic.topic_id, [_produced(partition.index, next(outcomes)) for partition in topic.partition_data]
         )
-        for topic in asked.request.topic_data
+        for topic in call.request.topic_data
     ]
     return EncodedResponse((write_produce_response(context.version, topics),))
 
 
-def _unanswered(asked: _Asked, done: "asyncio.Future[Outcomes]") -> None:
-    """A client that wants no answer learns of a failure by losing its connection, as with Kafka."""
-    for outcome in asked.outcomes(done):
+def _check_unacknowledged(call: _ProduceCall, done: "asyncio.Future[Outcomes]") -> None:
+    """Close the connection of a client that wants no response if its produce failed, as Kafka does."""
+    for outcome in call.outcomes(done):
         if isinstance(outcome, TailraceError):
-            raise InvalidRequestError(f"a produce without acknowledgement failed: {outcome}")
+            raise InvalidRequestError(f"a produce with acks=0 failed: {outcome}")
 
 
-def _all_refused(context: RequestContext, request: ProduceRequest, code: int, why: str) -> EncodedResponse:
+def _all_rejected(context: RequestContext, request: ProduceRequest, code: int, message: str) -> EncodedResponse:
     topics = [
-        ProducedTopic(topic.name, topic.topic_id, [_refused(partition.index, code, why) for partition in topic.partition_data])
+        ProducedTopic(
+            topic.name, topic.topic_id, [_rejected(partition.index, code, message) for partition in topic.partition_data]
+        )
         for topic in request.topic_data
     ]
     return EncodedResponse((write_produce_response(context.version, topics),))
@@ -123,9 +128,9 @@ def _all_refused(context: RequestContext, request: ProduceRequest, code: int, wh
 
 def _produced(number: int, outcome: Appended | TailraceError) -> ProducedPartition:
     if isinstance(outcome, TailraceError):
-        return _refused(number, producer_error_code(outcome), str(outcome))
+        return _rejected(number, producer_error_code(outcome), str(outcome))
     return ProducedPartition(number, 0, outcome.base_offset, outcome.append_time, outcome.log_start)
 
 
-def _refused(number: int, code: int, why: str) -> ProducedPartition:
-    return ProducedPartition(number, code, _NO_OFFSET, _NO_TIME, _NO_OFFSET, why)
+def _rejected(number: int, code: int, message: str) -> ProducedPartition:
+    return ProducedPartition(number, code, _NO_OFFSET, _NO_TIME, _NO_OFFSET, message)

@@ -1,4 +1,4 @@
-"""Topics made, grown, emptied and deleted: CreateTopics, CreatePartitions, DeleteRecords, DeleteTopics, DescribeLogDirs."""
+"""CreateTopics, CreatePartitions, DeleteRecords, DeleteTopics and DescribeLogDirs."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -83,7 +83,7 @@ class TopicHandlers:
         try:
             if named > 1:
                 raise InvalidRequestError(f"the request names topic {name!r} {named} times")
-            # In Kafka's order: a topic that is there is told before anything else that is wrong with the request.
+            # As in Kafka, an existing topic is reported before any other error of the request.
             self._topics.check_name(name)
             partitions = self._partitions_of(wanted)
             change = parse_configs((config.name, config.value) for config in wanted.configs)
@@ -106,14 +106,14 @@ class TopicHandlers:
     def _partitions_of(self, wanted: CreatableTopic) -> int:
         if wanted.assignments:
             if wanted.num_partitions != -1 or wanted.replication_factor != -1:
-                raise InvalidRequestError("partitions are assigned to servers one by one or counted, not both")
+                raise InvalidRequestError("give assignments, or a number of partitions and replicas, not both")
             if sorted(each.partition_index for each in wanted.assignments) != list(range(len(wanted.assignments))):
-                raise InvalidAssignmentError("the assigned partitions are not numbered from 0 without a gap")
+                raise InvalidAssignmentError("the assigned partitions must be numbered from 0 without gaps")
             _check_assignments([each.broker_ids for each in wanted.assignments])
             return len(wanted.assignments)
         if wanted.replication_factor not in (_BROKERS_DEFAULT, len(REPLICAS)):
             raise InvalidReplicationError(
-                f"replication factor {wanted.replication_factor} is not possible; there is one server, so it is 1"
+                f"replication factor {wanted.replication_factor} is not supported; there is one broker, so it must be 1"
             )
         return self._node.settings.default_partitions if wanted.num_partitions == -1 else wanted.num_partitions
 
@@ -134,12 +134,14 @@ class TopicHandlers:
             more = wanted.count - topic.partitions
             if more <= 0:
                 raise InvalidPartitionsError(
-                    f"topic {wanted.name!r} has {counted(topic.partitions, 'partition')} already; {wanted.count} is not more"
+                    f"topic {wanted.name!r} already has {counted(topic.partitions, 'partition')}; {wanted.count} is not more"
                 )
             if wanted.assignments is not None:
                 _check_assignments([each.broker_ids for each in wanted.assignments])
                 if len(wanted.assignments) != more:
-                    raise InvalidAssignmentError(f"{len(wanted.assignments)} partitions are assigned and {more} are new")
+                    raise InvalidAssignmentError(
+                        f"{len(wanted.assignments)} partitions are assigned, but {more} are added; assign each of them"
+                    )
             if validate_only:
                 self._topics.check_room(more)
             else:
@@ -202,7 +204,7 @@ class TopicHandlers:
             try:
                 size = self._node.broker.positions.size(wanted.topic, number)
             except UnknownTopicError:
-                # What is not there lies in no directory; Kafka leaves it out as well.
+                # Kafka leaves unknown partitions out as well.
                 continue
             sizes.append(DescribeLogDirsPartition(partition_index=number, partition_size=size))
         return sizes
@@ -211,4 +213,6 @@ class TopicHandlers:
 def _check_assignments(assignments: Sequence[Sequence[int]]) -> None:
     for servers in assignments:
         if tuple(servers) != REPLICAS:
-            raise InvalidAssignmentError(f"a partition can't be on the servers {list(servers)}; there is only {REPLICAS[0]}")
+            raise InvalidAssignmentError(
+                f"a partition can't be assigned to brokers {list(servers)}; the only broker is {REPLICAS[0]}"
+            )

@@ -1,7 +1,8 @@
-"""Transactions: AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit and EndTxn.
+"""Producers and transactions: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit and EndTxn. For operators:
+DescribeProducers, DescribeTransactions and ListTransactions.
 
-Clients that speak the newer protocol of transactions are told by the version of their request: they add partitions and groups
-by writing to them, and get a new epoch with the end of each transaction.
+The version of a request tells which transaction protocol its client speaks. Clients of the newer one (KIP-890) add partitions
+and groups by writing to them, and get a new epoch at the end of each transaction.
 """
 
 from collections.abc import Sequence
@@ -53,14 +54,14 @@ from tailrace.wire.messages.transactions import (
 
 _OPERATION_NOT_ATTEMPTED = 55
 _LAST_OF_CLIENTS = 3
-"""Later versions of AddPartitionsToTxn are for brokers that ask each other."""
+"""Later versions of AddPartitionsToTxn are for requests between brokers."""
 _FENCED_SINCE = {
     ADD_PARTITIONS_TO_TXN_API.key: 2,
     ADD_OFFSETS_TO_TXN_API.key: 2,
     TXN_OFFSET_COMMIT_API.key: 3,
     END_TXN_API.key: 2,
 }
-"""The first versions whose clients know the error for a producer that was fenced."""
+"""The first versions whose clients know PRODUCER_FENCED."""
 _GROUP_ADDED_SINCE = 5
 _EPOCH_BUMPED_SINCE = 5
 
@@ -185,7 +186,7 @@ def _code(context: RequestContext, error: TailraceError | None) -> int:
 
 
 _LAST_WITHOUT_PREPARING = 5
-"""Later versions are for transactions that somebody else coordinates."""
+"""Later versions are for two-phase commits with an external coordinator."""
 _INIT_FENCED_SINCE = 4
 _NO_PRODUCER = -1
 
@@ -217,11 +218,11 @@ class ProducerHandlers:
 
 
 _LAST_WITHOUT_PATTERNS = 1
-"""Later versions of ListTransactions take regular expressions from clients, which can be made to run for ever."""
+"""Later versions of ListTransactions take regular expressions, with which a client can block the server."""
 _STATES = frozenset(
     ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence")
 )
-"""All that Kafka's transactions can be in. Ours are never in between."""
+"""All states of Kafka's transactions. Ours are never in one of the Prepare states."""
 
 
 class TransactionQueryHandlers:
