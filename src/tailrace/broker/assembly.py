@@ -217,7 +217,7 @@ class Services:
     def _transaction_ended(self, partition: PartitionId, size: int) -> None:
         self.waiting_fetches.stabilized(partition, size)
         self.queues.arrived(partition)
-        self.subscriptions.stabilized()
+        self.subscriptions.transaction_ended()
 
     def _partition_deleted(self, partition: PartitionId) -> None:
         self.waiting_fetches.disturbed(partition)
@@ -226,4 +226,4 @@ class Services:
         self.queues.forget_partition(partition)
         self.payload_references.forget_partition(partition)
         self.unchecked.forget_partition(partition)
-        self.subscriptions.stabilized()
+        self.subscriptions.transaction_ended()

@@ -1,4 +1,4 @@
-"""A batch of the log on its way to subscribers, decoded part by part and once for all of them."""
+"""A batch of the log for subscribers, decoded in parts and once for all of them."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -17,20 +17,20 @@ from tailrace.wire.records import decode_batch, decoded_bound
 
 _PART_BYTES = 64 * KIB
 _PART_RECORDS = 500
-_COMPRESSION = 4
-"""How many times larger a compressed batch is taken to be."""
+_COMPRESSION_RATIO = 4
+"""The assumed compression ratio of a batch."""
 _OVERHEAD_BYTES = 512
 _RECORD_BYTES = 600
-"""What a decoded record takes besides its key and its value; those are there twice, once as they are sent."""
+"""The memory of a decoded record besides its key and value, which are held twice: decoded and as they are sent."""
 
 
 class BatchVisibility(Enum):
-    """What becomes of a batch."""
+    """Whether subscribers may see a batch."""
 
-    SHOWN = 1
+    VISIBLE = 1
     HIDDEN = 2
     UNDECIDED = 3
-    """Its transaction is open, or nobody has looked yet."""
+    """Its transaction is open, or was not looked at yet."""
 
 
 class SharedBatch:
@@ -41,17 +41,17 @@ class SharedBatch:
         "base_offset",
         "cursor",
         "end",
-        "fate",
         "header",
         "on_growth",
         "partition",
         "size",
+        "visibility",
     )
 
     def __init__(
         self, cursor: Cursor, partition: PartitionId, base_offset: Offset, records: int, batch: Buffer, *, copied: bool = False
     ) -> None:
-        """`copied`: the bytes are somebody else's, who may have more of them in the same buffer."""
+        """With `copied` the bytes are copied, because they belong to a buffer that holds more."""
         if copied:
             batch = with_base_offset(bytearray(batch), base_offset)
         self.cursor = cursor
@@ -59,31 +59,31 @@ class SharedBatch:
         self.partition = partition
         self.base_offset = base_offset
         self.header = read_header(batch)
-        self.fate = BatchVisibility.UNDECIDED
+        self.visibility = BatchVisibility.UNDECIDED
         self.size = len(batch) + _OVERHEAD_BYTES
-        """Bytes of memory, about, with what has been decoded."""
+        """Approximate bytes of memory, including the decoded parts."""
         self.on_growth: Callable[[int], None] | None = None
-        """Whoever keeps the batch is told when it takes more memory."""
-        decoded_bytes = len(batch) * (_COMPRESSION if self.header.codec else 1)
+        """Called with the bytes when the batch takes more memory."""
+        decoded_bytes = len(batch) * (_COMPRESSION_RATIO if self.header.codec else 1)
         self._batch = batch
         self._part_records = max(1, min(_PART_RECORDS, _PART_BYTES * records // decoded_bytes))
         self._parts: dict[int, EventBatch | asyncio.Task[EventBatch]] = {}
 
     def parts_from(self, cursor: Cursor) -> Iterator[tuple[int, Cursor]]:
-        """The numbers of the parts that hold records from the cursor on, each with the cursor after its last record."""
+        """Yield the numbers of the parts with records from the cursor on, each with the cursor after its last record."""
         step = self._part_records
         first = max(0, cursor - self.cursor) // step
         for number in range(first, (self.end - self.cursor + step - 1) // step):
             yield number, Cursor(min(self.end, self.cursor + (number + 1) * step))
 
     def bound(self, limits: Limits) -> int:
-        """At most about so many bytes of memory are taken by decoding one part."""
+        """Return an upper bound of the memory that decoding one part takes."""
         if is_payload_reference(self._batch):
             return len(self._batch) + _RECORD_BYTES + 2 * limits.payload_bytes
         return decoded_bound(self._batch, self.header, limits, self._part_records)
 
     def corrupt(self, topic: str, reason: BaseException | None) -> CorruptBatch:
-        """What is told of it where it can't be decoded."""
+        """Describe the batch as one that can't be decoded."""
         last = self.base_offset + self.header.records - 1
         return CorruptBatch(topic, self.partition.number, self.base_offset, last, str(reason))
 
@@ -99,7 +99,7 @@ class SharedBatch:
                 self._parts[number] = found
         if isinstance(found, EventBatch):
             return found
-        # Others wait for it too, so it goes on if this one gives up.
+        # Shielded, because other subscribers wait for the same task.
         return await asyncio.shield(found)
 
     def _decode(self, number: int, topic: str, reader: Reader, limits: Limits) -> EventBatch:

@@ -1,15 +1,15 @@
 """Subscriptions: the events of all topics that match a pattern, in the order of the log, from any cursor on.
 
-A subscriber pulls. It has a position and no queue. At the end of the log it shares what `LogTail` has decoded for all; further
-back it reads the log by itself, a piece at a time, in the reader threads, and what it has read and not sent is kept for its
-next pull as long as all of them together keep little. One that does not pull falls behind.
+A subscriber pulls: it has a position and no queue. At the end of the log it shares the batches that `LogTail` has decoded for
+all. Further back it reads the log by itself, a few batches at a time, in the reader threads. Batches that were read and not
+sent are kept for the next pull, within a bound for all subscribers together. A subscriber that does not pull falls behind.
 
-Those who are behind take turns on the event loop: one of them in each round of it, for a few milliseconds, so that a hundred
-subscribers who catch up over small batches hold up nobody who publishes.
+Subscribers that are behind take turns on the event loop, one in each iteration for a few milliseconds, so that a hundred of
+them that catch up over small batches do not delay publishers.
 
-Only committed records are sent, and none is ever sent out of order; so a subscription stops at a record whose transaction
-is still open, in a topic that it matches, and goes on when that has ended. Topics that are made later are included when they
-match. What retention or a deletion took away before it was read is not shown.
+Only committed records are sent, and always in order. A subscription therefore stops at a matching record whose transaction is
+open, and continues when that has ended. Topics that are created later are included when they match. Records that retention or
+a deletion removed before they were read are skipped.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from tailrace.broker.isolation import AbortedTransactions, StableOffsets
 from tailrace.broker.reading.answers import AnswerMemory, ReadAnswer
 from tailrace.broker.reading.reader import Reader
 from tailrace.broker.subscriptions.shared_batch import BatchVisibility, SharedBatch
-from tailrace.broker.subscriptions.tail import LogTail, PatternSubscribers, Waiters
+from tailrace.broker.subscriptions.tail import LogTail, SubscribedPattern, Waiters
 from tailrace.model.consume import EventBatch, LogEdge, StartCursor
 from tailrace.model.errors import (
     CursorOutOfRangeError,
@@ -42,14 +42,14 @@ from tailrace.wire.records import RECORD_OVERHEAD_BYTES
 
 _DELIVERY_BYTES = 64 * KIB
 _TURN_SECONDS = 0.002
-"""How long a subscriber gathers events before others get their turn."""
-_LEAST_SCAN_BYTES = 64 * KIB
-_USUAL_SCAN_BYTES = 512 * KIB
-_MOST_SCAN_BYTES = 4 * MIB
+"""How long a subscriber may decode events before the next one gets its turn."""
+_MIN_SCAN_BYTES = 64 * KIB
+_DEFAULT_SCAN_BYTES = 512 * KIB
+_MAX_SCAN_BYTES = 4 * MIB
 _SCAN_BATCHES = 1_000
-"""A scan that finds more batches than this was too large."""
+"""A scan that finds more batches than this makes the next one smaller."""
 _NEAR_RECORDS = 1_000
-"""Who is closer to the end of the log than this needs no turn."""
+"""A subscriber this close to the end of the log needs no turn."""
 _BUSY_SECONDS = 0.1
 
 
@@ -69,26 +69,26 @@ class Subscriptions:
         self._tail = tail
         self._stable = stable
         self._aborted = aborted
-        self._undecided = Waiters()
+        self._blocked = Waiters()
         self.reader = reader
         self.limits = limits
         self.turns = _Turns()
-        """For the subscribers who are behind the end of the log."""
+        """Taken by subscribers that are behind the end of the log."""
         self._scans = asyncio.Semaphore(max(1, limits.read_threads // 2))
-        """So that subscribers far behind leave threads to other readers."""
+        """Leaves reader threads to others when many subscribers are behind."""
         self.ahead_bytes = 0
-        """What subscribers keep of what they have read, all together."""
+        """Bytes of the batches that all subscribers have read and not sent."""
         self.is_closed = False
         self.delivered = 0
         self.cut = 0
-        """Subscribers that were too slow."""
+        """Subscribers that were closed because they were too slow."""
 
     @property
     def subscribers(self) -> int:
         return self._tail.subscribers
 
     def subscribe(self, pattern: TopicPattern, start: StartCursor) -> "Subscription":
-        """To be closed by whoever asked for it."""
+        """Return a subscription, which the caller closes."""
         if self.is_closed:
             raise _closed()
         if self.subscribers >= self.limits.subscribers:
@@ -104,27 +104,27 @@ class Subscriptions:
                 raise CursorOutOfRangeError(f"cursor {position} is not in the log, which ends at {end}", end)
         return Subscription(self, self._tail, self._tail.join(pattern), position)
 
-    def stabilized(self) -> None:
-        """A transaction has ended, or its partition is gone."""
-        self._undecided.wake()
+    def transaction_ended(self) -> None:
+        """Wake subscribers, because a transaction has ended or a partition was deleted."""
+        self._blocked.wake()
 
     def close(self) -> None:
-        """Tell all subscribers to come again."""
+        """Wake all subscribers; their reads raise from now on."""
         self.is_closed = True
         self._tail.wake_all()
-        self.stabilized()
+        self.transaction_ended()
 
-    def fate(self, batch: SharedBatch) -> BatchVisibility:
-        if batch.fate is BatchVisibility.UNDECIDED:
-            batch.fate = self._decide(batch)
-        return batch.fate
+    def visibility(self, batch: SharedBatch) -> BatchVisibility:
+        if batch.visibility is BatchVisibility.UNDECIDED:
+            batch.visibility = self._decide(batch)
+        return batch.visibility
 
     def _decide(self, batch: SharedBatch) -> BatchVisibility:
         header = batch.header
         if header.is_control:
             return BatchVisibility.HIDDEN
         if not header.is_transactional:
-            return BatchVisibility.SHOWN
+            return BatchVisibility.VISIBLE
         try:
             bounds = self._store.bounds(batch.partition)
         except UnknownPartitionError:
@@ -132,57 +132,59 @@ class Subscriptions:
         if self._stable.of(batch.partition, bounds) <= batch.base_offset:
             return BatchVisibility.UNDECIDED
         end = Offset(batch.base_offset + header.records)
-        # Transactions of one producer follow each other, so one that has offsets among the batch's is the batch's own.
+        # Transactions of one producer do not overlap, so an aborted one with offsets in this batch is the batch's own.
         aborted = self._aborted.between(batch.partition, batch.base_offset, end)
         return (
-            BatchVisibility.HIDDEN if any(each.producer_id == header.producer_id for each in aborted) else BatchVisibility.SHOWN
+            BatchVisibility.HIDDEN
+            if any(each.producer_id == header.producer_id for each in aborted)
+            else BatchVisibility.VISIBLE
         )
 
-    async def scan(self, audience: PatternSubscribers, cursor: Cursor, max_bytes: int) -> "_Found":
+    async def scan(self, subscribed: SubscribedPattern, cursor: Cursor, max_bytes: int) -> "_Scan":
         async with self._scans:
             try:
-                return await self.reader.threads.run(self._scan, audience, cursor, max_bytes)
+                return await self.reader.threads.run(self._scan, subscribed, cursor, max_bytes)
             except asyncio.CancelledError:
                 if self.is_closed:
-                    # The threads are gone, and the subscriber is not.
+                    # The reader threads were closed, not the subscriber.
                     raise _closed() from None
                 raise
 
-    def _scan(self, audience: PatternSubscribers, cursor: Cursor, max_bytes: int) -> "_Found":
+    def _scan(self, subscribed: SubscribedPattern, cursor: Cursor, max_bytes: int) -> "_Scan":
         batches, next_cursor = self._store.scan(cursor, max_bytes)
-        wanted = [
+        matching = [
             SharedBatch(at, partition, base, records, data)
             for at, partition, base, records, _, data in batches
-            if audience.topic_of(partition) is not None
+            if subscribed.topic_of(partition) is not None
         ]
-        return _Found(wanted, next_cursor, len(batches))
+        return _Scan(matching, next_cursor, len(batches))
 
-    async def until_decided(self, deadline: float) -> None:
-        """Until some transaction has ended, or until the deadline."""
-        await self._undecided.wait(deadline)
+    async def wait_for_transaction(self, deadline: float) -> None:
+        """Wait until a transaction has ended, or until the deadline."""
+        await self._blocked.wait(deadline)
 
 
 class Subscription:
-    """One subscriber: `read` again and again, then `close`."""
+    """One subscriber, which calls `read` repeatedly and then `close`."""
 
-    def __init__(self, shared: Subscriptions, tail: LogTail, audience: PatternSubscribers, position: Cursor) -> None:
+    def __init__(self, shared: Subscriptions, tail: LogTail, subscribed: SubscribedPattern, position: Cursor) -> None:
         self.position = position
-        """The next cursor to look at: all that the pattern matches below it has been handed out."""
+        """The next cursor to read: all matching events below it were returned."""
         self._shared = shared
         self._tail = tail
-        self._audience = audience
-        self._scan_bytes = _USUAL_SCAN_BYTES
+        self._subscribed = subscribed
+        self._scan_bytes = _DEFAULT_SCAN_BYTES
         self._ahead = _NOTHING_AHEAD
-        self._is_held = False
-        """Whether an open transaction is in the way."""
+        self._is_blocked = False
+        """Whether an open transaction blocks the next event."""
         self._is_open = True
         self._missing_bytes = 0
-        """Room that the next events need and that was not there."""
+        """Memory that the next events need and that was not available."""
 
     async def read(self, wait_seconds: float, answer: ReadAnswer | None = None) -> Sequence[EventBatch]:
-        """The next events, a small part at a time; nothing if none came in time. Raises once the broker closes.
+        """Return the next few events, or nothing if none came in time. Raises once the broker closes.
 
-        They take the room of `answer`, which is closed when they are sent.
+        Their memory is reserved in `answer`, which the caller closes when they are sent.
         """
         with self._shared.answers.held(answer) as held:
             return await self._read(wait_seconds, held)
@@ -194,12 +196,12 @@ class Subscription:
             if shared.is_closed or not self._is_open:
                 raise _closed()
             try:
-                if tail.holds(self._audience, self.position):
+                if tail.holds(self._subscribed, self.position):
                     found = await self._from_tail(answer)
                 else:
                     found = await self._from_log(answer)
                 if not found and self._missing_bytes:
-                    # Nothing is held while it waits; what was read of the log is read again.
+                    # No memory is held during the wait; the batches are read again.
                     self._keep(_NOTHING_AHEAD)
                     await answer.reserve(self._missing_bytes)
                     continue
@@ -214,20 +216,20 @@ class Subscription:
                 return found
             if asyncio.get_running_loop().time() >= deadline:
                 return found
-            if self._is_held:
-                await shared.until_decided(deadline)
+            if self._is_blocked:
+                await shared.wait_for_transaction(deadline)
             elif self.position >= tail.end:
-                self.position = max(self.position, await tail.wait(self._audience, deadline))
+                self.position = max(self.position, await tail.wait(self._subscribed, deadline))
 
     def close(self) -> None:
-        """Calling it again does nothing."""
+        """Close the subscription. Calling it again does nothing."""
         if self._is_open:
             self._is_open = False
             self._keep(_NOTHING_AHEAD)
-            self._tail.leave(self._audience)
+            self._tail.leave(self._subscribed)
 
     def cut(self) -> None:
-        """Close it because the subscriber is too slow."""
+        """Close the subscription because its subscriber is too slow."""
         self._shared.cut += 1
         self.close()
 
@@ -236,8 +238,8 @@ class Subscription:
         if end - self.position <= _NEAR_RECORDS:
             return await self._gather(self._tail.kept_since(self.position), end, answer)
         await self._shared.turns.next()
-        # Others had their turns meanwhile, and the tail went on.
-        if not self._tail.holds(self._audience, self.position):
+        # The tail may have moved on while other subscribers had their turns.
+        if not self._tail.holds(self._subscribed, self.position):
             return []
         end = self._tail.end
         return await self._gather(self._tail.kept_since(self.position), end, answer)
@@ -255,18 +257,18 @@ class Subscription:
 
     async def _scan(self) -> "_Ahead":
         start, size = self.position, self._scan_bytes
-        wanted, next_cursor, scanned = await self._shared.scan(self._audience, start, size)
-        # The less of what is read is wanted, the more is read at once; but never many batches, however small they are.
+        matching, next_cursor, scanned = await self._shared.scan(self._subscribed, start, size)
+        # The less of a scan matches, the larger is the next one, but the number of batches stays bounded.
         if scanned > _SCAN_BATCHES:
-            self._scan_bytes = max(_LEAST_SCAN_BYTES, size * _SCAN_BATCHES // scanned)
-        elif 4 * sum(batch.size for batch in wanted) < size:
-            self._scan_bytes = min(_MOST_SCAN_BYTES, 2 * size)
+            self._scan_bytes = max(_MIN_SCAN_BYTES, size * _SCAN_BATCHES // scanned)
+        elif 4 * sum(batch.size for batch in matching) < size:
+            self._scan_bytes = min(_MAX_SCAN_BYTES, 2 * size)
         else:
-            self._scan_bytes = min(_USUAL_SCAN_BYTES, 2 * size)
-        return _Ahead(wanted, start, next_cursor, 0)
+            self._scan_bytes = min(_DEFAULT_SCAN_BYTES, 2 * size)
+        return _Ahead(matching, start, next_cursor, 0)
 
     def _keep(self, ahead: "_Ahead") -> None:
-        """For the next time, if there is memory for it."""
+        """Keep the batches for the next read if there is memory for them."""
         shared = self._shared
         batches = ahead.batches[bisect_right(ahead.batches, self.position, key=attrgetter("end")) :]
         size = sum(batch.size for batch in batches)
@@ -278,21 +280,21 @@ class Subscription:
             shared.ahead_bytes += size
 
     async def _gather(self, batches: Sequence[SharedBatch], end: Cursor, answer: ReadAnswer) -> list[EventBatch]:
-        """What the pattern matches of these batches, which are all that it matches up to `end`; as much as is sent at once."""
+        """Decode matching events of these batches, as many as one read returns. No other batch matches up to `end`."""
         loop = asyncio.get_running_loop()
         turn_ends = loop.time() + _TURN_SECONDS
         found: list[EventBatch] = []
         size = 0
-        self._is_held = False
+        self._is_blocked = False
         self._missing_bytes = 0
         for batch in batches:
-            live = self._audience.topic_of(batch.partition)
-            fate = BatchVisibility.HIDDEN if live is None else self._shared.fate(batch)
-            if fate is BatchVisibility.UNDECIDED:
-                self._is_held = True
+            live = self._subscribed.topic_of(batch.partition)
+            visibility = BatchVisibility.HIDDEN if live is None else self._shared.visibility(batch)
+            if visibility is BatchVisibility.UNDECIDED:
+                self._is_blocked = True
                 self.position = max(self.position, batch.cursor)
                 return found
-            if fate is BatchVisibility.HIDDEN or live is None:
+            if visibility is BatchVisibility.HIDDEN or live is None:
                 continue
             for number, part_end in batch.parts_from(self.position):
                 if size >= _DELIVERY_BYTES or (found and loop.time() > turn_ends):
@@ -304,7 +306,7 @@ class Subscription:
                 try:
                     events = await batch.part(number, live.topic.name, self._shared.reader, self._shared.limits)
                 except (OffsetOutOfRangeError, UnknownPartitionError):
-                    # Retention or a deletion took the record before its payload was read.
+                    # Retention or a deletion removed the record before its payload was read.
                     self.position = part_end
                     continue
                 except UnreadableBatchError as error:
@@ -330,14 +332,14 @@ class Subscription:
 
 
 class _Turns:
-    """Lets those who wait go on one at a time, one in each round of the event loop, in the order in which they came."""
+    """Lets waiting tasks continue in order, one in each iteration of the event loop."""
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._is_scheduled = False
 
     async def next(self) -> None:
-        """Wait for one's turn. It lasts until the caller waits for something else."""
+        """Wait for the caller's turn, which lasts until it awaits something else."""
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         self._waiting.append(future)
@@ -360,24 +362,24 @@ class _Turns:
             self._schedule(loop)
 
 
-class _Found(NamedTuple):
-    """What a scan of the log found."""
+class _Scan(NamedTuple):
+    """The result of a scan of the log."""
 
-    wanted: Sequence[SharedBatch]
+    matching: Sequence[SharedBatch]
     next_cursor: Cursor
     scanned: int
-    """Batches, wanted or not."""
+    """The number of batches, matching or not."""
 
 
 class _Ahead(NamedTuple):
-    """What was read of the log, and how far."""
+    """Batches that were read from the log and not sent."""
 
     batches: Sequence[SharedBatch]
-    """All that the pattern matches from `start` up to `end`."""
+    """All batches that the pattern matches from `start` up to `end`."""
     start: Cursor
     end: Cursor
     size: int
-    """Bytes, as they are counted among those of all subscribers."""
+    """Bytes counted in `Subscriptions.ahead_bytes`."""
 
 
 _NOTHING_AHEAD = _Ahead((), Cursor(0), Cursor(0), 0)
@@ -390,4 +392,4 @@ def _from_cursor(events: EventBatch, cursor: Cursor) -> EventBatch:
 
 
 def _closed() -> StoreClosedError:
-    return StoreClosedError("the server is about to stop; subscribe again from the last cursor")
+    return StoreClosedError("the server is stopping; subscribe again from the last cursor")
