@@ -13,7 +13,7 @@ from tailrace.model.clock import Clock
 from tailrace.model.ids import Offset
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.record import Message, Record
-from tailrace.sql.parameters import NO_PARAMETERS, Parameters, share_out
+from tailrace.sql.parameters import NO_PARAMETERS, Parameters, assign_parameters
 from tailrace.sql.parse import parse
 from tailrace.sql.results import Result
 from tailrace.sql.statements import CreateTableStatement, DropTableStatement, Query, Write
@@ -55,7 +55,7 @@ class TableSql:
     async def transact(self, text: str, params: Parameters = NO_PARAMETERS, messages: Sequence[Message] = ()) -> list[Result]:
         """All statements of the text as one transaction."""
         statements = [statement for statement in parse(text) if isinstance(statement, Write | Query)]
-        shared = share_out(statements, params)
+        shared = assign_parameters(statements, params)
         given = [
             statement.rows if isinstance(statement, Write) and statement.rows is not None else values
             for statement, values in zip(statements, shared, strict=True)

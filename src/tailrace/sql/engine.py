@@ -29,7 +29,7 @@ from tailrace.sql.handlers.consume import ConsumeHandler, RedriveHandler
 from tailrace.sql.handlers.insert import FillStatements, TopicInsertHandler, source_of
 from tailrace.sql.handlers.show import ShowHandler
 from tailrace.sql.handlers.topics import TopicHandler
-from tailrace.sql.parameters import NO_PARAMETERS, Parameters, by_name, share_out
+from tailrace.sql.parameters import NO_PARAMETERS, Parameters, assign_parameters, by_name
 from tailrace.sql.parse import bind, kind_of
 from tailrace.sql.results import Result, ResultEncoder, ResultStream
 from tailrace.sql.routes.statements import RouteHandler
@@ -161,7 +161,7 @@ class SqlEngine:
         try:
             (statement,) = statements
             if isinstance(statement, Query):
-                (unit,) = plan(statements, share_out(statements, params))
+                (unit,) = plan(statements, assign_parameters(statements, params))
                 values = unit.parameters if isinstance(unit, PlannedStatement) else NO_PARAMETERS
                 if self._is_on_tables(statement):
                     await self.tables.stream(statement, values, out)
@@ -186,9 +186,9 @@ class SqlEngine:
     async def _execute(self, text: str, params: Parameters, answer: ReadAnswer) -> list[Result]:
         statements = await self._parse(text)
         if len(params) > _INLINE_PARAMETERS:
-            shared = await asyncio.to_thread(share_out, statements, params)
+            shared = await asyncio.to_thread(assign_parameters, statements, params)
         else:
-            shared = share_out(statements, params)
+            shared = assign_parameters(statements, params)
         units = plan(statements, shared)
         results: list[Result] = []
         for unit in units:

@@ -1,8 +1,8 @@
-"""Values for the parameters of statements: which belongs to which.
+"""Assigns the values of a request to the parameters of its statements.
 
-A text has `?` or `:name`, not both. The values of `?` are a list, handed out over all statements in the order of the text;
-those of `:name` are a mapping, the same for all. A list of rows, for one INSERT, UPDATE or DELETE, runs it once for each row,
-all in one transaction.
+A text uses `?` or `:name`, not both. The values of `?` are a list, assigned to the statements in the order of the text; those
+of `:name` are a mapping that all statements share. A list of rows, for a single INSERT, UPDATE or DELETE, runs the statement
+once for each row, all in one transaction.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,30 +12,30 @@ from tailrace.model.text import counted
 from tailrace.sql.statements import Statement, Write
 
 Parameters = Mapping[str, object] | Sequence[object]
-"""What came with a text, and what a statement gets: values by name, values in order, or rows of these."""
+"""The parameters of a text or of a statement: values by name, values in order, or rows of either."""
 
 NO_PARAMETERS: Parameters = ()
 
 
-def share_out(statements: Sequence[Statement], given: Parameters) -> list[Parameters]:
-    """The parameters of each statement. Every value must have its place, and every place its value."""
+def assign_parameters(statements: Sequence[Statement], given: Parameters) -> list[Parameters]:
+    """Return the parameters of each statement. Every parameter must have a value, and every value a parameter."""
     names = {name for statement in statements for name in _open(statement)}
     numbered = {name for name in names if name.isdigit()}
     if numbered and names - numbered:
-        raise SqlError("the text has both ? and :name; use one of them")
+        raise SqlError("the text has parameters of both forms, ? and :name; use one of them")
     if isinstance(given, Mapping):
         return _by_name(statements, names, numbered, given)
     if isinstance(given, str | bytes):
-        raise SqlError("the parameters must be a list or an object")
+        raise SqlError("the parameters must be a list or an object of values")
     if names - numbered:
         if len(statements) == 1 and given and all(isinstance(row, Mapping) for row in given):
             return [_rows_by_name(statements[0], given)]
-        raise SqlError(f"the text has parameters by name ({_listed(names)}); give them as an object")
+        raise SqlError(f"the text has named parameters ({_listed(names)}); send their values as an object")
     return _in_order(statements, given)
 
 
 def is_many(parameters: Parameters, statement: Statement) -> bool:
-    """Whether these are rows, for each of which the statement is to be run."""
+    """Return whether the parameters are rows, for each of which the statement runs once."""
     if isinstance(parameters, Mapping) or not isinstance(statement, Write) or not parameters:
         return False
     count = len(statement.parameters)
@@ -44,7 +44,7 @@ def is_many(parameters: Parameters, statement: Statement) -> bool:
 
 
 def by_name(statement: Statement, parameters: Parameters) -> Mapping[str, object]:
-    """The values by their names; those of `?` are their numbers."""
+    """Return the values by the names of the parameters; a `?` is named by its number."""
     if isinstance(parameters, Mapping):
         return parameters
     return dict(zip(statement.parameters, parameters, strict=True))
@@ -54,11 +54,11 @@ def _by_name(
     statements: Sequence[Statement], names: set[str], numbered: set[str], given: Mapping[str, object]
 ) -> list[Parameters]:
     if numbered:
-        raise SqlError("the text has parameters in order (?); give them as a list")
+        raise SqlError("the text has positional parameters (?); send their values as a list")
     if missing := names - given.keys():
-        raise SqlError(f"there is no value for {_listed(missing)}")
+        raise SqlError(f"the request has no value for {_listed(missing)}; add it to the parameters")
     if unused := given.keys() - names:
-        raise SqlError(f"the text has no parameter {_listed(unused)}")
+        raise SqlError(f"the text has no parameter {_listed(unused)}; remove its value")
     return [_rows_of(statement) or {name: given[name] for name in statement.parameters} for statement in statements]
 
 
@@ -67,7 +67,7 @@ def _in_order(statements: Sequence[Statement], given: Sequence[object]) -> list[
         return [_rows(statements[0], given)]
     wanted = sum(len(_open(statement)) for statement in statements)
     if wanted != len(given):
-        raise SqlError(f"the text has {counted(wanted, 'parameter')} (?) and was given {counted(len(given), 'value')}")
+        raise SqlError(f"the text has {counted(wanted, 'parameter')} (?), but the request has {counted(len(given), 'value')}")
     shared: list[Parameters] = []
     start = 0
     for statement in statements:
@@ -78,12 +78,12 @@ def _in_order(statements: Sequence[Statement], given: Sequence[object]) -> list[
 
 
 def _rows_of(statement: Statement) -> Parameters | None:
-    """The rows that came with the statement itself."""
+    """Return the rows that are part of the statement itself."""
     return statement.rows if isinstance(statement, Write) else None
 
 
 def _open(statement: Statement) -> Sequence[str]:
-    """Parameters that wait for values."""
+    """Return the parameters that still need values."""
     return statement.parameters if _rows_of(statement) is None else ()
 
 
@@ -91,21 +91,21 @@ def _rows(statement: Statement, rows: Sequence[object]) -> Parameters:
     count = len(statement.parameters)
     for number, row in enumerate(rows, 1):
         if not isinstance(row, list | tuple):
-            raise SqlError(f"row {number} is not a list of values")
+            raise SqlError(f"row {number} of the parameters is not a list; send a list of values for each row")
         if len(row) != count:
             raise SqlError(
-                f"the statement has {counted(count, 'parameter')} (?), and row {number} has {counted(len(row), 'value')}"
+                f"the statement has {counted(count, 'parameter')} (?), but row {number} has {counted(len(row), 'value')}"
             )
     return rows
 
 
 def _rows_by_name(statement: Statement, rows: Sequence[object]) -> Parameters:
     if not isinstance(statement, Write):
-        raise SqlError("only INSERT, UPDATE and DELETE take many rows of values")
+        raise SqlError("only INSERT, UPDATE and DELETE can be run with many rows of parameters")
     names = set(statement.parameters)
     for number, row in enumerate(rows, 1):
         if not isinstance(row, Mapping) or row.keys() != names:
-            raise SqlError(f"row {number} must have the values {_listed(names)}, and no others")
+            raise SqlError(f"row {number} of the parameters must have exactly the values {_listed(names)}")
     return rows
 
 

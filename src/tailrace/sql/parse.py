@@ -1,7 +1,7 @@
-"""From a text to statements. What is not on the list of statements is refused by its name; nothing is passed on unread.
+"""Parses a text into statements. A statement that is not supported is rejected by name; nothing reaches an engine unparsed.
 
-A text holds any number of statements with `;` between them. All of it is parsed before anything is run. The grammar of each
-family of statements is in `grammar`.
+A text has any number of statements, separated by `;`. All of it is parsed before anything runs. `grammar` has the grammar of
+the statements; `fast_insert` is the fast path for INSERTs of plain values.
 """
 
 import re
@@ -29,20 +29,23 @@ _QUERIES = ("SELECT", "WITH", "VALUES", "(", "INSERT", "UPDATE", "DELETE")
 
 
 class Unbound(Statement, frozen=True, kw_only=True):
-    """A statement of our own that is complete once its parameters are known. See `bind`."""
+    """A statement that is complete once the values of its parameters are known. See `bind`."""
 
     build: Callable[[Values], Statement]
     means: type[Statement]
 
 
 def parse(text: str, limits: Limits = DEFAULT_LIMITS) -> list[Statement]:
-    """The statements of a text, in order."""
+    """Return the statements of a text, in order."""
     check_size(text, limits)
     parts = _split(tokenize(text))
     if not parts:
         raise SqlSyntaxError(f"expected a statement ({_STATEMENTS}), found nothing", 1, 1)
     if len(parts) > limits.statements:
-        raise LimitExceededError(f"the text has {len(parts)} statements, more than statements allows ({limits.statements})")
+        raise LimitExceededError(
+            f"the text has {len(parts)} statements, more than the limit statements allows ({limits.statements}); send it in"
+            " parts"
+        )
     return [_parse_one(tokens, text) for tokens in parts]
 
 
@@ -50,18 +53,18 @@ def check_size(text: str, limits: Limits) -> None:
     size = len(text.encode(errors="replace"))
     if size > limits.statement_bytes:
         raise LimitExceededError(
-            f"the text has {size} bytes, more than statement_bytes allows ({limits.statement_bytes}); send it in parts, and"
-            " values as parameters"
+            f"the text has {size} bytes, more than statement_bytes allows ({limits.statement_bytes}); send it in smaller"
+            " parts, and values as parameters"
         )
 
 
 def bind(statement: Statement, values: Values) -> Statement:
-    """The statement with its parameters in place. Trees keep theirs; the engines fill them in."""
+    """Return the statement with the values of its parameters. Those within trees are left to the engines."""
     return statement.build(values) if isinstance(statement, Unbound) else statement
 
 
 def kind_of(statement: Statement) -> str:
-    """What it is, in a word: `insert`, `select`, `create_topic`."""
+    """Return the kind of a statement for metrics: `insert`, `select`, `create_topic`."""
     if isinstance(statement, Write):
         return statement.kind
     if isinstance(statement, Query):
@@ -97,14 +100,14 @@ def _parse_one(tokens: Sequence[Token], source: str) -> Statement:
 
 
 def _bound(text: str, line: int, column: int, values: Values) -> Statement:
-    """Read a statement of our own again, now with its values, and with its reader where they stand in the whole text."""
+    """Parse a statement again, now with its values, and with its tokens at their positions in the whole text."""
     source = "\n" * (line - 1) + " " * (column - 1) + text
     bound = _read(TokenReader(tokenize(source), source, values), text, source)
     return msgspec.structs.replace(bound, line=line, column=column)
 
 
 def _read(reader: TokenReader, text: str, source: str) -> Statement:
-    """A statement that sqlglot does not know, by its first reader."""
+    """Parse a statement that sqlglot does not know, chosen by its first keywords."""
     if reader.sees("CREATE"):
         return _by_object(reader, "CREATE", {"TABLE": tables.create_table, "TOPIC": topics.create_topic}, text)
     if reader.sees("DROP"):
@@ -113,7 +116,7 @@ def _read(reader: TokenReader, text: str, source: str) -> Statement:
         return _by_object(reader, "ALTER", {"TOPIC": partial(topics.alter_topic, source=source)}, text)
     if reader.take("EXPLAIN"):
         if not reader.sees("ALTER TOPIC"):
-            reader.fail("ALTER TOPIC ... ADD SOURCE, the only statement that can be explained")
+            reader.fail("ALTER TOPIC ... ADD SOURCE, the only statement that EXPLAIN supports")
         return topics.alter_topic(reader, text, source=source, explain=True)
     if reader.sees("CLEAR"):
         return topics.clear_topic(reader, text)

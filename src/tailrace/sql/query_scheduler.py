@@ -13,13 +13,13 @@ from typing import TypeVar
 from tailrace.model.errors import OverloadedError, QueryLimitError
 from tailrace.model.limits import Limits
 
-_TURN_SECONDS = 0.05
+_TIME_SLICE_SECONDS = 0.05
 
 T = TypeVar("T")
 
 
 class QueryScheduler:
-    """Lives on the event loop. Each queue has `query_threads` slots."""
+    """Used on the event loop only. There are `query_threads` slots for short and as many for long queries."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -28,95 +28,95 @@ class QueryScheduler:
 
     @property
     def waiting(self) -> int:
-        """Queries that wait for a slot."""
+        """The number of queries that wait for a slot."""
         return len(self._short) + len(self._long)
 
     async def run(self, attempt: Callable[["QuerySlot"], Awaitable[T]]) -> T:
-        """Run a query, and once more from the start if it was interrupted. Cancel the task to stop it."""
+        """Run a query, and run it again from the start if it was interrupted. Cancel the task to stop it."""
         if self.waiting >= self._limits.queued_queries:
             raise OverloadedError(
-                f"{self.waiting} queries wait for a thread, as many as queued_queries allows; try again after a pause"
+                f"{self.waiting} queries are waiting for a thread, as many as queued_queries allows; try again later"
             )
-        await self._short.take()
-        slot = QuerySlot(self._short, self._turn_over)
+        await self._short.acquire()
+        slot = QuerySlot(self._short, self._on_slice_end)
         try:
             return await attempt(slot)
         except QueryLimitError:
             if not slot.is_interrupted:
                 raise
         finally:
-            slot.give_back()
-        await self._long.take()
-        slot = QuerySlot(self._long, self._turn_over)
+            slot.release()
+        await self._long.acquire()
+        slot = QuerySlot(self._long, self._on_slice_end)
         try:
             return await attempt(slot)
         finally:
-            slot.give_back()
+            slot.release()
 
-    def _turn_over(self, slot: "QuerySlot") -> None:
+    def _on_slice_end(self, slot: "QuerySlot") -> None:
         if slot.queue is self._long:
             return
-        if not slot.is_interrupted and len(self._short) and self._long.try_take():
-            self._short.give_back()
+        if not slot.is_interrupted and len(self._short) and self._long.try_acquire():
+            self._short.release()
             slot.queue = self._long
             return
         if slot.is_interrupted or len(self._short):
-            # Again and again, because a query that is about to begin does not hear of it.
+            # Repeated, because a query that is about to start misses the first interrupt.
             slot.interrupt()
-        slot.next_turn()
+        slot.start_slice()
 
 
 class QuerySlot:
-    """What a query holds while it runs."""
+    """The right to run, which a query holds while it runs."""
 
-    def __init__(self, queue: "_SlotQueue", turn_over: Callable[["QuerySlot"], None]) -> None:
+    def __init__(self, queue: "_SlotQueue", on_slice_end: Callable[["QuerySlot"], None]) -> None:
         self.queue = queue
         self.is_interrupted = False
-        """Whether the query was told to stop, to begin again later."""
-        self._turn_over = turn_over
-        self._make_room: Callable[[], None] = lambda: None
+        """Whether the query was interrupted and has to start again later."""
+        self._on_slice_end = on_slice_end
+        self._interrupt_query: Callable[[], None] = lambda: None
         self._timer: asyncio.TimerHandle | None = None
         self._is_held = True
 
-    def begin(self, make_room: Callable[[], None]) -> None:
-        """The query runs from now on. `make_room` makes it end soon, with a `QueryLimitError`."""
-        self._make_room = make_room
-        self.next_turn()
+    def begin(self, interrupt_query: Callable[[], None]) -> None:
+        """Start the time slice. `interrupt_query` must make the query end soon with a `QueryLimitError`."""
+        self._interrupt_query = interrupt_query
+        self.start_slice()
 
-    def next_turn(self) -> None:
+    def start_slice(self) -> None:
         if self._is_held:
-            self._timer = asyncio.get_running_loop().call_later(_TURN_SECONDS, self._turn_over, self)
+            self._timer = asyncio.get_running_loop().call_later(_TIME_SLICE_SECONDS, self._on_slice_end, self)
 
     def interrupt(self) -> None:
         self.is_interrupted = True
-        self._make_room()
+        self._interrupt_query()
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         self._is_held = False
         if self._timer is not None:
             self._timer.cancel()
-        self.queue.give_back()
+        self.queue.release()
 
 
 class _SlotQueue:
-    """So many slots, given to those who wait in the order in which they came."""
+    """A number of slots, assigned in the order of arrival."""
 
     def __init__(self, slots: int) -> None:
         self._free = slots
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Return the number of waiting queries."""
         return len(self._waiting)
 
-    def try_take(self) -> bool:
+    def try_acquire(self) -> bool:
         if not self._free:
             return False
         self._free -= 1
         return True
 
-    async def take(self) -> None:
-        if self.try_take():
+    async def acquire(self) -> None:
+        if self.try_acquire():
             return
         slot = asyncio.get_running_loop().create_future()
         self._waiting.append(slot)
@@ -124,13 +124,13 @@ class _SlotQueue:
             await slot
         except asyncio.CancelledError:
             if not slot.cancelled():
-                # It was given while the task was being cancelled.
-                self.give_back()
+                # The slot was assigned while the task was being cancelled.
+                self.release()
             elif slot in self._waiting:
                 self._waiting.remove(slot)
             raise
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         while self._waiting:
             slot = self._waiting.popleft()
             if not slot.done():

@@ -1,7 +1,7 @@
-"""The statements of our SQL, as values. `parse` makes them, `engine` runs them; nothing here knows how.
+"""The statements of the SQL dialect, as values. `parse` creates them and `engine` runs them.
 
-Names are as written, with their namespace (`app.new_messages`). Expressions stay sqlglot trees, because the engines that
-run them want them in their own dialects.
+Names are kept as written, with their namespace (`app.new_messages`). Expressions stay sqlglot trees, because each engine needs
+them in its own dialect.
 """
 
 from collections.abc import Sequence
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):
-    """Any statement. `text` is how it was written, for messages that point at a place in it."""
+    """Any statement. `text` is the statement as it was written."""
 
     text: str
     line: int = 1
-    """Where it begins in the text of the request; both count from 1."""
+    """Where the statement starts in the text of the request; line and column count from 1."""
     column: int = 1
     parameters: Sequence[str] = ()
-    """Names of its parameters; that of a `?` is its number in the statement: `1`, `2`. In a tree they are placeholders of
+    """The names of its parameters; a `?` is named by its number in the statement: `1`, `2`. In a tree they are placeholders of
     that name."""
 
 
@@ -42,33 +42,34 @@ class DropTableStatement(Statement, frozen=True, kw_only=True):
     name: str
     if_exists: bool = False
     cascade: bool = False
-    """Whether its routes go with it."""
+    """Whether its routes are dropped too."""
 
 
 class Write(Statement, frozen=True, kw_only=True):
-    """INSERT, UPDATE or DELETE. Whether `target` is a table or a topic is for the engine to say."""
+    """INSERT, UPDATE or DELETE. The engine decides whether `target` is a table or a topic."""
 
     kind: Operation
     target: str
     tree: exp.Expression
-    """Shared by all who run the same text: copy it before you change it."""
+    """Shared by all requests with the same text: copy it before changing it."""
     rows: Sequence[Sequence[object]] | None = None
-    """The rows of an INSERT of plain values, which stand as parameters in the tree: it is to be run once for each."""
+    """The rows of an INSERT of plain values. The tree has parameters in their place, and the statement runs once for each row.
+    """
     compiled: Union["CompiledStatement", None] = None
-    """Of a long statement, which was compiled where it was parsed. Of its tree only the head is here."""
+    """The program of a long statement, which was compiled in the parser process; its tree then only has the target."""
 
 
 class Query(Statement, frozen=True, kw_only=True):
     """SELECT, with or without CTEs; set operations; VALUES."""
 
     tree: exp.Expression
-    """Shared by all who run the same text: copy it before you change it."""
+    """Shared by all requests with the same text: copy it before changing it."""
     sources: Sequence[str]
-    """The tables and topics that it names, CTEs and functions left out."""
+    """The tables and topics that it names, without CTEs and functions."""
     has_functions: bool = False
-    """Whether it reads from functions too, such as `table_changes`."""
+    """Whether it also reads from functions, such as `table_changes`."""
     compiled: Union["CompiledStatement", None] = None
-    """Of a long query, which was compiled where it was parsed. Its tree is empty here."""
+    """The program of a long query, which was compiled in the parser process; its tree is then empty."""
 
 
 class BeginStatement(Statement, frozen=True, kw_only=True):
@@ -102,7 +103,7 @@ class SetTopicStatement(Statement, frozen=True, kw_only=True):
 class AddPartitionsStatement(Statement, frozen=True, kw_only=True):
     name: str
     partitions: int
-    """How many more."""
+    """How many partitions to add."""
 
 
 class ClearTopicStatement(Statement, frozen=True, kw_only=True):
@@ -113,7 +114,7 @@ class DropTopicStatement(Statement, frozen=True, kw_only=True):
     name: str
     if_exists: bool = False
     cascade: bool = False
-    """Whether its routes go with it."""
+    """Whether its routes are dropped too."""
 
 
 class AddSourceStatement(Statement, frozen=True, kw_only=True):
@@ -125,7 +126,7 @@ class AddSourceStatement(Statement, frozen=True, kw_only=True):
     payload: PayloadMode = "key"
     snapshot: bool = False
     explain: bool = False
-    """EXPLAIN: only show what the route would do."""
+    """Whether to only show what the route would do (EXPLAIN)."""
 
 
 class DropSourceStatement(Statement, frozen=True, kw_only=True):
@@ -147,15 +148,15 @@ class ConsumeStatement(Statement, frozen=True, kw_only=True):
     group: str | None = None
     partition: int | None = None
     start: StartAt | None = None
-    """`None` when FROM is left out."""
+    """`None` if FROM is missing."""
     limit: int = 100
     wait_ms: int = 0
     skips_corrupt: bool = False
-    """Whether batches that can't be decoded are left out."""
+    """Whether batches that can't be decoded are skipped."""
 
 
 class RedriveStatement(Statement, frozen=True, kw_only=True):
-    """Put dead letters of a topic back into it."""
+    """Publish dead letters of a topic to it again."""
 
     topic: str
     where: exp.Expression | None = None
@@ -167,4 +168,4 @@ class AckStatement(Statement, frozen=True, kw_only=True):
     group: str
     partition: int = 0
     upto_offset: int
-    """The last offset that is done. The group goes on after it."""
+    """The last offset that was processed. The group continues after it."""

@@ -1,4 +1,9 @@
-"""Where in a text something stands, as people count: lines and columns from 1."""
+"""What SQL texts and their sqlglot trees tell: positions for error messages, names of tables, and names of result columns.
+
+Result columns without a name get one that is the same on tables and on topics, and close to PostgreSQL's: a call has the name
+of its function, a cast the name of what it casts, and `CASE` is `case`; anything else is named as it was written, where
+PostgreSQL uses `?column?`. Names may occur twice.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -13,38 +18,40 @@ from tailrace.model.table import Table
 
 
 class TextPosition(NamedTuple):
+    """A position in a text; lines and columns count from 1."""
+
     line: int
     column: int
 
 
 def position_at(text: str, index: int) -> TextPosition:
-    """A line ends with a line feed, a carriage return, or both."""
+    """Return the position of a character. A line ends with a line feed, a carriage return, or both."""
     breaks = text.count("\n", 0, index) + text.count("\r", 0, index) - text.count("\r\n", 0, index)
     return TextPosition(breaks + 1, index - max(text.rfind("\n", 0, index), text.rfind("\r", 0, index)))
 
 
 def position_of_token(token: Token, text: str) -> TextPosition:
-    """Where a token begins. sqlglot tells where it ends, which may be in another line."""
+    """Return where a token starts. sqlglot's own position is where it ends, which may be in another line."""
     return position_at(text, token.start)
 
 
 def position_of(tree: exp.Expr) -> TextPosition | None:
-    """The first word of a tree that has a place: names, numbers, strings and functions have one, operators have none."""
-    places = [
+    """Return where a tree starts, or `None`: names, numbers, strings and functions have a position, operators have none."""
+    positions = [
         (meta["start"], TextPosition(meta["line"], max(1, meta["col"] - (meta["end"] - meta["start"]))))
         for node in tree.walk()
         if "line" in (meta := node.meta)
     ]
-    return min(places)[1] if places else None
+    return min(positions)[1] if positions else None
 
 
 def name_of(table: exp.Table) -> str:
-    """With its namespace, as it was written."""
+    """Return the name of a table with its namespace, as it was written."""
     return ".".join(part.name for part in table.parts)
 
 
 def is_cte(table: exp.Table) -> bool:
-    """Whether the name is that of a CTE where it stands: one of the same WITH sees those before it, and itself if recursive."""
+    """Return whether the name refers to a CTE. Within a WITH, a CTE sees those before it, and itself if it is recursive."""
     if table.args.get("db"):
         return False
     inside: exp.Expr = table
@@ -69,7 +76,7 @@ _PARAMETER = re.compile(r"%\((\w+)\)s")
 
 
 def with_column_names(tree: exp.Expr) -> exp.Expr:
-    """A copy in which every column of the answer has a name."""
+    """Return a copy of the tree in which every result column has a name."""
     named = tree.copy()
     clause = named.args.get("returning") or _naming_select(named)
     for column in list(clause.expressions) if clause is not None else ():
@@ -79,7 +86,7 @@ def with_column_names(tree: exp.Expr) -> exp.Expr:
 
 
 def _naming_select(tree: exp.Expr) -> exp.Select | None:
-    """The first of a UNION names the columns of all."""
+    """Return the SELECT that names the result columns: the first one of a UNION."""
     while isinstance(tree, exp.SetOperation | exp.Subquery):
         tree = tree.this
     return tree if isinstance(tree, exp.Select) else None
@@ -106,7 +113,7 @@ def _parameter(found: re.Match[str]) -> str:
     return "?" if found[1].isdigit() else f":{found[1]}"
 
 
-_SAID = (
+_UNKNOWN_COLUMN_MESSAGES = (
     re.compile(r"there is no column (\S+)"),
     re.compile(r'Referenced column "([^"]+)" (?:not found|was not found)'),
     re.compile(r'does not have a column named "([^"]+)"'),
@@ -114,22 +121,23 @@ _SAID = (
 
 
 def with_position(error: TailraceError, trees: Iterable[exp.Expr], columns: Iterable[str]) -> TailraceError:
-    """The same error, with the place of the column that it is about, and the nearest of `columns`; others as they are."""
-    found = next((match for said in _SAID if (match := said.search(str(error))) is not None), None)
+    """Return an error about an unknown column with its position and the most similar of `columns`, any other error"
+    " unchanged."""
+    found = next((match for pattern in _UNKNOWN_COLUMN_MESSAGES if (match := pattern.search(str(error))) is not None), None)
     if found is None or not isinstance(error, SqlError) or error.line is not None:
         return error
     name = found[1].rpartition(".")[2].lower()
     for tree in trees:
         for column in tree.find_all(exp.Column):
-            place = position_of(column)
-            if column.name.lower() == name and place is not None:
+            position = position_of(column)
+            if column.name.lower() == name and position is not None:
                 hint = did_you_mean(column.name, columns)
-                return SqlError(f"there is no column {column.sql(dialect='postgres')}{hint}", *place)
+                return SqlError(f"there is no column {column.sql(dialect='postgres')}{hint}", *position)
     return error
 
 
 def columns_in(trees: Iterable[exp.Expr], find: Callable[[str], Table | None]) -> Iterator[str]:
-    """Those of all tables that are named there."""
+    """Return the columns of all tables that the trees name."""
     for named in (table for tree in trees for table in tree.find_all(exp.Table)):
         table = find(name_of(named))
         yield from () if table is None else (column.name for column in table.columns)

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from tailrace.model.errors import SqlError
-from tailrace.sql.parameters import Parameters, by_name, is_many, share_out
+from tailrace.sql.parameters import Parameters, assign_parameters, by_name, is_many
 from tailrace.sql.parse import parse
 
 
 def shared(text: str, given: Parameters) -> list[Parameters]:
-    return share_out(parse(text), given)
+    return assign_parameters(parse(text), given)
 
 
 def test_values_in_order_are_handed_out_over_the_statements() -> None:
@@ -41,7 +41,7 @@ def test_the_values_of_a_statement_by_name() -> None:
 )
 def test_rows_are_told_from_lists_of_values(text: str, given: Sequence[object], many: bool) -> None:
     (statement,) = parse(text)
-    (values,) = share_out([statement], given)
+    (values,) = assign_parameters([statement], given)
     assert values == given
     assert is_many(values, statement) is many
 
@@ -49,17 +49,17 @@ def test_rows_are_told_from_lists_of_values(text: str, given: Sequence[object], 
 @pytest.mark.parametrize(
     ("text", "given", "message"),
     [
-        ("SELECT ?, ?", [1], "the text has 2 parameters (?) and was given 1 value"),
-        ("SELECT 1", [1], "the text has 0 parameters (?) and was given 1 value"),
-        ("SELECT ?", {"a": 1}, "give them as a list"),
-        ("SELECT :a", [1], "give them as an object"),
-        ("SELECT :a, :b", {"a": 1}, "there is no value for :b"),
+        ("SELECT ?, ?", [1], "the text has 2 parameters (?), but the request has 1 value"),
+        ("SELECT 1", [1], "the text has 0 parameters (?), but the request has 1 value"),
+        ("SELECT ?", {"a": 1}, "send their values as a list"),
+        ("SELECT :a", [1], "send their values as an object"),
+        ("SELECT :a, :b", {"a": 1}, "the request has no value for :b"),
         ("SELECT :a", {"a": 1, "b": 2}, "the text has no parameter :b"),
-        ("SELECT ?, :a", [1], "both ? and :name"),
+        ("SELECT ?, :a", [1], "both forms, ? and :name"),
         ("SELECT ?", "x", "must be a list or an object"),
         ("INSERT INTO t VALUES (?, ?)", [[1, 2], [3, 4], [5]], "row 3 has 1 value"),
-        ("INSERT INTO t VALUES (:a)", [{"a": 1}, {"b": 1}], "row 2 must have the values :a, and no others"),
-        ("SELECT 1; INSERT INTO t VALUES (?, ?)", [[1, 2]], "the text has 2 parameters (?) and was given 1 value"),
+        ("INSERT INTO t VALUES (:a)", [{"a": 1}, {"b": 1}], "row 2 of the parameters must have exactly the values :a"),
+        ("SELECT 1; INSERT INTO t VALUES (?, ?)", [[1, 2]], "the text has 2 parameters (?), but the request has 1 value"),
     ],
 )
 def test_values_without_a_place_and_places_without_a_value_are_refused(

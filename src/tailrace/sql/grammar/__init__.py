@@ -1,1 +1,1 @@
-"""The grammar of our statements: one module for each family."""
+"""The grammar of the statements: one module for each family, and the token reader that they share."""

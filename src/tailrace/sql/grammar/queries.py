@@ -1,7 +1,7 @@
-"""SELECT, INSERT, UPDATE and DELETE: parsed by sqlglot, and then held against what is allowed and against a strict grammar.
+"""SELECT, INSERT, UPDATE and DELETE: parsed by sqlglot, then checked against a list of clauses and a strict grammar.
 
-Only the clauses that are listed here pass; what sqlglot knows besides (INTO, locks, samples, hints, pivots ...) is refused by
-name. Which functions and columns there are is for the engines to say.
+Only the clauses listed here are accepted; others that sqlglot knows (INTO, locks, samples, hints, pivots ...) are rejected by
+name. The engines check functions and columns.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ _CLAUSES: dict[type[exp.Expression], frozenset[str]] = {
     exp.Delete: frozenset({"with_", "this", "where", "returning"}),
     exp.Table: frozenset({"this", "alias", "db", "catalog", "joins", "laterals", "ordinality"}),
 }
-_IN_WORDS = {
+_CLAUSE_NAMES = {
     "alternative": "INSERT OR",
     "hint": "a hint",
     "locks": "FOR UPDATE",
@@ -43,18 +43,18 @@ _WRITES: dict[type[exp.Expression], Operation] = {exp.Insert: "insert", exp.Upda
 
 
 def query_or_write(tokens: Sequence[Token], text: str, source: str) -> Statement:
-    """`source` is the whole text of the request, in which the expressions have their places."""
+    """Parse a query or a write. `source` is the whole text of the request, to which positions refer."""
     tree = parse_statement(tokens, source)
-    place = position_of_token(tokens[0], source)
-    _check_depth(tree, place)
-    _check_clauses(tree, place)
+    position = position_of_token(tokens[0], source)
+    _check_depth(tree, position)
+    _check_clauses(tree, position)
     check_statement(tokens, source)
     parameters = tuple(dict.fromkeys(sorted((node.name for node in tree.find_all(exp.Placeholder)), key=_by_number)))
     kind = _WRITES.get(type(tree))
     if kind is not None:
-        return Write(text=text, kind=kind, target=_target(tree, place), tree=tree, parameters=parameters)
+        return Write(text=text, kind=kind, target=_target(tree, position), tree=tree, parameters=parameters)
     if not isinstance(tree, exp.Query | exp.Values):
-        raise UnsupportedSqlError(f"{tokens[0].text.upper()} can't be used like this", *place)
+        raise UnsupportedSqlError(f"{tokens[0].text.upper()} can't be used like this; see docs/reference/sql.md", *position)
     return query_of(tree, text, parameters)
 
 
@@ -74,46 +74,51 @@ def _by_number(name: str) -> tuple[int, str]:
     return (int(name), "") if name.isdigit() else (0, name)
 
 
-def _check_depth(tree: exp.Expression, place: TextPosition) -> None:
-    """Engines walk the tree by recursion. Chains of AND and OR they walk in a loop."""
+def _check_depth(tree: exp.Expression, position: TextPosition) -> None:
+    """Limit the depth of a tree, because engines walk it recursively. They walk chains of AND and OR in a loop."""
     waiting: list[tuple[exp.Expr, int]] = [(tree, 1)]
     while waiting:
         node, depth = waiting.pop()
         if depth > _MAX_DEPTH:
-            raise SqlError(f"the statement is nested more than {_MAX_DEPTH} deep; take it apart", *(position_of(node) or place))
+            raise SqlError(
+                f"the statement is nested more than {_MAX_DEPTH} levels deep; split it into smaller statements",
+                *(position_of(node) or position),
+            )
         for child in node.iter_expressions():
             is_chain = isinstance(node, exp.Connector) and type(child) is type(node)
             waiting.append((child, depth if is_chain else depth + 1))
 
 
-def _check_clauses(tree: exp.Expression, place: TextPosition) -> None:
+def _check_clauses(tree: exp.Expression, position: TextPosition) -> None:
     for node in tree.walk():
         allowed = next((clauses for kind, clauses in _CLAUSES.items() if isinstance(node, kind)), None)
         if allowed is not None:
             for clause, value in node.args.items():
                 if value and clause not in allowed:
-                    written = _IN_WORDS.get(clause) or clause.strip("_").replace("_", " ").upper()
-                    raise UnsupportedSqlError(f"{written} is not supported here", *(position_of(node) or place))
+                    written = _CLAUSE_NAMES.get(clause) or clause.strip("_").replace("_", " ").upper()
+                    raise UnsupportedSqlError(f"{written} is not supported here", *(position_of(node) or position))
         if node is not tree and isinstance(node, exp.DML | exp.DDL | exp.Command) and not isinstance(node, exp.Query):
-            raise UnsupportedSqlError(f"{node.key.upper()} can't be part of another statement", *(position_of(node) or place))
+            raise UnsupportedSqlError(
+                f"{node.key.upper()} can't be part of another statement; send it by itself", *(position_of(node) or position)
+            )
         if isinstance(node, exp.Limit | exp.Offset):
-            _check_count(node, place)
+            _check_count(node, position)
         if isinstance(node, exp.Parameter | exp.SessionParameter) or (isinstance(node, exp.Placeholder) and not node.this):
-            raise UnsupportedSqlError("parameters are written ? or :name", *(position_of(node) or place))
+            raise UnsupportedSqlError("parameters must be written ? or :name", *(position_of(node) or position))
 
 
-def _check_count(node: exp.Limit | exp.Offset, place: TextPosition) -> None:
-    """One of the engines takes a negative limit for none at all."""
+def _check_count(node: exp.Limit | exp.Offset, position: TextPosition) -> None:
+    """Reject a negative LIMIT or OFFSET, which one of the engines treats as no limit."""
     count = node.expression
     if isinstance(count, exp.Neg) or (isinstance(count, exp.Literal) and not count.is_int):
         raise SqlError(
-            f"{node.key.upper()} is {count.sql(dialect='postgres')}; it must be a whole number from 0 on",
-            *(position_of(count) or place),
+            f"{node.key.upper()} is {count.sql(dialect='postgres')}; it must be a whole number, 0 or more",
+            *(position_of(count) or position),
         )
 
 
-def _target(tree: exp.Expression, place: TextPosition) -> str:
+def _target(tree: exp.Expression, position: TextPosition) -> str:
     target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
     if not isinstance(target, exp.Table) or isinstance(target.this, exp.Func):
-        raise SqlSyntaxError(f"expected {tree.key.upper()} and the name of a table or topic", *place)
+        raise SqlSyntaxError(f"expected {tree.key.upper()} and the name of a table or topic", *position)
     return name_of(target)

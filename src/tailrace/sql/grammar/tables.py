@@ -64,13 +64,13 @@ def create_table(reader: TokenReader, text: str) -> Statement:
     while True:
         if reader.take("PRIMARY KEY"):
             if key:
-                reader.refuse("the table has two primary keys; a key of many columns is written PRIMARY KEY (a, b)")
+                reader.reject("the table has two primary keys; write a key of several columns as PRIMARY KEY (a, b)")
             key = _key(reader)
         else:
             column, is_key = _column(reader, columns)
             columns.append(column)
             if is_key and key:
-                reader.refuse("the table has two primary keys; a key of many columns is written PRIMARY KEY (a, b)")
+                reader.reject("the table has two primary keys; write a key of several columns as PRIMARY KEY (a, b)")
             key = [column.name] if is_key else key
         if reader.closes():
             break
@@ -95,7 +95,7 @@ def _key(reader: TokenReader) -> list[str]:
     while True:
         name = reader.word("the name of a column")
         if name in key:
-            reader.refuse(f"column {name!r} is twice in the primary key")
+            reader.reject(f"column {name!r} is in the primary key twice; name it once")
         key.append(name)
         if reader.closes():
             return key
@@ -104,7 +104,7 @@ def _key(reader: TokenReader) -> list[str]:
 def _column(reader: TokenReader, known: list[Column]) -> _ColumnDefinition:
     name = reader.word("the name of a column, or PRIMARY KEY")
     if any(column.name == name for column in known):
-        reader.refuse(f"column {name!r} is there twice")
+        reader.reject(f"column {name!r} is defined twice; remove one definition")
     type_ = _type(reader)
     nullable: bool | None = None
     default: str | None = None
@@ -118,7 +118,7 @@ def _column(reader: TokenReader, known: list[Column]) -> _ColumnDefinition:
         elif constraint == "PRIMARY KEY":
             is_key = True
         elif nullable is not None:
-            reader.refuse(f"column {name!r} is both NULL and NOT NULL")
+            reader.reject(f"column {name!r} is both NULL and NOT NULL; use one of them")
         else:
             nullable = constraint == "NULL"
     if not (reader.sees(",") or reader.sees(")")):
@@ -127,7 +127,7 @@ def _column(reader: TokenReader, known: list[Column]) -> _ColumnDefinition:
 
 
 def _type(reader: TokenReader) -> ColumnType:
-    # The longest name first, so that DOUBLE PRECISION is not taken for DOUBLE.
+    # DOUBLE PRECISION comes before DOUBLE in the table, so the longer name matches first.
     name = next((name for name in TYPES if reader.take(name)), None)
     if name is None:
         reader.fail(f"a type ({', '.join(sorted(set(TYPES.values())))}, or one of these and [])")
@@ -137,7 +137,7 @@ def _type(reader: TokenReader) -> ColumnType:
     else:
         type_ = ColumnType(kind)
         if reader.sees("("):
-            reader.fail(f"no length: {name} takes values of any length")
+            reader.fail(f"no length, because {name} holds values of any length")
     while reader.takes_brackets():
         type_ = ColumnType("list", element=type_)
     return type_
@@ -148,20 +148,22 @@ def _decimal(reader: TokenReader) -> ColumnType:
     if reader.opens():
         precision, scale = reader.integer("the number of digits"), 0
         if not reader.closes():
-            scale = reader.integer("the number of digits behind the point")
+            scale = reader.integer("the number of digits after the decimal point")
             reader.expect(")")
     if not (1 <= precision <= _MAX_PRECISION and 0 <= scale <= precision):
-        reader.refuse(
-            f"decimal({precision}, {scale}) can't be: it has 1 to {_MAX_PRECISION} digits, of which 0 to all behind the point"
+        reader.reject(
+            f"decimal({precision}, {scale}) is not valid; a decimal has 1 to {_MAX_PRECISION} digits, of which 0 to all are"
+            " after"
+            " the decimal point"
         )
     return ColumnType("decimal", precision=precision, scale=scale)
 
 
 def _constant(reader: TokenReader) -> str:
-    start = reader.mark()
+    start = reader.index()
     for prefix in ("DATE", "TIMESTAMP", "UUID", "JSON"):
         if reader.take(prefix):
-            reader.string(f"the text of a {prefix.lower()}")
+            reader.string(f"the {prefix.lower()} as a string")
             return reader.since(start)
-    reader.step_over_constant("a constant: a number, a text, TRUE, FALSE or NULL")
+    reader.skip_constant("a constant: a number, a string, TRUE, FALSE or NULL")
     return reader.since(start)

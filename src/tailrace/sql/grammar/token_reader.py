@@ -1,8 +1,8 @@
-"""A statement read word by word: what the grammar of our own statements is written with.
+"""Reads a statement token by token, for the statements that sqlglot does not know.
 
-A keyword is a word without quotes, in any case. Whatever does not fit raises an error that says where it stands and what was
-expected. Where a value may stand, a parameter may; without values to fill in, a stand-in is taken, so that a text can be
-checked before its values are known.
+A keyword is a word without quotes, in any case. A token that does not fit raises an error with its position and what was
+expected. A parameter may be used wherever a value may. While the values of parameters are not known, a placeholder is returned
+instead, so that a text can be checked before.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET}
 _CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET}
 
 Values = Mapping[str, object]
-"""Parameters of one statement by name; those of `?` are `1`, `2` and so on."""
+"""The values of a statement's parameters by name; those of `?` are `1`, `2` and so on."""
 
 
 class TokenReader:
@@ -31,26 +31,26 @@ class TokenReader:
         self._last = 0
         self._positional = 0
         self.parameters: list[str] = []
-        """Parameters met so far, by name."""
-        self.is_guess = False
-        """Whether the last value is a stand-in for a parameter that is not known yet."""
+        """The names of the parameters read so far."""
+        self.is_placeholder = False
+        """Whether the last value stands for a parameter whose value is not known yet."""
 
     @property
     def is_at_end(self) -> bool:
         return self._at >= len(self._tokens)
 
     @property
-    def place(self) -> TextPosition:
+    def position(self) -> TextPosition:
         if not self.is_at_end:
             return position_of_token(self._tokens[self._at], self._text)
         return position_at(self._text, self._tokens[-1].end + 1)
 
     def sees(self, phrase: str) -> bool:
-        """Whether these keywords come next."""
+        """Return whether these keywords come next."""
         return self._after(phrase) is not None
 
     def take(self, phrase: str) -> bool:
-        """Step over these keywords if they come next."""
+        """Skip these keywords if they come next, and return whether they did."""
         after = self._after(phrase)
         if after is not None:
             self._last, self._at = self._at, after
@@ -61,7 +61,7 @@ class TokenReader:
             self.fail(phrase)
 
     def one_of(self, *phrases: str) -> str:
-        """Step over the one that comes next, and say which it was."""
+        """Skip the phrase that comes next, and return it."""
         for phrase in phrases:
             if self.take(phrase):
                 return phrase
@@ -69,7 +69,7 @@ class TokenReader:
         self.fail(_listed(phrases), meant)
 
     def name(self, what: str) -> str:
-        """A name with its dots. A part in double quotes may hold whatever a name can."""
+        """Read a name with its dots. A part in double quotes may have any characters that a name can have."""
         parts = [self._part(what)]
         while self._is(TokenType.DOT):
             self._at += 1
@@ -77,26 +77,26 @@ class TokenReader:
         return ".".join(parts)
 
     def word(self, what: str) -> str:
-        """One name without dots."""
+        """Read a name without dots."""
         return self._part(what)
 
     def string(self, what: str) -> str:
         if not self.is_at_end and self._tokens[self._at].token_type in (TokenType.VAR, TokenType.IDENTIFIER):
-            raise SqlSyntaxError(f"{what} stands in single quotes: '{self._tokens[self._at].text}'", *self.place)
+            raise SqlSyntaxError(f"{what} must be in single quotes: '{self._tokens[self._at].text}'", *self.position)
         value = self.value(what, str)
         if not isinstance(value, str):
-            raise SqlError(f"{what} is {value!r}; it must be a text", *self._last_place())
+            raise SqlError(f"{what} is {value!r}; it must be a string", *self._last_position())
         return value
 
     def integer(self, what: str) -> int:
         value = self.value(what, int)
         if isinstance(value, bool) or not isinstance(value, int):
-            raise SqlError(f"{what} is {value!r}; it must be a whole number", *self._last_place())
+            raise SqlError(f"{what} is {value!r}; it must be a whole number", *self._last_position())
         return value
 
-    def value(self, what: str, stand_in: type[str] | type[int]) -> object:
-        """A text, a number, TRUE, FALSE, NULL or a parameter."""
-        self.is_guess = False
+    def value(self, what: str, kind_wanted: type[str] | type[int]) -> object:
+        """Read a string, a number, TRUE, FALSE, NULL or a parameter."""
+        self.is_placeholder = False
         self._last = self._at
         if self.is_at_end:
             self.fail(what)
@@ -104,9 +104,9 @@ class TokenReader:
         kind = token.token_type
         if kind is TokenType.PLACEHOLDER:
             self._positional += 1
-            return self._parameter(str(self._positional), 1, stand_in)
+            return self._parameter(str(self._positional), 1, kind_wanted)
         if kind is TokenType.COLON and self._at + 1 < len(self._tokens):
-            return self._parameter(self._tokens[self._at + 1].text, 2, stand_in)
+            return self._parameter(self._tokens[self._at + 1].text, 2, kind_wanted)
         if kind in (TokenType.STRING, TokenType.HEREDOC_STRING):
             self._at += 1
             return token.text
@@ -117,8 +117,8 @@ class TokenReader:
                 return constant
         self.fail(what)
 
-    def step_over_constant(self, what: str) -> None:
-        """A text, any number, TRUE, FALSE or NULL."""
+    def skip_constant(self, what: str) -> None:
+        """Skip a string, a number, TRUE, FALSE or NULL."""
         if self._take_kind(TokenType.DASH):
             self.expect_sign(TokenType.NUMBER, what)
         elif not (
@@ -133,7 +133,7 @@ class TokenReader:
             self.fail(f"{expected} or the end of the statement" if expected else "the end of the statement")
 
     def opens(self) -> bool:
-        """Step over `(` if it comes next."""
+        """Skip `(` if it comes next, and return whether it did."""
         return self._take_kind(TokenType.L_PAREN)
 
     def expect_open(self) -> None:
@@ -141,7 +141,7 @@ class TokenReader:
             self.fail("(")
 
     def closes(self) -> bool:
-        """Step over `)` if it comes next; else a comma must come."""
+        """Skip `)` and return true, or skip a comma and return false. Nothing else may come next."""
         if self._take_kind(TokenType.R_PAREN):
             return True
         if not self._take_kind(TokenType.COMMA):
@@ -156,45 +156,45 @@ class TokenReader:
             self.fail(sign)
 
     def takes_brackets(self) -> bool:
-        """Step over `[]` if it comes next."""
+        """Skip `[]` if it comes next, and return whether it did."""
         if not self._take_kind(TokenType.L_BRACKET):
             return False
         self.expect_sign(TokenType.R_BRACKET, "]")
         return True
 
     def until(self, *phrases: str) -> Sequence[Token]:
-        """Step over everything up to one of these keywords outside of brackets, a closing bracket, or the end."""
+        """Skip and return the tokens up to one of these keywords outside of brackets, a closing bracket, or the end."""
         return self._until(phrases, is_list=False)
 
     def until_comma(self) -> Sequence[Token]:
-        """The same up to a comma outside of brackets."""
+        """Skip and return the tokens up to a comma outside of brackets, a closing bracket, or the end."""
         return self._until((), is_list=True)
 
     def since(self, start: int) -> str:
-        """The text from a mark up to here."""
+        """Return the text from a token index up to the current token."""
         return self._text[self._tokens[start].start : self._tokens[self._at - 1].end + 1]
 
-    def mark(self) -> int:
+    def index(self) -> int:
         return self._at
 
     def fail(self, expected: str, hint: str = "") -> NoReturn:
-        raise SqlSyntaxError(f"expected {expected}, found {self._found()}{hint}", *self.place)
+        raise SqlSyntaxError(f"expected {expected}, found {self._found()}{hint}", *self.position)
 
     def ends_with(self, phrase: str) -> bool:
-        """Whether these keywords come next, and nothing after them."""
+        """Return whether these keywords come next, and nothing after them."""
         return self._after(phrase) == len(self._tokens)
 
     def unknown(self, expected: str, before: str = "") -> NoReturn:
-        """The next word begins something that there is not."""
+        """Raise for a keyword that starts something unsupported."""
         if self.is_at_end or not self._tokens[self._at].text[:1].isalpha():
             self.fail(expected)
         word = self._source_of(self._tokens[self._at]).upper()
         hint = did_you_mean(word, expected.replace(",", " ").split())
-        raise UnsupportedSqlError(f"{before}{word} is not supported; expected {before}{expected}{hint}", *self.place)
+        raise UnsupportedSqlError(f"{before}{word} is not supported; expected {before}{expected}{hint}", *self.position)
 
-    def refuse(self, message: str, place: TextPosition | None = None) -> NoReturn:
-        """Something is well written and means nothing good: the last name, value or keyword, or what is at `place`."""
-        raise SqlError(message, *(place or self._last_place()))
+    def reject(self, message: str, position: TextPosition | None = None) -> NoReturn:
+        """Raise for something that is well formed but not valid: the last name, value or keyword, or what is at `position`."""
+        raise SqlError(message, *(position or self._last_position()))
 
     def _found(self) -> str:
         return "the end of the statement" if self.is_at_end else repr(self._source_of(self._tokens[self._at]))
@@ -202,11 +202,11 @@ class TokenReader:
     def _source_of(self, token: Token) -> str:
         return self._text[token.start : token.end + 1]
 
-    def _last_place(self) -> TextPosition:
+    def _last_position(self) -> TextPosition:
         return position_of_token(self._tokens[self._last], self._text)
 
     def _after(self, phrase: str) -> int | None:
-        """The index behind these keywords, some of which sqlglot makes one token."""
+        """Return the index after these keywords, or `None`. sqlglot combines some keywords into one token."""
         wanted = phrase.split()
         at = self._at
         while wanted:
@@ -237,15 +237,15 @@ class TokenReader:
         written = self._tokens[self._at].text
         self._at += 1
         if not written.isdigit() or len(written) > len(str(1 << 63)):
-            raise SqlError(f"{what} is {written[:40]}; it must be a whole number below 2^63", *self._last_place())
+            raise SqlError(f"{what} is {written[:40]}; it must be a whole number below 2^63", *self._last_position())
         return -int(written) if negative else int(written)
 
-    def _parameter(self, name: str, length: int, stand_in: type[str] | type[int]) -> object:
+    def _parameter(self, name: str, length: int, kind_wanted: type[str] | type[int]) -> object:
         self._at += length
         self.parameters.append(name)
         if self._values is None:
-            self.is_guess = True
-            return "1" if stand_in is str else 1
+            self.is_placeholder = True
+            return "1" if kind_wanted is str else 1
         return self._values[name]
 
     def _until(self, phrases: Sequence[str], *, is_list: bool) -> Sequence[Token]:

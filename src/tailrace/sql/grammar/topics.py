@@ -1,4 +1,4 @@
-"""CREATE TOPIC, ALTER TOPIC ... SET and ADD PARTITIONS, CLEAR TOPIC, DROP TOPIC; ADD SOURCE and DROP SOURCE.
+"""Statements about topics: CREATE, ALTER, CLEAR and DROP TOPIC, CONSUME, ACK, REDRIVE; SHOW and DESCRIBE.
 
 CREATE TOPIC [IF NOT EXISTS] name [PARTITIONS n] [WITH (option = value, ...)]
 ALTER TOPIC name SET (option = value, ...)
@@ -8,6 +8,13 @@ ALTER TOPIC name ADD SOURCE table ON INSERT [, UPDATE, DELETE] [WHERE condition]
 ALTER TOPIC name DROP SOURCE table
 CLEAR TOPIC name
 DROP TOPIC [IF EXISTS] name [CASCADE]
+CONSUME FROM topic [GROUP 'g'] [PARTITION p] [FROM LATEST | EARLIEST | OFFSET n | TIMESTAMP 't'] [LIMIT n] [WAIT '5s']
+    [SKIP CORRUPT]
+ACK topic GROUP 'g' [PARTITION p] UPTO OFFSET n
+COMMIT topic GROUP 'g' [PARTITION p] UPTO OFFSET n
+REDRIVE DEAD LETTERS OF topic [WHERE condition] [LIMIT n]
+SHOW TOPICS | TABLES | ROUTES | GROUPS
+DESCRIBE TOPIC | TABLE name
 """
 
 import re
@@ -66,13 +73,13 @@ def create_topic(reader: TokenReader, text: str) -> Statement:
 
 
 def alter_topic(reader: TokenReader, text: str, *, source: str, explain: bool = False) -> Statement:
-    """`source` is the whole text of the request, in which the expressions have their places."""
+    """`source` is the whole text of the request, to which the positions of expressions refer."""
     reader.expect("ALTER TOPIC")
     name = reader.name(_TOPIC)
     if reader.take("ADD SOURCE"):
         return _add_source(reader, text, source, name, explain)
     if explain:
-        reader.fail("ADD SOURCE; only that can be explained")
+        reader.fail("ADD SOURCE, the only clause that EXPLAIN supports")
     if reader.take("ADD PARTITIONS"):
         more = reader.integer("the number of partitions to add")
         reader.expect_end()
@@ -129,7 +136,7 @@ def _add_source(reader: TokenReader, text: str, source: str, topic: str, explain
 def _operation(reader: TokenReader, known: list[Operation] | None = None) -> Operation:
     operation = _OPERATIONS[reader.one_of(*_OPERATIONS)]
     if known and operation in known:
-        reader.refuse(f"{operation.upper()} is named twice")
+        reader.reject(f"{operation.upper()} is listed twice; remove one")
     return operation
 
 
@@ -145,42 +152,42 @@ def _options(reader: TokenReader, read: Callable[[TokenReader, str, TextPosition
     reader.expect_open()
     options: dict[str, Any] = {}
     while True:
-        place = reader.place
+        position = reader.position
         name = reader.word("the name of an option").lower()
         if name in options:
-            reader.refuse(f"{name} is set twice")
+            reader.reject(f"option {name!r} is set twice; remove one")
         reader.expect_sign(TokenType.EQ, "=")
-        options[name] = read(reader, name, place)
+        options[name] = read(reader, name, position)
         if reader.closes():
             return options
 
 
-def _topic_option(reader: TokenReader, name: str, place: TextPosition) -> object:
+def _topic_option(reader: TokenReader, name: str, position: TextPosition) -> object:
     if name == "alias":
         return None if reader.take("NULL") else reader.string("the alias")
     if name not in TopicOptions.__struct_fields__:
-        reader.refuse(f"topics have no option {name!r}; they have alias, {', '.join(TopicOptions.__struct_fields__)}", place)
+        reader.reject(f"topics have no option {name!r}; use alias, {', '.join(TopicOptions.__struct_fields__)}", position)
     value = reader.value(f"the value of {name}", str if name in ("dedup", "timestamps") else int)
-    if reader.is_guess:
+    if reader.is_placeholder:
         return msgspec.UNSET
     try:
         return getattr(msgspec.convert({name: value}, TopicOptions), name)
     except msgspec.ValidationError:
         choices = {"dedup": DedupMode, "timestamps": TimestampMode}.get(name)
         wanted = "a whole number" if choices is None else " or ".join(map(repr, get_args(choices)))
-        reader.refuse(f"{name} can't be {value!r}; it is {wanted}")
+        reader.reject(f"option {name!r} can't be {value!r}; it must be {wanted}")
 
 
-def _source_option(reader: TokenReader, name: str, place: TextPosition) -> object:
+def _source_option(reader: TokenReader, name: str, position: TextPosition) -> object:
     if name == "payload":
         value = reader.string("the payload")
         payloads: tuple[PayloadMode, ...] = ("key", "full", "diff")
         if value not in payloads:
-            reader.refuse(f"payload can't be {value!r}; it is 'key', 'full' or 'diff'")
+            reader.reject(f"option 'payload' can't be {value!r}; it must be 'key', 'full' or 'diff'")
         return value
     if name == "snapshot":
         return reader.one_of("TRUE", "FALSE") == "TRUE"
-    reader.refuse(f"sources have no option {name!r}; they have payload and snapshot", place)
+    reader.reject(f"sources have no option {name!r}; use payload or snapshot", position)
 
 
 _DURATION = re.compile(r"\s*(\d{1,9})\s*(ms|s|m)\s*", re.IGNORECASE)
@@ -231,7 +238,7 @@ def ack(reader: TokenReader, text: str) -> Statement:
     group = reader.string("the name of the group")
     partition = reader.integer("the number of the partition") if reader.take("PARTITION") else 0
     reader.expect("UPTO OFFSET")
-    upto_offset = reader.integer("the last offset that is done")
+    upto_offset = reader.integer("the last offset that was processed")
     reader.expect_end()
     return AckStatement(text=text, topic=topic, group=group, partition=partition, upto_offset=upto_offset)
 
@@ -248,15 +255,15 @@ def _start(reader: TokenReader) -> StartAt:
 def _timestamp_ms(reader: TokenReader) -> int:
     value = reader.value("a time such as '2026-01-28T12:00:00Z', or milliseconds since 1970", int)
     if isinstance(value, datetime):
-        moment = value
+        time = value
     elif isinstance(value, int) and not isinstance(value, bool):
         return value
     else:
         try:
-            moment = datetime.fromisoformat(str(value))
+            time = datetime.fromisoformat(str(value))
         except ValueError:
-            reader.refuse(f"{value!r} is not a time; write it like '2026-01-28T12:00:00Z', or as milliseconds since 1970")
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+            reader.reject(f"{value!r} is not a time; write it like '2026-01-28T12:00:00Z', or as milliseconds since 1970")
+    return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _duration(reader: TokenReader) -> int:
@@ -265,12 +272,12 @@ def _duration(reader: TokenReader) -> int:
         return value
     found = _DURATION.fullmatch(str(value))
     if found is None:
-        reader.refuse(f"{value!r} is not a duration; write it like '500ms', '5s' or '1m'")
+        reader.reject(f"{value!r} is not a duration; write it like '500ms', '5s' or '1m'")
     return int(found[1]) * _UNITS_MS[found[2].lower()]
 
 
 def redrive(reader: TokenReader, text: str, source: str) -> Statement:
-    """`source` is the whole text of the request, in which the condition has its places."""
+    """`source` is the whole text of the request, to which the positions in the condition refer."""
     reader.expect("REDRIVE DEAD LETTERS OF")
     topic = reader.name("the name of a topic")
     where = parse_expression(reader.until("LIMIT"), source) if reader.take("WHERE") else None
@@ -283,11 +290,11 @@ def redrive(reader: TokenReader, text: str, source: str) -> Statement:
 
 def _check(where: exp.Expression) -> None:
     for node in where.walk():
-        place = position_of(node) or ()
+        position = position_of(node) or ()
         if isinstance(node, exp.Placeholder | exp.Parameter | exp.SessionParameter):
-            raise UnsupportedSqlError("the condition of REDRIVE can't have parameters; write the values", *place)
+            raise UnsupportedSqlError("the condition of REDRIVE can't have parameters; write the values in it", *position)
         if isinstance(node, exp.Query):
-            raise UnsupportedSqlError("the condition of REDRIVE can't have a query in it", *place)
+            raise UnsupportedSqlError("the condition of REDRIVE can't contain a query; compare with constants", *position)
 
 
 _SHOWN: dict[str, Literal["topics", "tables", "routes", "groups"]] = {

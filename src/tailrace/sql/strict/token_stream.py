@@ -108,8 +108,8 @@ class TokenStream:
     def fail(self, expected: str, hint: str = "") -> NoReturn:
         token = self.word.token
         if token is None:
-            place = position_at(self._text, self._tokens[-1].end + 1)
-            raise SqlSyntaxError(f"expected {expected}, found the end of the statement", *place)
+            position = position_at(self._text, self._tokens[-1].end + 1)
+            raise SqlSyntaxError(f"expected {expected}, found the end of the statement", *position)
         raise SqlSyntaxError(f"expected {expected}, found {token.text!r}{hint}", *position_of_token(token, self._text))
 
 

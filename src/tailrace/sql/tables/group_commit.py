@@ -36,7 +36,7 @@ _MAX_INTERRUPTIONS = 3
 _NO_LIMIT = TimeSlice(0.0, lambda: False)
 
 
-class GroupCommit:
+class TableGroupCommit:
     """Runs write jobs in the writer's thread."""
 
     def __init__(

@@ -16,7 +16,7 @@ from tailrace.model.errors import StorageFailedError, TailraceError
 from tailrace.model.killpoint import killpoint
 from tailrace.model.limits import Limits
 from tailrace.sql.tables.database import failure_of
-from tailrace.sql.tables.group_commit import GroupCommit
+from tailrace.sql.tables.group_commit import TableGroupCommit
 from tailrace.sql.tables.jobs import JobQueue, JobReplies, RebuildJob, RouteJob, SchemaJob, SnapshotJob, TableJob, WriteJob
 from tailrace.sql.tables.table_catalog import TableCatalog
 from tailrace.sql.tables.table_storage import TableStorage
@@ -53,7 +53,7 @@ class TableWriter:
         )
         self._taken: list[TableJob] = []
         """The jobs that the thread works on; each of them gets a result or an error, whatever happens."""
-        self._group_commit = GroupCommit(storage, self.queue, replies, self._taken, catalog, changes, clock, limits, loop)
+        self._group_commit = TableGroupCommit(storage, self.queue, replies, self._taken, catalog, changes, clock, limits, loop)
         self._thread = threading.Thread(target=self._run, name="tailrace-tables", daemon=True)
         self._opened: asyncio.Future[int] = loop.create_future()
         self.damaged = storage.damaged

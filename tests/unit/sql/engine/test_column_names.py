@@ -100,9 +100,9 @@ async def test_errors_have_their_place() -> None:
             ("INSERT INTO messages VALUES (1)", 13, "there is no table or topic 'messages'; did you mean 'chat.messages'?"),
             ("UPDATE chat.message SET id = 1", 8, "there is no table or topic 'chat.message'; did you mean 'chat.messages'?"),
             ("DELETE FROM new", 13, "there is no table or topic 'new'; did you mean 'app.new'?"),
-            ("SELECT id FROM chat.messages LIMIT -1", 37, "LIMIT is -1; it must be a whole number from 0 on"),
-            ("SELECT id FROM chat.messages LIMIT 'x'", 36, "LIMIT is 'x'; it must be a whole number from 0 on"),
-            ("SELECT id FROM app.new OFFSET 1.5", 31, "OFFSET is 1.5; it must be a whole number from 0 on"),
+            ("SELECT id FROM chat.messages LIMIT -1", 37, "LIMIT is -1; it must be a whole number, 0 or more"),
+            ("SELECT id FROM chat.messages LIMIT 'x'", 36, "LIMIT is 'x'; it must be a whole number, 0 or more"),
+            ("SELECT id FROM app.new OFFSET 1.5", 31, "OFFSET is 1.5; it must be a whole number, 0 or more"),
         ):
             with pytest.raises(SqlError, match=f"{re.escape(message)}$") as refused:
                 await sql.run(text)

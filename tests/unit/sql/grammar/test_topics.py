@@ -148,7 +148,9 @@ def test_parameters_stand_for_values() -> None:
 
 
 def test_a_parameter_of_the_wrong_type_is_refused_with_its_place() -> None:
-    with pytest.raises(SqlError, match=r"line 1, column 43: the last offset that is done is '7'; it must be a whole number"):
+    with pytest.raises(
+        SqlError, match=r"line 1, column 43: the last offset that was processed is '7'; it must be a whole number"
+    ):
         bind(only("ACK a GROUP :g PARTITION 0 UPTO OFFSET    :n"), {"g": "g", "n": "7"})
 
 
@@ -157,7 +159,7 @@ def test_options_may_be_parameters() -> None:
     bound = bind(unbound, {"d": "content", "a": "b"})
     assert isinstance(bound, CreateTopicStatement)
     assert (bound.alias, bound.options.dedup) == ("b", "content")
-    with pytest.raises(SqlError, match="dedup can't be 'often'; it is 'id' or 'content'"):
+    with pytest.raises(SqlError, match="option 'dedup' can't be 'often'; it must be 'id' or 'content'"):
         bind(unbound, {"d": "often", "a": "b"})
 
 
@@ -172,22 +174,22 @@ def test_options_may_be_parameters() -> None:
         ("CREATE TOPIC a\nWITH (aliass = 'b')", "line 2, column 7: topics have no option 'aliass'"),
         ("CREATE TOPIC a WITH (alias 'b')", "line 1, column 28: expected =, found \"'b'\""),
         ("CREATE TOPIC a WITH (alias = 'b'", "line 1, column 33: expected , or ), found the end of the statement"),
-        ("CREATE TOPIC a WITH (alias = 'b', alias = 'c')", "alias is set twice"),
+        ("CREATE TOPIC a WITH (alias = 'b', alias = 'c')", "option 'alias' is set twice"),
         (
             "CREATE TOPIC a WITH (retention_seconds = 'long')",
-            "line 1, column 42: retention_seconds can't be 'long'; it is a whole number",
+            "line 1, column 42: option 'retention_seconds' can't be 'long'; it must be a whole number",
         ),
         ("CREATE TOPIC a b", "line 1, column 16: expected PARTITIONS, WITH or the end of the statement, found 'b'"),
         ("ALTER TOPIC a GROW", "line 1, column 15: expected SET, ADD SOURCE, ADD PARTITIONS or DROP SOURCE, found 'GROW'"),
         ("ALTER TOPIC a ADD SOURCE b ON", "expected INSERT, UPDATE or DELETE, found the end of the statement"),
-        ("ALTER TOPIC a ADD SOURCE b ON INSERT, INSERT", "line 1, column 39: INSERT is named twice"),
+        ("ALTER TOPIC a ADD SOURCE b ON INSERT, INSERT", "line 1, column 39: INSERT is listed twice"),
         ("ALTER TOPIC a ADD SOURCE b ON INSERT WHERE", "expected an expression, found the end of the statement"),
         ("ALTER TOPIC a ADD SOURCE b ON INSERT WHERE x =", "expected a value"),
         ("ALTER TOPIC a ADD SOURCE b ON INSERT WHERE (x = 1", "expected )"),
         ("ALTER TOPIC a ADD SOURCE b ON INSERT PARTITION BY x", "line 1, column 51: expected (, found 'x'"),
         (
             "ALTER TOPIC a ADD SOURCE b ON INSERT WITH (payload = 'all')",
-            "payload can't be 'all'; it is 'key', 'full' or 'diff'",
+            "option 'payload' can't be 'all'; it must be 'key', 'full' or 'diff'",
         ),
         ("ALTER TOPIC a ADD SOURCE b ON INSERT WITH (speed = 1)", "sources have no option 'speed'"),
         ("EXPLAIN ALTER TOPIC a DROP SOURCE b", "expected ADD SOURCE"),
@@ -200,7 +202,7 @@ def test_options_may_be_parameters() -> None:
         ),
         ("CONSUME FROM a.b WAIT '5 parsecs'", "'5 parsecs' is not a duration"),
         ("CONSUME FROM a.b FROM TIMESTAMP 'noon'", "'noon' is not a time"),
-        ("CONSUME FROM a.b GROUP g", "line 1, column 24: the name of the group stands in single quotes: 'g'"),
+        ("CONSUME FROM a.b GROUP g", "line 1, column 24: the name of the group must be in single quotes: 'g'"),
         ("ACK a.b GROUP 'g' PARTITION 0", "expected UPTO OFFSET, found the end of the statement"),
         ("ACK a.b GROUP 'g' UPTO OFFSET 99999999999999999999", "it must be a whole number below 2^63"),
         ("SHOW NOTHING", "line 1, column 6: expected TOPICS, TABLES, ROUTES or GROUPS, found 'NOTHING'"),
