@@ -15,7 +15,7 @@ from tailrace.broker.commits import Committer, Draft, Proposal
 from tailrace.broker.publishing.context import AppendCallback, AppendOutcome, PlacedAppend, PublishContext, place
 from tailrace.broker.publishing.dedup import DedupWindows
 from tailrace.broker.publishing.fast_append import FastAppend
-from tailrace.broker.publishing.validation import CheckedBatch, ReadBatch, checked_batch, missing, read_batch_for
+from tailrace.broker.publishing.validation import CheckedBatch, ReadBatch, checked_batch, raise_unknown_topic, read_batch_for
 from tailrace.broker.transactions.appends import TransactionalAppend
 from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import StoreClosedError, TailraceError
@@ -80,13 +80,13 @@ class Appender:
         """Check the batch if that is fast. A returned `ReadBatch` has to be checked in a thread, or waits for its turn."""
         context = self._context
         try:
-            live = context.topics.find(raw.topic) or missing(context.topics, raw.topic)
+            live = context.topics.find(raw.topic) or raise_unknown_topic(context.topics, raw.topic)
             read = read_batch_for(live, raw.partition, raw.batch, context.limits)
             if self._turns and read.partition in self._turns:
                 return read
             if read.live.topic.settings.dedup is not None and read.header.records > _DECODED_INLINE_RECORDS:
                 return read
-            newest = context.checks.quick_check(read.batch, read.header)
+            newest = context.checks.check_inline(read.batch, read.header)
             return read if newest is None else checked_batch(read, newest, context.clock.now_ms(), context.limits)
         except TailraceError as error:
             return _without_frames(error)

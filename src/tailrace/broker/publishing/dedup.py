@@ -1,8 +1,8 @@
-"""Duplicates by message id or by content, within a window of time.
+"""Finds duplicates by message id or by content, within a window of time.
 
-What a topic remembers is state in the store, put in the same commit as the record: an entry by fingerprint that says where the
-first one is, and a companion key ordered by expiry, so that cleaning reads a range and never looks for what to clean. A count
-bounds each topic; beyond it the oldest are forgotten early.
+What a topic remembers is state in the store, put in the same commit as the record: an entry by fingerprint that tells where the
+first record is, and a second key ordered by expiry, so that cleaning reads a range. The number of entries is bounded for each
+topic; beyond it the oldest are evicted early.
 """
 
 from hashlib import blake2b
@@ -27,7 +27,7 @@ _EVICTED_SHARE = 64
 
 
 class DedupEntry(NamedTuple):
-    """Where the first record with a fingerprint is, and until when that is known."""
+    """Where the first record with a fingerprint is, and until when it is remembered."""
 
     expires_ms: int
     partition: int
@@ -35,7 +35,7 @@ class DedupEntry(NamedTuple):
 
 
 class Deduplication:
-    """The windows of all topics."""
+    """Opens the windows of topics, and cleans them."""
 
     def __init__(self, store: Store, committer: Committer, topics: Topics, clock: Clock, limits: Limits) -> None:
         self._store = store
@@ -46,11 +46,11 @@ class Deduplication:
         self.cleaned = 0
 
     def window(self, draft: Draft, live: LiveTopic) -> "DedupWindow":
-        """The window of one topic, as this draft sees and changes it."""
+        """Return the window of one topic, as this draft sees and changes it."""
         return DedupWindow(self._store, draft, live, self._clock.now_ms(), self._limits)
 
     async def clean(self) -> int:
-        """Forget what has expired, in all topics."""
+        """Delete the expired entries of all topics, and return how many."""
         cleaned = 0
         for live in self._topics:
             if self._store.get(keys.dedup_count_key(live.topic.id)) is not None:
@@ -78,7 +78,7 @@ class Deduplication:
 
 
 class DedupWindow:
-    """What a topic remembers, as one draft sees and changes it."""
+    """The entries of one topic, as one draft sees and changes them."""
 
     __slots__ = (
         "_added",
@@ -106,7 +106,7 @@ class DedupWindow:
         self.evicted = 0
 
     def first_of(self, fingerprint: bytes) -> DedupEntry | None:
-        """The record with this fingerprint that is there already, if one is."""
+        """Return the entry of the stored record with this fingerprint, if there is one."""
         key = keys.dedup_entry_key(self._live.topic.id, fingerprint)
         entry = _read_entry(self._draft.latest(key))
         if entry is None or entry.expires_ms <= self._now_ms:
@@ -117,6 +117,7 @@ class DedupWindow:
         return entry
 
     def remember(self, fingerprint: bytes, partition: int, offset: Offset) -> None:
+        """Add an entry for a new record."""
         topic_id = self._live.topic.id
         key = keys.dedup_entry_key(topic_id, fingerprint)
         expired = _read_entry(self._draft.latest(key))
@@ -128,25 +129,26 @@ class DedupWindow:
         self._added += 1
 
     def close(self) -> None:
-        """Keep the count, and forget the oldest if there are too many."""
+        """Update the count, and evict the oldest entries if there are too many."""
         if not self._added:
             return
         count = self._count() + self._added - self._removed
         excess = count - self._limits.dedup_entries
         if excess > 0:
-            # Some more than needed, so that the oldest are not looked up for every record.
+            # Some more than needed, so that not every record costs a lookup of the oldest.
             spare = min(_CLEANED_AT_ONCE, self._limits.dedup_entries // _EVICTED_SHARE)
             self.evicted = self._forget(max(excess, spare), before_ms=None)
         self._put_count(count - self.evicted)
 
     def forget_expired(self, most: int) -> int:
+        """Delete up to `most` expired entries, and return how many."""
         forgotten = self._forget(most, before_ms=self._now_ms)
         if forgotten:
             self._put_count(self._count() - forgotten)
         return forgotten
 
     def _forget(self, most: int, before_ms: int | None) -> int:
-        """Forget so many of the oldest, or of those that expire by then."""
+        """Delete up to `most` of the oldest entries, or of those that expire by `before_ms`, and return how many."""
         topic_id = self._live.topic.id
         draft = self._draft
         prefix = keys.dedup_expiries(topic_id)
@@ -158,7 +160,7 @@ class DedupWindow:
             for expiry_key, _ in found:
                 if forgotten == most or (end is not None and expiry_key >= end):
                     return forgotten
-                # The range shows what is settled; this commit, or one in flight, may have deleted the key already.
+                # The range shows the settled view; this commit, or one in flight, may have deleted the key already.
                 if draft.latest(expiry_key) is not None:
                     draft.put(expiry_key, None)
                     draft.put(keys.dedup_entry_key(topic_id, keys.fingerprint_of_expiry(topic_id, expiry_key)), None)
@@ -176,7 +178,7 @@ class DedupWindow:
 
 
 class DedupWindows:
-    """The dedup windows that one decision looks into."""
+    """The dedup windows that one decision uses."""
 
     __slots__ = ("_dedup", "_draft", "_open")
 
@@ -196,7 +198,7 @@ class DedupWindows:
             window.close()
 
     def count(self) -> None:
-        """The draft is durable: what was found and forgotten in it counts."""
+        """Count the hits and evictions once the draft is durable."""
         for live, window in self._open.values():
             live.dedup_hits += window.hits
             live.dedup_evictions += window.evicted
@@ -207,7 +209,7 @@ def fingerprint_of_id(message_id: bytes) -> bytes:
 
 
 def fingerprint_of_content(key: bytes | None, value: bytes | None) -> bytes:
-    # The key's length goes first, so that no two different pairs are the same bytes; -1 tells null from empty.
+    # The key's length comes first, so that different pairs never give the same bytes; -1 distinguishes null from empty.
     found = blake2b(_LENGTH.pack(-1 if key is None else len(key)), digest_size=_FINGERPRINT_BYTES)
     found.update(key or b"")
     found.update(_LENGTH.pack(-1 if value is None else len(value)))

@@ -1,7 +1,7 @@
-"""The publish of messages, from the decision to the answer.
+"""Publishes messages to any number of topics in one commit: all of them are stored, or none.
 
-Each message is given its place, duplicates are left out, and what is new becomes batches: one for each partition, unless that
-would be too large or a value is kept elsewhere.
+A message gets its partition by its key, or else round robin, and an id that travels with it as a header. Duplicates are left
+out, and the new messages of a partition become one batch, unless that would be too large or a value is stored beside the log.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from tailrace.broker.producers.publishers import Publishers
 from tailrace.broker.publishing.context import PublishContext
 from tailrace.broker.publishing.dedup import DedupWindows, fingerprint_of_content, fingerprint_of_id
 from tailrace.broker.publishing.snowflake import Snowflakes
-from tailrace.broker.publishing.validation import check_batch_size, check_message, message_id_of, reserved
+from tailrace.broker.publishing.validation import check_batch_size, check_message, message_id_of, reserved_topic_error
 from tailrace.broker.topics.registry import LiveTopic
 from tailrace.model.commit import Append, Changes, CommitReceipt
 from tailrace.model.errors import LimitExceededError, TailraceError
@@ -27,14 +27,14 @@ from tailrace.wire.records import encode_batch, encoded_size_bound
 
 
 class PublishOnce(NamedTuple):
-    """A publish that may have come before, and those who know."""
+    """Identifies a publish that may have been sent before."""
 
     publishers: Publishers
     numbered: NumberedPublish
 
 
 class PreparedMessage(NamedTuple):
-    """A message that is fit to be stored."""
+    """A checked message, as a record."""
 
     live: LiveTopic
     partition: PartitionId | None
@@ -42,9 +42,9 @@ class PreparedMessage(NamedTuple):
     message_id: str
     fingerprint: bytes | None
     size_bound: int
-    """Bytes that the record takes at most in a batch, with its whole value."""
+    """The most bytes that the record takes in a batch, with its whole value."""
     reference: PayloadReference | None = None
-    """Where the value is kept, if not in the record."""
+    """Refers to the value if it is stored beside the log."""
 
     @property
     def held_bytes(self) -> int:
@@ -60,17 +60,103 @@ class _Encoded(NamedTuple):
     live: LiveTopic
     append: Append
     size: int
-    """Bytes of the batch for its readers."""
+    """Bytes of the batch as readers get it."""
     reference: PayloadReference | None = None
 
 
+class Publisher:
+    """Checks messages, gives them their partitions, and submits them."""
+
+    def __init__(
+        self,
+        context: PublishContext,
+        committer: Committer,
+        snowflakes: Snowflakes,
+        publishers: Publishers,
+        payloads: Payloads,
+        references: PayloadReferences,
+    ) -> None:
+        self._context = context
+        self._committer = committer
+        self._snowflakes = snowflakes
+        self._publishers = publishers
+        self._payloads = payloads
+        self._references = references
+
+    async def publish(self, messages: Sequence[Message], *, by_server: bool = False) -> list[Published]:
+        """Publish the messages and return where each is stored, in their order. If one is rejected, none is stored.
+
+        Only with `by_server` may messages go to topics with reserved_topic_error names.
+        """
+        if not messages:
+            return []
+        return await self._submit(self.propose(messages, by_server=by_server))
+
+    async def publish_once(self, numbered: NumberedPublish, messages: Sequence[Message]) -> list[Published]:
+        """Publish the messages once, however often the same numbered publish is sent.
+
+        A repeated one is answered as duplicate.
+        """
+        self._publishers.check(numbered)
+        if not messages:
+            return []
+        once = PublishOnce(self._publishers, numbered)
+        return await self._submit(self.propose(messages, once=once))
+
+    def propose(
+        self, messages: Sequence[Message], *, by_server: bool = False, once: PublishOnce | None = None
+    ) -> "PublishMessages":
+        """Check the messages and return the proposal that publishes them. Call its `store_payloads` before you submit it."""
+        limits = self._context.limits
+        if len(messages) > limits.publish_records:
+            raise LimitExceededError(
+                f"the publish has {len(messages)} messages, more than publish_records allows ({limits.publish_records})"
+            )
+        now = self._context.clock.now_ms()
+        prepared = [self._prepare(message, now, by_server) for message in messages]
+        return PublishMessages(self._context, self._snowflakes, self._payloads, self._references, _route(prepared), once)
+
+    async def _submit(self, publish: "PublishMessages") -> list[Published]:
+        await publish.store_payloads()
+        return await self._committer.submit(publish)
+
+    def _prepare(self, message: Message, now_ms: int, by_server: bool) -> PreparedMessage:
+        context = self._context
+        live = context.topics.get(message.topic)
+        if live.is_reserved and not by_server:
+            raise reserved_topic_error(live.topic.name)
+        check_message(message, now_ms, context.limits)
+        given_id = message_id_of(message, context.limits)
+        if given_id is None:
+            name = str(self._snowflakes.next())
+            message_id = name.encode()
+        else:
+            name = given_id.decode(errors="replace")
+            message_id = given_id
+        _, value, key, given, number, timestamp, _ = message
+        headers = [(each, said) for each, said in given if each != MESSAGE_ID_HEADER] if given else []
+        headers.append((MESSAGE_ID_HEADER, message_id))
+        record = Record(key, value, headers, now_ms if timestamp is None else timestamp)
+        size = encoded_size_bound(record)
+        if HEADER_BYTES + size > live.max_batch_bytes:
+            check_batch_size(len(encode_batch([record])), live, context.limits)
+        dedup = live.topic.settings.dedup
+        fingerprint = None
+        if dedup == "content":
+            fingerprint = fingerprint_of_content(key, value)
+        elif dedup == "id" and given_id is not None:
+            fingerprint = fingerprint_of_id(given_id)
+        partition = None if number is None else live.partition(number)
+        return PreparedMessage(live, partition, record, name, fingerprint, size)
+
+
 class PublishMessages(Proposal[list[Published]]):
+    """Publishes checked messages in one commit."""
+
     __slots__ = (
         "_appends",
-        "_before",
         "_context",
         "_groups",
-        "_kept",
         "_mark_ms",
         "_once",
         "_payloads",
@@ -78,6 +164,8 @@ class PublishMessages(Proposal[list[Published]]):
         "_references",
         "_routed",
         "_snowflakes",
+        "_stored_before",
+        "_stored_payloads",
         "_windows",
     )
 
@@ -95,23 +183,23 @@ class PublishMessages(Proposal[list[Published]]):
         self._payloads = payloads
         self._references = references
         self._routed = routed
-        self._kept: list[PayloadReference] = []
+        self._stored_payloads: list[PayloadReference] = []
         self._places: list[Published] = []
-        """Where each message goes or is already, without its cursor."""
+        """Where each message will be or is stored, without cursors."""
         self._groups: dict[PartitionId, list[int]] = {}
         self._appends: list[_Encoded] = []
         self._windows: DedupWindows | None = None
         self._mark_ms: int | None = None
         self._once = once
-        self._before: list[Published] | None = None
-        """What became of the same publish when it came before."""
+        self._stored_before: list[Published] | None = None
+        """The answer of the same publish when it was stored before."""
 
     @property
     def held_bytes(self) -> int:
         return sum(routed.message.held_bytes for routed in self._routed)
 
-    async def keep_payloads(self) -> None:
-        """Put large values where they are kept. To be called once, before the publish is submitted."""
+    async def store_payloads(self) -> None:
+        """Store large values beside the log. Must be called once, before the publish is submitted."""
         inline = self._context.limits.payload_inline_bytes
         large = [at for at, (message, _) in enumerate(self._routed) if message.size_bound > inline and self._is_large(message)]
         if not large:
@@ -119,17 +207,17 @@ class PublishMessages(Proposal[list[Published]]):
         contents = [self._routed[at].message.record.value or b"" for at in large]
         for at, reference in zip(large, await self._payloads.keep(contents), strict=True):
             message, partition = self._routed[at]
-            # The bytes are on disk; what waits for room from here on is small.
-            kept = message._replace(record=message.record._replace(value=None), reference=reference)
-            self._routed[at] = RoutedMessage(kept, partition)
-            self._kept.append(reference)
+            # The value is on disk, so it is not held in memory while the publish waits for room.
+            stored = message._replace(record=message.record._replace(value=None), reference=reference)
+            self._routed[at] = RoutedMessage(stored, partition)
+            self._stored_payloads.append(reference)
 
     def decide(self) -> Changes | None:
         draft = Draft(self._context.store)
         once = self._once
         if once is not None:
-            self._before = once.publishers.find(draft, once.numbered, len(self._routed))
-            if self._before is not None:
+            self._stored_before = once.publishers.find(draft, once.numbered, len(self._routed))
+            if self._stored_before is not None:
                 return None
         windows = self._windows = DedupWindows(self._context.dedup, draft)
         groups = self._find_places(draft, windows)
@@ -153,9 +241,9 @@ class PublishMessages(Proposal[list[Published]]):
         return draft.changes()
 
     def settled(self, receipt: CommitReceipt | None) -> list[Published]:
-        self._let_go_of_payloads(has_happened=receipt is not None)
-        if self._before is not None:
-            return self._before
+        self._release_payloads(is_stored=receipt is not None)
+        if self._stored_before is not None:
+            return self._stored_before
         if self._mark_ms is not None:
             self._snowflakes.marked(self._mark_ms)
         if self._windows is not None:
@@ -167,23 +255,23 @@ class PublishMessages(Proposal[list[Published]]):
         return self._published(receipt.cursor)
 
     def failed(self, error: Exception) -> None:
-        # Where nobody knows what became of the frame, it may refer to them: they stay until the next start finds out.
+        # If the outcome is unknown, the frame may refer to the payloads: they stay until the sweep after the next start.
         if not (isinstance(error, TailraceError) and error.outcome == "unknown"):
-            self._let_go_of_payloads(has_happened=False)
+            self._release_payloads(is_stored=False)
 
-    def _let_go_of_payloads(self, *, has_happened: bool) -> None:
-        kept = self._kept
+    def _release_payloads(self, *, is_stored: bool) -> None:
+        kept = self._stored_payloads
         if kept:
-            used = {encoded.reference for encoded in self._appends} if has_happened else set()
+            used = {encoded.reference for encoded in self._appends} if is_stored else set()
             self._payloads.release([reference for reference in kept if reference in used])
             self._payloads.abandon([reference for reference in kept if reference not in used])
 
     def _is_large(self, message: PreparedMessage) -> bool:
-        # The server reads its own topics as they are stored.
+        # The server reads its own topics without expanding payloads.
         return not message.live.is_reserved and self._payloads.is_large(message.record.value)
 
     def _published(self, cursor: Cursor) -> list[Published]:
-        """The places, with the cursors of what is new: those of a commit rise by partition."""
+        """Return the places with the cursors of the new messages, which rise by partition within a commit."""
         published = self._places.copy()
         for indexes in self._groups.values():
             for index in indexes:
@@ -193,7 +281,7 @@ class PublishMessages(Proposal[list[Published]]):
         return published
 
     def _find_places(self, draft: Draft, windows: DedupWindows) -> dict[PartitionId, list[int]]:
-        """Say where each message goes or is already, and group those that are new by partition."""
+        """Find where each message will be or is stored, and return the indexes of the new ones by partition."""
         places: list[Published] = []
         groups: dict[PartitionId, list[int]] = {}
         ends: dict[PartitionId, int] = {}
@@ -220,9 +308,9 @@ class PublishMessages(Proposal[list[Published]]):
         return groups
 
     def _encode(self, partition: PartitionId, indexes: list[int]) -> Iterator[_Encoded]:
-        """The messages of one partition in as few batches as the topic's largest batch allows.
+        """Encode the new messages of one partition in as few batches as the topic's largest batch allows.
 
-        One whose value is kept elsewhere has a batch of its own.
+        A message whose value is stored beside the log has a batch of its own.
         """
         limits = self._context.limits
         live = self._routed[indexes[0]].message.live
@@ -237,7 +325,7 @@ class PublishMessages(Proposal[list[Published]]):
                 records = []
                 size = HEADER_BYTES
             if message.reference is not None:
-                yield _referring(live, partition, message.record, message.reference, append_time)
+                yield _encoded_reference(live, partition, message.record, message.reference, append_time)
             else:
                 records.append(message.record)
                 size += message.size_bound
@@ -245,102 +333,8 @@ class PublishMessages(Proposal[list[Published]]):
             yield _encoded(live, partition, records, append_time)
 
 
-def _encoded(live: LiveTopic, partition: PartitionId, records: list[Record], append_time: int | None) -> _Encoded:
-    batch = encode_batch(records, append_time=append_time)
-    return _Encoded(live, Append(partition, batch, len(records), read_header(batch).max_timestamp), len(batch))
-
-
-def _referring(
-    live: LiveTopic, partition: PartitionId, record: Record, reference: PayloadReference, append_time: int | None
-) -> _Encoded:
-    batch = encode_payload_reference(record, reference, append_time=append_time)
-    append = Append(partition, batch, 1, record.timestamp if append_time is None else append_time)
-    return _Encoded(live, append, expanded_size(batch, reference), reference)
-
-
-class Publisher:
-    def __init__(
-        self,
-        context: PublishContext,
-        committer: Committer,
-        snowflakes: Snowflakes,
-        publishers: Publishers,
-        payloads: Payloads,
-        references: PayloadReferences,
-    ) -> None:
-        self._context = context
-        self._committer = committer
-        self._snowflakes = snowflakes
-        self._publishers = publishers
-        self._payloads = payloads
-        self._references = references
-
-    async def publish(self, messages: Sequence[Message], *, by_server: bool = False) -> list[Published]:
-        """Where each message is, in the order of the messages. If one is refused, nothing changes.
-
-        Only the server itself writes to topics with reserved names.
-        """
-        if not messages:
-            return []
-        return await self._submit(self.propose(messages, by_server=by_server))
-
-    async def publish_once(self, numbered: NumberedPublish, messages: Sequence[Message]) -> list[Published]:
-        """The same, and stored once however often it is sent. What is sent again is answered as a duplicate."""
-        self._publishers.check(numbered)
-        if not messages:
-            return []
-        once = PublishOnce(self._publishers, numbered)
-        return await self._submit(self.propose(messages, once=once))
-
-    def propose(
-        self, messages: Sequence[Message], *, by_server: bool = False, once: PublishOnce | None = None
-    ) -> PublishMessages:
-        """The publish of these messages, checked and not yet submitted. Its payloads are to be kept before it is."""
-        limits = self._context.limits
-        if len(messages) > limits.publish_records:
-            raise LimitExceededError(
-                f"the publish has {len(messages)} messages, more than publish_records allows ({limits.publish_records})"
-            )
-        now = self._context.clock.now_ms()
-        prepared = [self._prepare(message, now, by_server) for message in messages]
-        return PublishMessages(self._context, self._snowflakes, self._payloads, self._references, _route(prepared), once)
-
-    async def _submit(self, publish: PublishMessages) -> list[Published]:
-        await publish.keep_payloads()
-        return await self._committer.submit(publish)
-
-    def _prepare(self, message: Message, now_ms: int, by_server: bool) -> PreparedMessage:
-        context = self._context
-        live = context.topics.get(message.topic)
-        if live.is_reserved and not by_server:
-            raise reserved(live.topic.name)
-        check_message(message, now_ms, context.limits)
-        given_id = message_id_of(message, context.limits)
-        if given_id is None:
-            name = str(self._snowflakes.next())
-            message_id = name.encode()
-        else:
-            name = given_id.decode(errors="replace")
-            message_id = given_id
-        _, value, key, given, number, timestamp, _ = message
-        headers = [(each, said) for each, said in given if each != MESSAGE_ID_HEADER] if given else []
-        headers.append((MESSAGE_ID_HEADER, message_id))
-        record = Record(key, value, headers, now_ms if timestamp is None else timestamp)
-        size = encoded_size_bound(record)
-        if HEADER_BYTES + size > live.max_batch_bytes:
-            check_batch_size(len(encode_batch([record])), live, context.limits)
-        dedup = live.topic.settings.dedup
-        fingerprint = None
-        if dedup == "content":
-            fingerprint = fingerprint_of_content(key, value)
-        elif dedup == "id" and given_id is not None:
-            fingerprint = fingerprint_of_id(given_id)
-        partition = None if number is None else live.partition(number)
-        return PreparedMessage(live, partition, record, name, fingerprint, size)
-
-
 def _route(prepared: list[PreparedMessage]) -> list[RoutedMessage]:
-    """Give each message its partition: the one it asks for, that of its key, or the next in turn."""
+    """Give each message its partition: the one it names, that of its key, or the next one round robin."""
     routed = []
     for message in prepared:
         live = message.live
@@ -355,3 +349,16 @@ def _route(prepared: list[PreparedMessage]) -> list[RoutedMessage]:
             partition = live.partitions[number]
         routed.append(RoutedMessage(message, partition))
     return routed
+
+
+def _encoded(live: LiveTopic, partition: PartitionId, records: list[Record], append_time: int | None) -> _Encoded:
+    batch = encode_batch(records, append_time=append_time)
+    return _Encoded(live, Append(partition, batch, len(records), read_header(batch).max_timestamp), len(batch))
+
+
+def _encoded_reference(
+    live: LiveTopic, partition: PartitionId, record: Record, reference: PayloadReference, append_time: int | None
+) -> _Encoded:
+    batch = encode_payload_reference(record, reference, append_time=append_time)
+    append = Append(partition, batch, 1, record.timestamp if append_time is None else append_time)
+    return _Encoded(live, append, expanded_size(batch, reference), reference)

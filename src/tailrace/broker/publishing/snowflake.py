@@ -1,7 +1,7 @@
 """Message ids: 41 bits of milliseconds, 10 bits of node, 12 bits of sequence.
 
-Ids of one node rise strictly, also when the clock steps back and also over restarts: a mark in the store says up to which
-millisecond ids may have been given out, and is moved ahead of the ids together with the messages that carry them.
+Ids of one node rise strictly, even if the clock steps back and across restarts: a mark in the store tells up to which
+millisecond ids may have been generated. It is moved ahead in the commits of the messages that carry the ids.
 """
 
 from tailrace.model.clock import Clock
@@ -19,6 +19,8 @@ _AHEAD_MS = 10_000
 
 
 class Snowflakes:
+    """Generates message ids."""
+
     def __init__(self, clock: Clock, node: int = 0) -> None:
         invariant(0 <= node <= MAX_NODE, f"node {node} is not from 0 to {MAX_NODE}")
         self._clock = clock
@@ -28,12 +30,13 @@ class Snowflakes:
         self._mark_ms = 0
 
     def start_after(self, mark_ms: int) -> None:
-        """Give out nothing that could have been given out before the restart."""
+        """Generate only ids after the mark of the previous run."""
         self._mark_ms = mark_ms
         self._last_ms = mark_ms
         self._sequence = _MAX_SEQUENCE
 
     def next(self) -> int:
+        """Return a new id."""
         now = self._clock.now_ms() - EPOCH_MS
         if now > self._last_ms:
             self._last_ms = now
@@ -41,15 +44,15 @@ class Snowflakes:
         elif self._sequence < _MAX_SEQUENCE:
             self._sequence += 1
         else:
-            # A full millisecond, or a clock that stepped back: borrow from the future, never wait.
+            # All ids of the millisecond are used, or the clock stepped back: use the next millisecond instead of waiting.
             self._last_ms += 1
             self._sequence = 0
         return self._last_ms << _NODE_AND_SEQUENCE_BITS | self._node | self._sequence
 
     def due_mark(self) -> int | None:
-        """The mark that must become durable together with the ids given out so far, if theirs is not covered yet."""
+        """Return the mark to store together with the ids generated so far, or None if the stored one covers them."""
         return self._last_ms + _AHEAD_MS if self._last_ms > self._mark_ms else None
 
     def marked(self, mark_ms: int) -> None:
-        """The mark is durable."""
+        """Record that the mark is durable."""
         self._mark_ms = max(self._mark_ms, mark_ms)

@@ -1,4 +1,9 @@
-"""What may come in: the limits of batches and messages, each refused with an error that names the limit."""
+"""Checks batches and messages from outside before they are stored. An error names the limit that was exceeded.
+
+`RecordChecks` reads the records inside batches: inline where that is fast, else in threads. Uncompressed batches are scanned by
+compiled code in about 10 ns a record (`wire/machine_code.py`). Decompression takes milliseconds, and the size of a batch says
+little about how many: that is done in threads, without the interpreter's lock.
+"""
 
 import logging
 import subprocess
@@ -42,20 +47,32 @@ from tailrace.wire.fast_record_check import compile_scan, load_scan
 from tailrace.wire.record_check import ScanRecords, check_records, plain_scan
 from tailrace.wire.records import decode_batch
 
+_INLINE_BYTES = 4 * KIB
+_INLINE_DECOMPRESSED_BYTES = 64 * KIB
+_INLINE_PLAIN_RECORDS = 500
+"""As many as the Python scan checks in about a millisecond."""
+_MANY_PLAIN_RECORDS = 2_000
+"""After so many it is worth compiling the scan."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
 
 class CheckedBatch(msgspec.Struct, frozen=True):
-    """A batch that is fit to be stored."""
+    """A batch that may be stored."""
 
     live: LiveTopic
     partition: PartitionId
     batch: Buffer
     header: BatchHeader
     records: "Sequence[tuple[Record, bytes | None]] | None"
-    """Its records and their fingerprints, where the topic looks for duplicates."""
+    """Its records and their fingerprints if the topic has deduplication."""
 
 
 class ReadBatch(msgspec.Struct, frozen=True):
-    """A batch whose head is right. Its records are still to be checked."""
+    """A batch whose header is checked, and whose records are not yet."""
 
     live: LiveTopic
     partition: PartitionId
@@ -64,9 +81,9 @@ class ReadBatch(msgspec.Struct, frozen=True):
 
 
 def read_batch_for(live: LiveTopic, number: int, batch: Buffer, limits: Limits) -> ReadBatch:
-    """Check the head of a batch from outside, before it goes to this partition."""
+    """Check the header of a batch for a partition of the topic."""
     if live.is_reserved:
-        raise reserved(live.topic.name)
+        raise reserved_topic_error(live.topic.name)
     partition = live.partition(number)
     header = check_batch(batch)
     _check_raw_batch(header, len(batch), live, limits)
@@ -74,27 +91,27 @@ def read_batch_for(live: LiveTopic, number: int, batch: Buffer, limits: Limits) 
 
 
 def checked_batch(read: ReadBatch, newest: int, now_ms: int, limits: Limits) -> CheckedBatch:
-    """Complete the check of a batch whose records are right, the newest of this time."""
+    """Complete the check of a batch whose records are valid and whose newest timestamp is `newest`."""
     live, batch, header = read.live, read.batch, read.header
     if newest > now_ms + limits.timestamp_ahead_ms:
         raise _too_far_ahead(newest, now_ms, limits)
     if newest != header.max_timestamp:
-        # As Kafka does it: the head is what searches by time go by, and the records are what counts.
+        # As in Kafka: searches by time use the header, and the records are what counts.
         batch = with_max_timestamp(batch, newest)
         header = read_header(batch)
     if newest < 0:
-        # The records have no time of their own; for retention and the index it is now.
+        # The records have no timestamps; retention and the index use the current time.
         header = msgspec.structs.replace(header, max_timestamp=now_ms)
     records = None
     dedup = live.topic.settings.dedup
-    # What a transaction writes may be aborted and come again, so it is no duplicate of anything.
+    # Records of a transaction may be aborted and sent again, so they are exempt from deduplication.
     if dedup is not None and not header.is_transactional:
         records = _fingerprinted(decode_batch(batch, limits), dedup)
     return CheckedBatch(live, read.partition, batch, header, records)
 
 
 def check_message(message: Message, now_ms: int, limits: Limits) -> None:
-    """A message before it is given a partition."""
+    """Check the limits of a message."""
     if message.value is not None and len(message.value) > limits.payload_bytes:
         raise MessageTooLargeError(
             f"the payload has {len(message.value)} bytes, more than payload_bytes allows ({limits.payload_bytes})"
@@ -112,7 +129,7 @@ def check_message(message: Message, now_ms: int, limits: Limits) -> None:
 
 
 def message_id_of(message: Message, limits: Limits) -> bytes | None:
-    """The id that the sender gave to the message, as an argument or as a header."""
+    """Return the id that the sender gave to the message, as a field or as a header."""
     named = None
     for name, value in message.headers:
         if name == MESSAGE_ID_HEADER:
@@ -123,7 +140,9 @@ def message_id_of(message: Message, limits: Limits) -> bytes | None:
     else:
         found = given.encode()
         if named is not None and named != found:
-            raise InvalidRequestError(f"the message has the id {given!r} and a header {MESSAGE_ID_HEADER} that says otherwise")
+            raise InvalidRequestError(
+                f"the message has the id {given!r} and a different one in its header {MESSAGE_ID_HEADER}; leave one of them out"
+            )
     if found is None:
         return None
     if not 0 < len(found) <= limits.message_id_bytes:
@@ -134,7 +153,7 @@ def message_id_of(message: Message, limits: Limits) -> bytes | None:
 
 
 def check_batch_size(size: int, live: LiveTopic, limits: Limits) -> None:
-    """A record that does not fit into a batch of this topic even alone."""
+    """Raise `MessageTooLargeError` for a record that exceeds the topic's batch limit even alone."""
     if size > live.max_batch_bytes:
         raise MessageTooLargeError(
             f"the record has {size} bytes with its key and headers, more than topic {live.topic.name!r} takes"
@@ -142,14 +161,14 @@ def check_batch_size(size: int, live: LiveTopic, limits: Limits) -> None:
         )
 
 
-def missing(topics: TopicRegistry, name: str) -> LiveTopic:
-    """Raise for a producer to a topic that is not there: it waits for one that can be made, and not for the server's own."""
+def raise_unknown_topic(topics: TopicRegistry, name: str) -> LiveTopic:
+    """Raise for a topic that does not exist. Producers retry on an unknown topic, but not on a reserved_topic_error name."""
     if is_reserved(name):
-        raise reserved(name)
+        raise reserved_topic_error(name)
     return topics.get(name)
 
 
-def reserved(name: str) -> ReservedTopicError:
+def reserved_topic_error(name: str) -> ReservedTopicError:
     return ReservedTopicError(
         f"{name!r} is the server's own topic and can't be written to; write to its table, or to another topic"
     )
@@ -171,13 +190,13 @@ def _check_raw_batch(header: BatchHeader, size: int, live: LiveTopic, limits: Li
 def _check_attributes(header: BatchHeader) -> None:
     attributes = header.attributes
     if attributes & CONTROL_MASK:
-        raise InvalidRecordsError("control batches are written by the server, never by a client")
+        raise InvalidRecordsError("control batches are written by the server only")
     if attributes & TRANSACTIONAL_MASK and header.producer_id == NO_PRODUCER:
-        raise InvalidRequestError("a transactional batch names its producer; this one has no producer id")
+        raise InvalidRequestError("the batch is transactional and has no producer id")
     if attributes & REFERENCE_MASK:
-        raise InvalidRecordsError("the batch claims to refer to a payload; only the server makes such batches")
+        raise InvalidRecordsError("the batch has the attribute of a payload reference, which only the server may set")
     if attributes & TIMESTAMP_TYPE_MASK:
-        raise InvalidTimestampError("the batch claims to have the server's append time; only the server sets that")
+        raise InvalidTimestampError("the batch has the timestamp type LogAppendTime, which only the server may set")
     check_codec(attributes & CODEC_MASK)
 
 
@@ -199,7 +218,7 @@ def _too_far_ahead(timestamp: int, now_ms: int, limits: Limits) -> InvalidTimest
 
 
 def _too_many_records(header: BatchHeader, limit: str, allowed: int) -> MessageTooLargeError:
-    # Of this kind, because then producers of Java cut the batch in two and try again.
+    # With this error Java producers split the batch and try again.
     return MessageTooLargeError(
         f"the batch has {header.records} records, more than {limit} allows ({allowed}); send smaller batches"
     )
@@ -223,20 +242,9 @@ def _fingerprint_by_header(record: Record) -> bytes | None:
     return None
 
 
-_QUICK_BYTES = 4 * KIB
-_QUICK_DECOMPRESSED_BYTES = 64 * KIB
-_QUICK_PLAIN_RECORDS = 500
-"""As many as the plain walk manages in about a millisecond."""
-_MANY_PLAIN_RECORDS = 2_000
-"""After so many it is worth having the walk compiled."""
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-_log = logging.getLogger(__name__)
-
-
 class RecordChecks:
+    """Checks the records inside batches."""
+
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         compiled = load_scan()
@@ -247,25 +255,25 @@ class RecordChecks:
         self._compiler: threading.Thread | None = None
         self._threads = ThreadPoolExecutor(limits.check_threads, "tailrace-checker")
 
-    def quick_check(self, batch: Buffer, header: BatchHeader) -> int | None:
-        """Return the newest timestamp of the records, or None if it takes a thread to find out. Raises where they are bad."""
+    def check_inline(self, batch: Buffer, header: BatchHeader) -> int | None:
+        """Check the records and return their newest timestamp, or None if the check should run in a thread."""
         if not header.attributes & CODEC_MASK:
             if self._is_compiled:
                 return check_records(batch, header, 0, self._scan)
-            return self._check(batch, header, 0) if header.records <= _QUICK_PLAIN_RECORDS else None
-        if len(batch) > _QUICK_BYTES or not (self._is_compiled or header.records <= _QUICK_PLAIN_RECORDS):
+            return self._check(batch, header, 0) if header.records <= _INLINE_PLAIN_RECORDS else None
+        if len(batch) > _INLINE_BYTES or not (self._is_compiled or header.records <= _INLINE_PLAIN_RECORDS):
             return None
         try:
-            return self._check(batch, header, min(_QUICK_DECOMPRESSED_BYTES, self._limits.decompressed_batch_bytes))
+            return self._check(batch, header, min(_INLINE_DECOMPRESSED_BYTES, self._limits.decompressed_batch_bytes))
         except MessageTooLargeError:
             return None
 
     def check(self, batch: Buffer, header: BatchHeader) -> int:
-        """Return the newest timestamp of the records. May be called from any thread; raises where they are bad."""
+        """Check the records and return their newest timestamp. May be called from any thread."""
         return self._check(batch, header, self._limits.decompressed_batch_bytes)
 
     def in_thread(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
-        """Do something that takes long in one of the threads for it."""
+        """Run a call in one of the check threads."""
         return self._threads.submit(call, *args, **kwargs)
 
     def close(self) -> None:
@@ -273,10 +281,10 @@ class RecordChecks:
 
     def _check(self, batch: Buffer, header: BatchHeader, most_bytes: int) -> int:
         if not self._is_compiled:
-            self._count(header.records)
+            self._count_plain(header.records)
         return check_records(batch, header, most_bytes, self._scan)
 
-    def _count(self, records: int) -> None:
+    def _count_plain(self, records: int) -> None:
         with self._lock:
             self._plain_records += records
             if self._compiler is None and self._plain_records >= _MANY_PLAIN_RECORDS:
@@ -288,4 +296,4 @@ class RecordChecks:
             self._scan = compile_scan()
             self._is_compiled = True
         except (OSError, subprocess.SubprocessError) as error:
-            _log.warning("Records of producers are checked without compiled code, many times slower: %s", error)
+            _log.warning("records of producers are checked without compiled code, which is many times slower: %s", error)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tailrace.broker import keys
 from tailrace.broker.commits import Committer, Draft, Proposal
 from tailrace.broker.publishing.context import PublishContext
-from tailrace.broker.publishing.validation import reserved
+from tailrace.broker.publishing.validation import reserved_topic_error
 from tailrace.broker.queues.dead_letters import dead_letter_topic, encode_append
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.committed_reader import CommittedReader
@@ -53,7 +53,7 @@ class Redrives:
         """Return the topic that holds the dead letters of this one."""
         live = self._context.topics.get(topic)
         if live.is_reserved:
-            raise reserved(live.topic.name)
+            raise reserved_topic_error(live.topic.name)
         return self._context.topics.get(dead_letter_topic(live.topic.name, self._context.limits))
 
     def first_left(self, letters: LiveTopic) -> list[Offset]:

@@ -79,7 +79,7 @@ class ChangeLog:
         """All of it durable in one frame, or nothing."""
         publish = self._publisher.propose(messages) if messages else None
         if publish is not None:
-            await publish.keep_payloads()
+            await publish.store_payloads()
         return await self._committer.submit(_CommitChanges(self._context, self._snowflakes, batches, publish))
 
     async def commit_snapshot(self, batches: Sequence[ChangeBatch], snapshot: RouteSnapshot) -> CommittedChanges | None:
