@@ -1,12 +1,17 @@
 """The gate: a figure counts only if everything that was written is there, once and in its place."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from bench.stream import Stream
+from bench.batches import Ring, Stream
 from tailrace.log.fsck import run_fsck
-from tailrace.model.commit import OffsetBounds
-from tailrace.model.ids import Offset
+from tailrace.log.options import DEFAULT_OPTIONS, LogOptions
+from tailrace.model.commit import Changes, Durability, OffsetBounds
+from tailrace.model.ids import Offset, PartitionId, TopicId
+from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.store.contract import Store
+from tailrace.store.embedded import EmbeddedStore
 from tailrace.wire.batch import check_batch
 
 _SAMPLE_BYTES = 32 << 20
@@ -54,3 +59,30 @@ def _check_places(store: Store, stream: Stream, nth: int, place: int, end: int) 
             if found != expected:
                 raise AuditFailure(f"{partition}: found (offset, batch) {found} where {expected} was acknowledged")
             place += 1
+
+
+FSCK_AT_MOST_BYTES = 300 << 20
+FSCK_AT_MOST_COMMITS = 50_000
+"""What is larger takes too long. Every benchmark warms up with less than this, so each has a folder that is checked whole."""
+
+
+@contextmanager
+def new_store(
+    folder: Path, durability: Durability, limits: Limits = DEFAULT_LIMITS, options: LogOptions = DEFAULT_OPTIONS
+) -> Iterator[EmbeddedStore]:
+    """Closed at the end and, if it is not too large, checked from end to end."""
+    store = EmbeddedStore.open(folder, durability=durability, limits=limits, options=options)
+    try:
+        yield store
+        stats = store.stats()
+    finally:
+        store.close()
+    if stats.log_bytes <= FSCK_AT_MOST_BYTES and stats.commits <= FSCK_AT_MOST_COMMITS:
+        check_folder(folder)
+
+
+def new_stream(store: EmbeddedStore, topic: int, partitions: int, ring: Ring) -> Stream:
+    """A topic of its own for a stream."""
+    topic_id = TopicId(topic)
+    store.commit(Changes(creates=[(topic_id, partitions)]))
+    return Stream([PartitionId(topic_id, number) for number in range(partitions)], ring)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bench import machine
 from bench.render import write_pages
-from bench.report.text import summary
+from bench.report.markdown import summary
 from bench.results import Result, ResultFolder, ScaleName
 from bench.subject_process import ROOT, SubjectProcess, limit_seconds
 from bench.subjects import SUBJECTS

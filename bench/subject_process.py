@@ -19,12 +19,12 @@ import psutil
 
 from bench import machine
 from bench.audit import AuditFailure
-from bench.ground import Ground
-from bench.peers.contract import PeerFailure
-from bench.peers.kafka_jars import NotObtainable
+from bench.peers.kafka import NotObtainable
+from bench.peers.servers import PeerFailure
 from bench.results import Circumstances, Result, ScaleName, read_result, write_result
 from bench.scale import FULL, QUICK, Scale
 from bench.subjects import SUBJECTS, Subject
+from bench.workspace import Workspace
 from tailrace.server import collect_seldom
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -95,7 +95,7 @@ class Watch:
         )
 
 
-def measure(name: str, subject: Subject, ground: Ground, cache: Path, scale: ScaleName) -> Result:
+def measure(name: str, subject: Subject, ground: Workspace, cache: Path, scale: ScaleName) -> Result:
     """In this process."""
     watch = Watch(scale, ground.root)
     section = None
@@ -140,7 +140,7 @@ def _main(arguments: Sequence[str] | None = None) -> None:
         print(f"  {time.monotonic() - began:6.1f} s  {line}", file=sys.stderr, flush=True)
 
     name = options.subject
-    result = measure(name, SUBJECTS[name], Ground(options.folder, _SCALES[options.scale], say), options.cache, options.scale)
+    result = measure(name, SUBJECTS[name], Workspace(options.folder, _SCALES[options.scale], say), options.cache, options.scale)
     write_result(options.folder / _RESULT, result)
 
 

@@ -1,34 +1,38 @@
-"""Everything that is measured, by name, in the order of the page.
-
-A subject gets the ground and the folder in which downloads are kept. It raises `NotObtainable` where the machine lacks what it
-needs (Java, Maven, the jars, Spark, NATS): then it is left out, and said to be.
-"""
+"""The subjects, by name, in the order of the page: everything that can be measured."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from bench import append, fetch, laggard, opening, partitions, tiny_appends
+from bench import hot_paths
 from bench.client import sdk
 from bench.figures import Section
-from bench.ground import Ground
-from bench.growth import connections, groups, log_size, partition_count, routes, topic_count
-from bench.http import speaking, subscribers
-from bench.kafka.subjects import KAFKA_SUBJECTS, BesideKafka
-from bench.nats import duel as nats
-from bench.peers.kafka import KafkaPeer
-from bench.peers.kafka_jars import NotObtainable, kafka_jars
-from bench.peers.tailrace import TailracePeer
+from bench.growth import append_cost, connections, topics_and_groups
+from bench.http import querying, requests
+from bench.kafka import footprint, latency, throughput
+from bench.nats import comparison as nats
+from bench.peers.kafka import KafkaPeer, NotObtainable, connector_jars, kafka_jars
+from bench.peers.servers import MakePeer, TailracePeer
 from bench.results import ScaleName
-from bench.sampling import hot_paths
 from bench.spark import memory, routing, topics
-from bench.spark.connector_jars import connector_jars
-from bench.sql import querying, writing
+from bench.store import append, fetch, lagging_reader, opening, tiny_appends
+from bench.workspace import Workspace
 from tailrace.pipeline.errors import PipelineError
 from tailrace.pipeline.session import check_spark
 
-Run = Callable[[Ground, Path], Section]
+BesideKafka = Callable[[Workspace, MakePeer, MakePeer], Section]
+
+KAFKA_SUBJECTS: Mapping[str, BesideKafka] = {
+    "kafka": throughput.run_relaxed,
+    "kafka-synced": throughput.run_synced,
+    "kafka-waiting": latency.run_relaxed,
+    "kafka-waiting-synced": latency.run_synced,
+    "kafka-footprint": footprint.run,
+}
+
+
+Run = Callable[[Workspace, Path], Section]
 
 
 class Subject(NamedTuple):
@@ -43,12 +47,12 @@ class Subject(NamedTuple):
         return self.full_seconds if scale == "full" else self.quick_seconds
 
 
-def _alone(run: Callable[[Ground], Section]) -> Run:
+def _alone(run: Callable[[Workspace], Section]) -> Run:
     return lambda ground, _: run(ground)
 
 
-def _on_spark(run: Callable[[Ground], Section]) -> Run:
-    def run_if_possible(ground: Ground, _: Path) -> Section:
+def _on_spark(run: Callable[[Workspace], Section]) -> Run:
+    def run_if_possible(ground: Workspace, _: Path) -> Section:
         _require_spark()
         return run(ground)
 
@@ -59,7 +63,7 @@ def _beside_kafka(run: BesideKafka) -> Run:
     return lambda ground, cache: run(ground, TailracePeer, partial(KafkaPeer, kafka_jars(cache)))
 
 
-def _beside_connector(ground: Ground, cache: Path) -> Section:
+def _beside_connector(ground: Workspace, cache: Path) -> Section:
     _require_spark()
     return topics.run(ground, partial(KafkaPeer, kafka_jars(cache)), connector_jars(cache))
 
@@ -76,13 +80,13 @@ SUBJECTS: Mapping[str, Subject] = {
     "append-synced": Subject(_alone(append.run_synced), 15, 20),
     "tiny-appends": Subject(_alone(tiny_appends.run), 15, 40),
     "fetch": Subject(_alone(fetch.run), 15, 40),
-    "opening": Subject(_alone(opening.run), 20, 40),
-    "partitions": Subject(_alone(partitions.run), 15, 12),
-    "laggard": Subject(_alone(laggard.run), 15, 20),
-    "sql-writing": Subject(_alone(writing.run), 20, 40),
+    "opening": Subject(_alone(opening.run_after_kill), 20, 40),
+    "partitions": Subject(_alone(opening.run_many_partitions), 15, 12),
+    "laggard": Subject(_alone(lagging_reader.run), 15, 20),
+    "sql-writing": Subject(_alone(requests.run_inserts), 20, 40),
     "sql-querying": Subject(_alone(querying.run), 25, 60),
-    "http": Subject(_alone(speaking.run), 10, 25),
-    "http-subscribers": Subject(_alone(subscribers.run), 20, 30),
+    "http": Subject(_alone(requests.run_messages), 10, 25),
+    "http-subscribers": Subject(_alone(requests.run_subscribers), 20, 30),
     "sdk": Subject(_alone(sdk.run), 15, 30),
     "kafka": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka"]), 35, 140),
     "kafka-synced": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka-synced"]), 35, 120),
@@ -94,12 +98,12 @@ SUBJECTS: Mapping[str, Subject] = {
     "pipeline": Subject(_on_spark(routing.run), 120, 220),
     "pipeline-topics": Subject(_beside_connector, 130, 220),
     "pipeline-memory": Subject(_on_spark(memory.run), 60, 420, is_extra=True),
-    "growth-topics": Subject(_alone(topic_count.run), 25, 45),
-    "growth-partitions": Subject(_alone(partition_count.run), 10, 25),
-    "growth-groups": Subject(_alone(groups.run), 8, 12),
+    "growth-topics": Subject(_alone(topics_and_groups.run_topics), 25, 45),
+    "growth-partitions": Subject(_alone(append_cost.run_partition_count), 10, 25),
+    "growth-groups": Subject(_alone(topics_and_groups.run_groups), 8, 12),
     "growth-connections": Subject(_alone(connections.run), 15, 30),
-    "growth-log": Subject(_alone(log_size.run), 12, 45),
-    "growth-routes": Subject(_on_spark(routes.run), 50, 75),
+    "growth-log": Subject(_alone(append_cost.run_log_size), 12, 45),
+    "growth-routes": Subject(_on_spark(routing.run_many_routes), 50, 75),
     "profiles": Subject(_alone(hot_paths.run), 40, 70, is_extra=True),
     "profiles-pipeline": Subject(_on_spark(hot_paths.run_router), 40, 50, is_extra=True),
 }

@@ -1,7 +1,4 @@
-"""A client in a process of its own, so that it shares no lock with anybody. It is a module that does tasks, one after another.
-
-Tasks and answers are lines of JSON. The module reads its tasks from stdin, and answers by `bench.answers.say`.
-"""
+"""What a child tells the one that asked it: a line of JSON on stdout. It may always say that it failed."""
 
 import subprocess
 import sys
@@ -10,8 +7,22 @@ from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
-from bench.answers import Failed
 from bench.audit import AuditFailure
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    """A record was lost, doubled, changed or out of order; or the work could not be done."""
+
+    why: str
+
+
+def say(answer: msgspec.Struct) -> None:
+    line = memoryview(msgspec.json.encode(answer) + b"\n")
+    while line:
+        # Where PYTHONUNBUFFERED is set, a write takes as much as the pipe does.
+        line = line[sys.stdout.buffer.write(line) :]
+    sys.stdout.flush()
+
 
 _ROOT = Path(__file__).resolve().parents[1]
 _Task = TypeVar("_Task", bound=msgspec.Struct)

@@ -10,9 +10,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from demo.chat import SET_UP, Book, Writer
-from demo.readers import HttpGroup, read_by_kafka
-from demo.server import WAIT_SECONDS, Api, Pipeline, wait_until
+from demo.chat import SET_UP, AckedRows, Writer
+from demo.server import WAIT_SECONDS, DemoApi, HttpGroup, PipelineProcess, read_by_kafka, wait_until
 from tailrace.pipeline.errors import PipelineError
 from tailrace.pipeline.session import check_spark
 from tests.support.server import ServerProcess
@@ -31,7 +30,7 @@ def main() -> int:
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="tailrace-demo-"))
     log = folder / "pipeline.log"
-    with ServerProcess(folder / "data") as server, Pipeline(server.url, log) as pipeline:
+    with ServerProcess(folder / "data") as server, PipelineProcess(server.url, log) as pipeline:
         kept = _tell(console, server, pipeline)
     console.print(f"   Where to look: {log}; docs/guarantees.md says what is promised, and which test shows it")
     console.print(f"   The folder stays: .venv/bin/tailrace dump {folder / 'data'} --records")
@@ -39,12 +38,12 @@ def main() -> int:
     return 0 if kept else 1
 
 
-def _tell(console: Console, server: ServerProcess, pipeline: Pipeline) -> bool:
+def _tell(console: Console, server: ServerProcess, pipeline: PipelineProcess) -> bool:
     console.print("[bold]1. A server on a new folder, and a pipeline on Spark beside it[/]")
     console.print(f"   {server.ready_line.strip()}")
     # The same addresses after the kill, so that everybody who waits finds it again.
     server.flags += ("--http", server.url.removeprefix("http://"), "--kafka", server.kafka)
-    api, writer, book = Api(server.url), Writer(seed=7), Book()
+    api, writer, book = DemoApi(server.url), Writer(seed=7), AckedRows()
 
     console.print("\n[bold]2. A table, two topics and two routes, in SQL[/]")
     console.print("   " + SET_UP.strip().replace("\n", "\n   "), style="cyan")
@@ -93,14 +92,14 @@ def _tell(console: Console, server: ServerProcess, pipeline: Pipeline) -> bool:
     return kept
 
 
-def _write_and_kill(server: ServerProcess, api: Api, writer: Writer, book: Book) -> None:
+def _write_and_kill(server: ServerProcess, api: DemoApi, writer: Writer, book: AckedRows) -> None:
     killer = threading.Timer(0.3, server.kill)
     killer.start()
     writer.write(api, book, 100_000)
     killer.join()
 
 
-def _settle_the_unanswered(api: Api, book: Book) -> None:
+def _settle_the_unanswered(api: DemoApi, book: AckedRows) -> None:
     """The last statement before the kill may have happened or not; the log knows. Whole or not at all, in any case."""
     step = book.unanswered
     if step is None:
@@ -111,7 +110,7 @@ def _settle_the_unanswered(api: Api, book: Book) -> None:
     book.unanswered = None
 
 
-def _said(book: Book) -> str:
+def _said(book: AckedRows) -> str:
     counts = ", ".join(f"{count:,} {op}s" for op, count in sorted(book.changes.items()))
     return f"Acknowledged so far, each after its sync: {counts}."
 

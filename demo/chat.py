@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from demo.server import Api, Unanswered
+from demo.server import DemoApi, Unanswered
 
 CHANNELS = (41, 42, 43)
 SET_UP = """
@@ -31,7 +31,7 @@ class Step(NamedTuple):
     removed: int | None = None
 
 
-class Book:
+class AckedRows:
     """What the writer was told, and which rows there are by that."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Writer:
         self._random = random.Random(seed)  # noqa: S311
         self._next_id = 1
 
-    def write(self, api: Api, book: Book, statements: int) -> None:
+    def write(self, api: DemoApi, book: AckedRows, statements: int) -> None:
         """Send so many statements; stop early when the server is gone, with the last one unanswered."""
         for step in self._steps(book, statements):
             try:
@@ -63,7 +63,7 @@ class Writer:
                 return
             book.add(step)
 
-    def _steps(self, book: Book, statements: int) -> Iterator[Step]:
+    def _steps(self, book: AckedRows, statements: int) -> Iterator[Step]:
         """Each is made when the one before it is in the book, or is known not to be."""
         for _ in range(statements):
             chance = self._random.random()
@@ -84,10 +84,10 @@ class Writer:
         taken = sum(row[1] == 42 and row[2] is True for row in rows)
         return Step("INSERT INTO chat.messages VALUES (?, ?, ?, ?, ?)", list(rows), Counter(insert=len(rows)), taken, made=ids)
 
-    def _update(self, book: Book) -> Step:
+    def _update(self, book: AckedRows) -> Step:
         chosen = self._random.choice(book.alive)
         return Step("UPDATE chat.messages SET body = ? WHERE id = ?", ["edited", chosen], Counter(update=1))
 
-    def _delete(self, book: Book) -> Step:
+    def _delete(self, book: AckedRows) -> Step:
         chosen = self._random.choice(book.alive)
         return Step("DELETE FROM chat.messages WHERE id = ?", [chosen], Counter(delete=1), removed=chosen)

@@ -4,11 +4,13 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
+from confluent_kafka import Consumer, TopicPartition
 
 from tailrace.model.parent_process import ENDS_WITH_PARENT
 
@@ -20,7 +22,7 @@ class Unanswered(Exception):
     """The server was gone before it answered: what was asked for may have happened or not."""
 
 
-class Api:
+class DemoApi:
     def __init__(self, url: str) -> None:
         self._client = httpx.Client(base_url=url, timeout=30)
 
@@ -40,7 +42,7 @@ class Api:
         return response.json()
 
 
-class Pipeline:
+class PipelineProcess:
     """`with Pipeline(...)` runs `tailrace pipeline` in a process of its own. It outlives the server, and waits for it."""
 
     def __init__(self, url: str, log: Path) -> None:
@@ -54,7 +56,7 @@ class Pipeline:
             env={**os.environ, **ENDS_WITH_PARENT},
         )
 
-    def __enter__(self) -> "Pipeline":
+    def __enter__(self) -> "PipelineProcess":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -77,7 +79,7 @@ class Pipeline:
             return self._process.wait()
 
 
-def wait_until(holds: Callable[[], bool], pipeline: Pipeline) -> bool:
+def wait_until(holds: Callable[[], bool], pipeline: PipelineProcess) -> bool:
     """Whether it came to hold in time."""
     deadline = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < deadline:
@@ -86,3 +88,54 @@ def wait_until(holds: Callable[[], bool], pipeline: Pipeline) -> bool:
         pipeline.check()
         time.sleep(0.2)
     return False
+
+
+_PAGE = 200
+
+
+def read_by_kafka(address: str, topic: str, partitions: int) -> Counter[str]:
+    """How often each message is there, by its id, as any Kafka client sees it."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "demo", "enable.auto.commit": False})
+    found: Counter[str] = Counter()
+    try:
+        for number in range(partitions):
+            partition = TopicPartition(topic, number, 0)
+            _, end = consumer.get_watermark_offsets(partition, timeout=30)
+            consumer.assign([partition])
+            left = end
+            while left:
+                messages = consumer.consume(min(left, _PAGE), 30)
+                found.update(dict(message.headers())["message_id"].decode() for message in messages)
+                left -= len(messages)
+    finally:
+        consumer.close()
+    return found
+
+
+class HttpGroup:
+    """A consumer group over HTTP, which acknowledges what it has read and goes on after it."""
+
+    def __init__(self, topic: str, group: str) -> None:
+        self._topic = topic
+        self._group = group
+        self.read: Counter[str] = Counter()
+        self.resumed_at: list[int] = []
+
+    def read_up(self, api: DemoApi, most: int) -> int:
+        """Read and acknowledge until there is nothing more, or `most` messages; how many came."""
+        count = 0
+        question = {"topic": self._topic, "group_id": self._group, "start": "earliest", "partition_id": 0}
+        while count < most:
+            answer = api.post("/api/topics/consume", {**question, "limit": min(_PAGE, most - count)})
+            messages = answer["messages"]
+            if not messages:
+                break
+            if not count:
+                self.resumed_at.append(messages[0]["offset"])
+            self.read.update(message["message_id"] for message in messages)
+            api.post(
+                "/api/topics/ack",
+                {"topic": self._topic, "group_id": self._group, "partition_id": 0, "upto_offset": messages[-1]["offset"]},
+            )
+            count += len(messages)
+        return count

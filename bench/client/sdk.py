@@ -5,12 +5,10 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import NamedTuple
 
-from bench.client.tasks import Acknowledge, AnyTask, Consume, Follow, Publish
-from bench.client.worker import SdkProcess
-from bench.figures import Bar, Figure, Section
-from bench.ground import Ground, settle_disk
+from bench.client.worker import Acknowledge, AnyTask, Consume, Follow, Publish, SdkProcess
+from bench.figures import Bar, Figure, Samples, Section, take_turns
 from bench.http.server import HttpServer, serving
-from bench.measure import Samples, take_turns
+from bench.workspace import Workspace, settle_disk
 
 _MESSAGE_BYTES = 200
 _POLLED = 1_000
@@ -33,7 +31,7 @@ class _Cost(NamedTuple):
         return self.client_microseconds + self.server_microseconds
 
 
-def run(ground: Ground) -> Section:
+def run(ground: Workspace) -> Section:
     scale = ground.scale.http
     with serving(ground) as server, SdkProcess(server) as sdk:
         one = _OneTopic(server, sdk)

@@ -1,4 +1,4 @@
-"""A program that uses the SDK, in a process of its own. It does what it is asked on stdin, one task after another."""
+"""What a process with the SDK is asked to do, and what it answers: values that travel as lines of JSON."""
 
 import gc
 import sys
@@ -9,12 +9,57 @@ from uuid import uuid4
 
 import msgspec
 
-from bench.answers import Failed, say
 from bench.audit import AuditFailure
-from bench.client.tasks import Acknowledge, Answer, AnyTask, Consume, Follow, Publish, Worked
 from bench.http.server import HttpServer
-from bench.worker_process import WorkerProcess
+from bench.worker_process import Failed, WorkerProcess, say
 from tailrace.client import Client, TailraceError
+
+
+class Publish(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Numbered messages of so many bytes, to topics in turn."""
+
+    topics: Sequence[str]
+    messages: int
+    message_bytes: int
+
+
+class Consume(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Everything from the start, by polls; each record is marked. The numbers are checked."""
+
+    topic: str
+    messages: int
+    polled: int
+
+
+class Follow(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """So many events of a pattern, after a cursor. The numbers are checked."""
+
+    pattern: str
+    after: int
+    messages: int
+
+
+class Acknowledge(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """So many events of a queue by polls, each acknowledged by itself. The numbers are checked."""
+
+    topic: str
+    group: str
+    messages: int
+    polled: int
+
+
+class Worked(msgspec.Struct, frozen=True, tag=True):
+    """How long it took by the clock, and what this process used of the CPU for it."""
+
+    seconds: float
+    cpu_seconds: float
+    cursor: int = -1
+    """Of the last message that was published."""
+
+
+AnyTask = Publish | Consume | Follow | Acknowledge
+Answer = Worked | Failed
+
 
 _PATIENCE_SECONDS = 30.0
 

@@ -6,16 +6,21 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import uuid4
 
 import msgspec
 import psutil
 
-from bench.ground import Ground
-from bench.peers.contract import PeerFailure
-from bench.peers.greeting import answers_kafka
-from bench.peers.process import PeerProcess, free_address
+from bench.peers.servers import PeerFailure, PeerProcess, answers_kafka, free_address
+from bench.workspace import Workspace
 from tailrace.model.commit import Durability
+from tailrace.model.ids import TopicId
+from tailrace.model.record import Record
+from tailrace.pipeline.connection import ServerAddress, ServerConnection
+from tailrace.pipeline.staging import Stager, write
+from tailrace.wire.records import encode_batch
+from tailrace.wire.staged_chunks import StagedBatch
 
 _ANSWER_SECONDS = 300.0
 _LOOK_SECONDS = 0.05
@@ -120,7 +125,7 @@ def exact_cpu_seconds_of(pid: int) -> float:
 
 
 @contextmanager
-def serving(ground: Ground, durability: Durability = "fsync") -> Iterator[HttpServer]:
+def serving(ground: Workspace, durability: Durability = "fsync") -> Iterator[HttpServer]:
     """A server on a new folder; both are gone afterwards."""
     with ground.folder() as folder:
         server = HttpServer(folder, durability)
@@ -129,3 +134,46 @@ def serving(ground: Ground, durability: Durability = "fsync") -> Iterator[HttpSe
             yield server
         finally:
             server.stop()
+
+
+_TIMESTAMP = 1_700_000_000_000
+_BATCH_RECORDS = 5_000
+_STAGE_BATCHES = 50
+"""So many fit into a frame."""
+
+
+class Loaded(NamedTuple):
+    records: int
+    value_bytes: int
+    """Of all values together."""
+
+
+def load_topic(server: HttpServer, topic: str, records: int, value_bytes: int) -> Loaded:
+    """At least so many records, whose values have up to so many bytes."""
+    values = [b"%0*d" % (1 + number * value_bytes // _BATCH_RECORDS, number % 10) for number in range(_BATCH_RECORDS)]
+    batch = encode_batch([Record(b"%d" % number, value, (), _TIMESTAMP) for number, value in enumerate(values)])
+    wanted = -(-records // _BATCH_RECORDS)
+    server.create_topic(topic)
+    with ServerConnection(ServerAddress(server.url)) as connection:
+        topic_id = TopicId(connection.offsets([topic]).topic_ids[topic])
+        writer = f"loading-{uuid4().hex}"
+        for first in range(0, wanted, _STAGE_BATCHES):
+            stager = Stager(connection, writer, f"{writer}-{first}")
+            for _ in range(min(_STAGE_BATCHES, wanted - first)):
+                stager.add([StagedBatch(topic_id, topic, 0, batch)], _BATCH_RECORDS)
+            write(connection, writer, [stager.finish()], "batches", first)
+    return Loaded(wanted * _BATCH_RECORDS, wanted * sum(map(len, values)))
+
+
+class KafkaListener:
+    def __init__(self, server: HttpServer) -> None:
+        self.name = server.name
+        self.address = server.kafka
+        self.pid = server.pid
+
+    def start(self) -> float:
+        """It runs already."""
+        return 0.0
+
+    def stop(self) -> None:
+        """Whoever started it stops it."""

@@ -4,8 +4,8 @@ from typing import Literal
 
 import msgspec
 
-from bench.answers import Failed
 from bench.kafka.tasks import Delays, Done, Span
+from bench.worker_process import Failed
 
 Form = Literal["parameters", "text"]
 """How the values of an INSERT are sent: beside the statement, or written in it."""

@@ -1,37 +1,268 @@
-"""A Kafka client in a process of its own.
-
-As a program, it does what it is asked on stdin, one task after another, at the server whose address is its one argument.
-"""
+"""The sending half of a client: librdkafka through confluent-kafka."""
 
 import gc
 import sys
 import time
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
-from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from bench.answers import Failed, say
-from bench.kafka.consuming import Receiver, end_offsets
-from bench.kafka.numbered import BadDelivery
-from bench.kafka.producing import ANSWER_SECONDS, Sender
 from bench.kafka.tasks import (
     Answer,
     AnyTask,
+    BadDelivery,
     CloseConnections,
     Consume,
     ConsumeSteadily,
     CreateTopic,
+    Delays,
+    DeliveryCheck,
     Done,
+    Lane,
+    Load,
+    Numbering,
     OpenConnections,
     Produce,
     ProduceEverywhere,
     ProduceOneByOne,
     ProduceSteadily,
+    Span,
     Task,
 )
-from bench.peers.contract import Peer
-from bench.worker_process import WorkerProcess
+from bench.peers.servers import Peer
+from bench.worker_process import Failed, WorkerProcess, say
+
+ANSWER_SECONDS = 60.0
+_CHUNK_BYTES = 1_000_000
+_CHUNK_RECORDS = 1_000
+_PROMPT = {"linger.ms": 0}
+"""For records that someone waits for."""
+
+_Chunk = tuple[int, list[dict[str, bytes]]]
+"""Records for one partition, as confluent-kafka takes them."""
+
+
+class Sender:
+    """Has what it sends ready before the clock starts: making a record takes as long as sending it."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._prepared: tuple[tuple[int, int, int], Sequence[_Chunk]] = ((0, 0, 0), ())
+        self._connections: list[Producer] = []
+        self._turns = 0
+        """Records over each of the connections so far."""
+
+    def produce(self, load: Load) -> Span:
+        chunks = self._chunks(load)
+        producer = self._connected(load, {"queue.buffering.max.messages": load.records + 1})
+        topic = load.topic
+        began = time.perf_counter()
+        for partition, chunk in chunks:
+            producer.produce_batch(topic, chunk, partition)
+        _flush(producer)
+        return Span(began, time.perf_counter())
+
+    def produce_one_by_one(self, load: Load) -> Span:
+        producer = self._connected(load, _PROMPT)
+        numbering = Numbering(load.record_bytes)
+        values = [numbering.record(0, number) for number in range(load.records)]
+        began = time.perf_counter()
+        for value in values:
+            producer.produce(load.topic, value, partition=0, on_delivery=_expect_delivery)
+            _flush(producer)
+        return Span(began, time.perf_counter())
+
+    def produce_steadily(self, load: Load, per_second: int) -> Span:
+        """The key of a record says when it left."""
+        producer = self._connected(load, _PROMPT)
+        numbering = Numbering(load.record_bytes)
+        values = [numbering.record(0, number) for number in range(load.records)]
+        began = time.perf_counter()
+        for number, value in enumerate(values):
+            ahead = began + number / per_second - time.perf_counter()
+            if ahead > 0:
+                time.sleep(ahead)
+            producer.produce(load.topic, value, str(time.perf_counter()), partition=0)
+            producer.poll(0)
+        _flush(producer)
+        return Span(began, time.perf_counter())
+
+    def open_connections(self, load: Load) -> None:
+        self._connections = [self._connected(load, _PROMPT) for _ in range(load.senders)]
+        self._turns = 0
+
+    def produce_everywhere(self, load: Load) -> Span:
+        numbering = Numbering(load.record_bytes)
+        begin, self._turns = self._turns, self._turns + load.records // load.senders
+        turns = [[numbering.record(sender, number) for sender in range(load.senders)] for number in range(begin, self._turns)]
+        began = time.perf_counter()
+        for values in turns:
+            for producer, value in zip(self._connections, values, strict=True):
+                producer.produce(load.topic, value, partition=0, on_delivery=_expect_delivery)
+            for producer in self._connections:
+                _flush(producer)
+        return Span(began, time.perf_counter())
+
+    def close_connections(self) -> None:
+        for producer in self._connections:
+            producer.close()
+        self._connections = []
+
+    def _connected(self, load: Load, settings: dict[str, Any]) -> Producer:
+        producer = Producer({"bootstrap.servers": self._bootstrap, **settings, **load.settings})
+        producer.list_topics(load.topic, ANSWER_SECONDS)
+        return producer
+
+    def _chunks(self, load: Load) -> Sequence[_Chunk]:
+        """Kept for the next round of the same work."""
+        wanted = (load.records, load.record_bytes, load.partitions)
+        kept, chunks = self._prepared
+        if kept != wanted:
+            self._prepared = ((0, 0, 0), ())
+            chunks = _cut(load)
+            self._prepared = (wanted, chunks)
+        return chunks
+
+
+def sent_by(load: Load) -> dict[Lane, int]:
+    """What a load leaves in its topic."""
+    if load.senders:
+        return {Lane(0, sender): load.records // load.senders for sender in range(load.senders)}
+    sizes = {Lane(partition, partition): 0 for partition in range(load.partitions)}
+    for partition, chunk in _plan(load):
+        sizes[Lane(partition, partition)] += len(chunk)
+    return sizes
+
+
+def _plan(load: Load) -> list[tuple[int, range]]:
+    """Which numbers go to which partition, chunk after chunk."""
+    size = max(1, min(_CHUNK_RECORDS, _CHUNK_BYTES // load.record_bytes))
+    filled = [0] * load.partitions
+    plan: list[tuple[int, range]] = []
+    for begin in range(0, load.records, size):
+        partition = len(plan) % load.partitions
+        number = filled[partition]
+        filled[partition] += min(size, load.records - begin)
+        plan.append((partition, range(number, filled[partition])))
+    return plan
+
+
+def _cut(load: Load) -> list[_Chunk]:
+    numbering = Numbering(load.record_bytes)
+    return [
+        (partition, [{"value": numbering.record(partition, number)} for number in numbers])
+        for partition, numbers in _plan(load)
+    ]
+
+
+def _flush(producer: Producer) -> None:
+    left = producer.flush(ANSWER_SECONDS)
+    if left:
+        raise TimeoutError(f"{left} records were not acknowledged within {ANSWER_SECONDS:.0f} s")
+
+
+def _expect_delivery(error: KafkaError | None, _: Message) -> None:
+    if error is not None:
+        raise KafkaException(error)
+
+
+_SILENCE_SECONDS = 20.0
+_AT_ONCE = 10_000
+_UNHINDERED: dict[str, Any] = {
+    # By default librdkafka rests a second whenever its queue is full, and that would be all that is measured.
+    "fetch.queue.backoff.ms": 1,
+    "queued.min.messages": 1_000_000,
+    # With the default of 500 ms some reads of many partitions stood still for that long, whatever the server.
+    "fetch.wait.max.ms": 10,
+}
+
+
+class Receiver:
+    def __init__(self, bootstrap: str, admin: AdminClient) -> None:
+        self._bootstrap = bootstrap
+        self._admin = admin
+
+    def consume(self, load: Load, on_ready: Callable[[], None]) -> Span:
+        consumer = self._connected(load, _UNHINDERED)
+        on_ready()
+        found: list[list[Message]] = []
+        count = 0
+        began = heard_at = time.perf_counter()
+        consumer.assign(_from_start(load))
+        while count < load.records:
+            # No more than are still to come: it would wait for them until its time is up.
+            messages = consumer.consume(min(_AT_ONCE, load.records - count), 0.1)
+            if messages:
+                found.append(messages)
+                count += len(messages)
+                heard_at = time.perf_counter()
+            elif time.perf_counter() - heard_at > _SILENCE_SECONDS:
+                break
+        ended = time.perf_counter()
+        consumer.close()
+        self._check(load, [message for messages in found for message in messages])
+        return Span(began, ended)
+
+    def consume_steadily(self, load: Load, on_ready: Callable[[], None]) -> Delays:
+        consumer = self._connected(load, {})
+        consumer.assign(_from_start(load))
+        # Until the first fetch waits at the server, which is how a reader that keeps up finds itself.
+        consumer.poll(0.5)
+        on_ready()
+        found: list[Message] = []
+        came: list[float] = []
+        while len(found) < load.records:
+            message = consumer.poll(_SILENCE_SECONDS)
+            if message is None:
+                break
+            came.append(time.perf_counter())
+            found.append(message)
+        consumer.close()
+        self._check(load, found)
+        return Delays([at - float(message.key() or 0) for at, message in zip(came, found, strict=True)])
+
+    def _connected(self, load: Load, settings: dict[str, Any]) -> Consumer:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": "bench",
+                "enable.auto.commit": False,
+                **settings,
+            }
+        )
+        consumer.list_topics(load.topic, ANSWER_SECONDS)
+        # This answer comes over the connection that is read from. Else that to a server which is quick to tell where its
+        # partitions are would be made while the clock runs.
+        consumer.get_watermark_offsets(TopicPartition(load.topic, 0), ANSWER_SECONDS, cached=False)
+        return consumer
+
+    def _check(self, load: Load, found: list[Message]) -> None:
+        ledger = DeliveryCheck(Numbering(load.record_bytes))
+        for message in found:
+            error = message.error()
+            if error is not None:
+                raise KafkaException(error)
+            ledger.tick(message.partition() or 0, message.value() or b"")
+        sent = sent_by(load)
+        ledger.close(sent)
+        # What came twice at the very end would not have been read.
+        for partition, end in end_offsets(self._admin, _from_start(load)).items():
+            expected = sum(count for lane, count in sent.items() if lane.partition == partition)
+            if end != expected:
+                raise BadDelivery(f"partition {partition} ends at offset {end}, and {expected} records were sent")
+
+
+def end_offsets(admin: AdminClient, places: Sequence[TopicPartition]) -> dict[int, int]:
+    """By partition."""
+    asked = admin.list_offsets({place: OffsetSpec.latest() for place in places})
+    return {place.partition: answer.result(ANSWER_SECONDS).offset for place, answer in asked.items()}
+
+
+def _from_start(load: Load) -> list[TopicPartition]:
+    return [TopicPartition(load.topic, number, 0) for number in range(load.partitions)]
 
 
 class ClientProcess(WorkerProcess[Task, Answer]):

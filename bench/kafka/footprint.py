@@ -4,12 +4,11 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bench.figures import Bar, Figure, Section
-from bench.ground import Ground
-from bench.kafka.arena import contending, pass_through, samples
+from bench.figures import Bar, Figure, Section, take_turns
+from bench.kafka.comparison import comparing, pass_through, samples
 from bench.kafka.tasks import Load
-from bench.measure import take_turns
-from bench.peers.contract import MakePeer
+from bench.peers.servers import MakePeer
+from bench.workspace import Workspace
 
 _RECORD_BYTES = 1_000
 _PARTITIONS = 12
@@ -23,7 +22,7 @@ class _Footprint(NamedTuple):
     rested_megabytes: float
 
 
-def run(ground: Ground, ours: MakePeer, other: MakePeer) -> Section:
+def run(ground: Workspace, ours: MakePeer, other: MakePeer) -> Section:
     scale = ground.scale.kafka
     ground.say("memory and start")
     found = take_turns(
@@ -61,8 +60,8 @@ def run(ground: Ground, ours: MakePeer, other: MakePeer) -> Section:
     )
 
 
-def _footprint(ground: Ground, make: MakePeer, records: int) -> _Footprint:
-    with contending(ground, make, "relaxed") as contender:
+def _footprint(ground: Workspace, make: MakePeer, records: int) -> _Footprint:
+    with comparing(ground, make, "relaxed") as contender:
         idle = contender.memory_megabytes
         load = Load(topic="load", records=records, record_bytes=_RECORD_BYTES, partitions=_PARTITIONS)
         pass_through(contender, load)

@@ -6,12 +6,11 @@ from functools import partial
 from itertools import cycle
 from typing import NamedTuple
 
-from bench.figures import Bar, Figure, Section
-from bench.ground import Ground, settle_disk
-from bench.kafka.arena import Contender, Duel, client_alone, duel, said, samples
+from bench.figures import Bar, Figure, Section, take_turns
+from bench.kafka.comparison import ComparedServer, Comparison, client_alone, compare, said, samples
 from bench.kafka.tasks import Load, Produce, Span
-from bench.measure import take_turns
-from bench.peers.contract import MakePeer
+from bench.peers.servers import MakePeer
+from bench.workspace import Workspace, settle_disk
 from tailrace.model.commit import Durability
 
 _JUDGED_BYTES = (100, 1_000)
@@ -75,7 +74,7 @@ class _Speed(NamedTuple):
     consume_cpu: float
 
 
-def run_relaxed(ground: Ground, ours: MakePeer, other: MakePeer) -> Section:
+def run_relaxed(ground: Workspace, ours: MakePeer, other: MakePeer) -> Section:
     figures, remarks = _measure(ground, ours, other, "relaxed")
     return Section(
         title="Beside Kafka: produce and consume, `relaxed`",
@@ -90,7 +89,7 @@ def run_relaxed(ground: Ground, ours: MakePeer, other: MakePeer) -> Section:
     )
 
 
-def run_synced(ground: Ground, ours: MakePeer, other: MakePeer) -> Section:
+def run_synced(ground: Workspace, ours: MakePeer, other: MakePeer) -> Section:
     figures, remarks = _measure(ground, ours, other, "fsync")
     return Section(
         title="Beside Kafka: produce and consume, `fsync`",
@@ -103,12 +102,12 @@ def run_synced(ground: Ground, ours: MakePeer, other: MakePeer) -> Section:
 
 
 def _measure(
-    ground: Ground, make_ours: MakePeer, make_other: MakePeer, durability: Durability
+    ground: Workspace, make_ours: MakePeer, make_other: MakePeer, durability: Durability
 ) -> tuple[list[Figure], list[str]]:
     scale = ground.scale.kafka
     figures: list[Figure] = []
     remarks: list[str] = []
-    with duel(ground, make_ours, make_other, durability) as both, client_alone(ground, durability) as alone:
+    with compare(ground, make_ours, make_other, durability) as both, client_alone(ground, durability) as alone:
         for case in _CASES if scale.has_every_shape else _FEW_CASES:
             ground.say(f"{durability}: {case.name}")
             records = scale.records(case.record_bytes) // (case.batching.synced_share if durability == "fsync" else 1)
@@ -124,7 +123,7 @@ def _measure(
     return figures, ["CPU that the server uses for 1 GB in and for 1 GB out, Tailrace first:", *remarks]
 
 
-def _speeds(case: _Case, reads: int, both: Duel, other_first: Iterator[bool], records: int) -> tuple[_Speed, ...]:
+def _speeds(case: _Case, reads: int, both: Comparison, other_first: Iterator[bool], records: int) -> tuple[_Speed, ...]:
     """Ours and the other's. Who goes first changes from round to round."""
     load = case.load(records)
     gigabytes = load.megabytes / 1_000
@@ -139,7 +138,7 @@ def _speeds(case: _Case, reads: int, both: Duel, other_first: Iterator[bool], re
     )
 
 
-def _speed_of_sending(case: _Case, contender: Contender, records: int) -> tuple[_Speed, ...]:
+def _speed_of_sending(case: _Case, contender: ComparedServer, records: int) -> tuple[_Speed, ...]:
     """Of a client whose records nobody keeps."""
     settle_disk()
     load = contender.new_topic(case.load(records))

@@ -1,46 +1,187 @@
-"""A client of NATS or of Tailrace in a process of its own, for the tasks of `bench.kafka.tasks`.
-
-As a program it gets the kind of client and where the server is. Records are made before the clock starts; what is read is
-checked when it has stopped.
-"""
+"""NATS through nats-py, its client for Python. A topic is a stream with one subject of the same name, kept in files."""
 
 import asyncio
 import gc
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Literal, Protocol
 
+import httpx
 import msgspec
+import nats
 import uvloop
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.js import JetStreamContext
+from nats.js.api import PubAck, StorageType
 
-from bench.answers import Failed, say
-from bench.kafka.numbered import BadDelivery, Lane, Ledger, Numbering
 from bench.kafka.tasks import (
     Answer,
     AnyTask,
+    BadDelivery,
     Consume,
     ConsumeSteadily,
     CreateTopic,
     Delays,
+    DeliveryCheck,
     Done,
+    Lane,
     Load,
+    Numbering,
     Produce,
     ProduceOneByOne,
     ProduceSteadily,
     Span,
     Task,
 )
-from bench.nats.nats_speaker import NatsSpeaker
-from bench.nats.sdk_speaker import SdkSpeaker
-from bench.worker_process import WorkerProcess
+from bench.worker_process import Failed, WorkerProcess, say
+from tailrace.client import AsyncClient, AsyncPublisher
+
+_SILENCE_SECONDS = 20.0
+_SENT = "sent"
+
+
+class NatsClient:
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._client: Client
+        self._streams: JetStreamContext
+        self._waiting: list[asyncio.Future[PubAck]] = []
+
+    async def open(self) -> None:
+        self._client = await nats.connect(self._url)
+        self._streams = self._client.jetstream(timeout=30)
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def create(self, topic: str) -> None:
+        await self._streams.add_stream(name=topic, subjects=[topic], storage=StorageType.FILE)
+
+    async def publish_all(self, topic: str, values: Sequence[bytes]) -> None:
+        """The library lets 4,000 wait for their acknowledgement."""
+        publish = self._streams.publish_async
+        self._waiting += [await publish(topic, value) for value in values]
+        await self.flush()
+
+    async def publish_one(self, topic: str, value: bytes) -> None:
+        await self._streams.publish(topic, value)
+
+    async def publish_at(self, topic: str, value: bytes, sent: float) -> None:
+        self._waiting.append(await self._streams.publish_async(topic, value, headers={_SENT: str(sent)}))
+
+    async def flush(self) -> None:
+        """Raises if one was refused."""
+        waiting, self._waiting = self._waiting, []
+        await asyncio.gather(*waiting)
+
+    async def read(
+        self, topic: str, count: int, on_ready: Callable[[], None], *, is_live: bool
+    ) -> list[tuple[bytes, float, float]]:
+        """Pushed by the server in order, without acknowledgements."""
+        found: list[tuple[bytes, float, float]] = []
+        done = asyncio.Event()
+
+        async def came(message: Msg) -> None:
+            sent = float(message.headers[_SENT]) if message.headers and _SENT in message.headers else 0.0
+            found.append((message.data, time.perf_counter(), sent))
+            if len(found) >= count:
+                done.set()
+
+        if not is_live:
+            on_ready()
+        subscription = await self._streams.subscribe(topic, cb=came, ordered_consumer=True)
+        if is_live:
+            on_ready()
+        while not done.is_set():
+            before = len(found)
+            try:
+                await asyncio.wait_for(done.wait(), _SILENCE_SECONDS)
+            except TimeoutError:
+                if len(found) == before:
+                    break
+        await subscription.unsubscribe()
+        return found
+
+    async def count(self, topic: str) -> int:
+        return (await self._streams.stream_info(topic)).state.messages
+
+
+_AT_ONCE = 10_000
+
+
+class SdkClient:
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._client = AsyncClient(url)
+        self._publisher: AsyncPublisher
+
+    async def open(self) -> None:
+        self._publisher = self._client.publisher()
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def create(self, topic: str) -> None:
+        await self._ask("POST", "/api/topics", {"name": topic, "partitions": 1})
+
+    async def publish_all(self, topic: str, values: Sequence[bytes]) -> None:
+        """The library lets 20,000 wait, and sends up to 2,000 a request."""
+        send = self._publisher.send
+        for value in values:
+            await send(topic, value)
+        await self._publisher.flush()
+
+    async def publish_one(self, topic: str, value: bytes) -> None:
+        await self._publisher.publish(topic, value)
+
+    async def publish_at(self, topic: str, value: bytes, sent: float) -> None:
+        await self._publisher.send(topic, value, key=str(sent))
+
+    async def flush(self) -> None:
+        await self._publisher.flush()
+
+    async def read(
+        self, topic: str, count: int, on_ready: Callable[[], None], *, is_live: bool
+    ) -> list[tuple[bytes, float, float]]:
+        """By polls, without commits."""
+        found: list[tuple[bytes, float, float]] = []
+        if not is_live:
+            on_ready()
+        async with self._client.consumer(
+            topic=topic, group_id="bench", partition_id=0, enable_auto_commit=False, max_poll_records=_AT_ONCE
+        ) as consumer:
+            if is_live:
+                await consumer.poll(timedelta(milliseconds=50))
+                on_ready()
+            heard = time.perf_counter()
+            while len(found) < count and time.perf_counter() - heard < _SILENCE_SECONDS:
+                records = await consumer.poll()
+                if records:
+                    heard = time.perf_counter()
+                    found += [(record.payload or b"", heard, float(record.key or 0) if is_live else 0.0) for record in records]
+        return found
+
+    async def count(self, topic: str) -> int:
+        found = await self._ask("POST", "/api/batches/offsets", {"topics": [topic]})
+        return sum(sum(each["partitions"]) for each in found["topics"])
+
+    async def _ask(self, method: str, path: str, question: object) -> dict:  # type: ignore[type-arg]
+        async with httpx.AsyncClient(base_url=self._url, timeout=30) as client:
+            answer = await client.request(method, path, json=question)
+            answer.raise_for_status()
+            said: dict = answer.json()  # type: ignore[type-arg]
+            return said
+
 
 Kind = Literal["nats-py", "sdk"]
 
 _TASK_SECONDS = 120.0
 
 
-class Speaker(Protocol):
+class MessagingClient(Protocol):
     """What a client library is asked for. It raises whatever goes wrong."""
 
     async def open(self) -> None: ...
@@ -71,10 +212,10 @@ class Speaker(Protocol):
 Read = tuple[bytes, float, float]
 """A value, when it came, and when it said that it was sent (0 if it said nothing)."""
 
-_SPEAKERS: Mapping[Kind, Callable[[str], Speaker]] = {"nats-py": NatsSpeaker, "sdk": SdkSpeaker}
+_SPEAKERS: Mapping[Kind, Callable[[str], MessagingClient]] = {"nats-py": NatsClient, "sdk": SdkClient}
 
 
-class SpeakerProcess(WorkerProcess[Task, Answer]):
+class MessagingProcess(WorkerProcess[Task, Answer]):
     """This module as a child."""
 
     def __init__(self, kind: Kind, url: str) -> None:
@@ -82,7 +223,7 @@ class SpeakerProcess(WorkerProcess[Task, Answer]):
 
 
 class _Client:
-    def __init__(self, speaker: Speaker) -> None:
+    def __init__(self, speaker: MessagingClient) -> None:
         self._speaker = speaker
 
     async def do(self, task: AnyTask) -> Answer:
@@ -135,7 +276,7 @@ class _Client:
         return Span(began, max(came for _, came, _ in found))
 
     async def _check(self, load: Load, found: Sequence[Read]) -> None:
-        ledger = Ledger(Numbering(load.record_bytes))
+        ledger = DeliveryCheck(Numbering(load.record_bytes))
         for value, _, _ in found:
             ledger.tick(0, value)
         ledger.close({Lane(0, 0): load.records})

@@ -1,18 +1,46 @@
-"""Apache Kafka: one process that is broker and controller (KRaft), with the settings it comes with.
+"""Gets Apache Kafka from Maven Central, once; later runs find it where it was put."""
 
-What is set is what a single node needs, and, for `fsync`, that every batch is flushed before it is acknowledged. The JVM gets
-the options that Kafka's own start script gives it.
-"""
-
+import shutil
 import subprocess
 from pathlib import Path
 
-from bench.peers.contract import PeerFailure
-from bench.peers.greeting import answers_kafka
-from bench.peers.kafka_jars import KAFKA
-from bench.peers.process import ServerPeer, free_address
+from bench.peers.servers import PeerFailure, ServerPeer, answers_kafka, free_address
 from tailrace.model.address import Address
 from tailrace.model.commit import Durability
+
+KAFKA = "4.3.1"
+"""The newest release whose broker is on Maven Central (2026-11)."""
+
+_POM = Path(__file__).with_name("kafka.pom.xml")
+_LAST_WORDS = 500
+
+
+class NotObtainable(Exception):
+    """Kafka can't be run here. The message says why, in one line."""
+
+
+def kafka_jars(cache: Path) -> Path:
+    """A folder with all jars of a broker."""
+    for program in ("java", "mvn"):
+        if shutil.which(program) is None:
+            raise NotObtainable(f"{program} is not installed")
+    folder = cache / f"kafka-{KAFKA}"
+    if not folder.exists():
+        # Under another name first, so that what is there under its own name is complete.
+        unfinished = folder.with_suffix(".unfinished")
+        _copy_dependencies(unfinished)
+        unfinished.rename(folder)
+    return folder
+
+
+def _copy_dependencies(folder: Path) -> None:
+    command = ["mvn", "--quiet", "--batch-mode", "--file", str(_POM), f"-Dkafka.version={KAFKA}"]
+    command += [f"-DoutputDirectory={folder.resolve()}", "dependency:copy-dependencies"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode != 0:
+        why = " ".join(done.stdout.split())[:_LAST_WORDS]
+        raise NotObtainable(f"Maven could not get Kafka {KAFKA}: {why}")
+
 
 _HEAP = ("-Xms1G", "-Xmx1G")
 _JVM = (
@@ -65,3 +93,26 @@ def _settings(address: Address, data: Path, durability: Durability) -> str:
     if durability == "fsync":
         settings["log.flush.interval.messages"] = 1
     return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+CONNECTOR = "4.2.0"
+"""The newest on Maven Central (2026-11). It runs in Spark 4.3 too, so both sides have the same Spark."""
+
+_CONNECTOR_POM = Path(__file__).resolve().parents[2] / "tests" / "compat" / "spark" / "pom.xml"
+
+
+def connector_jars(cache: Path) -> Path:
+    """A folder with all jars that Spark lacks to speak to Kafka."""
+    folder = cache / f"spark-kafka-{CONNECTOR}"
+    if not folder.exists():
+        unfinished = folder.with_suffix(".unfinished")
+        command = ["mvn", "--quiet", "--batch-mode", "--file", str(_CONNECTOR_POM), f"-Dspark.version={CONNECTOR}"]
+        command += [f"-DoutputDirectory={unfinished.resolve()}", "dependency:copy-dependencies"]
+        if shutil.which("mvn") is None:
+            raise NotObtainable("mvn is not installed")
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if done.returncode != 0:
+            why = " ".join(done.stdout.split())[:_LAST_WORDS]
+            raise NotObtainable(f"Maven could not get Spark's Kafka connector {CONNECTOR}: {why}")
+        unfinished.rename(folder)
+    return folder

@@ -10,8 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench.peers.kafka_jars import NotObtainable
-from bench.peers.process import ServerPeer, free_address
+from bench.peers.kafka import NotObtainable
+from bench.peers.servers import ServerPeer, free_address
 from tailrace.model.address import Address
 from tailrace.model.commit import Durability
 

@@ -6,10 +6,9 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
-from bench.figures import Figure, Section
-from bench.profile import Profile, Share
+from bench.figures import Figure, Profile, Section, Share
 from bench.report.charts import bars_chart, curve_chart, figures_charts
-from bench.report.text import (
+from bench.report.markdown import (
     HOW_TO_READ,
     Judged,
     bar_text,

@@ -1,22 +1,71 @@
-"""A Spark session in a process of its own. It speaks in lines of JSON.
-
-As a program, it does what it is asked on stdin, one task after another, at the side that its one argument describes.
-"""
+"""What a Spark process is asked to do: values that travel as lines of JSON."""
 
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 import psutil
 
-from bench.answers import say
 from bench.audit import AuditFailure
 from bench.http.server import cpu_seconds_of
-from bench.spark.tasks import Answer, AnyTask, Batches, Found, ReadTopic, RouteTopic, Side, WriteTopic
+from bench.worker_process import Failed, say
+
+
+class Side(msgspec.Struct, frozen=True):
+    """How Spark reaches a server."""
+
+    format: str
+    options: Mapping[str, str]
+    jars: tuple[str, ...] = ()
+
+
+class ReadTopic(msgspec.Struct, frozen=True, tag=True):
+    """Count the records of a topic and add up what their values hold."""
+
+    topic: str
+
+
+class WriteTopic(msgspec.Struct, frozen=True, tag=True):
+    """Rows with keys `0, 1, ...` and values of one size."""
+
+    topic: str
+    rows: int
+    value_bytes: int
+
+
+class RouteTopic(msgspec.Struct, frozen=True, tag=True):
+    """Change events from one topic to another where their row meets a condition, by a streaming query, until all are read."""
+
+    source: str
+    target: str
+    condition: str
+    rows_a_batch: int
+    checkpoint: str
+
+
+AnyTask = ReadTopic | WriteTopic | RouteTopic
+
+
+class Found(msgspec.Struct, frozen=True, tag=True):
+    seconds: float
+    records: int = 0
+    value_bytes: int = 0
+
+
+class Batches(msgspec.Struct, frozen=True, tag=True):
+    """Rows and seconds of each batch of a query."""
+
+    rows: list[int]
+    seconds: list[float]
+
+
+Answer = Found | Batches | Failed
+
 
 _ROOT = Path(__file__).resolve().parents[2]
 _ROW = "struct<op:string,new:struct<id:bigint,body:string>>"

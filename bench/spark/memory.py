@@ -8,14 +8,11 @@ from typing import NamedTuple
 import psutil
 
 from bench.audit import AuditFailure
-from bench.figures import Bar, Figure, Section
-from bench.ground import Ground
-from bench.http.loading import load_topic
-from bench.http.server import HttpServer, serving
-from bench.measure import Samples
-from bench.spark.job import SparkJob
+from bench.figures import Bar, Figure, Samples, Section
+from bench.http.server import HttpServer, load_topic, serving
+from bench.spark.job import Found, ReadTopic, Side, SparkJob
 from bench.spark.router import routing
-from bench.spark.tasks import Found, ReadTopic, Side
+from bench.workspace import Workspace
 
 _SHARE = 10
 _VALUE_BYTES = 400
@@ -50,7 +47,7 @@ class _Grown(NamedTuple):
     whole: Peaks
 
 
-def run(ground: Ground) -> Section:
+def run(ground: Workspace) -> Section:
     size = ground.scale.spark.large_bytes
     grown = {"source": _by_source(ground, size), "router": _by_router(ground, size)}
     gigabytes = f"{size / 1e9:.1f} GB", f"{size / _SHARE / 1e9:.1f} GB"
@@ -81,7 +78,7 @@ def run(ground: Ground) -> Section:
     )
 
 
-def _by_source(ground: Ground, size: int) -> _Grown:
+def _by_source(ground: Workspace, size: int) -> _Grown:
     found = []
     with (
         serving(ground, "relaxed") as server,
@@ -100,7 +97,7 @@ def _by_source(ground: Ground, size: int) -> _Grown:
     return _Grown(*found)
 
 
-def _by_router(ground: Ground, size: int) -> _Grown:
+def _by_router(ground: Workspace, size: int) -> _Grown:
     found = []
     with serving(ground, "relaxed") as server:
         for number, wanted in enumerate((size // _SHARE, size)):

@@ -4,16 +4,14 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
-from bench.figures import Bar, Figure, Section
-from bench.ground import Ground
+from bench.figures import Bar, Figure, Samples, Section, curve, slope_figure
 from bench.http.client import HttpClient
-from bench.http.measuring import percentile, said
+from bench.http.rates import percentile, said
 from bench.http.server import HttpServer, serving
 from bench.http.tasks import ConsumeSteadily, InsertSteadily
 from bench.kafka.tasks import Delays
-from bench.measure import Samples
-from bench.spark.changes import load_changes
-from bench.spark.router import Routed, RoutingRounds, routing
+from bench.spark.router import Routed, RoutingRounds, check_routed, load_changes, measure_router, routing
+from bench.workspace import Workspace
 
 _MANY = 20
 _PER_SECOND = 100
@@ -36,7 +34,7 @@ class _Rounds(NamedTuple):
         return Samples(tuple(1e6 / each.changes_per_second for each in self.warm))
 
 
-def run(ground: Ground) -> Section:
+def run(ground: Workspace) -> Section:
     scale = ground.scale.spark
     with serving(ground) as server:
         one, many = _routed(ground, server)
@@ -81,7 +79,7 @@ def _cpu(name: str, found: Sequence[Routed]) -> str:
     return f"CPU for a change, {name}: {pipeline:.1f} µs in the pipeline, {server:.1f} µs in the server."
 
 
-def _routed(ground: Ground, server: HttpServer) -> tuple[_Rounds, _Rounds]:
+def _routed(ground: Workspace, server: HttpServer) -> tuple[_Rounds, _Rounds]:
     """With one route and with many."""
     scale = ground.scale.spark
     ground.say(f"{scale.changes:,} changes for one route, cold")
@@ -95,7 +93,7 @@ def _routed(ground: Ground, server: HttpServer) -> tuple[_Rounds, _Rounds]:
     return one, many
 
 
-def _rounds(ground: Ground, rounds: RoutingRounds, warm_up: int) -> _Rounds:
+def _rounds(ground: Workspace, rounds: RoutingRounds, warm_up: int) -> _Rounds:
     scale = ground.scale.spark
     cold = rounds.first()
     for _ in range(warm_up):
@@ -106,7 +104,7 @@ def _rounds(ground: Ground, rounds: RoutingRounds, warm_up: int) -> _Rounds:
     return _Rounds(cold, warm)
 
 
-def _delays(ground: Ground, server: HttpServer) -> list[float]:
+def _delays(ground: Workspace, server: HttpServer) -> list[float]:
     table, topic = "bench.live", "bench.live_routed"
     server.sql(f"CREATE TABLE {table} (id BIGINT, sent DOUBLE, PRIMARY KEY (id))")
     server.create_topic(topic)
@@ -126,3 +124,31 @@ def _delays(ground: Ground, server: HttpServer) -> list[float]:
         sender.ask(InsertSteadily(table=table, rows=rows, per_second=_PER_SECOND))
         delays = said(Delays, receiver.hear()).seconds
     return list(delays[1 + _WARM_UP_ROWS :])
+
+
+_BAR = Bar("at most", 0.5)
+"""For a slope: ten times as many routes cost no more than three times as much."""
+
+
+def run_many_routes(ground: Workspace) -> Section:
+    scale = ground.scale.growth
+    found: dict[int, Routed] = {}
+    with serving(ground) as server:
+        for count in scale.routes:
+            ground.say(f"growth, routes: {scale.routed_changes:,} changes for {count}")
+            table = load_changes(server, f"bench.grown_{count}", count, scale.routed_changes)
+            out = ground.root / "pipeline"
+            found[count] = measure_router(server, table.topics, table.changes, table.routed, scale.routed_a_batch, out)
+            check_routed(server, table)
+    microseconds = {count: [1e6 / each.changes_per_second] for count, each in found.items()}
+    times = curve("time for a change", "routes", "µs", microseconds)
+    costs = curve("pipeline's CPU for a change", "routes", "µs", {count: [each.pipeline_cpu] for count, each in found.items()})
+    return Section(
+        title="Growth: routes",
+        text=f"{scale.routed_changes:,} changes of rows of 200 B wait when `tailrace pipeline` starts, as in the subject on"
+        " routed changes, with more and more routes; one route takes every other change, many share all of them. Each point is"
+        " one run, from the moment at which 40 % are done to the end. Every topic is counted, its keys are told apart and added"
+        " up.",
+        figures=[slope_figure(times, _BAR), slope_figure(costs)],
+        curves=[times, costs],
+    )

@@ -8,16 +8,13 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from bench.audit import AuditFailure
-from bench.figures import Bar, Figure, Section
-from bench.ground import Ground, settle_disk
-from bench.http.loading import load_topic
-from bench.http.server import HttpServer, serving
-from bench.measure import Samples, take_turns
-from bench.peers.contract import MakePeer, Peer
-from bench.spark import kafka_events
-from bench.spark.connector_route import WARM_UP_ROUNDS, ConnectorRoute, compare_routing
-from bench.spark.job import SparkJob
-from bench.spark.tasks import Answer, Found, ReadTopic, Side, WriteTopic
+from bench.figures import Bar, Figure, Samples, Section, take_turns
+from bench.http.server import HttpServer, load_topic, serving
+from bench.peers.servers import MakePeer, Peer
+from bench.spark import connector
+from bench.spark.connector import WARM_UP_ROUNDS, ConnectorRoute, compare_routing
+from bench.spark.job import Answer, Found, ReadTopic, Side, SparkJob, WriteTopic
+from bench.workspace import Workspace, settle_disk
 
 Made = TypeVar("Made", bound=Answer)
 
@@ -51,7 +48,7 @@ class _Store(NamedTuple):
         return _Passed(rows / written.seconds, rows / read.seconds)
 
 
-def run(ground: Ground, make_kafka: MakePeer, jars: Path) -> Section:
+def run(ground: Workspace, make_kafka: MakePeer, jars: Path) -> Section:
     scale = ground.scale.spark
     with ExitStack() as stack:
         server = stack.enter_context(serving(ground, "relaxed"))
@@ -114,13 +111,13 @@ class _Turns:
     def tailrace(self, rows: int) -> _Passed:
         assert isinstance(self._server, HttpServer)
         topic = next(self._topics)
-        self._server.create_topic(topic, kafka_events.PARTITIONS)
+        self._server.create_topic(topic, connector.PARTITIONS)
         return self._store.pass_through(topic, rows)
 
     def kafka(self, rows: int) -> _Passed:
         assert not isinstance(self._server, HttpServer)
         topic = next(self._topics)
-        kafka_events.create_topic(self._server.address, topic)
+        connector.create_topic(self._server.address, topic)
         return self._store.pass_through(topic, rows)
 
 
@@ -158,7 +155,7 @@ def _watching(server: HttpServer, job: SparkJob) -> Iterator[list[float]]:
 
 
 @contextmanager
-def _running(ground: Ground, make: MakePeer) -> Iterator[Peer]:
+def _running(ground: Workspace, make: MakePeer) -> Iterator[Peer]:
     with ground.folder() as folder:
         peer = make(folder, "relaxed")
         try:

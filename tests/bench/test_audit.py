@@ -5,11 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.audit import AuditFailure, check_folder, check_streams
-from bench.batches import KB_16, ring_of_copies
-from bench.pipeline import Pipeline
-from bench.stores import new_stream
-from bench.stream import Stream
+from bench.audit import AuditFailure, check_folder, check_streams, new_stream
+from bench.batches import KB_16, Stream, ring_of_copies
+from bench.writers import PipelinedWriter
 from tailrace.log.data_folder import LOG_FOLDER
 from tailrace.store.embedded import EmbeddedStore
 
@@ -34,19 +32,19 @@ def stream(store: EmbeddedStore) -> Stream:
 
 
 def test_what_was_sent_passes(store: EmbeddedStore, stream: Stream) -> None:
-    assert Pipeline(store).send(stream.each(APPENDS)) > 0
+    assert PipelinedWriter(store).send(stream.each(APPENDS)) > 0
     check_streams(store, stream)
 
 
 def test_a_lost_batch_is_found(store: EmbeddedStore, stream: Stream) -> None:
-    Pipeline(store).send(stream.each(APPENDS))
+    PipelinedWriter(store).send(stream.each(APPENDS))
     stream.next()
     with pytest.raises(AuditFailure, match="cursor 320, and 336 records were acknowledged"):
         check_streams(store, stream)
 
 
 def test_a_doubled_batch_is_found(store: EmbeddedStore, stream: Stream) -> None:
-    Pipeline(store).send(stream.each(APPENDS))
+    PipelinedWriter(store).send(stream.each(APPENDS))
     changes = stream.next()
     store.commit(changes)
     store.commit(changes)
@@ -72,14 +70,14 @@ def test_batches_out_of_order_are_found(store: EmbeddedStore, stream: Stream) ->
 
 def test_a_batch_in_the_wrong_partition_is_found(store: EmbeddedStore, stream: Stream) -> None:
     other = Stream(stream.partitions[:1], stream.ring)
-    Pipeline(store).send(other.each(APPENDS))
+    PipelinedWriter(store).send(other.each(APPENDS))
     stream.appended = APPENDS
     with pytest.raises(AuditFailure, match="records were acknowledged"):
         check_streams(store, stream)
 
 
 def test_a_damaged_folder_is_found(store: EmbeddedStore, stream: Stream, folder: Path) -> None:
-    Pipeline(store).send(stream.each(APPENDS))
+    PipelinedWriter(store).send(stream.each(APPENDS))
     store.close()
     check_folder(folder)
     (segment,) = (folder / LOG_FOLDER).iterdir()

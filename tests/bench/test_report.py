@@ -8,16 +8,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bench.curves import Curve, Point, slope
-from bench.figures import Bar, Figure, Section
+from bench.figures import Bar, Curve, Figure, Point, Profile, Samples, Section, Share, slope
 from bench.machine import facts
-from bench.measure import Samples
-from bench.profile import Profile, Share
-from bench.report.markdown import markdown_page
-from bench.report.svg import decades
-from bench.report.text import summary
+from bench.render import MARKDOWN, write_pages
+from bench.report.charts import decades
+from bench.report.markdown import markdown_page, summary
 from bench.report.web import web_page
 from bench.results import Circumstances, Result, ResultFolder
+from bench.run import FULL_RESULTS
 
 MACHINE = {"cores": "2"}
 NOTES = "## Notes\n\nKept.\n"
@@ -217,3 +215,13 @@ def test_the_client_alone_is_told_with_what_it_says_about_the_bar(alone: float, 
 
     assert f"it: the client alone {alone} ({alone}-{alone}) MB/s, {times} of other{said}; Tailrace reaches {share}" in details
     assert f"1.50 (1.50-1.50) of other; the client alone {times} |" in page
+
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+@pytest.mark.skipif(not FULL_RESULTS.exists(), reason="no full run is kept yet")
+def test_the_published_page_is_written_from_the_results(tmp_path: Path) -> None:
+    write_pages(ResultFolder(FULL_RESULTS), tmp_path)
+
+    assert (DOCS / MARKDOWN).read_text() == (tmp_path / MARKDOWN).read_text(), "run: python -m bench.render"

@@ -6,13 +6,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bench import run, stores, subject_process
+from bench import audit, run, subject_process
 from bench.figures import Section
-from bench.ground import Ground
-from bench.peers.kafka_jars import NotObtainable
+from bench.peers.kafka import NotObtainable
 from bench.results import Result, ResultFolder
 from bench.subject_process import SubjectProcess, measure
 from bench.subjects import SUBJECTS, Subject
+from bench.workspace import Workspace
 from tailrace.model.commit import Changes
 from tailrace.store.contract import OnDone
 from tailrace.store.embedded import EmbeddedStore
@@ -28,7 +28,7 @@ ELSEWHERE = {"nats-synced", "profiles", "profiles-pipeline"}
 def test_every_benchmark_gives_figures_and_leaves_nothing_behind(name: str, tmp_path: Path) -> None:
     said: list[str] = []
 
-    section = SUBJECTS[name].run(Ground(tmp_path, TINY, said.append), tmp_path)
+    section = SUBJECTS[name].run(Workspace(tmp_path, TINY, said.append), tmp_path)
 
     assert said
     assert section.figures
@@ -40,19 +40,19 @@ def test_every_benchmark_gives_figures_and_leaves_nothing_behind(name: str, tmp_
 
 
 def test_a_lost_record_fails_the_subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stores, "EmbeddedStore", _Forgetful)
+    monkeypatch.setattr(audit, "EmbeddedStore", _Forgetful)
 
-    result = measure("append", SUBJECTS["append"], Ground(tmp_path, TINY, lambda _: None), tmp_path, "quick")
+    result = measure("append", SUBJECTS["append"], Workspace(tmp_path, TINY, lambda _: None), tmp_path, "quick")
 
     assert "records were acknowledged" in result.failure
     assert result.section is None
 
 
 def test_what_can_not_be_had_is_left_out_and_no_failure(tmp_path: Path) -> None:
-    def lack(ground: Ground, cache: Path) -> Section:
+    def lack(ground: Workspace, cache: Path) -> Section:
         raise NotObtainable("java is not installed")
 
-    result = measure("kafka", Subject(lack, 1, 1), Ground(tmp_path, TINY, lambda _: None), tmp_path, "quick")
+    result = measure("kafka", Subject(lack, 1, 1), Workspace(tmp_path, TINY, lambda _: None), tmp_path, "quick")
 
     assert (result.left_out, result.failure, result.section) == ("java is not installed", "", None)
 

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from bench.audit import AuditFailure
-from bench.client.tasks import Acknowledge, Consume, Follow, Publish
-from bench.client.worker import SdkProcess
-from bench.ground import Ground
+from bench.client.worker import Acknowledge, Consume, Follow, Publish, SdkProcess
 from bench.http.server import HttpServer, serving
+from bench.workspace import Workspace
 from tests.bench.scale import TINY
 
 MESSAGES = 30
@@ -16,7 +15,7 @@ MESSAGES = 30
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
-    with serving(Ground(tmp_path_factory.mktemp("sdk"), TINY, lambda _: None), "relaxed") as running:
+    with serving(Workspace(tmp_path_factory.mktemp("sdk"), TINY, lambda _: None), "relaxed") as running:
         running.create_topic("once")
         running.create_topic("twice")
         yield running

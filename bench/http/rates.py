@@ -1,0 +1,51 @@
+"""What the subjects over HTTP share: rounds of tasks, their rates, and the CPU that the server used for them."""
+
+import statistics
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+from bench.figures import Samples
+from bench.http.client import HttpClient
+from bench.http.server import HttpServer
+from bench.http.tasks import Answer, AnyTask
+from bench.kafka.tasks import Span
+
+Made = TypeVar("Made", bound=Answer)
+
+
+class Rate(NamedTuple):
+    per_second: float
+    cpu_microseconds: float
+    """Of the server, for each."""
+
+
+def rate(server: HttpServer, client: HttpClient, task: AnyTask, count: int) -> Rate:
+    """How fast so many things are done by a task."""
+    before = server.cpu_seconds
+    span = said(Span, client.ask(task))
+    return Rate(count / span.seconds, (server.cpu_seconds - before) / count * 1e6)
+
+
+def rounds(side: Callable[[int], Rate], work: int, count: int) -> list[Rate]:
+    """After one round that counts for nothing."""
+    side(work)
+    return [side(work) for _ in range(count)]
+
+
+def rates(found: Sequence[Rate]) -> Samples:
+    return Samples(tuple(each.per_second for each in found))
+
+
+def cpu_of(found: Sequence[Rate]) -> str:
+    return f"{statistics.median(each.cpu_microseconds for each in found):.1f} µs"
+
+
+def percentile(seconds: Sequence[float], share: float) -> float:
+    """In milliseconds."""
+    ordered = sorted(seconds)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] * 1_000
+
+
+def said(kind: type[Made], answer: Answer) -> Made:
+    assert isinstance(answer, kind), answer
+    return answer

@@ -1,0 +1,170 @@
+"""What a benchmark sees of a server, Tailrace or another.
+
+A peer is made for a folder and for one promise, and can be started once. How it is asked is not said here: whoever measures
+several peers takes such as speak the same protocol.
+"""
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from struct import Struct
+from typing import Protocol
+
+from tailrace.model.address import Address
+from tailrace.model.commit import Durability
+from tailrace.wire.message_codec import MessageCodec, MessageSource
+from tailrace.wire.messages.cluster import METADATA_API, MetadataRequest, MetadataResponse
+from tests.support.ports import free_port
+
+
+class Peer(Protocol):
+    name: str
+    """What the page calls it, with what sets it apart: version, settings."""
+
+    def start(self) -> float:
+        """Seconds from the start of the process until it took a request and answered it."""
+
+    def stop(self) -> None:
+        """End it at once; what it wrote is thrown away. Does nothing if it does not run."""
+
+    @property
+    def address(self) -> Address:
+        """Where clients begin."""
+
+    @property
+    def pid(self) -> int: ...
+
+
+MakePeer = Callable[[Path, Durability], Peer]
+"""A peer on an empty folder. `fsync`: what it acknowledges is on the disk; `relaxed`: it is written, and synced when the
+product finds it right."""
+
+
+class PeerFailure(Exception):
+    """A server that is to be measured did not start."""
+
+
+_READY_SECONDS = 60.0
+_LOOK_SECONDS = 0.005
+_LAST_WORDS = 2_000
+
+
+class PeerProcess:
+    """One command. What it says goes to a file, whose end is shown if it fails."""
+
+    def __init__(self, command: Sequence[str], said: Path) -> None:
+        self._command = command
+        self._said = said
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, is_ready: Callable[[], bool]) -> float:
+        """Seconds until it was ready."""
+        with self._said.open("wb") as said:
+            began = time.perf_counter()
+            self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT)
+        while not is_ready():
+            if self._process.poll() is not None:
+                raise PeerFailure(f"{self._command[0]} ended with code {self._process.returncode}: {self._last_words()}")
+            if time.perf_counter() - began > _READY_SECONDS:
+                self.stop()
+                raise PeerFailure(f"{self._command[0]} was not ready after {_READY_SECONDS:.0f} s: {self._last_words()}")
+            time.sleep(_LOOK_SECONDS)
+        return time.perf_counter() - began
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise PeerFailure(f"{self._command[0]} does not run")
+        return self._process.pid
+
+    def _last_words(self) -> str:
+        return self._said.read_text(errors="replace")[-_LAST_WORDS:].strip() or "it said nothing"
+
+
+class ServerPeer:
+    """A peer that is one process at an address of its own. What it is called and how it is started is its own affair."""
+
+    def __init__(
+        self, name: str, address: Address, command: Sequence[str], folder: Path, answers: Callable[[Address], bool]
+    ) -> None:
+        self.name = name
+        self.address = address
+        self._process = PeerProcess(command, folder / "said")
+        self._answers = answers
+
+    def start(self) -> float:
+        return self._process.start(lambda: self._answers(self.address))
+
+    def stop(self) -> None:
+        self._process.stop()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+
+def free_address() -> Address:
+    """An address of this machine on which nobody listens now."""
+    return Address("127.0.0.1", free_port())
+
+
+_VERSION = 8
+"""Old enough for every server and the last one with a simple header."""
+_HEAD = Struct(">ihhih")
+_SIZE_BYTES = 4
+_CORRELATION_BYTES = 4
+_PATIENCE_SECONDS = 5.0
+
+
+def answers_kafka(address: Address) -> bool:
+    """Whether it names at least one broker."""
+    try:
+        with socket.create_connection(address, timeout=_PATIENCE_SECONDS) as connection:
+            connection.sendall(_question())
+            size = int.from_bytes(_receive(connection, _SIZE_BYTES), "big")
+            answer = _receive(connection, size)
+    except OSError:
+        return False
+    response = MessageCodec().read(MetadataResponse, _VERSION, False, MessageSource(answer, _CORRELATION_BYTES))
+    return bool(response.brokers)
+
+
+def _question() -> bytes:
+    body = bytearray()
+    MessageCodec().write(MetadataRequest(topics=()), _VERSION, False, body)
+    head = _HEAD.pack(_HEAD.size - _SIZE_BYTES + len(body), METADATA_API.key, _VERSION, 1, -1)
+    return head + body
+
+
+def _receive(connection: socket.socket, size: int) -> bytes:
+    received = bytearray()
+    while len(received) < size:
+        more = connection.recv(size - len(received))
+        if not more:
+            raise ConnectionError("closed before it answered")
+        received += more
+    return bytes(received)
+
+
+class TailracePeer(ServerPeer):
+    def __init__(self, folder: Path, durability: Durability) -> None:
+        address = free_address()
+        command = [sys.executable, "-m", "tailrace", "serve", "--data", str(folder / "data"), "--durability", durability]
+        command += ["--kafka", str(address), "--http", "127.0.0.1:0"]
+        super().__init__(f"Tailrace, `{durability}`", address, command, folder, answers_kafka)
+
+
+class VoidPeer(ServerPeer):
+    def __init__(self, folder: Path, durability: Durability) -> None:
+        address = free_address()
+        command = [sys.executable, "-m", "bench.peers.void_server", str(address)]
+        super().__init__("the client alone", address, command, folder, answers_kafka)

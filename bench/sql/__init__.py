@@ -1,1 +1,0 @@
-"""Statements: rows into tables, queries over topics."""

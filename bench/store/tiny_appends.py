@@ -1,0 +1,96 @@
+"""Tiny appends from many callers, which group commit makes cheap."""
+
+from collections.abc import Callable
+
+from bench.audit import check_streams, new_store, new_stream
+from bench.batches import BYTES_200, Ring, Stream, ring_of_copies
+from bench.figures import Bar, Figure, Samples, Section, Side, alternate
+from bench.workspace import Workspace, settle_disk
+from bench.writers import Elapsed, StoreCallers, call_in_turn, run_on_loop
+from tailrace.broker.broker import Broker
+from tailrace.model.clock import SystemClock
+from tailrace.model.errors import TailraceError
+from tailrace.model.ids import PartitionId
+from tailrace.model.record import RawBatch
+
+PARTITIONS = 8
+TOPIC = "tiny"
+
+_DISTINCT = 65_536
+_BAR = Bar("at least", 100_000)
+
+
+def run(ground: Workspace) -> Section:
+    scale = ground.scale
+    ring = ring_of_copies(BYTES_200, _DISTINCT)
+    store_cpu: list[float] = []
+    broker_cpu: list[float] = []
+    ground.say("tiny appends")
+    rates = alternate(
+        {"store": _side(_at_store, ground, ring, store_cpu), "broker": _side(_through_broker, ground, ring, broker_cpu)},
+        scale.tiny_appends,
+        scale.rounds,
+    )
+    return Section(
+        title="Tiny appends, `fsync`",
+        text=f"{scale.callers:,} callers on one event loop append batches of one record, {BYTES_200.name}, to {PARTITIONS}"
+        " partitions; each waits for its answer, which comes after the sync, before it appends again. What they append is made"
+        " before the clock runs. At the store: `Store.submit`, one commit a batch; the callers are callbacks. Through the"
+        " broker: `Broker.append`, which checks every batch and lets those of one turn of the loop share a commit; the callers"
+        " are tasks. CPU is what the whole process uses for one append, its callers included; other work on the machine lowers"
+        " the rate, but hardly changes this.",
+        figures=[
+            Figure(name="at the store", ours=rates["store"], unit="appends/s", bar=_BAR),
+            Figure(name="through the broker", ours=rates["broker"], unit="appends/s", bar=_BAR),
+            Figure(name="CPU, at the store", ours=Samples(store_cpu[-scale.rounds :]), unit="µs"),
+            Figure(name="CPU, through the broker", ours=Samples(broker_cpu[-scale.rounds :]), unit="µs"),
+        ],
+    )
+
+
+def _side(append: Callable[[Workspace, Ring, int], Elapsed], ground: Workspace, ring: Ring, cpu_costs: list[float]) -> Side:
+    """Gives the rate and takes down the microseconds of CPU."""
+
+    def measure(appends: int) -> float:
+        took = append(ground, ring, appends)
+        cpu_costs.append(took.cpu_seconds / appends * 1e6)
+        return appends / took.seconds
+
+    return measure
+
+
+def _at_store(ground: Workspace, ring: Ring, appends: int) -> Elapsed:
+    with ground.folder() as folder, new_store(folder, "fsync") as store:
+        stream = new_stream(store, 1, PARTITIONS, ring)
+        settle_disk()
+
+        async def write() -> Elapsed:
+            return await StoreCallers(store).append(stream.take(appends), ground.scale.callers)
+
+        took = run_on_loop(write)
+        check_streams(store, stream)
+        return took
+
+
+def _through_broker(ground: Workspace, ring: Ring, appends: int) -> Elapsed:
+    with ground.folder() as folder, new_store(folder, "fsync") as store:
+
+        async def write() -> tuple[Elapsed, Stream]:
+            broker = Broker(store, SystemClock())
+            await broker.start()
+            topic = await broker.topics.create(TOPIC, PARTITIONS)
+            stream = Stream([PartitionId(topic.id, number) for number in range(PARTITIONS)], ring)
+            settle_disk()
+
+            async def append(batch: RawBatch) -> None:
+                (outcome,) = await broker.appender.append([batch])
+                if isinstance(outcome, TailraceError):
+                    raise outcome
+
+            took = await call_in_turn(append, stream.take_raw(TOPIC, appends), ground.scale.callers)
+            await broker.close()
+            return took, stream
+
+        took, stream = run_on_loop(write)
+        check_streams(store, stream)
+        return took
