@@ -132,7 +132,7 @@ def test_a_fetch_that_looks_up_after_retention_is_out_of_range(store: EmbeddedSt
 def test_a_scan_misses_nothing_when_the_cleaner_moves_its_start(
     store: EmbeddedStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    find = Checkpoints.mark_before
+    find = Checkpoints.cursor_entry_before
     dead = first_of_second_segment(tmp_path / "data")
 
     def clean() -> None:
@@ -147,7 +147,7 @@ def test_a_scan_misses_nothing_when_the_cleaner_moves_its_start(
         after_lookup()
         return mark
 
-    monkeypatch.setattr(Checkpoints, "mark_before", find_then)
+    monkeypatch.setattr(Checkpoints, "cursor_entry_before", find_then)
     start = dead.cursor + 4
     cursors = [batch.cursor for batch in store.scan(Cursor(start), 1 << 20).batches]
     assert cursors == list(range(start, 2 * ROUNDS))

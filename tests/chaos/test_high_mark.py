@@ -110,7 +110,7 @@ def test_a_loss_is_accepted_by_its_position_alone_and_once(tmp_path: Path, caplo
     store.close()
     with caplog.at_level("WARNING"):
         EmbeddedStore.open(folder, accept_loss_after=end).close()
-    assert f"after position {end} need not be accepted" in caplog.text
+    assert f"--accept-loss-after {end} was not needed" in caplog.text
 
 
 def test_a_loss_below_the_checkpoint_is_accepted_where_the_state_can_be_made_again(tmp_path: Path) -> None:
@@ -159,9 +159,9 @@ def test_a_state_that_knows_more_than_the_log_is_a_witness_however_often_it_is_a
     (folder / HIGH_MARK_FILE).unlink()
     lost = next(frame for frame in frames_of(segment_files(folder)[-1]) if not frame.is_seal)
     os.truncate(segment_files(folder)[-1], lost.position - int(segment_files(folder)[-1].name.partition("-")[0]))
-    assert any("as the state knows" in finding.what for finding in run_fsck(folder).findings)
+    assert any("according to the state" in finding.what for finding in run_fsck(folder).findings)
     for _ in range(3):
-        with pytest.raises(LostEndError, match="as the state knows") as refused:
+        with pytest.raises(LostEndError, match="according to the state") as refused:
             EmbeddedStore.open(folder, options=SMALL)
         assert not refused.value.can_be_accepted, "the cleaner has taken what the state could be made from"
 

@@ -111,7 +111,7 @@ async def _fill_up(disk: Path) -> None:
         async with running_broker(store, SystemClock(), LIMITS) as broker:
             await broker.topics.create(TOPIC)
             taken: list[bytes] = []
-            with pytest.raises(StorageFullError, match="no room"):
+            with pytest.raises(StorageFullError, match="too full for a payload"):
                 for number in range(100):
                     value = b"%d" % number * 100_000
                     await broker.publisher.publish([Message(TOPIC, value)])

@@ -25,7 +25,7 @@ def test_what_was_removed_is_gone(store: Store) -> None:
     store.staging.write("task", 0, b"first")
     store.staging.remove("task")
     store.staging.remove("never-there")
-    with pytest.raises(InvalidRequestError, match="part 0 of stage 'task' is not there"):
+    with pytest.raises(InvalidRequestError, match="part 0 of stage 'task' does not exist"):
         store.staging.read("task", 0)
 
 
@@ -37,7 +37,7 @@ def test_only_what_is_retained_is_there_after_a_restart(store: Store, reopen: Re
     again = reopen().staging
     again.retain(["wanted"])
     assert [again.read("wanted", part) for part in (0, 1)] == [b"wanted", b"more"]
-    with pytest.raises(InvalidRequestError, match="part 0 of stage 'other' is not there"):
+    with pytest.raises(InvalidRequestError, match="part 0 of stage 'other' does not exist"):
         again.read("other", 0)
 
 

@@ -91,7 +91,7 @@ def test_fsck_names_a_changed_byte_and_exits_with_one(folder: Path) -> None:
     assert f"wrong: {segment.name}, position " in ended.stdout
 
 
-@pytest.mark.parametrize(("damage", "named"), [(None, "it is missing"), (b"x", "it has 1 bytes and had 200002")])
+@pytest.mark.parametrize(("damage", "named"), [(None, "it is missing"), (b"x", "it has 1 bytes instead of 200002")])
 def test_fsck_names_a_payload_that_is_missing_or_damaged(folder: Path, damage: bytes | None, named: str) -> None:
     payload = folder / "payloads" / DIGEST
     payload.unlink()
@@ -100,7 +100,7 @@ def test_fsck_names_a_payload_that_is_missing_or_damaged(folder: Path, damage: b
     (finding,) = run_fsck(folder).findings
     assert finding.where == f"payload {DIGEST}"
     assert named in finding.what
-    assert finding.what.endswith("records that refer to it: 1, partition 0 of 'payments', offset 1")
+    assert finding.what.endswith("records that refer to it: 1, the first at partition 0 of 'payments', offset 1")
 
 
 def test_fsck_notes_payloads_that_nobody_refers_to(folder: Path) -> None:
@@ -109,7 +109,7 @@ def test_fsck_notes_payloads_that_nobody_refers_to(folder: Path) -> None:
     (folder / "payloads" / f"{orphan}.unfinished").write_bytes(b"nob")
     report = run_fsck(folder)
     assert not report.findings
-    assert f"payload {orphan} is referred to by no record; a running server removes it" in report.notes
+    assert f"payload {orphan} is not referred to by any record; a running server removes it" in report.notes
     assert any(note.startswith(f"{orphan}.unfinished was being written") for note in report.notes)
 
 
@@ -136,16 +136,16 @@ def test_what_is_no_data_folder_gets_one_clear_line(tmp_path: Path, command: str
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr == f"tailrace: {tmp_path} is not a data folder: it has no 'log' in it\n"
     missing = tmp_path / "missing"
-    assert tailrace(command, missing).stderr == f"tailrace: there is no folder {missing}\n"
+    assert tailrace(command, missing).stderr == f"tailrace: the folder {missing} does not exist\n"
     missing.write_text("")
-    assert tailrace(command, missing).stderr == f"tailrace: {missing} is a file; the data is in a folder of its own\n"
+    assert tailrace(command, missing).stderr == f"tailrace: {missing} is a file, not a data folder\n"
 
 
 def test_a_server_does_not_take_a_file_for_its_folder(tmp_path: Path) -> None:
     file = tmp_path / "data"
     file.write_text("mine")
     ended = tailrace("serve", "--data", file)
-    assert (ended.returncode, ended.stderr) == (1, f"tailrace: {file} is a file; the data is in a folder of its own\n")
+    assert (ended.returncode, ended.stderr) == (1, f"tailrace: {file} is a file, not a data folder\n")
     assert file.read_text() == "mine"
 
 

@@ -97,7 +97,7 @@ def test_up_refuses_too_and_takes_the_same_flag(folder: Path) -> None:
 def test_a_missing_log_is_refused(folder: Path) -> None:
     shutil.rmtree(folder / "log")
     for _ in range(2):
-        assert "and no log" in refusal(folder)
+        assert "but no log" in refusal(folder)
     assert "no log" in tailrace("fsck", folder).stdout
     assert not (folder / "log").exists()
 

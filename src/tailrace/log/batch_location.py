@@ -1,7 +1,7 @@
-"""Where one batch is, as a value and packed.
+"""Where one batch is in the log, as a value and packed to bytes.
 
-The index keeps places packed, in memory as on disk. So a checkpoint only joins them, each takes a quarter of the memory of a
-tuple, and the garbage collector need not look at any. Packed places sort by their base offset, which comes first in them.
+The index keeps locations packed, in memory as on disk. So a checkpoint only concatenates them, each takes a quarter of the
+memory of a tuple, and the garbage collector need not visit any. Packed locations sort by their base offset, which comes first.
 """
 
 from bisect import bisect_right
@@ -17,11 +17,11 @@ _RUNNING_AT = Struct(">QIIQqQ").size
 _BYTES_AT = Struct(">QIIQqQq").size
 
 BASE_BYTES = _BASE.size
-"""The first bytes of a packed place are its base offset."""
+"""A packed location begins with this many bytes of base offset."""
 
 
 class BatchLocation(NamedTuple):
-    """One batch: which offsets, and where in the log."""
+    """The offsets of one batch, and where it is in the log."""
 
     base_offset: int
     records: int
@@ -30,9 +30,9 @@ class BatchLocation(NamedTuple):
     max_timestamp: int
     cursor: int
     running_timestamp: int
-    """The newest timestamp in the partition up to and with this batch."""
+    """The newest timestamp of the partition up to and including this batch."""
     bytes_before: int
-    """Bytes of all batches that the partition ever held before this one."""
+    """Bytes of all batches that the partition ever held before this one, deleted ones too."""
 
 
 pack_location = _LOCATION.pack
@@ -44,14 +44,14 @@ def unpack_location(packed: bytes) -> BatchLocation:
 
 
 def unpack_locations(packed: bytes, offset: int = 0) -> Iterator[BatchLocation]:
-    """Of many packed places, joined, those from the one that holds the offset on; all if they are above it."""
+    """Unpack concatenated locations, from the one that holds the offset on; all of them if they are above it."""
     size = _LOCATION.size
     above = bisect_right(range(0, len(packed), size), offset, key=lambda at: _BASE.unpack_from(packed, at)[0])
     return map(BatchLocation._make, _LOCATION.iter_unpack(memoryview(packed)[max(0, above - 1) * size :]))
 
 
 def last_location(packed: bytes) -> BatchLocation:
-    """Of many packed places, joined, the last one."""
+    """Return the last entry of concatenated packed locations."""
     return BatchLocation._make(_LOCATION.unpack_from(packed, len(packed) - _LOCATION.size))
 
 
@@ -61,7 +61,7 @@ def base_offset_of(packed: bytes) -> int:
 
 
 unpack_cursor = _CURSOR.unpack_from
-"""Gives a tuple of one, which is quicker than `cursor_of` where there are many."""
+"""Returns a tuple of one, which is quicker than `cursor_of` in a loop."""
 
 
 def cursor_of(packed: bytes) -> int:
@@ -79,11 +79,11 @@ def bytes_before_of(packed: bytes) -> int:
     return before
 
 
-def index_above(places: Sequence[bytes], offset: int) -> int:
-    """Index of the first packed place whose base offset is above `offset`; their number if there is none."""
-    return bisect_right(places, _BASE.pack(offset + 1))
+def index_above(locations: Sequence[bytes], offset: int) -> int:
+    """Return the index of the first packed location whose base offset is above `offset`, or their number if there is none."""
+    return bisect_right(locations, _BASE.pack(offset + 1))
 
 
-def index_holding(places: Sequence[bytes], offset: int) -> int:
-    """Index of the packed place that holds the offset; the first one if all are above it."""
-    return max(0, index_above(places, offset) - 1)
+def index_holding(locations: Sequence[bytes], offset: int) -> int:
+    """Return the index of the packed location that holds the offset; 0 if all are above it."""
+    return max(0, index_above(locations, offset) - 1)

@@ -1,6 +1,11 @@
-"""What the log holds right now, in memory: partitions, the newest batches, and what a checkpoint has yet to save.
+"""What the log holds right now, in memory: partitions, the newest batches, and what the next checkpoint has to save.
 
 The same calls build it when a group is written and when frames are replayed. Callers hold the log's lock to change it.
+
+`TailCache` holds the bytes of the newest batches, so that readers at the tail need no disk. Batches of all partitions are kept
+together, in runs, each a map by the cursor of a batch's first record. Whole runs are evicted in the order in which they came.
+So evicting a batch costs next to nothing and touches nothing of its partition; there may be more partitions than the
+processor's caches hold.
 """
 
 from bisect import bisect_right
@@ -9,7 +14,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from tailrace.log.batch_location import pack_location
-from tailrace.log.index import IndexReader, PartitionIndex
+from tailrace.log.index import IndexReader, PartitionIndex, describe_partition
 from tailrace.log.segment import SegmentUsage
 from tailrace.model.clock import Hlc
 from tailrace.model.commit import Buffer, Changes
@@ -17,12 +22,15 @@ from tailrace.model.errors import InvariantError, invariant
 from tailrace.model.ids import Cursor, PartitionId, Position, TopicId
 from tailrace.model.stats import StoreStats
 
-_COUNTERS_AT_MOST = 2
-"""Saved counters for each partition, before all are saved afresh."""
+_MAX_SAVED_COUNTERS = 2
+"""Saved counters for each partition, on average, before all are saved again and the old ones are deleted."""
+_BATCH_OVERHEAD_BYTES = 512
+_MIN_RUNS = 32
+"""How many runs fit into the cache at least, unless batches come in groups that are larger than a run."""
 
 
 class LogEnd(NamedTuple):
-    """A place between two frames."""
+    """A point between two frames."""
 
     position: Position
     cursor: Cursor
@@ -34,21 +42,24 @@ class CheckpointData(NamedTuple):
 
     end: LogEnd
     partitions: Sequence[tuple[PartitionIndex, Sequence[bytes]]]
-    """What has changed: the partition, and its places that are not saved yet, packed."""
+    """Each partition that has changed, with its unsaved locations, packed."""
     counters: Sequence[bytes]
-    """Of these partitions or of all of them, packed."""
+    """The counters of these partitions, or of all partitions, packed."""
     has_all_counters: bool
     dropped: Sequence[TopicId]
     usages: Sequence[tuple[SegmentUsage, bytes]]
-    """Each with how it was when the cut was taken."""
-    marks: Sequence[tuple[int, int]]
+    """Each with its packed value as of `end`."""
+    cursor_entries: Sequence[tuple[int, int]]
+    """Cursor and position of some frames, in order."""
 
 
 NewBatch = tuple[PartitionId, int, int, int, int, int, int, Buffer | None]
-"""Partition, base offset, records, length, position, newest timestamp, cursor, and the bytes if they shall be cached."""
+"""Partition, base offset, records, length, position, newest timestamp, cursor, and the bytes if they are to be cached."""
 
 
 class Catalog:
+    """Changed under the log's lock, read by any thread."""
+
     def __init__(
         self,
         partitions: dict[PartitionId, PartitionIndex],
@@ -56,55 +67,56 @@ class Catalog:
         reader: IndexReader,
         stats: StoreStats,
         cache_bytes: int,
-        mark_stride_bytes: int,
+        cursor_stride_bytes: int,
     ) -> None:
         self.partitions = partitions
         self.usages: dict[Position, SegmentUsage] = {}
-        """The active segment's and those of closed segments that are not saved yet."""
+        """The usage of the active segment and of closed segments that are not saved yet."""
         self.end = end
-        """The end that readers see."""
+        """The end of the log for readers."""
         self.unsaved_batches = 0
         self.cache = TailCache(cache_bytes, stats)
         self._reader = reader
         self._active: SegmentUsage | None = None
         self._dirty: list[PartitionIndex] = []
-        self._counted: int | None = None
-        """How many counters are saved, old ones of the same partitions included. Not known at first."""
+        self._saved_counters: int | None = None
+        """How many counters are saved, obsolete ones included. Not known until all were saved once."""
         self._dropped: list[TopicId] = []
-        self._marks: list[tuple[int, int]] = []
-        self._lingering: set[PartitionIndex] = set()
-        """Those of which many places are saved, but stay in memory because their batches do."""
-        self._stride = mark_stride_bytes
+        self._cursor_entries: list[tuple[int, int]] = []
+        self._with_saved_locations: set[PartitionIndex] = set()
+        """Partitions with many saved locations in memory, which stay there as long as their batches are cached."""
+        self._cursor_stride_bytes = cursor_stride_bytes
 
     @property
     def active(self) -> SegmentUsage:
-        """The segment that batches go to."""
-        invariant(self._active, "a log that is open has an active segment")
+        """The usage of the segment that batches are appended to."""
+        invariant(self._active, "an open log has an active segment")
         return self._active  # type: ignore[return-value]
 
     def enter_segment(self, usage: SegmentUsage) -> None:
-        """Batches go to this segment from now on."""
+        """Close the active segment; batches are appended to this one from now on."""
         if self._active is not None:
             self._active.close(usage.base - self._active.base)
         self.usages[usage.base] = self._active = usage
 
     def index_cursor(self, cursor: Cursor, position: Position) -> None:
-        """A frame with records begins here. Some of these places are kept, to find a cursor without reading the whole log."""
-        if not self._marks or position - self._marks[-1][1] >= self._stride:
-            self._marks.append((cursor, position))
+        """Remember where a frame with records begins, for one frame in each stride, so that a scan can start near a cursor."""
+        if not self._cursor_entries or position - self._cursor_entries[-1][1] >= self._cursor_stride_bytes:
+            self._cursor_entries.append((cursor, position))
 
     def change(self, changes: Changes) -> None:
+        """Apply everything but the appends."""
         for topic_id, count in changes.creates:
             for number in range(count):
                 partition = PartitionId(topic_id, number)
                 if partition not in self.partitions:
                     self.partitions[partition] = index = PartitionIndex(partition)
-                    self._will_save(index)
+                    self._mark_dirty(index)
         for topic_id in changes.drops:
             for partition in [partition for partition in self.partitions if partition.topic_id == topic_id]:
                 index = self.partitions.pop(partition)
                 index.is_dropped = True
-                self.unsaved_batches -= len(index.places) - index.saved
+                self.unsaved_batches -= len(index.locations) - index.saved
             self._dropped.append(topic_id)
         for partition, start in changes.trims:
             index = self.partitions[partition]
@@ -112,16 +124,16 @@ class Catalog:
                 held = next(self._reader.walk(index, start), None)
                 index.start_bytes = held.bytes_before if held else index.end_bytes
                 index.start = start
-                self._will_save(index)
+                self._mark_dirty(index)
 
-    def _will_save(self, index: PartitionIndex) -> None:
-        """The next checkpoint has to save it."""
+    def _mark_dirty(self, index: PartitionIndex) -> None:
+        """Have the next checkpoint save the partition."""
         if not index.is_dirty:
             index.is_dirty = True
             self._dirty.append(index)
 
     def append(self, batches: Iterable[NewBatch]) -> None:
-        """Batches are in the log now. This is the busiest loop of the log: everything that it needs is at hand."""
+        """Add batches that are in the log now. This is the busiest loop of the log, so it calls as little as possible."""
         partitions, active = self.partitions, self.active
         segment = active.base
         cached: dict[int, Buffer] = {}
@@ -129,9 +141,9 @@ class Catalog:
         for partition, base, records, length, position, timestamp, cursor, data in batches:
             index = partitions[partition]
             if base != index.end:
-                raise InvariantError(f"{partition} ends at {index.end}, a batch came for {base}")
+                raise InvariantError(f"{describe_partition(partition)} ends at {index.end}, a batch came for {base}")
             if not index.is_dirty:
-                self._will_save(index)
+                self._mark_dirty(index)
             if index.segment != segment:
                 active.enter(index)
             before = index.end_bytes
@@ -139,7 +151,7 @@ class Catalog:
             running = index.running
             if timestamp > running:
                 index.running = running = timestamp
-            index.places.append(pack_location(base, records, length, position, timestamp, cursor, running, before))
+            index.locations.append(pack_location(base, records, length, position, timestamp, cursor, running, before))
             index.end = base + records
             count += 1
             if data is not None:
@@ -152,23 +164,19 @@ class Catalog:
         self.end = end
         self.cache.shrink()
 
-    def evict_aged(self) -> bool:
-        """Let some batches go that were cached at the last `age`; says whether there are more of them."""
-        return self.cache.evict_aged()
-
     def age(self) -> None:
-        """What is cached now is old when this is called again."""
+        """Mark what is cached now as old, and drop saved locations whose batches are no longer cached."""
         self.cache.age()
-        self._forget_places(())
+        self._release_locations(())
 
-    def mark_before(self, cursor: int) -> tuple[int, int] | None:
-        """The last unsaved mark at or before the cursor."""
-        marks = self._marks
-        at = bisect_right(marks, cursor, key=lambda mark: mark[0])
-        return marks[at - 1] if at else None
+    def cursor_entry_before(self, cursor: int) -> tuple[int, int] | None:
+        """Return cursor and position of the last unsaved entry at or before the cursor."""
+        entries = self._cursor_entries
+        at = bisect_right(entries, cursor, key=lambda entry: entry[0])
+        return entries[at - 1] if at else None
 
     def take_unsaved(self) -> CheckpointData:
-        """Take all that is not saved yet."""
+        """Take all that is not saved yet, for a checkpoint."""
         changed = [index for index in self._dirty if not index.is_dropped]
         dropped = self._dropped
         self._dirty, self._dropped = [], []
@@ -177,54 +185,50 @@ class Catalog:
         counts_all = bool(dropped) or (bool(changed) and self._has_many_counters(len(changed)))
         return CheckpointData(
             self.end,
-            [(index, index.places[index.saved :]) for index in changed],
+            [(index, index.locations[index.saved :]) for index in changed],
             [index.pack_counters() for index in (self.partitions.values() if counts_all else changed)],
             counts_all,
             dropped,
             [(usage, usage.pack()) for usage in self.usages.values()],
-            list(self._marks),
+            list(self._cursor_entries),
         )
 
     def release_saved(self, data: CheckpointData) -> None:
-        """The cut is on disk: let go of what need not stay in memory."""
-        for index, places in data.partitions:
+        """Drop what need not stay in memory, once the checkpoint is on disk."""
+        for index, locations in data.partitions:
             if not index.is_dropped:
-                index.saved += len(places)
-                self.unsaved_batches -= len(places)
-        self._forget_places(index for index, _ in data.partitions)
+                index.saved += len(locations)
+                self.unsaved_batches -= len(locations)
+        self._release_locations(index for index, _ in data.partitions)
         if data.has_all_counters:
-            self._counted = 0
-        if self._counted is not None:
-            self._counted += len(data.counters)
-        self._marks = self._marks[len(data.marks) :]
+            self._saved_counters = 0
+        if self._saved_counters is not None:
+            self._saved_counters += len(data.counters)
+        self._cursor_entries = self._cursor_entries[len(data.cursor_entries) :]
         for usage, packed in data.usages:
             if SegmentUsage.was_closed(packed):
                 del self.usages[usage.base]
 
-    def _forget_places(self, saved: Iterable[PartitionIndex]) -> None:
-        """Let go of what is saved and no longer cached, of these partitions and of those that had to wait for it."""
+    def _release_locations(self, saved: Iterable[PartitionIndex]) -> None:
+        """Drop locations that are saved and whose batches are no longer cached."""
         oldest = self.cache.oldest()
         cursor = self.end.cursor if oldest is None else oldest
-        self._lingering = {index for index in chain(saved, self._lingering) if index.forget_saved(cursor)}
+        partitions = chain(saved, self._with_saved_locations)
+        self._with_saved_locations = {index for index in partitions if index.forget_saved(cursor)}
 
     def put_back_unsaved(self, data: CheckpointData) -> None:
-        """The cut could not be saved: the next one must take it along."""
+        """Leave it to the next checkpoint, because this one could not be saved."""
         for index, _ in data.partitions:
-            self._will_save(index)
+            self._mark_dirty(index)
         self._dropped[:0] = data.dropped
 
     def _has_many_counters(self, new: int) -> bool:
-        """Whether so many on top of those that are saved would be more than it is worth to read them all."""
-        return self._counted is None or self._counted + new > _COUNTERS_AT_MOST * len(self.partitions)
+        """Return whether this many on top of the saved ones make it worth to save all counters again."""
+        return self._saved_counters is None or self._saved_counters + new > _MAX_SAVED_COUNTERS * len(self.partitions)
 
 
-_BATCH_OVERHEAD = 512
-_RUNS = 32
-"""How many have room in the cache at least, unless batches come in groups that are larger."""
-
-
-class _Held(NamedTuple):
-    """The lists only grow. They are replaced to let go of some runs, so that who reads them is safe."""
+class _Runs(NamedTuple):
+    """The lists only grow. They are replaced to evict runs, so that reading them needs no lock."""
 
     firsts: list[int]
     """The first cursor of each run."""
@@ -233,27 +237,29 @@ class _Held(NamedTuple):
 
 
 class TailCache:
+    """Callers hold the log's lock to change it; any thread may call `run_with`."""
+
     def __init__(self, most_bytes: int, stats: StoreStats) -> None:
         self._most_bytes = most_bytes
-        self._run_bytes = most_bytes // _RUNS
+        self._run_bytes = most_bytes // _MIN_RUNS
         self._stats = stats
-        self._held = _Held([], [], [])
+        self._cached = _Runs([], [], [])
         self._is_full = True
-        """Whether the newest run is, so that the next batches begin one. So it is when the cache is empty: a newest run leaves
-        only if it is larger than the whole cache, or if nothing has come since `age`."""
+        """Whether the newest run is full, so that the next batches begin another. True when the cache is empty: the newest
+        run is evicted only if it is larger than the whole cache, or if nothing has come since `age`."""
         self._aged = 0
-        """How many runs, from the oldest on, were there when their age was last looked at."""
+        """How many runs, from the oldest on, were there at the last `age`."""
 
     def add(self, batches: dict[int, Buffer]) -> None:
-        """These are the newest now, in their order."""
+        """Add the newest batches, in their order."""
         if not batches:
             return
-        firsts, runs, sizes = self._held
-        size = sum(map(len, batches.values())) + len(batches) * _BATCH_OVERHEAD
+        firsts, runs, sizes = self._cached
+        size = sum(map(len, batches.values())) + len(batches) * _BATCH_OVERHEAD_BYTES
         if self._is_full:
             runs.append(batches)
             sizes.append(size)
-            firsts.append(next(iter(batches)))  # the last of the three, because readers begin with it
+            firsts.append(next(iter(batches)))  # last of the three, because readers look here first
         else:
             runs[-1].update(batches)
             sizes[-1] += size
@@ -261,38 +267,38 @@ class TailCache:
         self._stats.cached_bytes += size
 
     def run_with(self, cursor: int) -> Mapping[int, Buffer]:
-        """Batches by their cursors, among them the one that begins with this cursor if it is in memory."""
-        firsts, runs, _ = self._held
+        """Return the run that holds the batch that begins with this cursor, if it is cached."""
+        firsts, runs, _ = self._cached
         at = bisect_right(firsts, cursor)
         return runs[at - 1] if at else {}
 
     def oldest(self) -> int | None:
-        """The first cursor that is in memory."""
-        firsts = self._held.firsts
+        """Return the first cursor that is cached."""
+        firsts = self._cached.firsts
         return firsts[0] if firsts else None
 
     def shrink(self) -> None:
-        """Let the oldest go until what is left may stay."""
+        """Evict the oldest runs until the rest fits into the cache."""
         if self._stats.cached_bytes > self._most_bytes:
             excess, count = self._stats.cached_bytes - self._most_bytes, 0
             while excess > 0:
-                excess -= self._held.sizes[count]
+                excess -= self._cached.sizes[count]
                 count += 1
             self._evict(count)
 
     def evict_aged(self) -> bool:
-        """Let a run go that was there at the last `age`; says whether there are more of them."""
+        """Evict one run that was there at the last `age`. Return whether there are more of them."""
         self._evict(min(1, self._aged))
         return self._aged > 0
 
     def age(self) -> None:
-        """What is there now is old when this is called again."""
-        self._aged = len(self._held.runs)
+        """Mark all runs as old. What comes from now on begins a new run."""
+        self._aged = len(self._cached.runs)
         self._is_full = True
 
     def _evict(self, count: int) -> None:
-        """Let so many of the oldest runs go."""
-        firsts, runs, sizes = self._held
-        self._held = _Held(firsts[count:], runs[count:], sizes[count:])
+        """Evict this many of the oldest runs."""
+        firsts, runs, sizes = self._cached
+        self._cached = _Runs(firsts[count:], runs[count:], sizes[count:])
         self._stats.cached_bytes -= sum(sizes[:count])
         self._aged = max(0, self._aged - count)

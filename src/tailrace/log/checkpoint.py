@@ -1,6 +1,6 @@
-"""Saving the catalog, and finding it again.
+"""Checkpoints: the catalog as it is saved, so that a start reads only what comes after.
 
-A checkpoint is one atomic write to RocksDB that ends with a stamp: up to here the log need not be read again.
+A checkpoint is one atomic write to RocksDB that ends with a stamp: up to there the log need not be read again.
 """
 
 import threading
@@ -21,7 +21,7 @@ from tailrace.model.killpoint import killpoint
 _STAMP = META + b"stamp"
 _STAMP_VALUE = Struct(">HQQQ")
 _FORMAT_VERSION = 2
-"""Of the state. What only format 1 has is read, too, and goes when all counters are saved (`log.counters`)."""
+"""Of the state. Format 1 can be read, too, and is replaced when all counters are saved (`SavedCounters`)."""
 _U64 = Struct(">Q")
 _FAR_BEHIND = 4
 """How many checkpoints' worth of unsaved log make writers wait."""
@@ -29,12 +29,14 @@ _RECHECK_SECONDS = 1.0
 
 
 class Checkpoints:
+    """Saves checkpoints and reads the last one."""
+
     def __init__(self, state: StateDb, saved: SavedIndex) -> None:
         self._state = state
         self._saved = saved
 
     def stamp(self) -> LogEnd | None:
-        """Where the last checkpoint was taken."""
+        """Return the end of the log as of the last checkpoint."""
         packed = self._state.get(_STAMP)
         if packed is None:
             return None
@@ -46,17 +48,17 @@ class Checkpoints:
         return LogEnd(Position(position), Cursor(cursor), Hlc(hlc))
 
     def save(self, data: CheckpointData) -> None:
-        """Durable on return. Everything before `data.end` must be durable in the log already."""
+        """Save a checkpoint, durably. Everything before `data.end` must be durable in the log already."""
         killpoint("checkpoint.before")
         batch = self._state.batch()
         for topic_id in data.dropped:
             self._saved.drop_topic(batch, topic_id)
-        for index, places in data.partitions:
-            self._saved.save(batch, index.key, places)
+        for index, locations in data.partitions:
+            self._saved.save(batch, index.key, locations)
         self._saved.counters.save(batch, data.end.position, data.counters, are_all=data.has_all_counters)
         for usage, packed in data.usages:
             batch.put(SEGMENT + _U64.pack(usage.base), packed)
-        for cursor, position in data.marks:
+        for cursor, position in data.cursor_entries:
             batch.put(CURSOR + _U64.pack(cursor), _U64.pack(position))
         batch.put(_STAMP, _STAMP_VALUE.pack(_FORMAT_VERSION, *data.end))
         self._state.write(batch)
@@ -65,17 +67,17 @@ class Checkpoints:
         killpoint("checkpoint.after")
 
     def usages(self) -> Iterator[SegmentUsage]:
-        """Every segment that the last checkpoint knew, in order."""
+        """Yield the usage of every segment that the last checkpoint knew, in order."""
         for key, packed in self._state.items(SEGMENT):
             yield SegmentUsage.unpack(_U64.unpack_from(key, 1)[0], packed)
 
-    def marks(self) -> Iterator[tuple[int, int]]:
-        """Position and cursor of every saved mark."""
+    def cursor_entries(self) -> Iterator[tuple[int, int]]:
+        """Yield position and cursor of every saved entry of the cursor index."""
         for key, packed in self._state.items(CURSOR):
             yield _U64.unpack(packed)[0], _U64.unpack_from(key, 1)[0]
 
-    def mark_before(self, cursor: int) -> tuple[int, int] | None:
-        """Cursor and position of the last saved mark at or before the cursor."""
+    def cursor_entry_before(self, cursor: int) -> tuple[int, int] | None:
+        """Return cursor and position of the last saved entry at or before the cursor."""
         held = self._state.at_or_before(CURSOR, CURSOR + _U64.pack(cursor))
         return (_U64.unpack_from(held[0], 1)[0], _U64.unpack(held[1])[0]) if held else None
 

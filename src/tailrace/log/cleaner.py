@@ -1,8 +1,9 @@
-"""Giving room back: closed segments of which little is alive.
+"""The cleaner frees the disk space of batches that retention or a deleted topic has removed.
 
-A segment with nothing alive is deleted. One that is mostly dead, or that holds records of a deleted topic, is rewritten
-under the next generation with only its live batches. RocksDB decides which generation counts: the new file is durable before
-the switch, the old one is removed after it, and what a crash leaves over is removed at the next start.
+It works on closed segments. A segment without live batches is deleted. One that is mostly dead, or that holds records of a
+deleted topic, is rewritten under the next generation with only its live batches. RocksDB decides which generation counts: the
+new file is durable before the switch, the old one is removed after it, and what a crash leaves behind is removed at the next
+start.
 """
 
 import logging
@@ -48,8 +49,8 @@ _U64 = Struct(">Q")
 _logger = logging.getLogger(__name__)
 
 
-class _Moves:
-    """Where the batches of one partition went: their base offsets, in order, and their new positions."""
+class _MovedBatches:
+    """The batches of one partition that were rewritten: their base offsets, in order, and their new positions."""
 
     __slots__ = ("bases", "positions")
 
@@ -86,11 +87,12 @@ class Cleaner:
         self._stats = stats
 
     def is_worth_cleaning(self, usage: SegmentUsage, size: int) -> bool:
-        """Whether a segment of this size is worth rewriting."""
+        """Return whether a segment of this size is worth rewriting."""
         partitions = self._catalog.partitions
         return usage.holds_deleted(partitions) or usage.live_bytes(partitions) <= size * (1 - self._options.clean_dead_ratio)
 
     def run(self) -> None:
+        """Clean all closed segments that are worth it."""
         self._prune_index()
         for usage in list(self._checkpoints.usages()):
             if not usage.size:
@@ -101,8 +103,8 @@ class Cleaner:
                 try:
                     self._rewrite(usage)
                 except (BadFrameError, StorageReadError) as error:
-                    # What can't be read can't be copied. It is kept as it is, and the other segments are cleaned.
-                    _logger.error("segment %s is not cleaned: %s", self._segments.at(usage.base).path.name, error)
+                    # What can't be read can't be copied. The segment stays as it is, and the others are cleaned.
+                    _logger.error("segment %s can't be cleaned: %s", self._segments.at(usage.base).path.name, error)
 
     def _prune_index(self) -> None:
         batch = self._state.batch()
@@ -117,7 +119,7 @@ class Cleaner:
         segment = self._segments.at(usage.base)
         batch = self._state.batch()
         batch.delete(SEGMENT + _U64.pack(usage.base))
-        self._forget_marks(batch, segment)
+        self._delete_cursor_entries(batch, segment)
         with self._lock, self._segments.moving():
             self._state.write(batch)
             self._segments.replace(segment, None)
@@ -126,25 +128,25 @@ class Cleaner:
         self._remove(segment)
         self._stats.segments_deleted += 1
         self._stats.cleaned_bytes += usage.size
-        _logger.info("segment %s deleted: nothing in it is needed any more", segment.path.name)
+        _logger.info("segment %s deleted: it holds no live batches", segment.path.name)
 
     def _rewrite(self, usage: SegmentUsage) -> None:
         killpoint("clean.before")
         old = self._segments.at(usage.base)
         new = Segment(self._segments.path(old.base, old.generation + 1), old.base, old.generation + 1, old.first_cursor)
-        moves: dict[PartitionId, _Moves] = {}
-        marks: list[tuple[int, int]] = []
-        size = self._write_live(old, new, moves, marks)
+        moves: dict[PartitionId, _MovedBatches] = {}
+        cursor_entries: list[tuple[int, int]] = []
+        size = self._write_live(old, new, moves, cursor_entries)
         killpoint("clean.written")
         kept = SegmentUsage(usage.base, new.generation, usage.first_cursor)
         kept.size = size
         kept.spans = {partition: span for partition, span in usage.spans.items() if partition in moves}
         batch = self._state.batch()
         batch.put(SEGMENT + _U64.pack(usage.base), kept.pack())
-        self._forget_marks(batch, old)
-        for cursor, position in marks:
+        self._delete_cursor_entries(batch, old)
+        for cursor, position in cursor_entries:
             batch.put(CURSOR + _U64.pack(cursor), _U64.pack(position))
-        # Dead places keep the positions that they had before earlier rewrites, so the file's size says nothing about them.
+        # Locations of dead batches keep their positions from before earlier rewrites, so they may be beyond the file's size.
         positions = range(old.base, self._segments.after(old).base)
         with self._lock, self._segments.moving():
             for partition, moved in moves.items():
@@ -158,8 +160,10 @@ class Cleaner:
         self._stats.cleaned_bytes += usage.size - size
         _logger.info("segment %s rewritten: %d of %d bytes kept", old.path.name, size, usage.size)
 
-    def _write_live(self, old: Segment, new: Segment, moves: dict[PartitionId, _Moves], marks: list[tuple[int, int]]) -> int:
-        """Write the live batches of `old` to `new`, durably; says how many bytes that made."""
+    def _write_live(
+        self, old: Segment, new: Segment, moves: dict[PartitionId, _MovedBatches], cursor_entries: list[tuple[int, int]]
+    ) -> int:
+        """Write the live batches of `old` to `new`, durably. Return the size of the new file."""
         fd = os.open(new.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             salt = new_salt()
@@ -172,21 +176,21 @@ class Cleaner:
                     entries = []
                     bodies: list[Buffer] = []
                     for entry in live:
-                        place = entry.position - old.base
-                        batch = bytes(data[place : place + entry.length])
+                        first = entry.position - old.base
+                        batch = bytes(data[first : first + entry.length])
                         entries.append(
                             encode_entry(
                                 entry.partition, entry.base_offset, entry.cursor, entry.records, batch, entry.max_timestamp
                             )
                         )
                         bodies.append(batch)
-                        moved = moves.setdefault(entry.partition, _Moves())
+                        moved = moves.setdefault(entry.partition, _MovedBatches())
                         moved.bases.append(entry.base_offset)
                         moved.positions.append(at)
                         at += entry.length
                     body = sum(map(len, bodies))
-                    if not marks or position - marks[-1][1] >= self._options.cursor_stride_bytes:
-                        marks.append((frame_cursor, position))
+                    if not cursor_entries or position - cursor_entries[-1][1] >= self._options.cursor_stride_bytes:
+                        cursor_entries.append((frame_cursor, position))
                     buffers.append(encode_head(position, synced, frame_cursor, hlc, entries, b"", 0, body, salt))
                     buffers += bodies
                     waiting += at - position
@@ -216,25 +220,25 @@ class Cleaner:
             if live:
                 yield live[0].cursor, frame.hlc, frame.synced, live
 
-    def _move(self, batch: WriteBatch, partition: PartitionId, moved: _Moves, old: range) -> None:
-        """Point the saved index and the newest places in memory to the new positions."""
+    def _move(self, batch: WriteBatch, partition: PartitionId, moved: _MovedBatches, old: range) -> None:
+        """Update the saved index and the locations in memory to the new positions."""
 
-        def at_new_position(place: BatchLocation) -> bytes:
-            new = moved.new_position(place.base_offset) if place.position in old else None
-            return pack_location(*(place if new is None else place._replace(position=new)))
+        def at_new_position(location: BatchLocation) -> bytes:
+            new = moved.new_position(location.base_offset) if location.position in old else None
+            return pack_location(*(location if new is None else location._replace(position=new)))
 
-        for places in self._saved.chunks(partition, moved.bases[0]):
-            if places[0].position >= old.stop:
+        for locations in self._saved.chunks(partition, moved.bases[0]):
+            if locations[0].position >= old.stop:
                 break
-            self._saved.save_chunk(batch, partition_key(partition), [at_new_position(place) for place in places])
+            self._saved.save_chunk(batch, partition_key(partition), [at_new_position(location) for location in locations])
         index = self._catalog.partitions.get(partition)
         if index is not None:
-            for at, place in enumerate(map(unpack_location, index.places)):
-                if place.position >= old.stop:
+            for at, location in enumerate(map(unpack_location, index.locations)):
+                if location.position >= old.stop:
                     break
-                index.places[at] = at_new_position(place)
+                index.locations[at] = at_new_position(location)
 
-    def _forget_marks(self, batch: WriteBatch, segment: Segment) -> None:
+    def _delete_cursor_entries(self, batch: WriteBatch, segment: Segment) -> None:
         following = self._segments.after(segment)
         batch.delete_range(CURSOR + _U64.pack(segment.first_cursor), CURSOR + _U64.pack(following.first_cursor))
 

@@ -1,6 +1,10 @@
-"""Whether the records inside stored batches can be read: what every producer's batch is asked before it is stored.
+"""Offline checks of what frames hold: the records inside batches, and the payloads that they refer to.
 
-A batch that an older version stored without a look may be right by its checksum and still stop every reader.
+Records are checked as a producer's batch is checked before it is stored. A batch that an older version stored unchecked may
+have a correct checksum and still stop every reader.
+
+Every record that refers to a payload must find it, intact. A payload that no record refers to is no fault: a crash leaves it
+behind, and a running server removes it.
 """
 
 import subprocess
@@ -10,6 +14,7 @@ from typing import NamedTuple
 
 from tailrace.log.data_folder import UNFINISHED, payload_digests, payload_path
 from tailrace.log.frame import BatchEntry, Frame
+from tailrace.log.index import describe_partition
 from tailrace.model.errors import InvalidRequestError, TailraceError
 from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import DEFAULT_LIMITS, MIB
@@ -20,13 +25,18 @@ from tailrace.wire.fast_record_check import compile_scan, load_scan
 from tailrace.wire.payload_references import is_payload_reference, read_payload_reference
 from tailrace.wire.record_check import ScanRecords, check_records, plain_scan
 
-_MOST_BYTES = DEFAULT_LIMITS.frame_bytes
-"""Of one batch without its compression. A server may be told to take larger ones than by default, but none so large."""
+_MAX_BATCH_BYTES = DEFAULT_LIMITS.frame_bytes
+"""Of one decompressed batch. A server can be configured to accept larger batches than by default, but none this large."""
 _WORTH_COMPILING_BYTES = 64 * MIB
+_MAX_LISTED_ORPHANS = 100
+
+IsAlive = Callable[[PartitionId, Offset], bool]
+ReportFinding = Callable[[str, str], None]
+"""Called with where something is wrong, and what."""
 
 
 def scan_for(size: int) -> ScanRecords:
-    """Return the quickest walk over records for a log of so many bytes."""
+    """Return the fastest record scan that is worth loading for a log of this size."""
     found = load_scan()
     if found is None and size >= _WORTH_COMPILING_BYTES:
         try:
@@ -37,7 +47,7 @@ def scan_for(size: int) -> ScanRecords:
 
 
 def bad_batches(frame: Frame, data: memoryview, base: int, scan: ScanRecords) -> Iterator[tuple[BatchEntry, str]]:
-    """The batches of a good frame whose records can't be read, each with the reason. `base` is where `data` begins."""
+    """Yield the batches of a good frame whose records can't be read, each with the reason. `base` is where `data` begins."""
     for entry in frame.entries:
         at = entry.position - base
         fault = record_fault(entry, data[at : at + entry.length], scan)
@@ -46,41 +56,39 @@ def bad_batches(frame: Frame, data: memoryview, base: int, scan: ScanRecords) ->
 
 
 def record_fault(entry: BatchEntry, batch: memoryview, scan: ScanRecords) -> str:
-    """What is wrong inside a stored batch, or nothing."""
+    """Return what is wrong inside a stored batch, or an empty string."""
     header = read_header(batch)
     if header.records != entry.records or header.last_offset_delta != entry.records - 1:
         return (
-            f"the batch counts {header.records} records and {header.last_offset_delta + 1} offsets, its frame {entry.records}"
+            f"the batch has {header.records} records and {header.last_offset_delta + 1} offsets,"
+            f" but {entry.records} according to its frame"
         )
     try:
-        check_records(batch, header, _MOST_BYTES, scan)
+        check_records(batch, header, _MAX_BATCH_BYTES, scan)
     except TailraceError as error:
         return str(error)
     return ""
 
 
-IsAlive = Callable[[PartitionId, Offset], bool]
-ReportFinding = Callable[[str, str], None]
-"""Where something is wrong, and what."""
+class _PayloadUse(NamedTuple):
+    """A record that refers to a payload."""
 
-_NAMED_ORPHANS = 100
-
-
-class _Use(NamedTuple):
     partition: PartitionId
     offset: Offset
     reference: PayloadReference | None
-    """`None` if it can't be read."""
+    """`None` if it can't be decoded."""
 
 
 class PayloadCheck:
+    """Learns from all frames which payloads are referred to, then checks them."""
+
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._uses: list[_Use] = []
+        self._uses: list[_PayloadUse] = []
         self.checked = 0
 
     def learn(self, frame: Frame, data: memoryview, base: int) -> None:
-        """Remember what the records of a frame refer to. `base` is the position of the first byte of `data`."""
+        """Remember which payloads the records of a frame refer to. `base` is the position of the first byte of `data`."""
         for entry in frame.entries:
             at = entry.position - base
             batch = data[at : at + entry.length]
@@ -89,16 +97,16 @@ class PayloadCheck:
                     reference = read_payload_reference(batch, DEFAULT_LIMITS)
                 except InvalidRequestError:
                     reference = None
-                self._uses.append(_Use(entry.partition, entry.base_offset, reference))
+                self._uses.append(_PayloadUse(entry.partition, entry.base_offset, reference))
 
     def run(self, names: TopicNames, is_alive: IsAlive, find: ReportFinding, note: Callable[[str], None]) -> None:
-        """Look at all payloads, now that all records are known."""
-        used: dict[PayloadReference, list[_Use]] = {}
+        """Check all payloads, once all records are known."""
+        used: dict[PayloadReference, list[_PayloadUse]] = {}
         for use in self._uses:
             if not is_alive(use.partition, use.offset):
                 continue
             if use.reference is None:
-                find(_place(use, names), "its value is no reference to a payload")
+                find(_describe(use, names), "the value is not a valid reference to a payload")
             else:
                 used.setdefault(use.reference, []).append(use)
         for reference, uses in used.items():
@@ -107,7 +115,7 @@ class PayloadCheck:
             if fault:
                 find(
                     f"payload {reference.digest.hex()}",
-                    f"{fault}; records that refer to it: {len(uses)}, {_place(uses[0], names)}",
+                    f"{fault}; records that refer to it: {len(uses)}, the first at {_describe(uses[0], names)}",
                 )
         self._note_orphans({reference.digest for reference in used}, note)
 
@@ -119,18 +127,18 @@ class PayloadCheck:
         except OSError as error:
             return f"it can't be read ({error.strerror})"
         if len(content) != reference.size:
-            return f"it is damaged: it has {len(content)} bytes and had {reference.size}"
-        return "" if reference_to(content) == reference else "it is damaged: its bytes do not have this hash"
+            return f"it is damaged: it has {len(content)} bytes instead of {reference.size}"
+        return "" if reference_to(content) == reference else "it is damaged: its content does not have this hash"
 
     def _note_orphans(self, used: set[bytes], note: Callable[[str], None]) -> None:
         orphans = [digest for digest in payload_digests(self._folder) if digest not in used]
-        for digest in orphans[:_NAMED_ORPHANS]:
-            note(f"payload {digest.hex()} is referred to by no record; a running server removes it")
-        if len(orphans) > _NAMED_ORPHANS:
-            note(f"and so are {len(orphans) - _NAMED_ORPHANS} more payloads")
+        for digest in orphans[:_MAX_LISTED_ORPHANS]:
+            note(f"payload {digest.hex()} is not referred to by any record; a running server removes it")
+        if len(orphans) > _MAX_LISTED_ORPHANS:
+            note(f"{len(orphans) - _MAX_LISTED_ORPHANS} more payloads are not referred to by any record")
         for unfinished in self._folder.glob(f"*{UNFINISHED}"):
             note(f"{unfinished.name} was being written when the server stopped; the next start removes it")
 
 
-def _place(use: _Use, names: TopicNames) -> str:
-    return f"{names.of(use.partition)}, offset {use.offset}"
+def _describe(use: _PayloadUse, names: TopicNames) -> str:
+    return f"{describe_partition(use.partition, names)}, offset {use.offset}"

@@ -1,7 +1,7 @@
-"""What is a data folder: the folders of the log and of its state in it, made when a server first opens it.
+"""The data folder: what is in it, its lock, who may read it, and the free space of its disk.
 
-Everything in it is for its owner alone. Files that libraries make (RocksDB, SQLite) are so by the umask of the server, and
-what an older version has left open to others is closed when the folder is opened.
+Only its owner may read it. Files that libraries create (RocksDB, SQLite) are private by the umask of the server, and files of
+older versions that others can read are made private when the folder is opened.
 """
 
 import fcntl
@@ -22,14 +22,19 @@ LOG_FOLDER = "log"
 STATE_FOLDER = "state"
 TABLES_FILE = "tables.db"
 STAGING_FOLDER = "staging"
+PAYLOADS_FOLDER = "payloads"
+UNFINISHED = ".unfinished"
+"""Ends the name of a file that is not completely written yet."""
 
-_MOST_ASIDE = 100
+_LOCK_FILE = "LOCK"
+_MAX_ASIDE = 100
+_MEASURE_SECONDS = 0.1
 
 _logger = logging.getLogger(__name__)
 
 
 def make_folder(folder: Path) -> None:
-    """Make it if it is not there yet, readable by its owner only. Its name is durable on return."""
+    """Create the folder if it does not exist, readable by its owner only. Its name is durable on return."""
     _refuse_file(folder)
     if not folder.is_dir():
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -37,73 +42,73 @@ def make_folder(folder: Path) -> None:
 
 
 def remains_without_log(folder: Path) -> list[str]:
-    """Name what can't be in a folder without a log. Nothing if there is a log, or if the folder is new."""
+    """Return the names of what only a folder with a log can hold, if the log is missing."""
     has_log = (folder / LOG_FOLDER).is_dir()
     if has_log and SegmentFolder(folder / LOG_FOLDER, 1).list_files():
         return []
     payloads = folder / PAYLOADS_FOLDER
     found = {
-        STATE_FOLDER: (folder / STATE_FOLDER).is_dir() and not has_log,  # it is made after that of the log
+        STATE_FOLDER: (folder / STATE_FOLDER).is_dir() and not has_log,  # created after that of the log
         TABLES_FILE: (folder / TABLES_FILE).exists(),
         PAYLOADS_FOLDER: payloads.is_dir() and any(payloads.iterdir()),
     }
     return [name for name, is_there in found.items() if is_there]
 
 
-def describe_lost_log(traces: Sequence[str]) -> str:
-    return f"has {' and '.join(traces)} in it, and no log: the log is lost. Restore the folder from a copy"
+def describe_lost_log(remains: Sequence[str]) -> str:
+    return f"holds {' and '.join(remains)} but no log: the log is lost. Restore the folder from a backup"
 
 
 def move_aside(path: Path) -> None:
-    """Give a file or folder another name, beside its own. What SQLite keeps next to a database goes along."""
+    """Rename a file or folder, in place, together with the files that SQLite keeps next to a database."""
     if not path.exists():
         return
-    for number in range(1, _MOST_ASIDE + 1):
+    for number in range(1, _MAX_ASIDE + 1):
         aside = path.with_name(f"{path.name}.before-loss-{number}")
         if not aside.exists():
             for ending in ("-wal", "-shm", ""):
                 with suppress(FileNotFoundError):
                     path.with_name(path.name + ending).rename(aside.with_name(aside.name + ending))
             sync_folder(path.parent)
-            _logger.warning("%s was set aside as %s", path, aside.name)
+            _logger.warning("%s was renamed to %s", path, aside.name)
             return
-    raise TailraceError(f"{path.parent} holds {_MOST_ASIDE} versions of {path.name} that were set aside; remove some")
+    raise TailraceError(f"{path.parent} holds {_MAX_ASIDE} earlier versions of {path.name}; remove some")
 
 
 def make_private(folder: Path) -> None:
-    """Take the permissions of all but the owner from the folder and everything in it."""
+    """Remove the permissions of everyone but the owner from the folder and everything in it."""
     try:
-        _close_to_others(folder, folder.stat().st_mode)
-        _close_all_to_others(folder)
+        _make_one_private(folder, folder.stat().st_mode)
+        _make_contents_private(folder)
     except PermissionError as error:
-        _logger.warning("others may be able to read the data: %s; let the server own its folder", error)
+        _logger.warning("other users may be able to read the data: %s; make the server's user the owner of its folder", error)
 
 
 def private_opener(path: str, flags: int) -> int:
-    """Open a file for `open`; a new one is for its owner alone."""
+    """Open a file for `open`; a new one can be read by its owner only."""
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
-def _close_all_to_others(folder: str | Path) -> None:
+def _make_contents_private(folder: str | Path) -> None:
     with os.scandir(folder) as entries:
         for entry in entries:
             try:
-                _close_to_others(entry.path, entry.stat(follow_symlinks=False).st_mode)
+                _make_one_private(entry.path, entry.stat(follow_symlinks=False).st_mode)
                 if entry.is_dir(follow_symlinks=False):
-                    _close_all_to_others(entry.path)
+                    _make_contents_private(entry.path)
             except FileNotFoundError:
                 continue
 
 
-def _close_to_others(path: str | Path, mode: int) -> None:
+def _make_one_private(path: str | Path, mode: int) -> None:
     if mode & (stat.S_IRWXG | stat.S_IRWXO) and not stat.S_ISLNK(mode):
         Path(path).chmod(stat.S_IMODE(mode) & stat.S_IRWXU)
 
 
 def require_data_folder(folder: Path) -> None:
-    """Refuse what can't be one, before anything is made in it."""
+    """Refuse a folder that is no data folder, before anything is created in it."""
     if not folder.exists():
-        raise TailraceError(f"there is no folder {folder}")
+        raise TailraceError(f"the folder {folder} does not exist")
     _refuse_file(folder)
     if not (folder / LOG_FOLDER).is_dir() and not remains_without_log(folder):
         raise TailraceError(f"{folder} is not a data folder: it has no {LOG_FOLDER!r} in it")
@@ -111,17 +116,14 @@ def require_data_folder(folder: Path) -> None:
 
 def _refuse_file(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
-        raise TailraceError(f"{folder} is a file; the data is in a folder of its own")
-
-
-_NAME = "LOCK"
+        raise TailraceError(f"{folder} is a file, not a data folder")
 
 
 class FolderLock:
-    """Held from construction to `release`, or until the process ends, however it ends."""
+    """Lets one process have the folder open, from construction to `release` or to the end of the process."""
 
     def __init__(self, folder: Path) -> None:
-        self._fd = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._fd = os.open(folder / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -137,53 +139,48 @@ class FolderLock:
         os.close(self._fd)
 
 
-_LOOK_SECONDS = 0.1
-
-
 class FreeSpace:
-    """May be called from any thread."""
+    """Refuses records while the disk has less free space than `min_free_bytes`, so that there is space left to clean up.
+
+    May be called from any thread.
+    """
 
     def __init__(self, folder: Path, min_free_bytes: int, stats: StoreStats) -> None:
         self._folder = folder
         self._min_free_bytes = min_free_bytes
         self._stats = stats
-        self._looked_at = float("-inf")
-        self.is_left = True
-        """As of the last look."""
-        self.look()
+        self._measured_at = float("-inf")
+        self.is_enough = True
+        """As of the last measurement."""
+        self.measure()
 
-    def look(self) -> bool:
-        """Whether there is some, by a look that is a tenth of a second old at most."""
+    def measure(self) -> bool:
+        """Return whether there is enough, as of a tenth of a second ago at most."""
         now = time.monotonic()
-        if now - self._looked_at >= _LOOK_SECONDS:
-            self._looked_at = now
-            with suppress(OSError):  # a disk that can't be asked is no full one; the next write tells what is wrong
+        if now - self._measured_at >= _MEASURE_SECONDS:
+            self._measured_at = now
+            with suppress(OSError):  # not a sign of a full disk; the next write reports what is wrong
                 disk = os.statvfs(self._folder)
-                is_left = disk.f_bavail * disk.f_frsize >= self._min_free_bytes
-                if is_left != self.is_left:
-                    self.is_left = is_left
-                    self._say()
-        return self.is_left
+                is_enough = disk.f_bavail * disk.f_frsize >= self._min_free_bytes
+                if is_enough != self.is_enough:
+                    self.is_enough = is_enough
+                    self._report()
+        return self.is_enough
 
     def check(self) -> None:
-        """Refuse a commit if there is none."""
-        if not self.look():
+        """Raise `StorageFullError` if there is not enough."""
+        if not self.measure():
             self._stats.failed_commits += 1
-            raise StorageFullError(f"{self._in_words()}; nothing was written. Free some space and send again")
+            raise StorageFullError(f"{self._describe()}; nothing was written. Free some space and send again")
 
-    def _say(self) -> None:
-        if self.is_left:
-            _logger.info("There is room on the disk of %s again: records are taken", self._folder)
+    def _report(self) -> None:
+        if self.is_enough:
+            _logger.info("the disk of %s has enough free space again: records are accepted", self._folder)
         else:
-            _logger.warning("%s: records are refused until there is room", self._in_words())
+            _logger.warning("%s: records are refused until there is more", self._describe())
 
-    def _in_words(self) -> str:
+    def _describe(self) -> str:
         return f"less than {self._min_free_bytes} bytes are free on the disk of {self._folder} (min_free_bytes)"
-
-
-PAYLOADS_FOLDER = "payloads"
-UNFINISHED = ".unfinished"
-"""At the end of the name of a file that is not whole yet."""
 
 
 def payload_path(folder: Path, digest: bytes) -> Path:
@@ -191,7 +188,7 @@ def payload_path(folder: Path, digest: bytes) -> Path:
 
 
 def payload_digests(folder: Path) -> Iterator[bytes]:
-    """What the files of a folder are named by; other files are passed over."""
+    """Yield the digests of the payloads in a folder, which are their file names. Other files are ignored."""
     if not folder.is_dir():
         return
     with os.scandir(folder) as entries:

@@ -1,4 +1,4 @@
-"""The frame: the unit of writing, of atomicity and of checking.
+"""The frame: the unit that is written, checked and applied atomically.
 
     head     magic, checksum, sizes, position, synced, cursor, timestamp, counts        56 bytes
     entries  for each batch: partition, base offset, cursor, records, length, checksum  44 bytes each
@@ -6,11 +6,11 @@
     batches  Kafka record batches, as they are served
 
 The head's checksum covers head, entries and effects. A batch is covered by its own checksum, which its entry repeats; so
-every byte is checked once and no batch is read twice. `position` is the frame's own place in the log: bytes that look like
-a frame elsewhere are not one. The checksum begins with the salt of its segment, a number that nobody outside knows: a record
-value that holds a frame, made to stand just there, is not one either. `synced` is the position up to which the log was known
-to be durable when the frame was written: a bad frame below a later frame's `synced` was once good, so it is corruption; above
-it, it is a torn write. A frame without entries and effects is a seal: it says only `synced`.
+every byte is checked once and no batch is read twice. `position` is the frame's own position in the log, so that a copy of a
+frame elsewhere is not taken for one. The checksum begins with the salt of its segment, which clients can't know, so that a
+record value that imitates a frame at the right position is not taken for one either. `synced` is the position up to which the
+log was known to be durable when the frame was written: a bad frame below a later frame's `synced` was once good, so it is
+corruption; above it, it is a torn write. A frame without entries and effects is a seal, which only records `synced`.
 """
 
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ class EffectKind(IntEnum):
 
 
 class BatchEntry(NamedTuple):
-    """What a frame says about one of its batches."""
+    """The description of one batch in its frame."""
 
     partition: PartitionId
     base_offset: Offset
@@ -67,7 +67,7 @@ class BatchEntry(NamedTuple):
     crc: int
     max_timestamp: int
     position: Position
-    """Where the batch itself begins."""
+    """Where the batch itself begins in the log."""
 
 
 class Frame(NamedTuple):
@@ -84,7 +84,7 @@ class Frame(NamedTuple):
 
     @property
     def end_cursor(self) -> Cursor:
-        """The cursor after the frame's last record. The cleaner may have taken out records before it."""
+        """The cursor after the frame's last record. The cleaner may have removed records before it."""
         return Cursor(self.entries[-1].cursor + self.entries[-1].records) if self.entries else self.cursor
 
     @property
@@ -93,7 +93,7 @@ class Frame(NamedTuple):
 
 
 class BadFrameError(Exception):
-    """The bytes here are not a good frame. Whether that is a torn write or corruption, the caller must find out."""
+    """The bytes are not a good frame. The caller must find out whether that is a torn write or corruption."""
 
 
 def encode_entry(partition: PartitionId, base: int, cursor: int, records: int, batch: Buffer, max_timestamp: int) -> bytes:
@@ -113,7 +113,10 @@ def fast_encode_head(
     max_timestamp: int,
     salt: int,
 ) -> bytes:
-    """What `head_bytes` makes of one batch and no effects, the commonest frame by far, in half the time."""
+    """Fast path of `encode_head`: a frame of one batch and no effects, the commonest by far, in half the time.
+
+    `tests/unit/log/test_frame.py` holds both equal.
+    """
     (crc,) = _CRC.unpack_from(batch, _CHECKSUM_AT)
     length = len(batch)
     topic_id, number = partition
@@ -139,7 +142,7 @@ def fast_encode_head(
 
 
 def head_size(entry_count: int, effects_size: int) -> int:
-    """Bytes of a frame before its batches."""
+    """Return the number of bytes of a frame before its batches."""
     return HEAD_BYTES + entry_count * _ENTRY.size + effects_size
 
 
@@ -154,7 +157,7 @@ def encode_head(
     body: int,
     salt: int,
 ) -> bytes:
-    """Everything of a frame that comes before its batches, of which there are `body` bytes."""
+    """Encode everything of a frame that comes before its batches, of which there are `body` bytes."""
     size = head_size(len(entries), len(effects))
     head = _HEAD.pack(size + body, size, position, synced, cursor, hlc, len(entries), effect_count)
     checked = b"".join((head, *entries, effects))
@@ -162,7 +165,7 @@ def encode_head(
 
 
 def encode_effects(changes: Changes) -> tuple[bytes, int]:
-    """The changes that are not batches, and how many there are."""
+    """Encode the changes that are not batches. Return the bytes and the number of changes."""
     parts: list[bytes] = []
     parts.extend(_effect(EffectKind.CREATE, _U32.pack(topic_id), _U32.pack(count)) for topic_id, count in changes.creates)
     parts.extend(_effect(EffectKind.DROP, _U32.pack(topic_id), b"") for topic_id in changes.drops)
@@ -178,7 +181,7 @@ def encode_effects(changes: Changes) -> tuple[bytes, int]:
 
 
 def read_effects(effects: bytes, count: int) -> Changes:
-    """Turn the effects of a checked frame back into changes."""
+    """Decode the effects of a checked frame."""
     creates: list[tuple[TopicId, int]] = []
     drops: list[TopicId] = []
     trims: list[tuple[PartitionId, Offset]] = []
@@ -207,16 +210,16 @@ def read_effects(effects: bytes, count: int) -> Changes:
             case EffectKind.DELETE:
                 puts.append((key, None))
             case _:
-                raise BadFrameError(f"effect of unknown kind {kind}; a newer version may have written it")
-    invariant(at == len(effects), "the effects of a checked frame fill their place")
+                raise BadFrameError(f"an effect has the unknown kind {kind}; a newer version may have written it")
+    invariant(at == len(effects), "the effects of a checked frame have the size that its head says")
     return Changes(creates=creates, drops=drops, trims=trims, drop_prefixes=drop_prefixes, puts=puts)
 
 
 def read_frame(data: memoryview, at: int, position: int, salt: int, *, check_batches: bool = True) -> Frame:
-    """Read and check the frame at `at`, which is log position `position` in a segment with this salt."""
+    """Read and check the frame at `at`, which is log position `position`, in a segment with this salt."""
     left = len(data) - at
     if left < HEAD_BYTES:
-        raise BadFrameError(f"{left} bytes are too few for a frame")
+        raise BadFrameError(f"the {left} bytes that are left are too few for a frame")
     if data[at : at + len(MAGIC)] != MAGIC:
         raise BadFrameError("no frame begins here")
     (crc,) = _CRC.unpack_from(data, at + len(MAGIC))
@@ -226,7 +229,7 @@ def read_frame(data: memoryview, at: int, position: int, salt: int, *, check_bat
     if crc32c(data[at + _CRC_FROM : at + head], salt) != crc:
         raise BadFrameError("the head's checksum does not match")
     if own != position:
-        raise BadFrameError(f"the frame says that it stands at {own}")
+        raise BadFrameError(f"the frame belongs to position {own}")
     entries = []
     body = at + head
     for number in range(entry_count):
@@ -239,9 +242,11 @@ def read_frame(data: memoryview, at: int, position: int, salt: int, *, check_bat
             reason = batch_fault(data[body : body + length], base, checksum)
             if reason:
                 raise BadFrameError(reason)
-        place = Position(position + body - at)
+        batch_position = Position(position + body - at)
         entries.append(
-            BatchEntry(PartitionId(topic, partition), Offset(base), Cursor(first), records, length, checksum, newest, place)
+            BatchEntry(
+                PartitionId(topic, partition), Offset(base), Cursor(first), records, length, checksum, newest, batch_position
+            )
         )
         body += length
     if body != at + size:
@@ -251,7 +256,7 @@ def read_frame(data: memoryview, at: int, position: int, salt: int, *, check_bat
 
 
 def frame_size(data: memoryview, at: int) -> int:
-    """How long the frame at `at` says that it is; enough to read the rest of it."""
+    """Return the size of the frame at `at` according to its head, which is not checked."""
     if len(data) - at < HEAD_BYTES:
         return HEAD_BYTES
     if data[at : at + len(MAGIC)] != MAGIC:
@@ -261,18 +266,18 @@ def frame_size(data: memoryview, at: int) -> int:
 
 
 def batch_fault(batch: Buffer, base_offset: int, checksum: int | None = None) -> str:
-    """What is wrong with a stored batch, or nothing."""
+    """Return what is wrong with a stored batch, or an empty string."""
     if len(batch) < HEADER_BYTES:
-        return f"a batch of {len(batch)} bytes is cut short"
+        return f"a batch of {len(batch)} bytes is incomplete"
     base, length, leader_epoch, magic, stored = _BATCH_HEAD.unpack_from(batch)
     if base != base_offset:
-        return f"the batch for offset {base_offset} says {base}"
+        return f"the batch at offset {base_offset} claims offset {base}"
     if length + LENGTH_FROM != len(batch):
-        return f"the batch at offset {base} says that it has {length + LENGTH_FROM} bytes, and has {len(batch)}"
+        return f"the batch at offset {base} claims {length + LENGTH_FROM} bytes and has {len(batch)}"
     if leader_epoch != LEADER_EPOCH or magic != BATCH_MAGIC:
-        return f"the batch at offset {base} says leader epoch {leader_epoch} and format {magic}"
+        return f"the batch at offset {base} has the leader epoch {leader_epoch} and the format {magic}"
     if checksum is not None and stored != checksum:
-        return f"the batch at offset {base} has another checksum than its frame says"
+        return f"the checksum of the batch at offset {base} differs from the one in its frame"
     if crc32c(memoryview(batch)[CHECKED_FROM:]) != stored:
         return f"the checksum of the batch at offset {base} does not match its bytes"
     return ""

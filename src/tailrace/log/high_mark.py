@@ -1,12 +1,12 @@
 """The high mark: up to where the log is known to be synced, kept in a file beside it.
 
-A log that lost its end looks like one that never had it. So a thread of its own writes down how far the log was synced, never
-more than that, and syncs what it wrote: at most a second and at most 64 MiB behind. Where it can't keep up, writers wait
-for it. A start finds the mark and refuses a log that ends before it.
+A log that lost its end looks like one that never had it. So a separate thread records how far the log was synced, never more
+than that, and syncs the record: at most a second and at most 64 MiB behind. If it can't keep up, writers wait for it. A start
+reads the mark and refuses a log that ends before it.
 
-The file has two slots, written in turn, each with a checksum and a number that rises: a write that is torn leaves the other
-one. A file that is missing, as in folders of versions without it, or of which neither slot can be read is no mark at all: it
-is a witness, and the log does not need it.
+The file has two slots, written in turn, each with a checksum and a rising number, so that a torn write leaves the other one
+intact. If the file is missing, as in folders of older versions, or neither slot can be read, there is no mark. The log can be
+opened without it.
 """
 
 import os
@@ -30,13 +30,13 @@ from tailrace.model.limits import MIB
 HIGH_MARK_FILE = "high_mark"
 BEHIND_SECONDS = 1.0
 BEHIND_BYTES = 64 * MIB
-"""How far the mark may be behind what is synced."""
+"""How far the mark may be behind the synced position."""
 
 _PAUSE_SECONDS = 0.4
 _MANY_BYTES = 40 * MIB
-"""When the mark is written again: so long after the first sync that it does not know, or so many bytes."""
+"""The mark is written again this long after the first sync that it does not cover, or after this many bytes."""
 _TOO_MANY_BYTES = 48 * MIB
-"""When the next group waits. It has some MiB itself."""
+"""From here on the next group waits; it may have some MiB itself."""
 _STEP_SECONDS = 0.1
 _JOIN_SECONDS = 5.0
 _SLOT = Struct(">8sQQ")
@@ -47,13 +47,13 @@ _SLOTS = 2
 
 
 class FoundMark(NamedTuple):
-    """What the file says."""
+    """What the file holds."""
 
     position: Position
-    """Up to here the log was synced; 0 if nobody knows."""
+    """Up to where the log was synced; 0 if that is not known."""
     number: int
     fault: str
-    """What is wrong with the file. It may be in a slot that does not count."""
+    """What is wrong with the file, or an empty string. The damage may be in the older slot."""
 
 
 def read_high_mark(folder: Path) -> FoundMark:
@@ -78,7 +78,7 @@ def read_high_mark(folder: Path) -> FoundMark:
 
 
 class HighMark:
-    """The mark of an open log. `note` and `wait_until_near` are called by whoever syncs and writes the log."""
+    """The mark of an open log. Threads that sync the log call `note`; threads that write call `wait_until_near`."""
 
     def __init__(self, folder: Path, on_failure: Callable[[BaseException], None]) -> None:
         found = read_high_mark(folder)
@@ -87,18 +87,18 @@ class HighMark:
         self._synced = self._written = found.position
         self._writing_since = 0.0
         self._waiting_since = 0.0
-        """When the first sync was that the mark does not know: of those that are being written down, and of later ones."""
+        """When the first sync was that the mark does not cover: of those that are being recorded, and of later ones."""
         self._is_due = threading.Event()
         self._is_urgent = threading.Event()
         self._is_near = threading.Condition()
         self._stopping = False
-        self._no_room: StorageFullError | None = None
+        self._storage_full: StorageFullError | None = None
         self._thread = threading.Thread(target=self._run, name="tailrace-high-mark", daemon=True)
         self._fd = _open(folder)
 
     @property
     def is_far_behind(self) -> bool:
-        """Whether the next group has to wait for it."""
+        """Whether the next group has to wait for the mark."""
         since = self._writing_since or self._waiting_since
         if not since:
             return False
@@ -108,9 +108,9 @@ class HighMark:
         self._thread.start()
 
     def note(self, synced: Position) -> None:
-        """The log is synced up to here."""
+        """Note that the log is synced up to here."""
         self._synced = synced
-        # To look is a tenth of what it takes to set it.
+        # `is_set` takes a tenth of the time of `set`.
         if not self._is_due.is_set():
             self._waiting_since = self._waiting_since or time.monotonic()
             self._is_due.set()
@@ -118,18 +118,18 @@ class HighMark:
             self._is_urgent.set()
 
     def wait_until_near(self) -> None:
-        """Called before more is written. Raises `StorageFullError` if the disk has no room to write the mark."""
+        """Wait before more is written. Raises `StorageFullError` if the disk is too full to write the mark."""
         if not self.is_far_behind:
             return
         with self._is_near:
             while self.is_far_behind and not self._stopping:
-                if self._no_room is not None:
-                    raise self._no_room.afresh()
+                if self._storage_full is not None:
+                    raise self._storage_full.afresh()
                 self._is_urgent.set()
                 self._is_near.wait(_STEP_SECONDS)
 
     def write(self, synced: Position) -> None:
-        """Durable on return, and the mark from now on, be it lower than before. Nobody else may be writing it."""
+        """Write the mark, durably, even if it is lower than before. No other thread may be writing it."""
         killpoint("mark.before")
         slot = _SLOT.pack(_MAGIC, self._number + 1, synced)
         os.pwrite(self._fd, slot + _CRC.pack(crc32c(slot)), (self._number + 1) % _SLOTS * _SLOT_BYTES)
@@ -140,13 +140,13 @@ class HighMark:
         killpoint("mark.after")
 
     def stop(self) -> None:
-        """Wake the thread so that it ends; the mark stays as it is."""
+        """End the thread; the mark stays as it is."""
         self._stopping = True
         self._is_due.set()
         self._is_urgent.set()
 
     def finish(self, synced: Position) -> None:
-        """After `stop`: the last mark, if there is room for it."""
+        """Write the last mark, after `stop`, unless the disk is full."""
         self._join()
         try:
             self.write(synced)
@@ -157,7 +157,7 @@ class HighMark:
     def close(self) -> None:
         self.stop()
         self._join()
-        # A thread that the disk does not let go of still uses the file.
+        # A thread that hangs in a write still uses the file.
         if self._fd >= 0 and not self._thread.is_alive():
             os.close(self._fd)
             self._fd = -1
@@ -173,26 +173,28 @@ class HighMark:
             if self._stopping:
                 return
             self._writing_since, self._waiting_since = self._writing_since or self._waiting_since, 0.0
-            # Cleared before the look at `_synced`: what is synced from here on asks for the next mark.
+            # Cleared before `_synced` is read: what is synced from here on asks for the next mark.
             self._is_due.clear()
             self._is_urgent.clear()
             synced = self._synced
             try:
                 self.write(synced)
                 self._writing_since = 0.0
-                self._no_room = None
+                self._storage_full = None
             except BaseException as error:  # noqa: BLE001  the top of the thread: a disk that fails here fails the log
                 if not is_storage_full(error):
                     self._on_failure(error)
                     return
-                self._no_room = StorageFullError(f"{error}. Until there is room for the high mark, nothing more can be taken")
+                self._storage_full = StorageFullError(
+                    f"the high mark can't be written: {error}. Records are refused until there is free space"
+                )
                 self._is_due.set()
             with self._is_near:
                 self._is_near.notify_all()
 
 
 def _open(folder: Path) -> int:
-    """The file, made in full before it is first used, so that later writes change nothing but its bytes."""
+    """Open the file. It is created with its full size, so that later writes change nothing but its bytes."""
     path = folder / HIGH_MARK_FILE
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

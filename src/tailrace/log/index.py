@@ -1,9 +1,14 @@
-"""Where every batch is: the index of the log.
+"""The index of the log: where every batch of every partition is.
 
-The newest batches of each partition are listed in memory. A checkpoint
-saves the list in chunks, so that older batches are found with one look into RocksDB. Each entry carries the running
-maximum of the partition's timestamps and the running sum of its bytes; both rise with the offset, so that lookups by time
-and by size are binary searches even when timestamps are out of order, over the chunks and in them.
+The newest batches of each partition are listed in memory. A checkpoint saves the list in chunks, so that older batches are
+found with one lookup in RocksDB. Each entry carries the running maximum of the partition's timestamps and the running sum of
+its bytes. Both rise with the offset, so that lookups by time and by size are binary searches, over the chunks and inside them,
+even when timestamps are out of order.
+
+Where each partition starts and ends is saved as its counters. A checkpoint puts the counters of all partitions that have
+changed into one value, because a key for each of them takes longer than the rest of what is saved of a partition with few
+batches. Values are read in the order of the log, and the last one that names a partition counts. Now and then all counters are
+saved, which makes the values before them obsolete (`Catalog.take_unsaved`).
 """
 
 from bisect import bisect_left, bisect_right
@@ -28,17 +33,24 @@ from tailrace.log.batch_location import (
 )
 from tailrace.log.state import CHUNK, COUNTERS, OLD_COUNTER, OLD_TIME, StateDb, after_prefix
 from tailrace.model.ids import PartitionId, Position, TopicId
+from tailrace.model.topic import TopicNames
 
 _U64 = Struct(">Q")
 _LAST_OFFSET = _U64.pack((1 << 64) - 1)
+_PARTITION = Struct(">II")
+_COUNTERS = Struct(">8sQQQQq")
+_OLD_COUNTERS = Struct(">QQQQq")
+_COUNTERS_KEY = Struct(">QI")
+_COUNTERS_AT_ONCE = 4096
+"""Partitions that share a value, at most: 200 KB."""
 _NO_SEGMENT = Position(-1)
 NO_TIMESTAMP = -1 << 63
 _FORGET_AT_LEAST = 16
-"""With many partitions each has few places, and to copy their lists for one of them costs more than to keep it."""
+"""With many partitions each has few locations, and copying a list to drop one of them costs more than keeping it."""
 
 
 class PartitionIndex:
-    """The index of one partition. Changed by the writer under the log's lock; read by anybody."""
+    """The index of one partition. Changed by the writer under the log's lock; read by any thread."""
 
     __slots__ = (
         "end",
@@ -46,8 +58,8 @@ class PartitionIndex:
         "is_dirty",
         "is_dropped",
         "key",
+        "locations",
         "partition",
-        "places",
         "pruned",
         "running",
         "saved",
@@ -67,17 +79,17 @@ class PartitionIndex:
         self.running = NO_TIMESTAMP
         self.pruned = 0
         """The start up to which the saved index has been cleared."""
-        self.places: list[bytes] = []
-        """Of the newest batches, packed. The list only grows, and is replaced to let go of some, so who reads it is safe."""
+        self.locations: list[bytes] = []
+        """Of the newest batches, packed. The list only grows, and is replaced to drop some, so reading it needs no lock."""
         self.saved = 0
-        """How many of these places are in the saved index too."""
+        """How many of these locations are in the saved index, too."""
         self.is_dirty = False
-        """Whether the next checkpoint has something to save of it."""
+        """Whether the next checkpoint has to save something of this partition."""
         self.is_dropped = False
         self.segment = _NO_SEGMENT
-        """The active segment's base, once it holds bytes of the partition."""
+        """The base of the active segment, once it holds bytes of the partition."""
         self.span_begin = 0
-        """The first of these bytes, in the partition's own count."""
+        """The first of these bytes, counted over the partition's whole life."""
 
     def size(self) -> int:
         return self.end_bytes - self.start_bytes
@@ -86,12 +98,12 @@ class PartitionIndex:
         return pack_counters(self.key, self.start, self.end, self.start_bytes, self.end_bytes, self.running)
 
     def forget_saved(self, cursor: int) -> bool:
-        """Let go of the places below the cursor that are on disk, if they are many; says whether there may be more later."""
+        """Drop the saved locations below the cursor, if there are many. Return whether there may be more to drop later."""
         if self.saved < _FORGET_AT_LEAST:
             return False
-        count = bisect_left(self.places, cursor, hi=self.saved, key=cursor_of)
+        count = bisect_left(self.locations, cursor, hi=self.saved, key=cursor_of)
         if count >= _FORGET_AT_LEAST:
-            self.places = self.places[count:]
+            self.locations = self.locations[count:]
             self.saved -= count
         return self.saved >= _FORGET_AT_LEAST
 
@@ -112,25 +124,25 @@ class SavedIndex:
             found[partition] = index
         return found
 
-    def save(self, batch: WriteBatch, partition_key: bytes, places: Sequence[bytes]) -> None:
-        """The places are packed."""
-        for first in range(0, len(places), self._chunk_batches):
-            self.save_chunk(batch, partition_key, places[first : first + self._chunk_batches])
+    def save(self, batch: WriteBatch, partition_key: bytes, locations: Sequence[bytes]) -> None:
+        """Save packed locations, in chunks."""
+        for first in range(0, len(locations), self._chunk_batches):
+            self.save_chunk(batch, partition_key, locations[first : first + self._chunk_batches])
 
-    def save_chunk(self, batch: WriteBatch, partition_key: bytes, places: Sequence[bytes]) -> None:
-        batch.put(CHUNK + partition_key + places[0][:BASE_BYTES], b"".join(places))
+    def save_chunk(self, batch: WriteBatch, partition_key: bytes, locations: Sequence[bytes]) -> None:
+        batch.put(CHUNK + partition_key + locations[0][:BASE_BYTES], b"".join(locations))
 
     def drop_topic(self, batch: WriteBatch, topic_id: int) -> None:
-        """Its counters go because the checkpoint that drops it saves all others."""
+        """Delete the chunks of a topic. Its counters go because the checkpoint that drops it saves all others."""
         prefix = CHUNK + topic_id.to_bytes(4, "big")
         batch.delete_range(prefix, after_prefix(prefix))
 
     def chunks(self, partition: PartitionId, offset: int) -> Iterator[list[BatchLocation]]:
-        """Saved places in order, chunk by chunk, beginning with the chunk that holds `offset`."""
+        """Return the saved locations in order, chunk by chunk, beginning with the chunk that holds `offset`."""
         return (list(unpack_locations(packed)) for packed in self._packed_chunks(partition, offset))
 
-    def places(self, partition: PartitionId, offset: int) -> Iterator[BatchLocation]:
-        """Saved places in order, beginning with the batch that holds `offset`, each unpacked when it is asked for."""
+    def locations(self, partition: PartitionId, offset: int) -> Iterator[BatchLocation]:
+        """Yield the saved locations in order, beginning with the batch that holds `offset`."""
         for packed in self._packed_chunks(partition, offset):
             yield from unpack_locations(packed, offset)
 
@@ -141,7 +153,7 @@ class SavedIndex:
         return (packed for _, packed in self._state.items(prefix, start))
 
     def chunk_for_time(self, partition: PartitionId, timestamp: int) -> int | None:
-        """First offset of the first chunk that ends with this running timestamp or a later one."""
+        """Return the first offset of the first chunk that ends with this running timestamp or a later one."""
         prefix = CHUNK + partition_key(partition)
         oldest = next(self._state.items(prefix), None)
         if oldest is None:
@@ -152,12 +164,12 @@ class SavedIndex:
         newest = self._state.at_or_before(prefix, prefix + _LAST_OFFSET)
         if newest is None or last_location(newest[1]).running_timestamp < timestamp:
             return None
-        # Chunks that begin below `low` end before the timestamp, the one at `found` does not.
+        # Invariant: chunks that begin below `low` end before the timestamp, the one at `found` does not.
         low, found = last.base_offset + last.records, base_offset_of(newest[1])
         while low < found:
             middle = (low + found) // 2
             held = self._state.at_or_before(prefix, prefix + _U64.pack(middle))
-            if held is None:  # pruned meanwhile
+            if held is None:  # pruned in the meantime
                 low = middle + 1
                 continue
             last = last_location(held[1])
@@ -168,54 +180,54 @@ class SavedIndex:
         return found
 
     def faults(self, partition: PartitionId) -> Iterator[str]:
-        """What contradicts itself in the saved index: sums that do not add up, which lookups by time and size rely on."""
+        """Yield what is inconsistent in the saved index, such as wrong sums, which lookups by time and size rely on."""
         before: BatchLocation | None = None
-        for places in self.chunks(partition, 0):
-            for place in places:
+        for locations in self.chunks(partition, 0):
+            for location in locations:
                 if before is not None:
-                    if place.base_offset != before.base_offset + before.records:
-                        yield f"offset {place.base_offset} follows on {before.base_offset + before.records}"
-                    if place.bytes_before != before.bytes_before + before.length:
-                        yield f"the bytes before offset {place.base_offset} do not add up"
-                    if place.running_timestamp != max(before.running_timestamp, place.max_timestamp):
-                        yield f"the newest timestamp up to offset {place.base_offset} is wrong"
-                before = place
+                    if location.base_offset != before.base_offset + before.records:
+                        yield f"a batch begins at offset {location.base_offset}, expected {before.base_offset + before.records}"
+                    if location.bytes_before != before.bytes_before + before.length:
+                        yield f"the sum of bytes before offset {location.base_offset} is wrong"
+                    if location.running_timestamp != max(before.running_timestamp, location.max_timestamp):
+                        yield f"the newest timestamp up to offset {location.base_offset} is wrong"
+                before = location
 
     def prune(self, batch: WriteBatch, partition: PartitionId, start: int) -> int:
-        """Forget the chunks that lie wholly below `start`; says how many."""
+        """Delete the chunks that are wholly below `start` and return how many there were."""
         prefix = CHUNK + partition_key(partition)
         pruned = 0
-        for places in self.chunks(partition, 0):
-            last = places[-1]
+        for locations in self.chunks(partition, 0):
+            last = locations[-1]
             if last.base_offset + last.records > start:
                 break
-            batch.delete(prefix + _U64.pack(places[0].base_offset))
+            batch.delete(prefix + _U64.pack(locations[0].base_offset))
             pruned += 1
         return pruned
 
 
 class IndexReader:
-    """Lookups that span the saved index and the newest places in memory."""
+    """Lookups that span the saved index and the newest locations in memory."""
 
     def __init__(self, saved: SavedIndex) -> None:
         self._saved = saved
 
     def walk(self, index: PartitionIndex, offset: int) -> Iterator[BatchLocation]:
-        """Places in order, beginning with the batch that holds `offset`."""
+        """Yield locations in order, beginning with the batch that holds `offset`."""
         if offset >= index.end:
             return
-        recent = index.places
+        recent = index.locations
         stop = base_offset_of(recent[0]) if recent else index.end
         if offset < stop:
-            for place in self._saved.places(index.partition, offset):
-                if place.base_offset >= stop:
+            for location in self._saved.locations(index.partition, offset):
+                if location.base_offset >= stop:
                     break
-                yield place
+                yield location
         yield from map(unpack_location, recent[index_holding(recent, offset) :])
 
     def for_time(self, index: PartitionIndex, timestamp: int) -> BatchLocation | None:
-        """The first batch at or above the start that holds a record with this timestamp or a later one."""
-        recent = index.places
+        """Return the first batch at or above the start that holds a record with this timestamp or a later one."""
+        recent = index.locations
         offset = index.start
         chunk = self._saved.chunk_for_time(index.partition, timestamp)
         if chunk is not None:
@@ -227,39 +239,31 @@ class IndexReader:
             offset = max(offset, base_offset_of(recent[at]))
         else:
             return None
-        # One chunk at most, unless the batch that first reached the timestamp is gone: then the search goes on.
-        return next((place for place in self.walk(index, offset) if place.max_timestamp >= timestamp), None)
+        # Reads one chunk at most, unless the batch that first reached the timestamp was deleted.
+        return next((location for location in self.walk(index, offset) if location.max_timestamp >= timestamp), None)
 
     def size_from(self, index: PartitionIndex, offset: int) -> int:
-        """Bytes of the batches at or above the start, from the one that holds the offset on."""
+        """Return the bytes of the batches from the one that holds the offset on, at or above the start."""
         end_bytes = index.end_bytes
         held = next(self.walk(index, max(offset, index.start)), None)
         return max(0, end_bytes - held.bytes_before) if held else 0
 
     def for_size(self, index: PartitionIndex, keep_bytes: int) -> int:
-        """Base offset of the last batch such that it and all after it are at least `keep_bytes`; the first if they are less."""
+        """Return the base offset of the last batch that has at least `keep_bytes` from it to the end, or of the first batch."""
         if keep_bytes <= 0 or index.start == index.end:
             return index.end
         most = max(index.end_bytes - keep_bytes, index.start_bytes)
-        recent = index.places
+        recent = index.locations
         if recent and bytes_before_of(recent[0]) <= most:
             return base_offset_of(recent[bisect_right(recent, most, key=bytes_before_of) - 1])
         last = index.end
-        for place in takewhile(lambda place: place.bytes_before <= most, self.walk(index, index.start)):
-            last = place.base_offset
+        for location in takewhile(lambda location: location.bytes_before <= most, self.walk(index, index.start)):
+            last = location.base_offset
         return last
 
 
-_PARTITION = Struct(">II")
-_COUNTERS = Struct(">8sQQQQq")
-_OLD_COUNTERS = Struct(">QQQQq")
-_KEY = Struct(">QI")
-_AT_ONCE = 4096
-"""Partitions that share a value, at most: 200 KB."""
-
-
 class Counters(NamedTuple):
-    """Of one partition."""
+    """Where one partition starts and ends."""
 
     start: int
     end: int
@@ -273,7 +277,7 @@ pack_counters = _COUNTERS.pack
 
 
 def partition_key(partition: PartitionId) -> bytes:
-    """A partition as it stands in keys and values of the state."""
+    """Encode a partition as it appears in keys and values of the state."""
     return _PARTITION.pack(*partition)
 
 
@@ -282,7 +286,16 @@ def partition_of(key: bytes) -> PartitionId:
     return PartitionId(TopicId(topic_id), number)
 
 
+def describe_partition(partition: PartitionId, names: TopicNames | None = None) -> str:
+    """Name a partition in a message: by the name of its topic where that is known, else by the id of the topic."""
+    name = names.name(partition.topic_id) if names is not None else None
+    topic = f"the topic with id {partition.topic_id}" if name is None else repr(name)
+    return f"partition {partition.number} of {topic}"
+
+
 class SavedCounters:
+    """The counters of all partitions, on disk."""
+
     def __init__(self, state: StateDb) -> None:
         self._state = state
         self._has_old = False
@@ -296,16 +309,16 @@ class SavedCounters:
         return found
 
     def save(self, batch: WriteBatch, position: Position, counters: Sequence[bytes], *, are_all: bool) -> None:
-        """These are how they were at the position. `are_all`: partitions that are not among them are no more."""
+        """Save counters as of a log position. `are_all`: partitions that are not among them do not exist any more."""
         if are_all:
             batch.delete_range(COUNTERS, after_prefix(COUNTERS))
             if self._has_old:
                 for kind in (OLD_COUNTER, OLD_TIME):
                     batch.delete_range(kind, after_prefix(kind))
-        for first in range(0, len(counters), _AT_ONCE):
-            batch.put(COUNTERS + _KEY.pack(position, first), b"".join(counters[first : first + _AT_ONCE]))
+        for first in range(0, len(counters), _COUNTERS_AT_ONCE):
+            batch.put(COUNTERS + _COUNTERS_KEY.pack(position, first), b"".join(counters[first : first + _COUNTERS_AT_ONCE]))
 
     def _old(self) -> Iterator[tuple[PartitionId, Counters]]:
-        """Format 1 has a key for each partition. They are replaced when all counters are saved for the first time."""
+        """Yield the counters of format 1, which has a key for each partition, until all counters are saved in format 2."""
         for key, packed in self._state.items(OLD_COUNTER):
             yield partition_of(key[len(OLD_COUNTER) :]), Counters._make(_OLD_COUNTERS.unpack(packed))

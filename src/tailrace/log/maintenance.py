@@ -135,7 +135,7 @@ class Maintenance:
         before = self._stats.cached_bytes
         while has_more:
             with self._lock:
-                has_more = self._catalog.evict_aged()
+                has_more = self._catalog.cache.evict_aged()
         with self._lock:
             self._catalog.age()
         if before - self._stats.cached_bytes >= _WORTH_TRIMMING_BYTES:

@@ -1,7 +1,8 @@
-"""The log of a folder that nobody has open: its state, and the batches of some partitions, read without changing anything.
+"""Reading a data folder without a server: its state, the batches of some partitions, or all frames for a person to read.
 
-State is what the last checkpoint saved and what the frames behind it changed. Batches are found by reading the heads of all
-frames once, in those segments that hold some of the partitions; where each is takes 16 bytes of memory.
+Nothing is changed. `OfflineLog` reads a folder that no server has open. State is what the last checkpoint saved and what the
+frames after it changed. Batches are found by reading the heads of all frames once, in those segments that hold some of the
+partitions; each location takes 16 bytes of memory. `dump_frames` works beside a running server, too.
 """
 
 from array import array
@@ -28,13 +29,13 @@ from tailrace.wire.batch import LENGTH_FROM, read_header
 
 @contextmanager
 def offline_log(folder: Path) -> "Iterator[OfflineLog]":
-    """Raises `FolderInUseError` if a server has the folder open."""
+    """Open the log of a folder for reading. Raises `FolderInUseError` if a server has the folder open."""
     require_data_folder(folder)
     lock = FolderLock(folder)
     try:
-        with TemporaryDirectory() as nothing:
+        with TemporaryDirectory() as empty:
             has_state = (folder / STATE_FOLDER / "CURRENT").exists()
-            state = StateDb(folder / STATE_FOLDER, read_only=True) if has_state else StateDb(Path(nothing))
+            state = StateDb(folder / STATE_FOLDER, read_only=True) if has_state else StateDb(Path(empty))
             try:
                 yield OfflineLog(SegmentFolder(folder / LOG_FOLDER, 1), state)
             finally:
@@ -43,8 +44,8 @@ def offline_log(folder: Path) -> "Iterator[OfflineLog]":
         lock.release()
 
 
-class _Places:
-    """Where the batches of one partition are, in order."""
+class _Locations:
+    """The locations of the batches of one partition, in order."""
 
     def __init__(self) -> None:
         self.bases = array("Q")
@@ -53,6 +54,8 @@ class _Places:
 
 
 class OfflineLog:
+    """The state and the batches of a folder. `find` comes before `bounds` and `read`."""
+
     def __init__(self, segments: SegmentFolder, state: StateDb) -> None:
         self._state = state
         saved = SavedIndex(state, 1)
@@ -63,43 +66,43 @@ class OfflineLog:
         self._bases = [file.base for file, _ in self._files]
         self._starts = {partition: index.start for partition, index in saved.load().items()}
         self._newer: dict[bytes, bytes | None] = {}
-        self._places: dict[PartitionId, _Places] = {}
+        self._locations: dict[PartitionId, _Locations] = {}
         self._replay()
 
     def get(self, key: bytes) -> bytes | None:
         return self._newer[key] if key in self._newer else self._state.get(STATE + key)
 
     def range(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
-        """Keys that start so, and their values, in order."""
+        """Return the keys with this prefix and their values, in order."""
         found: dict[bytes, bytes | None] = {key[1:]: value for key, value in self._state.items(STATE + prefix)}
         found.update((key, value) for key, value in self._newer.items() if key.startswith(prefix))
         return [(key, value) for key, value in sorted(found.items()) if value is not None]
 
     def find(self, partitions: Collection[PartitionId]) -> None:
         """Find the batches of these partitions, so that they can be read."""
-        self._places = {partition: _Places() for partition in partitions}
+        self._locations = {partition: _Locations() for partition in partitions}
         for file, usage in self._files:
             if usage is not None and usage.size and not any(partition in usage.spans for partition in partitions):
                 continue
             for frame in self._frames(file, SEGMENT_HEADER_BYTES):
                 for entry in frame.entries:
-                    places = self._places.get(entry.partition)
-                    if places is not None and entry.base_offset + entry.records > places.end:
-                        places.bases.append(entry.base_offset)
-                        places.positions.append(entry.position)
-                        places.end = entry.base_offset + entry.records
+                    locations = self._locations.get(entry.partition)
+                    if locations is not None and entry.base_offset + entry.records > locations.end:
+                        locations.bases.append(entry.base_offset)
+                        locations.positions.append(entry.position)
+                        locations.end = entry.base_offset + entry.records
 
     def bounds(self, partition: PartitionId) -> OffsetBounds:
-        """The offsets that readers would see of a partition that was looked for."""
+        """Return the offsets that readers would see of a partition that was passed to `find`."""
         start = self._starts.get(partition, 0)
-        return OffsetBounds(Offset(start), Offset(max(start, self._places[partition].end)))
+        return OffsetBounds(Offset(start), Offset(max(start, self._locations[partition].end)))
 
     def read(self, partition: PartitionId, offset: Offset, max_bytes: int) -> list[bytes]:
-        """Whole batches from the one that holds the offset on, up to so many bytes, but at least one; none at the end."""
-        places = self._places[partition]
+        """Return whole batches from the one that holds the offset on: up to `max_bytes`, but at least one; none at the end."""
+        locations = self._locations[partition]
         batches: list[bytes] = []
         size = 0
-        for position in places.positions[max(0, bisect_right(places.bases, offset) - 1) :]:
+        for position in locations.positions[max(0, bisect_right(locations.bases, offset) - 1) :]:
             batch = self._batch(position)
             if batches and size + len(batch) > max_bytes:
                 break
@@ -110,7 +113,7 @@ class OfflineLog:
         return batches
 
     def _replay(self) -> None:
-        """Learn what the frames behind the checkpoint change."""
+        """Apply the changes of the frames after the checkpoint."""
         for file, usage in self._files:
             if usage is not None and usage.size:
                 continue
@@ -125,7 +128,7 @@ class OfflineLog:
                     self._starts[partition] = max(start, self._starts.get(partition, 0))
 
     def _frames(self, file: SegmentFile, at: int) -> Iterator[Frame]:
-        """Up to the first that is not whole: what follows was never acknowledged, or `fsck` names it."""
+        """Yield frames up to the first bad one. What follows was never acknowledged, or `fsck` reports it."""
         with map_file(file.path) as data:
             salt = salt_of(bytes(data[:SEGMENT_HEADER_BYTES]))
             while at < len(data):
@@ -155,7 +158,7 @@ class DumpedBatch(msgspec.Struct, frozen=True):
 
 
 class DumpedFrame(msgspec.Struct, frozen=True):
-    """One frame, or a place where one should be: then `fault` says why there is none."""
+    """One frame, or a position where one should be; then `fault` says why there is none."""
 
     segment: str
     position: int
@@ -169,7 +172,7 @@ class DumpedFrame(msgspec.Struct, frozen=True):
 
 
 def dump_frames(folder: Path, from_cursor: int = 0) -> Iterator[DumpedFrame]:
-    """Every frame in order, beginning with the one that holds `from_cursor`."""
+    """Yield every frame in order, beginning with the one that holds `from_cursor`."""
     require_data_folder(folder)
     has_begun = not from_cursor
     for path, base, generation in SegmentFolder(folder / LOG_FOLDER, 1).list_files():
@@ -197,9 +200,9 @@ def dump_frames(folder: Path, from_cursor: int = 0) -> Iterator[DumpedFrame]:
 
 
 def saved_topics_in(folder: Path) -> Iterator[tuple[bytes, bytes]]:
-    """The topics as the last checkpoint has them: the frames that made them may be gone.
+    """Yield keys and values of the topics as of the last checkpoint, because the frames that created them may be gone.
 
-    Beside a running server they may be out of reach for a moment. Then there are none.
+    Beside a running server they may be unreadable for a moment. Then there are none.
     """
     if not (folder / STATE_FOLDER / "CURRENT").exists():
         return

@@ -1,7 +1,7 @@
-"""Opening a data folder: find the last checkpoint, check the segments against it, replay what came after.
+"""Opening the log of a data folder: find the last checkpoint, check the segments against it, replay what came after.
 
-A log that ends before what is known to have been synced is refused, unless whoever starts the server names the position from
-which on all is lost. Then what was derived from the lost part goes, too.
+A log that ends before a position up to which it is known to have been synced is refused, unless whoever starts the server
+names the position behind which all is lost. Then what was derived from the lost part is dropped, too.
 """
 
 import logging
@@ -208,7 +208,7 @@ def _open(
             # RocksDB can't go back. If it holds state of what is lost, it has to be rebuilt, which takes the whole log.
             if max(stamp.position, applied) <= lost.end:
                 raise lost.acceptable() from None
-            raise _below_the_state(segments, lost, evidence) from None
+            raise _loss_below_state(segments, lost, evidence) from None
         high_mark = HighMark(folder, on_failure)
         segment = ActiveSegment(folder / LOG_FOLDER, segments, options.segment_bytes, high_mark.note)
         _resume(segment, recovery, catalog)
@@ -234,7 +234,7 @@ def _open(
 
 
 def sync_evidence(mark: Position, stamp: LogEnd, applied: Position) -> list[SyncEvidence]:
-    """Who knows how far the log was synced, besides the log."""
+    """Return what is recorded outside the log about how far it was synced."""
     return [
         SyncEvidence("the high mark", mark),
         SyncEvidence("the last checkpoint", stamp.position),
@@ -242,32 +242,35 @@ def sync_evidence(mark: Position, stamp: LogEnd, applied: Position) -> list[Sync
     ]
 
 
-def _below_the_state(segments: SegmentFolder, lost: LostEndError, evidence: Sequence[SyncEvidence]) -> CorruptionError:
-    """Find out up to where the log can be read, which a start from a checkpoint does not see, and if that can be accepted."""
+def _loss_below_state(segments: SegmentFolder, lost: LostEndError, evidence: Sequence[SyncEvidence]) -> CorruptionError:
+    """Return the loss as seen from the beginning of the log, if the whole log is there, so that it can be accepted.
+
+    A start from a checkpoint does not see up to where the log can be read below the checkpoint.
+    """
     if not _has_all_history(segments):
         return lost
     files = [SegmentFile(*found) for found in segments.list_files()]
     recovery = Recovery(files, 0, ())
     for _ in recovery.good_frames():
         pass
-    verdict = diagnose_end(files, len(files), recovery.tail.end, "", evidence)
-    return verdict.acceptable() if isinstance(verdict, LostEndError) else lost
+    loss = diagnose_end(files, len(files), recovery.tail.end, "", evidence)
+    return loss.acceptable() if isinstance(loss, LostEndError) else lost
 
 
 def _accept(folder: Path, lost: LostEndError) -> None:
-    """Set aside what was derived from records that are gone, where it can be made again from those that are left."""
+    """Rename what was derived from lost records, if it can be rebuilt from those that are left."""
     segments = SegmentFolder(folder / LOG_FOLDER, 1)
-    _logger.warning("the loss of all after position %d of the log in %s was accepted", lost.end, folder)
+    _logger.warning("the log in %s continues at position %d; the loss of everything after it was accepted", folder, lost.end)
     if _has_all_history(segments):
         move_aside(folder / STATE_FOLDER)
     if not segments.list_files():
-        # They belong to a log of which nothing is left; the new one has other ids.
+        # They belong to a log of which nothing is left; the new log has other topic ids.
         move_aside(folder / TABLES_FILE)
         move_aside(folder / PAYLOADS_FOLDER)
 
 
 def _has_all_history(segments: SegmentFolder) -> bool:
-    """Whether the log is there from its beginning, as it was written."""
+    """Return whether the log is complete from its beginning, as it was written."""
     end = 0
     for path, base, generation in segments.list_files():
         if base != end or generation:
@@ -277,13 +280,16 @@ def _has_all_history(segments: SegmentFolder) -> bool:
 
 
 def _files_to_replay(segments: SegmentFolder, usages: dict[Position, SegmentUsage], stamp: LogEnd) -> list[SegmentFile]:
-    """Add closed segments to the folder, remove what the cleaner left, and say from which files to replay."""
+    """Register closed segments, remove files that the cleaner left behind, and return the files to replay."""
     files, leftovers, faults = take_inventory(segments, usages)
     if faults:
-        told = "; ".join(f"{name}: {what}" for name, what in faults)
-        raise CorruptionError(f"segments are not as the checkpoint knows them: {told}. Restore the folder from a copy")
+        described = "; ".join(f"{name}: {what}" for name, what in faults)
+        raise CorruptionError(f"segments differ from the checkpoint: {described}. Restore the folder from a backup")
     if stamp.position and all(usage is not None and usage.size for _, usage in files):
-        raise CorruptionError(f"the log must go on at position {stamp.position}, but no segment is there")
+        raise CorruptionError(
+            f"the segment that holds position {stamp.position}, where the log continues, is missing."
+            " Restore the folder from a backup"
+        )
     for path in leftovers:
         path.unlink()
     replayed = []
@@ -296,7 +302,7 @@ def _files_to_replay(segments: SegmentFolder, usages: dict[Position, SegmentUsag
 
 
 def _sync_files(files: Sequence[SegmentFile]) -> None:
-    """A killed process may have left the tail in the page cache only; nothing may be built on it before it is durable."""
+    """Sync the tail, which a killed process may have left in the page cache only. Nothing may depend on it before that."""
     for file in files:
         sync_file(file.path)
     if files:
@@ -311,17 +317,20 @@ def _replay(
     applied: Position,
     stats: StoreStats,
 ) -> None:
-    """`applied` is what the state knows already. It says so still if the log turns out to end before that."""
+    """Apply all frames after the checkpoint. `applied` is the position that the state has recorded already.
+
+    It stays recorded if the log turns out to end before it.
+    """
     entered = 0
     waiting: list[Changes] = []
     for frame in recovery.frames():
         entered = _enter(recovery.segments, entered, usages, catalog)
         try:
-            changes = _repeat(frame, catalog)
+            changes = _apply(frame, catalog)
         except (InvariantError, BadFrameError, KeyError) as error:
             raise CorruptionError(
-                f"the frame at position {frame.position} does not follow on the log before it: {error};"
-                " restore the folder from a copy"
+                f"the frame at position {frame.position} does not fit the log before it: {error}."
+                " Restore the folder from a backup"
             ) from error
         if changes is not None:
             waiting.append(changes)
@@ -334,9 +343,9 @@ def _replay(
     settled.apply(waiting, max(applied, catalog.end.position))
 
 
-def _repeat(frame: Frame, catalog: Catalog) -> Changes | None:
-    """Do to the catalog what was done when the frame was written; gives what the frame changes besides."""
-    invariant(frame.cursor == catalog.end.cursor, f"it has cursor {frame.cursor}, not {catalog.end.cursor}")
+def _apply(frame: Frame, catalog: Catalog) -> Changes | None:
+    """Apply a frame to the catalog as when it was written. Return its changes other than batches."""
+    invariant(frame.cursor == catalog.end.cursor, f"it begins with cursor {frame.cursor}, expected {catalog.end.cursor}")
     changes = read_effects(frame.effects, frame.effect_count) if frame.effect_count else None
     if changes is not None:
         catalog.change(changes)
@@ -351,14 +360,14 @@ def _repeat(frame: Frame, catalog: Catalog) -> Changes | None:
 
 
 def _enter(segments: Sequence[Segment], entered: int, usages: dict[Position, SegmentUsage], catalog: Catalog) -> int:
-    """Enter the segments that the replay has reached, those without frames too; says how many that makes."""
+    """Enter the segments that the replay has reached, empty ones too. Return how many have been entered."""
     for segment in segments[entered:]:
         catalog.enter_segment(usages.get(segment.base) or SegmentUsage(segment.base, segment.generation, segment.first_cursor))
     return len(segments)
 
 
 def _resume(active: ActiveSegment, recovery: Recovery, catalog: Catalog) -> None:
-    """Go on behind the last good frame, in a segment of today's format."""
+    """Continue behind the last good frame, in a segment of the current format."""
     tail = recovery.tail
     for segment in tail.segments:
         active.segments.add(segment)

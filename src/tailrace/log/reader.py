@@ -1,4 +1,4 @@
-"""Reading: the tail from memory, the rest from disk in large pieces, every byte checked before it is served."""
+"""Reading the log: the tail from memory, the rest from disk in large spans. Every batch is checked before it is served."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ _Found = tuple[list[Buffer], Sequence[Cursor]]
 
 
 class LogReader:
-    """Any thread may read. A reader meets the cleaner at work: then places have moved, and it looks them up again."""
+    """Any thread may read. If the cleaner moves batches meanwhile, their locations are looked up again."""
 
     def __init__(
         self,
@@ -47,20 +47,21 @@ class LogReader:
         self._stats = stats
 
     def is_hot(self, index: PartitionIndex, offset: int) -> bool:
-        places = index.places
+        """Return whether a fetch from this offset is served from memory."""
+        locations = index.locations
         return offset >= index.end or (
-            bool(places)
-            and offset >= base_offset_of(places[0])
-            and (cursor := cursor_of(places[index_holding(places, offset)])) in self._catalog.cache.run_with(cursor)
+            bool(locations)
+            and offset >= base_offset_of(locations[0])
+            and (cursor := cursor_of(locations[index_holding(locations, offset)])) in self._catalog.cache.run_with(cursor)
         )
 
     def bounds(self, index: PartitionIndex) -> OffsetBounds:
-        """Where the partition starts and ends. A commit to many partitions moves the ends of all of them at once."""
-        with self._lock:
+        """Return where the partition starts and ends."""
+        with self._lock:  # a commit moves the ends of all its partitions at once
             return OffsetBounds(Offset(index.start), Offset(index.end))
 
     def fetch(self, index: PartitionIndex, offset: int, max_bytes: int) -> FetchedBatches:
-        """Whole batches from the one that holds `offset` on."""
+        """Return whole batches from the one that holds `offset` on."""
         bounds = self.bounds(index)
         self._check_range(index, offset, bounds)
         if offset == bounds.end:
@@ -70,14 +71,15 @@ class LogReader:
             self._stats.fetches_from_memory += 1
         else:
             self._stats.fetches_from_disk += 1
-            found, cursors = self._steadily(lambda: self._from_disk(index, offset, bounds.end, max_bytes))
+            found, cursors = self._retry_if_moved(lambda: self._from_disk(index, offset, bounds.end, max_bytes))
         return FetchedBatches(found, bounds, cursors)
 
     def scan(self, cursor: int, max_bytes: int) -> ScannedBatches:
-        return self._steadily(lambda: self._scan(cursor, max_bytes))
+        """Return batches of all partitions in log order from the cursor on."""
+        return self._retry_if_moved(lambda: self._scan(cursor, max_bytes))
 
-    def _steadily(self, read: Callable[[], _Read]) -> _Read:
-        """Read again if the cleaner moved something meanwhile: then what was read may be wrong, or look corrupt."""
+    def _retry_if_moved(self, read: Callable[[], _Read]) -> _Read:
+        """Read again if the cleaner moved batches meanwhile, because then the result may be wrong or look corrupt."""
         for _ in range(_RETRIES):
             moves = self._segments.moves
             try:
@@ -88,28 +90,30 @@ class LogReader:
             else:
                 if not self._segments.moved_since(moves):
                     return result
-        with self._lock:  # keeps the cleaner from moving anything
+        with self._lock:  # the cleaner moves nothing while it is held
             return read()
 
     def _from_disk(self, index: PartitionIndex, offset: int, end: int, max_bytes: int) -> _Found:
-        places = _up_to(self._index.walk(index, offset), end, max_bytes)
+        locations = _up_to(self._index.walk(index, offset), end, max_bytes)
         # Retention may have passed the offset since the range was checked.
         self._check_range(index, offset, OffsetBounds(Offset(index.start), Offset(index.end)))
-        if not places or places[0].base_offset > offset:
-            raise CorruptionError(f"the index of {index.partition} has no batch for offset {offset}; see `tailrace fsck`")
-        batches = [batch for piece in self._pieces(places) for batch in self._read_piece(index.partition, piece)]
-        return batches, [Cursor(place.cursor) for place in places]
+        if not locations or locations[0].base_offset > offset:
+            raise CorruptionError(
+                f"the index of {self._topic_names.of(index.partition)} has no batch for offset {offset}; see `tailrace fsck`"
+            )
+        batches = [batch for span in self._spans(locations) for batch in self._read_span(index.partition, span)]
+        return batches, [Cursor(location.cursor) for location in locations]
 
     def _from_memory(self, index: PartitionIndex, offset: int, end: int, max_bytes: int) -> _Found:
-        places = index.places
+        locations = index.locations
         run: Mapping[int, Buffer] = {}
         found: list[Buffer] = []
         cursors: list[Cursor] = []
-        if not places or offset < base_offset_of(places[0]):
+        if not locations or offset < base_offset_of(locations[0]):
             return found, cursors
         size = 0
-        for at in range(index_holding(places, offset), index_above(places, end - 1)):
-            (cursor,) = unpack_cursor(places[at])
+        for at in range(index_holding(locations, offset), index_above(locations, end - 1)):
+            (cursor,) = unpack_cursor(locations[at])
             batch = run.get(cursor)
             if batch is None:
                 run = self._catalog.cache.run_with(cursor)
@@ -123,40 +127,40 @@ class LogReader:
             cursors.append(cursor)
         return found, cursors
 
-    def _pieces(self, places: Sequence[BatchLocation]) -> Iterator[Sequence[BatchLocation]]:
-        """Runs of places that are read at once: near each other, in one segment, not too large."""
+    def _spans(self, locations: Sequence[BatchLocation]) -> Iterator[Sequence[BatchLocation]]:
+        """Yield runs of locations to read at once: near each other, in one segment, not too large."""
         first = 0
-        for at in range(1, len(places) + 1):
-            if at < len(places):
-                before, place = places[at - 1], places[at]
-                gap = place.position - before.position - before.length
-                near = gap <= self._options.gap_bytes
-                small = place.position + place.length - places[first].position <= self._options.span_bytes
-                if near and small and self._segments.same(before.position, place.position):
+        for at in range(1, len(locations) + 1):
+            if at < len(locations):
+                before, location = locations[at - 1], locations[at]
+                gap = location.position - before.position - before.length
+                is_near = gap <= self._options.gap_bytes
+                is_small = location.position + location.length - locations[first].position <= self._options.span_bytes
+                if is_near and is_small and self._segments.same(before.position, location.position):
                     continue
-            yield places[first:at]
+            yield locations[first:at]
             first = at
 
     def _check_range(self, index: PartitionIndex, offset: int, bounds: OffsetBounds) -> None:
         if not bounds.start <= offset <= bounds.end:
             raise OffsetOutOfRangeError.of(self._topic_names.of(index.partition), offset, *bounds)
 
-    def _read_piece(self, partition: PartitionId, piece: Sequence[BatchLocation]) -> Iterator[Buffer]:
-        start = piece[0].position
+    def _read_span(self, partition: PartitionId, span: Sequence[BatchLocation]) -> Iterator[Buffer]:
+        start = span[0].position
         handle = self._segments.handle(start)
-        length = piece[-1].position + piece[-1].length - start
+        length = span[-1].position + span[-1].length - start
         data = memoryview(self._read(handle, start, length))
-        # Views keep the whole piece in memory; where most of it is other partitions' bytes, copies are smaller.
-        sparse = sum(place.length for place in piece) * 2 < length
-        for place in piece:
-            batch = data[place.position - start : place.position - start + place.length]
-            fault = batch_fault(batch, place.base_offset)
+        # Views keep the whole span in memory; if most of it belongs to other partitions, copies take less.
+        is_sparse = sum(location.length for location in span) * 2 < length
+        for location in span:
+            batch = data[location.position - start : location.position - start + location.length]
+            fault = batch_fault(batch, location.base_offset)
             if fault:
                 raise CorruptionError(
                     f"{self._topic_names.of(partition)}: {fault}"
-                    f" (segment {handle.segment.path.name}, position {place.position}); see `tailrace fsck`"
+                    f" (segment {handle.segment.path.name}, position {location.position}); see `tailrace fsck`"
                 )
-            yield bytes(batch) if sparse else batch
+            yield bytes(batch) if is_sparse else batch
 
     def _read(self, handle: SegmentHandle, position: int, length: int) -> bytes:
         self._stats.disk_reads += 1
@@ -191,9 +195,9 @@ class LogReader:
         return index is not None and entry.base_offset + entry.records > index.start
 
     def _frames_from(self, cursor: int, end: int, span: int) -> Iterator[tuple[Frame, memoryview, int]]:
-        """Frames in log order from one at or before the cursor; with each, the bytes it was read from and its place in them."""
-        mark = self._catalog.mark_before(cursor) or self._checkpoints.mark_before(cursor)
-        position = mark[1] if mark else 0
+        """Yield frames in log order from one at or before the cursor, each with the bytes around it and its index in them."""
+        entry = self._catalog.cursor_entry_before(cursor) or self._checkpoints.cursor_entry_before(cursor)
+        position = entry[1] if entry else 0
         while position < end:
             handle = self._segments.handle(position, or_after=True)
             base = handle.segment.base
@@ -223,13 +227,13 @@ class LogReader:
             position = following
 
 
-def _up_to(places: Iterator[BatchLocation], end: int, max_bytes: int) -> list[BatchLocation]:
-    """Places below `end`, up to `max_bytes` but at least one."""
+def _up_to(locations: Iterator[BatchLocation], end: int, max_bytes: int) -> list[BatchLocation]:
+    """Return locations below `end`, up to `max_bytes` but at least one."""
     taken: list[BatchLocation] = []
     size = 0
-    for place in places:
-        size += place.length
-        if place.base_offset >= end or (taken and size > max_bytes):
+    for location in locations:
+        size += location.length
+        if location.base_offset >= end or (taken and size > max_bytes):
             break
-        taken.append(place)
+        taken.append(location)
     return taken

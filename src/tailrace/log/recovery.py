@@ -1,10 +1,10 @@
-"""What to make of the end of the log after a crash.
+"""Finding the end of the log after a crash.
 
-Frames are read and checked from the last checkpoint on. The first bad one ends the log. If it is known that the log was durable
-beyond it, bytes that were safe have changed or are gone: that is corruption, it is reported and nothing is touched. Otherwise
-the bad frame and all behind it were never acknowledged: a torn tail, cut off. `judge` decides which of the two it is, for the
-start as for `fsck`: by later frames, which say how far the log was synced when they were written, and by evidence
-outside the log, which are the checkpoint, the state and the high mark.
+Frames are read and checked from the last checkpoint on. The first bad one ends the log. If the log is known to have been
+durable beyond it, stored bytes have changed or are gone: that is corruption, which is reported, and nothing is changed.
+Otherwise the bad frame and everything behind it were never acknowledged: a torn tail, which is cut off. `diagnose_end` decides
+which of the two it is, for the start as for `fsck`: by later frames, which say how far the log was synced when they were
+written, and by evidence outside the log, which is the checkpoint, the state and the high mark.
 """
 
 import mmap
@@ -33,7 +33,7 @@ _READ_BYTES = MIB
 
 
 class SegmentFile(NamedTuple):
-    """A segment as its name describes it; its content is not checked yet."""
+    """A segment as its file name describes it. Its content is not checked yet."""
 
     path: Path
     base: int
@@ -41,17 +41,17 @@ class SegmentFile(NamedTuple):
 
 
 class SyncEvidence(NamedTuple):
-    """Something beside the log that knows up to where the log was synced."""
+    """Something outside the log that recorded up to where the log was synced."""
 
-    name: str
+    source: str
     synced: Position
 
 
 class LogTail(NamedTuple):
-    """Where the log really ends."""
+    """Where the log ends."""
 
     segments: Sequence[Segment]
-    """The segments that were read, whole or cut."""
+    """The segments that were read."""
     end: Position
     torn_bytes: int
 
@@ -59,36 +59,36 @@ class LogTail(NamedTuple):
 def diagnose_end(
     files: Sequence[SegmentFile], number: int, end: int, fault: str, evidence: Sequence[SyncEvidence]
 ) -> CorruptionError | None:
-    """The log can be read up to `end`, where file `number` is at fault, or the last one ends: say what was lost there.
+    """Return what was lost behind `end`, up to which the log can be read, or `None` if none of it was ever acknowledged.
 
-    `None` if what stands behind it was never acknowledged.
+    The log ends there because of a `fault` in file `number`, or because the last file ends.
     """
     fault = f"{fault}. " if fault else ""
-    sound = {salt for file in files if (salt := _sound_salt(file)) is not None}
+    intact = {salt for file in files if (salt := _intact_salt(file)) is not None}
     for file in files[number:]:
-        own = _sound_salt(file)
+        own = _intact_salt(file)
         with map_file(file.path) as data:
-            # Behind a damaged header the frames are still those of this log.
-            salts = {salt_of(bytes(data[:SEGMENT_HEADER_BYTES])), 0, *sound} if own is None else {own}
+            # Behind a damaged header there are still frames of this log, with a salt that has to be guessed.
+            salts = {salt_of(bytes(data[:SEGMENT_HEADER_BYTES])), 0, *intact} if own is None else {own}
             for salt in salts:
                 for later in frames_after(data, max(0, end - file.base), file.base, salt):
                     if later.synced > end:
                         return CorruptionError(
-                            f"{fault}The frame at {later.position} shows that the log was whole up to {later.synced},"
-                            " so stored bytes have changed. Nothing was touched; see `tailrace fsck`"
+                            f"{fault}The frame at {later.position} shows that the log was synced up to {later.synced},"
+                            " so stored bytes have changed. Nothing was changed; see `tailrace fsck`"
                         )
-    for name, synced in evidence:
+    for source, synced in evidence:
         if synced > end:
             return LostEndError(
-                f"{fault}The log can be read up to position {end}, and was synced up to {synced}, as {name} knows:"
-                " the log has lost its end. Nothing was touched; restore the folder from a copy",
+                f"{fault}The log can be read up to position {end}, but was synced up to {synced} according to {source}:"
+                " the log has lost its end. Nothing was changed; restore the folder from a backup",
                 end,
             )
     return None
 
 
 class Recovery:
-    """Reads frames from `start` on; afterwards `tail` says where the log ends."""
+    """Reads frames from `start` on. Afterwards `tail` says where the log ends."""
 
     def __init__(self, files: Sequence[SegmentFile], start: int, evidence: Sequence[SyncEvidence]) -> None:
         self._files = files
@@ -96,27 +96,34 @@ class Recovery:
         self._evidence = evidence
         self.tail = LogTail([], Position(start), 0)
         self.segments: list[Segment] = []
-        """The segments that have been reached."""
+        """The segments that have been reached so far."""
         self._stopped_at = 0
-        """The number of the file that is at fault; how many there are if none is."""
+        """The number of the file with the fault; the number of files if there is none."""
         self._fault = ""
 
     def frames(self) -> Iterator[Frame]:
-        """Every good frame in order. The torn tail, if there is one, is cut off when the last has been taken."""
+        """Yield every good frame in order, then cut off the torn tail, if there is one.
+
+        Raises `CorruptionError` if acknowledged frames are damaged or lost.
+        """
         yield from self.good_frames()
         end = self.tail.end
-        verdict = diagnose_end(self._files, self._stopped_at, end, self._fault, self._evidence)
-        if verdict is not None:
-            raise verdict
+        loss = diagnose_end(self._files, self._stopped_at, end, self._fault, self._evidence)
+        if loss is not None:
+            raise loss
         if self._fault:
             self.tail = self._cut(self._stopped_at, end)
 
     def good_frames(self) -> Iterator[Frame]:
-        """The same, and nothing is judged or cut."""
+        """Yield every good frame in order, up to the first bad one. Nothing is changed on disk."""
         segments = self.segments
         end = self._start
         for number, file in enumerate(self._files):
-            fault = f"{file.path.name} does not follow on position {end}" if number and file.base != end else ""
+            fault = (
+                f"{file.path.name} does not begin at position {end}, where the log before it ends"
+                if number and file.base != end
+                else ""
+            )
             with map_file(file.path, max(0, self._start - file.base)) as data:
                 header = bytes(data[:SEGMENT_HEADER_BYTES])
                 if not fault:
@@ -145,7 +152,7 @@ class Recovery:
         self._stopped_at = len(self._files)
 
     def _cut(self, number: int, end: int) -> LogTail:
-        """What stands behind `end`, in file `number`, was never safe."""
+        """Cut off everything behind `end`, from file `number` on."""
         segments = self.segments
         torn = 0
         for file in self._files[number:]:
@@ -161,13 +168,13 @@ class Recovery:
 
 
 def frames_after(data: memoryview, at: int, base: int, salt: int) -> Iterator[Frame]:
-    """Good frame heads after the one at `at`, good or bad.
+    """Yield frames with a good head after the one at `at`, whether that one is good or bad.
 
-    From a frame whose head is whole it is known where the next one begins. Where a head is damaged, the next one is found by
-    its first bytes, and from there on every place is tried: nothing that looks like a frame may hide those behind it.
+    A frame with a good head says where the next one begins. Where a head is damaged, the next one is found by its first bytes,
+    and from there on every position is tried: bytes that look like a frame must not hide the frames behind them.
     """
-    whole = data.obj
-    if not isinstance(whole, mmap.mmap):
+    mapping = data.obj
+    if not isinstance(mapping, mmap.mmap):
         return
     first = at
     is_chain = True
@@ -182,15 +189,15 @@ def frames_after(data: memoryview, at: int, base: int, salt: int) -> Iterator[Fr
             if is_chain:
                 at += frame.size
                 continue
-        at = whole.find(MAGIC, at + 1)
+        at = mapping.find(MAGIC, at + 1)
 
 
 @contextmanager
 def map_file(path: Path, start: int = 0) -> Iterator[memoryview]:
-    """The bytes of a whole file, without keeping them in memory. The mapping ends with the last view of it.
+    """Map a whole file into memory. The mapping ends with the last view of it.
 
-    Those from `start` on are read once before: what the disk can't read is an error there, and in the mapping the end of the
-    process.
+    The bytes from `start` on are read once before: bytes that the disk can't read raise an error there, while in the mapping
+    they would kill the process.
     """
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -202,7 +209,7 @@ def map_file(path: Path, start: int = 0) -> Iterator[memoryview]:
             yield memoryview(b"")
 
 
-def _sound_salt(file: SegmentFile) -> int | None:
+def _intact_salt(file: SegmentFile) -> int | None:
     with file.path.open("rb") as opened:
         header = opened.read(SEGMENT_HEADER_BYTES)
     with suppress(CorruptionError):
@@ -212,15 +219,18 @@ def _sound_salt(file: SegmentFile) -> int | None:
 
 
 class SegmentInventory(NamedTuple):
+    """The segment files of a folder, compared with the segments that the checkpoint knows."""
+
     files: list[tuple[SegmentFile, SegmentUsage | None]]
-    """Those of the log, in order, each with what the checkpoint knows of it."""
+    """Files that belong to the log, in order, each with what the checkpoint knows of it."""
     leftovers: list[Path]
-    """Files that the cleaner has replaced, or was about to put in another's place, when the server stopped."""
+    """Files that the cleaner had replaced, or was about to replace others with, when the server stopped."""
     faults: list[tuple[str, str]]
     """The name of a file, and what is wrong with it."""
 
 
 def take_inventory(segments: SegmentFolder, usages: Mapping[Position, SegmentUsage]) -> SegmentInventory:
+    """Compare names and sizes only. Nothing is changed."""
     found = SegmentInventory([], [], [])
     active = max((base for base, usage in usages.items() if not usage.size), default=Position(0))
     for path, base, generation in segments.list_files():
@@ -228,14 +238,14 @@ def take_inventory(segments: SegmentFolder, usages: Mapping[Position, SegmentUsa
         if (usage is not None and usage.generation != generation) or (usage is None and base < active):
             found.leftovers.append(path)
             continue
-        # Without a checkpoint the cleaner does nothing: no later generations, and no log that does not begin at 0.
+        # Without a checkpoint the cleaner does nothing, so all generations are 0 and the log begins at 0.
         if usage is None and (generation or (not usages and base and not found.files)):
-            found.faults.append((path.name, "the state that belongs to it is missing"))
+            found.faults.append((path.name, "the state that describes it is missing"))
         if usage is not None and usage.size and path.stat().st_size != usage.size:
             found.faults.append((path.name, f"it has {path.stat().st_size} bytes and had {usage.size} when it was closed"))
         found.files.append((SegmentFile(path, base, generation), usage))
-    there = {file.base for file, _ in found.files}
+    present = {file.base for file, _ in found.files}
     for base, usage in usages.items():
-        if base not in there:
+        if base not in present:
             found.faults.append((segments.path(base, usage.generation).name, "it is missing"))
     return found

@@ -1,8 +1,13 @@
-"""Segment files: where frames live.
+"""Segment files, which hold the frames of the log.
 
 A segment's name holds its base, the log position of its first byte, and its generation, which rises when the cleaner
 rewrites it. The next segment's base is the position after this one's last byte at the time it was closed. Its header holds a
 salt, with which the checksums of its frames begin (`log.frame`); segments of format 1 have none, which is a salt of 0.
+
+`SegmentUsage` says which bytes of a segment belong to which partition, so that the cleaner knows how much of it is live. A
+partition's bytes are counted over its whole life, so the bytes that a segment holds of it are one span of that count, and what
+retention has deleted is everything below the count at the partition's start. In the active segment a span ends where its
+partition ends, so an append changes nothing here unless it is the partition's first one.
 """
 
 import errno
@@ -34,6 +39,8 @@ _SALTS_AT = range(_HEADER.size + _CRC.size, _HEADER.size + _CRC.size + 2 * _SALT
 _SALTED = 2
 """The first format with a salt."""
 _SUFFIX = ".seg"
+_USAGE_HEAD = Struct(">IQQ")
+_SPAN = Struct(">8sQQ")
 
 _logger = logging.getLogger(__name__)
 
@@ -46,7 +53,7 @@ class Segment(NamedTuple):
 
 
 class SegmentHandle:
-    """An open segment. The file is closed when the last reader lets go, so a reader never sees its file swapped."""
+    """An open segment. The file is closed with the last reference, so that no reader has its file replaced."""
 
     __slots__ = ("_fd", "salt", "segment")
 
@@ -77,7 +84,7 @@ class SegmentFolder:
         self._bases: list[Position] = []
         self._handles: OrderedDict[Position, SegmentHandle] = OrderedDict()
         self.moves = 0
-        """Rises when the cleaner begins to move places and again when it is done; odd in between."""
+        """Rises when the cleaner begins to move batches and again when it is done; odd in between."""
 
     @property
     def segments(self) -> list[Segment]:
@@ -88,7 +95,7 @@ class SegmentFolder:
         return self._folder / f"{base:020d}-{generation:06d}{_SUFFIX}"
 
     def list_files(self) -> list[tuple[Path, int, int]]:
-        """Path, base and generation of every segment file on disk, in order."""
+        """Return path, base and generation of every segment file on disk, in order."""
         found = []
         for path in sorted(self._folder.glob(f"*{_SUFFIX}")):
             base, _, generation = path.name.removesuffix(_SUFFIX).partition("-")
@@ -99,7 +106,7 @@ class SegmentFolder:
 
     @contextmanager
     def moving(self) -> Iterator[None]:
-        """While inside, places and files may not match; readers that stumble over it read again."""
+        """While inside, locations and files may not match; readers that notice read again."""
         self.moves += 1
         try:
             yield
@@ -123,7 +130,7 @@ class SegmentFolder:
             self._bases.append(segment.base)
 
     def replace(self, old: Segment, new: Segment | None) -> None:
-        """Swap a segment for its rewritten self, or take it out."""
+        """Replace a segment by its rewritten generation, or remove it."""
         with self._lock:
             index = self._segments.index(old)
             self._handles.pop(old.base, None)
@@ -133,12 +140,12 @@ class SegmentFolder:
                 self._segments[index] = new
 
     def same(self, first: int, second: int) -> bool:
-        """Whether both positions lie in one segment."""
+        """Return whether both positions are in one segment."""
         with self._lock:
             return bisect_right(self._bases, first) == bisect_right(self._bases, second)
 
     def handle(self, position: int, *, or_after: bool = False) -> SegmentHandle:
-        """The open segment that holds this position; if none does and `or_after`, the first one."""
+        """Return the open segment that holds this position; if none does and `or_after`, the first one."""
         with self._lock:
             index = bisect_right(self._bases, position) - 1
             if or_after and self._segments:
@@ -160,29 +167,31 @@ class SegmentFolder:
             try:
                 return SegmentHandle(segment)
             except FileNotFoundError:
-                raise CorruptionError(f"the segment {segment.path.name} is gone from the folder") from None
+                raise CorruptionError(
+                    f"the segment {segment.path.name} is missing from the folder; see `tailrace fsck`"
+                ) from None
             except OSError as error:
                 if error.errno not in (errno.EMFILE, errno.ENFILE):
                     raise
                 if is_last_try:
                     raise OverloadedError(f"{segment.path.name} can't be read: too many files are open; try again") from error
-                self._handles.clear()  # those that nobody reads from are closed
+                self._handles.clear()  # closes those that nobody reads from
         raise AssertionError("unreachable")
 
     def close(self) -> None:
-        """Let go of all handles; readers that still hold one finish with it."""
+        """Drop all handles; a reader that still holds one can finish with it."""
         with self._lock:
             self._handles.clear()
 
     def next_base(self, segment: Segment) -> Position | None:
-        """Base of the segment after this one."""
+        """Return the base of the segment after this one."""
         with self._lock:
             index = bisect_right(self._bases, segment.base)
             return self._bases[index] if index < len(self._bases) else None
 
 
 def read_at(fd: int, path: Path, at: int, length: int) -> bytes:
-    """Bytes of an open file. What the disk says when it can't read them is logged, with their place."""
+    """Read bytes of an open file. An error of the disk is logged with the file and the position."""
     try:
         return os.pread(fd, length, at)
     except OSError as error:
@@ -192,19 +201,22 @@ def read_at(fd: int, path: Path, at: int, length: int) -> bytes:
 
 
 def new_salt() -> int:
-    """A number for a new segment that nobody can guess. It is never 0, which says that there is none."""
+    """Return a number for a new segment that nobody can guess. It is never 0, which means that there is no salt."""
     return int.from_bytes(os.urandom(4)) or 1
 
 
 def encode_segment_header(base: int, generation: int, first_cursor: int, salt: int) -> bytes:
-    """The first checksum is that of format 1, so that versions that know no other can say what they need. The salt is there
-    twice: without it, nothing that the frames say can be believed."""
+    """Encode the header of a segment.
+
+    The first checksum is that of format 1, so that versions that know only that one can name the format that they can't read.
+    The salt is there twice, because without it no frame of the segment can be checked.
+    """
     packed = _HEADER.pack(_MAGIC, FORMAT_VERSION, 0, generation, base, first_cursor)
     return (packed + _CRC.pack(crc32c(packed)) + 2 * _salt_bytes(salt)).ljust(SEGMENT_HEADER_BYTES, b"\0")
 
 
 def salt_of(header: bytes) -> int:
-    """With what the checksums of the segment's frames begin. Also of a header that is damaged elsewhere."""
+    """Return the salt of a segment, even if its header is damaged elsewhere; 0 if there is none."""
     for at in _SALTS_AT:
         packed = header[at : at + _SALT.size]
         if len(packed) == _SALT.size and packed == _salt_bytes(salt := _SALT.unpack(packed)[0]):
@@ -219,7 +231,7 @@ def _salt_bytes(salt: int) -> bytes:
 def read_segment_header(path: Path, data: bytes, base: int, generation: int) -> Segment:
     """Check a segment's header against its name."""
     if len(data) < SEGMENT_HEADER_BYTES:
-        raise CorruptionError(f"{path.name} has no whole header")
+        raise CorruptionError(f"{path.name} has an incomplete header")
     magic, version, _, own_generation, own_base, first_cursor = _HEADER.unpack_from(data)
     if magic != _MAGIC or _CRC.unpack_from(data, _HEADER.size)[0] != crc32c(data[: _HEADER.size]):
         raise CorruptionError(f"{path.name} has a damaged header")
@@ -228,12 +240,14 @@ def read_segment_header(path: Path, data: bytes, base: int, generation: int) -> 
     if version >= _SALTED and data[_SALTS_AT.start : _SALTS_AT.stop] != 2 * _salt_bytes(salt_of(data)):
         raise CorruptionError(f"{path.name} has a damaged header")
     if (own_base, own_generation) != (base, generation):
-        raise CorruptionError(f"{path.name} says that it is {own_base:020d}-{own_generation:06d}: a file was moved or copied")
+        raise CorruptionError(
+            f"the header of {path.name} belongs to {own_base:020d}-{own_generation:06d}: a file was moved or copied"
+        )
     return Segment(path, Position(base), generation, Cursor(first_cursor))
 
 
 def sync_file(path: Path) -> None:
-    """Make its bytes durable, whoever wrote them."""
+    """Make the bytes of a file durable, whoever wrote them."""
     _sync(path, os.O_RDONLY)
 
 
@@ -250,11 +264,9 @@ def _sync(path: Path, flags: int) -> None:
         os.close(fd)
 
 
-_HEAD = Struct(">IQQ")
-_SPAN = Struct(">8sQQ")
-
-
 class SegmentUsage:
+    """The spans of partitions in one segment."""
+
     __slots__ = ("_growing", "base", "first_cursor", "generation", "size", "spans")
 
     def __init__(self, base: Position, generation: int, first_cursor: Cursor) -> None:
@@ -264,17 +276,17 @@ class SegmentUsage:
         self.size = 0
         """Bytes of the file once it is closed, else 0."""
         self.spans: dict[PartitionId, tuple[int, int]] = {}
-        """First and end byte of each partition that has got nothing since, in that partition's own count."""
+        """First and end byte of each partition that got no batch since this segment was opened, counted over its whole life."""
         self._growing: list[PartitionIndex] = []
 
     def enter(self, index: PartitionIndex) -> None:
-        """The partition gets its next batch in this segment."""
+        """Note that the partition gets its next batch in this segment."""
         first, _ = self.spans.pop(index.partition, (index.end_bytes, 0))
         index.segment, index.span_begin = self.base, first
         self._growing.append(index)
 
     def close(self, size: int) -> None:
-        """The next batches go to another segment."""
+        """Fix the size and the spans: the next batches go to another segment."""
         self.size = size
         self.spans = dict(self._all_spans())
         self._growing = []
@@ -299,18 +311,18 @@ class SegmentUsage:
         pack = _SPAN.pack
         spans = [pack(partition_key(partition), first, end) for partition, (first, end) in self.spans.items()]
         spans += [pack(index.key, index.span_begin, index.end_bytes) for index in self._growing]
-        return _HEAD.pack(self.generation, self.first_cursor, self.size) + b"".join(spans)
+        return _USAGE_HEAD.pack(self.generation, self.first_cursor, self.size) + b"".join(spans)
 
     @staticmethod
     def was_closed(packed: bytes) -> bool:
-        """Whether the segment had its final size when it was packed."""
-        return bool(_HEAD.unpack_from(packed)[2])
+        """Return whether the segment was closed when it was packed."""
+        return bool(_USAGE_HEAD.unpack_from(packed)[2])
 
     @classmethod
     def unpack(cls, base: int, packed: bytes) -> "SegmentUsage":
-        generation, first_cursor, size = _HEAD.unpack_from(packed)
+        generation, first_cursor, size = _USAGE_HEAD.unpack_from(packed)
         usage = cls(Position(base), generation, Cursor(first_cursor))
         usage.size = size
-        for key, first, end in _SPAN.iter_unpack(packed[_HEAD.size :]):
+        for key, first, end in _SPAN.iter_unpack(packed[_USAGE_HEAD.size :]):
             usage.spans[partition_of(key)] = (first, end)
         return usage

@@ -1,8 +1,13 @@
-"""Everything derived from the log, in RocksDB.
+"""Everything that is derived from the log, in RocksDB, and the settled view of the state keys.
 
-RocksDB runs without its own write-ahead log: the log is the truth. One column family means one sequence of memtables, so
-what survives a crash is always a prefix of what was written, and the checkpoint stamp in it tells from where to replay.
-Keys start with one byte that names their kind; `STATE` holds the keys of the store's users.
+RocksDB runs without a write-ahead log of its own, because everything in it can be replayed from the log. One column family
+means one sequence of memtables, so what survives a crash is always a prefix of what was written, and the checkpoint stamp in
+it says from where to replay. Keys start with one byte that names their kind; `STATE` holds the keys of the store's users.
+
+RocksDB may make anything durable at any moment, so a key must not reach it before the frame that sets it is durable itself.
+Otherwise a power cut could leave state that the log knows nothing of. Until then `SettledState` holds the key, and also while
+the disk is too full for RocksDB: the log has it already. With the keys, RocksDB gets the position up to which the log was
+durable when they came. If the log ends before it, the log has lost its end.
 """
 
 import os
@@ -30,7 +35,7 @@ STATE = b"s"
 
 OLD_COUNTER = b"c"
 OLD_TIME = b"t"
-"""Kinds that only format 1 has."""
+"""Kinds of keys that only format 1 has."""
 
 _MEMTABLE_BYTES = 16 * MIB
 _CACHE_BYTES = 16 * MIB
@@ -62,7 +67,7 @@ class StateDb:
             access = AccessType.read_only() if read_only else AccessType.read_write()
             self._db = Rdict(str(folder), options, access_type=access)
         except Exception as error:
-            raise _opening(folder, error) from error
+            raise _opening_error(folder, error) from error
         self._no_wal = WriteOptions()
         self._no_wal.disable_wal = True  # type: ignore[method-assign,assignment]  # the stubs are wrong: it is a property
 
@@ -70,21 +75,21 @@ class StateDb:
         try:
             value: bytes | None = self._db.get(key)
         except Exception as error:
-            raise _failing(error) from error
+            raise _state_error(error) from error
         return value
 
     def batch(self) -> WriteBatch:
         return WriteBatch(raw_mode=True)
 
     def write(self, batch: WriteBatch) -> None:
-        """All of the batch or nothing; durable with the next flush."""
+        """Write all of the batch or nothing. It is durable after the next flush."""
         try:
             self._db.write(batch, self._no_wal)
         except Exception as error:
-            raise _failing(error) from error
+            raise _state_error(error) from error
 
     def items(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """Keys with the prefix in order, from `prefix + start` on."""
+        """Yield keys with the prefix and their values in order, from `prefix + start` on."""
         try:
             cursor = self._db.iter()
             cursor.seek(prefix + start)
@@ -96,10 +101,10 @@ class StateDb:
                 cursor.next()
             cursor.status()
         except Exception as error:
-            raise _failing(error) from error
+            raise _state_error(error) from error
 
     def at_or_before(self, prefix: bytes, key: bytes) -> tuple[bytes, bytes] | None:
-        """The last item with the prefix whose key is not above `key`."""
+        """Return the last item with the prefix whose key is not above `key`."""
         try:
             cursor = self._db.iter()
             cursor.seek_for_prev(key)
@@ -107,69 +112,69 @@ class StateDb:
                 return cursor.key(), cursor.value()
             cursor.status()
         except Exception as error:
-            raise _failing(error) from error
+            raise _state_error(error) from error
         return None
 
     def flush(self) -> None:
         """Make everything written so far durable.
 
-        RocksDB stops taking writes when it runs out of room, and gets going again only slowly; so it is not asked to flush
-        when there is no room for it.
+        RocksDB stops accepting writes when the disk is full, and recovers slowly. So it is not asked to flush when there is
+        too little space for it.
         """
         disk = os.statvfs(self._folder)
         need = (self._db.property_int_value(_MEMTABLES_SIZE) or 0) + _FLUSH_SLACK_BYTES
         if disk.f_bavail * disk.f_frsize < need:
-            raise StorageFullError(f"the disk has no room for the state ({need} bytes). Free some space and send again")
+            raise StorageFullError(f"the disk is too full for the state ({need} bytes). Free some space and send again")
         try:
             self._db.flush(True)
         except Exception as error:
-            raise _failing(error) from error
+            raise _state_error(error) from error
 
     def close(self) -> None:
-        """What is not flushed may get lost; the log has it."""
+        """Close the database. What is not flushed may be lost; the log has it."""
         try:
             self._db.close()
         except Exception as error:
-            if not isinstance(failure := _failing(error), StorageFullError):
+            if not isinstance(failure := _state_error(error), StorageFullError):
                 raise failure from error
             del self._db
 
 
 def saved_topics(state: "StateDb") -> Iterator[tuple[bytes, bytes]]:
-    """The keys and values of all topics, as of the last checkpoint."""
+    """Return the keys and values of all topics, as of the last checkpoint."""
     return ((key[len(STATE) :], value) for key, value in state.items(STATE + TOPIC_KEYS))
 
 
 def after_prefix(prefix: bytes) -> bytes:
-    """The smallest key above every key with this prefix."""
+    """Return the smallest key above every key with this prefix."""
     trimmed = prefix.rstrip(b"\xff")
     return trimmed[:-1] + bytes((trimmed[-1] + 1,)) if trimmed else b"\xff" * (len(prefix) + 1)
 
 
-def _opening(folder: Path, error: Exception) -> Exception:
+def _opening_error(folder: Path, error: Exception) -> Exception:
     if "lock" in str(error).lower():
         return FolderInUseError(f"{folder} is in use by another process")
-    if isinstance(_failing(error), StorageFullError):
+    if isinstance(_state_error(error), StorageFullError):
         return StorageFullError(
             f"the state in {folder} can't be opened: {error}. Free some space and start again; nothing was lost"
         )
     return CorruptionError(
-        f"the state in {folder} can't be opened: {error}. Restore the folder from a copy; the log beside it was not touched"
+        f"the state in {folder} can't be opened: {error}. Restore the folder from a backup; the log beside it was not changed"
     )
 
 
-def _failing(error: Exception) -> Exception:
-    """RocksDB's bindings raise plain exceptions; the words tell them apart."""
+def _state_error(error: Exception) -> Exception:
+    """Turn an exception of RocksDB's bindings, which are told apart by their text only, into an error of ours."""
     if isinstance(error, TailraceError):
         return error
-    words = str(error)
-    if "Too many open files" in words:
-        return StorageFullError(f"too many files are open ({words}). Send again")
-    if "No space left" in words or "Disk quota" in words or "File too large" in words:
-        return StorageFullError(f"the disk has no room for the state ({words}). Free some space and send again")
-    if "Corruption" in words:
-        return CorruptionError(f"the state is damaged ({words}). Restore the folder from a copy")
-    return StorageFailedError(f"the state can't be read or written: {words}")
+    text = str(error)
+    if "Too many open files" in text:
+        return StorageFullError(f"too many files are open ({text}). Send again")
+    if "No space left" in text or "Disk quota" in text or "File too large" in text:
+        return StorageFullError(f"the disk is too full for the state ({text}). Free some space and send again")
+    if "Corruption" in text:
+        return CorruptionError(f"the state is damaged ({text}). Restore the folder from a backup")
+    return StorageFailedError(f"the state can't be read or written: {text}")
 
 
 _APPLIED = META + b"applied"
@@ -177,7 +182,10 @@ _U64 = Struct(">Q")
 
 
 class SettledState:
-    """Written by the log's threads, read by anybody."""
+    """The settled view of the state keys: RocksDB, and above it what is not durable in the log yet.
+
+    Written by the log's threads, read by any thread.
+    """
 
     def __init__(self, db: StateDb) -> None:
         self._db = db
@@ -187,12 +195,12 @@ class SettledState:
         self._releasing: dict[bytes, bytes | None] = {}
 
     def applied(self) -> Position:
-        """The log was durable up to here when RocksDB got the newest of its keys; 0 if that was not written down."""
+        """Return up to where the log was durable when RocksDB got the newest of its keys; 0 if that is not known."""
         packed = self._db.get(_APPLIED)
         return Position(_U64.unpack(packed)[0] if packed else 0)
 
     def hold(self, changes: Iterable[Changes]) -> None:
-        """These changes are in the log but not durable: show their keys, keep them out of RocksDB."""
+        """Show the keys of changes that are in the log but not durable yet, and keep them out of RocksDB."""
         with self._lock:
             for change in changes:
                 for prefix in change.drop_prefixes:
@@ -202,9 +210,9 @@ class SettledState:
 
     @contextmanager
     def releasing(self, synced: Callable[[], Position]) -> Iterator[None]:
-        """Around a sync of the log: what is held when it begins is durable when it ends, and goes to RocksDB.
+        """Wrap a sync of the log: what is held when it begins is durable when it ends, and is passed to RocksDB.
 
-        `synced` says afterwards how far the log is durable.
+        `synced` returns, after the sync, how far the log is durable.
         """
         with self._release_lock:
             with self._lock:
@@ -220,7 +228,7 @@ class SettledState:
                     self._releasing, self._held = {}, {**left, **self._held}
 
     def apply(self, changes: Sequence[Changes], synced: Position) -> None:
-        """These changes are durable in the log, as all is up to `synced`: write them through, behind all that is held."""
+        """Write changes to RocksDB, after all that is held. They and everything up to `synced` are durable in the log."""
         try:
             if self._held:
                 with self.releasing(lambda: synced):
@@ -260,6 +268,6 @@ class SettledState:
         return [(key, value) for key, value in sorted(merged.items()) if value is not None][:limit]
 
     def _above(self, prefix: bytes, start: bytes) -> dict[bytes, bytes | None]:
-        """What is not in RocksDB yet."""
+        """Return the keys that are not in RocksDB yet."""
         held = {**self._releasing, **self._held}
         return {key: value for key, value in held.items() if key.startswith(prefix) and key >= prefix + start}

@@ -141,7 +141,7 @@ class LogWriter:
         if self.is_relaxed and not self._unsynced.is_set():
             self._unsynced.set()
         self._backlog.note_group()
-        self._free_space.look()  # once for each group, so that callers need not
+        self._free_space.measure()  # once for each group, so that callers need not
 
     def sync(self) -> None:
         """Make all that is written durable, then pass the state that waited for it to RocksDB."""

@@ -1,8 +1,8 @@
-"""What the broker sees of storage.
+"""The contract of storage, which is all that the broker sees of it.
 
 A store is one ordered log of commits and an ordered map of state, with two views. The **latest** view includes commits that
 are sequenced but not yet durable; rules decide on it, so that requests in flight see each other. The **settled** view holds
-only what has been answered; readers see it. If a commit fails, all commits sequenced after it fail too and the latest view
+only what has been answered; readers see it. If a commit fails, all commits sequenced after it fail, too, and the latest view
 falls back to the settled one.
 
 All methods may be called from any thread. `submit` never blocks on the disk; reads may.
@@ -20,60 +20,63 @@ from tailrace.model.topic import TopicNames
 
 
 class StoreCommit(Protocol):
-    """A commit on its way. Once `done` was called, either `receipt` or `error` is set."""
+    """A commit that was submitted. Once `done` was called, either `receipt` counts or `error` is set."""
 
     changes: Changes
     error: TailraceError | None
 
     @property
     def receipt(self) -> CommitReceipt:
-        """Tentative until done: the place in the log that the commit has if it succeeds."""
+        """Offsets, cursor and timestamp that the commit has if it succeeds. Tentative until done."""
 
 
 OnDone = Callable[[StoreCommit], None]
-"""Called once for each commit, in commit order, from a thread of the store or from `submit` itself. Must be quick and must not
+"""Called once for each commit, in commit order, by a thread of the store or by `submit` itself. It must be quick and must not
 raise."""
 
 
 class Staging(Protocol):
-    """A place for batches that are not published yet. May be called from any thread.
+    """Holds batches that are not published yet. May be called from any thread.
 
-    What is there is lost when the server stops, but for stages that were synced and are retained when it is back.
+    They are lost when the server stops, except for stages that were synced and are retained at the next start.
     """
 
     def write(self, stage: str, part: int, data: bytes) -> None:
-        """Keep one part of a stage; the same part again replaces it. Raises `LimitExceededError`, `StorageFullError`."""
+        """Store one part of a stage; the same part again replaces it. Raises `LimitExceededError`, `StorageFullError`."""
 
     def read(self, stage: str, part: int) -> bytes:
-        """Raises `InvalidRequestError` if it is not there."""
+        """Return one part of a stage. Raises `InvalidRequestError` if it does not exist."""
 
     def remove(self, stage: str) -> None:
-        """Forget the stage, if there is one."""
+        """Remove the stage, if it exists."""
 
     def sync(self, stages: Collection[str]) -> None:
-        """Make them durable. Raises `StorageFullError` if that fails; then they are gone, and have to be staged again."""
+        """Make the stages durable. Raises `StorageFullError` if that fails; then they are gone and have to be staged again."""
 
     def retain(self, stages: Collection[str]) -> None:
-        """Called once, before anything is written: forget what is left from before, all but these."""
+        """Remove all stages of an earlier run but these. Called once, before anything is written."""
 
     def remove_older_than(self, seconds: float, spared: Collection[str]) -> int:
-        """Forget what nobody published for so long, but for some that are spared; how many stages that were."""
+        """Remove stages that were not published for this long, except the spared ones. Return how many were removed."""
 
 
 class PayloadStore(Protocol):
-    """Contents by their hash, each held once. Nothing here knows who refers to them. May be called from any thread."""
+    """Stores large values by their hash, each once. It does not know which records refer to them.
+
+    May be called from any thread.
+    """
 
     def put(self, contents: Mapping[PayloadReference, bytes]) -> Sequence[PayloadReference]:
-        """Durable on return; those that were not there before. Raises `StorageFullError`, `StorageFailedError`."""
+        """Store contents, durably. Return those that did not exist before. Raises `StorageFullError`, `StorageFailedError`."""
 
     def get(self, reference: PayloadReference) -> bytes:
-        """Raises `LostPayloadError` if it is not there, or not the content that was put."""
+        """Return a content. Raises `LostPayloadError` if it is missing or is not what was stored."""
 
     def remove(self, digests: Iterable[bytes]) -> int:
-        """Forget those that are there; how many that were."""
+        """Remove those that exist. Return how many that were."""
 
     def digests(self) -> Iterator[bytes]:
-        """All that are there, in any order. One that is put or removed meanwhile may be among them or not."""
+        """Return all digests, in any order. One that is added or removed meanwhile may be among them or not."""
 
 
 class Store(Protocol):
@@ -82,69 +85,69 @@ class Store(Protocol):
     staging: Staging
     payloads: PayloadStore
     topic_names: TopicNames
-    """What to call topics in errors. Whoever knows the names tells them here."""
+    """The names of topics, for error messages. The broker keeps them up to date."""
 
     def submit(self, changes: Changes, done: OnDone) -> StoreCommit:
-        """Give the commit its place in the log and start to make it durable.
+        """Sequence the commit and start to make it durable.
 
-        Raises, with nothing changed, when the changes can't be: `UnknownPartitionError`, `SequencingError`,
+        Raises, with nothing changed, if the changes are not possible: `UnknownPartitionError`, `SequencingError`,
         `OffsetOutOfRangeError` (a trim beyond the end), `InvalidPartitionsError`, `LimitExceededError`,
-        `OverloadedError` (too much in flight), `StoreClosedError`, `StorageFailedError`.
+        `OverloadedError` (too much in flight), `StorageFullError`, `StoreClosedError`, `StorageFailedError`.
         """
 
     def commit(self, changes: Changes) -> CommitReceipt:
-        """`submit` and wait. Raises what became of it."""
+        """Submit the commit and wait until it is durable. Raises its error if it fails."""
 
     def fetch(self, partition: PartitionId, offset: Offset, max_bytes: int) -> FetchedBatches:
-        """Whole batches from the one that holds `offset` on: up to `max_bytes`, but at least one; none at the end.
+        """Return whole batches from the one that holds `offset` on: up to `max_bytes`, but at least one; none at the end.
 
-        Raises `OffsetOutOfRangeError` below the start and above the end, `CorruptionError` where stored bytes are bad.
+        Raises `OffsetOutOfRangeError` below the start and above the end, `CorruptionError` if stored bytes are damaged.
         """
 
     def is_hot(self, partition: PartitionId, offset: Offset) -> bool:
-        """Whether a fetch from here is served from memory, without touching the disk."""
+        """Return whether a fetch from this offset is served from memory."""
 
     def scan(self, cursor: Cursor, max_bytes: int) -> ScannedBatches:
-        """Batches of all partitions in global order from `cursor` on: up to `max_bytes`, but at least one.
+        """Return batches of all partitions in log order from `cursor` on: up to `max_bytes`, but at least one.
 
-        What retention or a deleted topic took away is skipped. `next_cursor` always moves on when there is more to read.
+        What retention or a deleted topic removed is skipped. `next_cursor` always advances when there is more to read.
         """
 
     def bounds(self, partition: PartitionId) -> OffsetBounds:
-        """Settled start and end. Raises `UnknownPartitionError`."""
+        """Return the settled start and end. Raises `UnknownPartitionError`."""
 
     def next_offset(self, partition: PartitionId) -> Offset:
-        """Latest end: the offset that the next append to this partition gets."""
+        """Return the latest end: the offset that the next append to this partition gets."""
 
     def end_cursor(self) -> Cursor:
-        """Settled end of the log: the cursor after the last record that readers can see."""
+        """Return the settled end of the log: the cursor after the last record that readers can see."""
 
     def partitions(self) -> Sequence[PartitionId]:
-        """All settled partitions."""
+        """Return all settled partitions."""
 
     def size(self, partition: PartitionId, start: Offset | None = None) -> int:
-        """Bytes of the batches between start and end, or of those from the one that holds the given offset on."""
+        """Return the bytes of the batches between start and end, or of those from the one that holds the given offset on."""
 
     def batch_for_time(self, partition: PartitionId, timestamp_ms: int) -> Offset | None:
-        """Base offset of the first batch that holds a record with this timestamp or a later one. Indexed, not a scan."""
+        """Return the base offset of the first batch with a record of this timestamp or a later one, by the index."""
 
     def batch_for_size(self, partition: PartitionId, keep_bytes: int) -> Offset:
-        """Base offset of the last batch such that it and all after it are at least `keep_bytes`. The start if there is less."""
+        """Return the base offset of the last batch that has at least `keep_bytes` from it to the end, or the start."""
 
     def get(self, key: bytes) -> bytes | None:
-        """Settled value of a state key."""
+        """Return the settled value of a state key."""
 
     def latest(self, key: bytes) -> bytes | None:
-        """Value of a state key with all sequenced commits counted in."""
+        """Return the latest value of a state key, which includes all sequenced commits."""
 
     def range(self, prefix: bytes, start: bytes = b"", limit: int | None = None) -> Sequence[tuple[bytes, bytes]]:
-        """Settled keys that start with `prefix`, in order, from `prefix + start` on."""
+        """Return settled keys that start with `prefix` and their values, in order, from `prefix + start` on."""
 
     def stats(self) -> StoreStats:
-        """Figures for the metrics page."""
+        """Return the figures for the metrics page."""
 
     def is_full(self) -> bool:
-        """Whether records are refused for want of room."""
+        """Return whether records are refused because the disk is full."""
 
     def close(self) -> None:
         """Finish what is in flight, make it durable, release the folder. Calling it again does nothing."""

@@ -23,7 +23,7 @@ from tailrace.store.staging import StagingFolder
 
 
 class EmbeddedStore:
-    """Opened with `EmbeddedStore.open`; one per folder."""
+    """Opened with `EmbeddedStore.open`. One process may have a folder open, once."""
 
     @classmethod
     def open(
@@ -37,9 +37,9 @@ class EmbeddedStore:
         on_failure: Callable[[TailraceError], None] | None = None,
         accept_loss_after: int | None = None,
     ) -> "EmbeddedStore":
-        """Open or create the folder. `on_failure` is called once, from a thread of the store, if storage fails for good.
+        """Open or create the folder. `on_failure` is called once, by a thread of the store, if storage fails for good.
 
-        A log that has lost its end is opened only if `accept_loss_after` names the position up to which it can be read.
+        A log that has lost its end is opened only if `accept_loss_after` is the position up to which it can be read.
         Raises `FolderInUseError`, `CorruptionError`, `LostEndError`, `FormatError`.
         """
         return cls(folder, durability, clock or SystemClock(), limits, options, on_failure or _ignore, accept_loss_after)
@@ -77,12 +77,12 @@ class EmbeddedStore:
         self._commits.start()
 
     def submit(self, changes: Changes, done: OnDone) -> PendingCommit:
-        if not self._free_space.is_left and changes.appends:
+        if not self._free_space.is_enough and changes.appends:
             self._free_space.check()
         return self._commits.submit(changes, done)
 
     def commit(self, changes: Changes) -> CommitReceipt:
-        if not self._free_space.is_left and changes.appends:
+        if not self._free_space.is_enough and changes.appends:
             self._free_space.check()
         return self._commits.commit(changes)
 
@@ -138,7 +138,7 @@ class EmbeddedStore:
         return self._stats
 
     def is_full(self) -> bool:
-        return not self._free_space.look()
+        return not self._free_space.measure()
 
     def close(self) -> None:
         if self._closed:
@@ -161,7 +161,7 @@ class EmbeddedStore:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise StoreClosedError("the store is closed; open it again to go on")
+            raise StoreClosedError("the store is closed; open it again to continue")
 
     def _partition(self, partition: PartitionId) -> PartitionIndex:
         self._check_open()
@@ -175,4 +175,4 @@ class EmbeddedStore:
 
 
 def _ignore(error: TailraceError) -> None:
-    """Nobody asked to be told; callers of the store see the failure in their own calls."""
+    """Callers of the store see the failure in their own calls."""

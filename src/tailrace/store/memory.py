@@ -1,4 +1,4 @@
-"""A store in memory, for tests and simulation. Same contract, no durability: closing it loses everything."""
+"""A store in memory, for tests and simulation. It keeps the contract without durability: closing it loses everything."""
 
 import threading
 from bisect import bisect_left
@@ -37,11 +37,11 @@ class _MemoryPartition:
 
 
 class MemoryStore:
-    """Commits take effect inside `submit`, in the caller's thread."""
+    """Applies each commit inside `submit`, in the caller's thread."""
 
     def __init__(self, clock: Clock | None = None, limits: Limits = DEFAULT_LIMITS) -> None:
         self._lock = threading.RLock()
-        self._streams: dict[PartitionId, _MemoryPartition] = {}
+        self._partitions: dict[PartitionId, _MemoryPartition] = {}
         self._log: list[LogBatch] = []
         self._state: dict[bytes, bytes] = {}
         self._cursor = Cursor(0)
@@ -55,7 +55,7 @@ class MemoryStore:
     def submit(self, changes: Changes, done: OnDone) -> PendingCommit:
         with self._lock:
             if self._closed:
-                raise StoreClosedError("the store is closed")
+                raise StoreClosedError("the store is closed; open it again to continue")
             commit = self._sequencer.admit(changes, done)
             self._apply(commit)
             self._sequencer.settle((commit,))
@@ -69,18 +69,18 @@ class MemoryStore:
 
     def fetch(self, partition: PartitionId, offset: Offset, max_bytes: int) -> FetchedBatches:
         with self._lock:
-            stream = self._stream(partition)
-            if not stream.start <= offset <= stream.end:
-                raise OffsetOutOfRangeError.of(self.topic_names.of(partition), offset, stream.start, stream.end)
+            stored = self._partition(partition)
+            if not stored.start <= offset <= stored.end:
+                raise OffsetOutOfRangeError.of(self.topic_names.of(partition), offset, stored.start, stored.end)
             found: list[LogBatch] = []
             size = 0
-            for held in stream.batches[stream.first_holding(offset) :]:
+            for held in stored.batches[stored.first_holding(offset) :]:
                 size += len(held.batch)
                 if found and size > max_bytes:
                     break
                 found.append(held)
             self._stats.fetches_from_memory += 1
-            bounds = OffsetBounds(stream.start, stream.end)
+            bounds = OffsetBounds(stored.start, stored.end)
             return FetchedBatches([held.batch for held in found], bounds, [held.cursor for held in found])
 
     def is_hot(self, partition: PartitionId, offset: Offset) -> bool:
@@ -99,8 +99,8 @@ class MemoryStore:
 
     def bounds(self, partition: PartitionId) -> OffsetBounds:
         with self._lock:
-            stream = self._stream(partition)
-            return OffsetBounds(stream.start, stream.end)
+            stored = self._partition(partition)
+            return OffsetBounds(stored.start, stored.end)
 
     def next_offset(self, partition: PartitionId) -> Offset:
         with self._lock:
@@ -111,26 +111,26 @@ class MemoryStore:
 
     def partitions(self) -> Sequence[PartitionId]:
         with self._lock:
-            return sorted(self._streams)
+            return sorted(self._partitions)
 
     def size(self, partition: PartitionId, start: Offset | None = None) -> int:
         with self._lock:
-            stream = self._stream(partition)
-            return sum(len(held.batch) for held in stream.batches[0 if start is None else stream.first_holding(start) :])
+            stored = self._partition(partition)
+            return sum(len(held.batch) for held in stored.batches[0 if start is None else stored.first_holding(start) :])
 
     def batch_for_time(self, partition: PartitionId, timestamp_ms: int) -> Offset | None:
         with self._lock:
-            stream = self._stream(partition)
-            for held, newest in zip(stream.batches, stream.timestamps, strict=True):
+            stored = self._partition(partition)
+            for held, newest in zip(stored.batches, stored.timestamps, strict=True):
                 if newest >= timestamp_ms:
                     return held.base_offset
             return None
 
     def batch_for_size(self, partition: PartitionId, keep_bytes: int) -> Offset:
         with self._lock:
-            stream = self._stream(partition)
-            first = stream.end
-            for held in reversed(stream.batches):
+            stored = self._partition(partition)
+            first = stored.end
+            for held in reversed(stored.batches):
                 if keep_bytes <= 0:
                     break
                 keep_bytes -= len(held.batch)
@@ -159,25 +159,27 @@ class MemoryStore:
         with self._lock:
             self._closed = True
 
-    def _stream(self, partition: PartitionId) -> _MemoryPartition:
-        stream = self._streams.get(partition)
-        if stream is None:
+    def _partition(self, partition: PartitionId) -> _MemoryPartition:
+        stored = self._partitions.get(partition)
+        if stored is None:
             raise UnknownPartitionError.of(self.topic_names.of(partition))
-        return stream
+        return stored
 
     def _apply(self, commit: PendingCommit) -> None:
         changes = commit.changes
         for topic_id, count in changes.creates:
             for index in range(count):
-                self._streams.setdefault(PartitionId(topic_id, index), _MemoryPartition())
+                self._partitions.setdefault(PartitionId(topic_id, index), _MemoryPartition())
         for topic_id in changes.drops:
-            self._streams = {partition: held for partition, held in self._streams.items() if partition.topic_id != topic_id}
+            self._partitions = {
+                partition: held for partition, held in self._partitions.items() if partition.topic_id != topic_id
+            }
         for partition, start in changes.trims:
-            self._streams[partition].trim(start)
+            self._partitions[partition].trim(start)
         for append, base in zip(changes.appends, commit.receipt.offsets, strict=True):
             self._append(append, base, commit)
         if changes.drops or changes.trims:
-            alive = {(partition, held.base_offset) for partition, stream in self._streams.items() for held in stream.batches}
+            alive = {(partition, held.base_offset) for partition, stored in self._partitions.items() for held in stored.batches}
             self._log = [held for held in self._log if (held.partition, held.base_offset) in alive]
         for prefix in changes.drop_prefixes:
             self._state = {key: value for key, value in self._state.items() if not key.startswith(prefix)}
@@ -189,10 +191,10 @@ class MemoryStore:
 
     def _append(self, append: Append, base: Offset, commit: PendingCommit) -> None:
         batch = with_base_offset(append.batch, base)
-        stream = self._streams[append.partition]
+        stored = self._partitions[append.partition]
         held = LogBatch(self._cursor, append.partition, base, append.records, commit.receipt.hlc, batch)
-        stream.batches.append(held)
-        stream.timestamps.append(append.max_timestamp)
-        stream.end = Offset(base + append.records)
+        stored.batches.append(held)
+        stored.timestamps.append(append.max_timestamp)
+        stored.end = Offset(base + append.records)
         self._log.append(held)
         self._cursor = Cursor(self._cursor + append.records)

@@ -1,8 +1,8 @@
 """Payloads beside the log: one file for each content, named by its hash.
 
-A file is written under another name and renamed, then it and the folder are synced, before anybody can refer to it. Before
-that, a power cut may leave anything under a name; so a file that is found is compared with what is to be put, and synced,
-before it is relied on. Who refers to a payload, and when it may go, is not known here.
+A file is written under another name and renamed, then it and the folder are synced, before any record can refer to it. Until
+then a power cut may leave anything under the name. So a file that exists already is compared with the new content, and synced,
+before it is used. Which records refer to a payload, and when it may be removed, is not known here.
 """
 
 import errno
@@ -25,23 +25,23 @@ _FILES_AT_ONCE = 64
 
 
 class PayloadFolder:
-    """May be called from any thread. `on_failure` is told of a disk that fails, as opposed to one that is full."""
+    """May be called from any thread. `on_failure` is called if the disk fails, not if it is full."""
 
-    def __init__(self, folder: Path, check_room: Callable[[], None], on_failure: Callable[[BaseException], None]) -> None:
+    def __init__(self, folder: Path, check_space: Callable[[], None], on_failure: Callable[[BaseException], None]) -> None:
         self._folder = folder
-        self._check_room = check_room
+        self._check_space = check_space
         self._on_failure = on_failure
-        # One at a time: who finds a file must be able to take it for durable.
+        # Held while files are written: a caller that finds a file relies on its being durable.
         self._lock = threading.Lock()
         self._exists = folder.exists()
         self._is_synced = not self._exists
-        """Whether all names in the folder are durable. Those that a killed process left behind may not be."""
+        """Whether all names in the folder are durable. Those of a killed process may not be."""
         for path in folder.glob(f"*{UNFINISHED}"):
             with suppress(OSError):
                 path.unlink()
 
     def put(self, contents: Mapping[PayloadReference, bytes]) -> Sequence[PayloadReference]:
-        self._check_room()
+        self._check_space()
         with self._lock:
             try:
                 self._sync()
@@ -78,7 +78,7 @@ class PayloadFolder:
         return payload_digests(self._folder)
 
     def _holds(self, reference: PayloadReference, content: bytes) -> bool:
-        """Whether the very bytes are there, durably: a damaged file must not take in one more record, and is written anew."""
+        """Return whether the content is stored, durably. A damaged file does not count, so that it is written again."""
         try:
             with self._path(reference.digest).open("rb", buffering=0) as file:
                 if file.readall() != content:
@@ -101,11 +101,11 @@ class PayloadFolder:
         left = ((self._path(reference.digest), content) for reference, content in contents.items())
         while some := list(islice(left, _FILES_AT_ONCE)):
             with ExitStack() as files:
-                # All are named before the first is synced: the file system then makes one transaction of it.
+                # All are renamed before the first is synced, so that the file system needs one transaction for them.
                 written = [(path, self._write_one(files, path, content)) for path, content in some]
                 killpoint("payload.written")
                 for path, file in written:
-                    _sync_or_forget(path, file)
+                    _sync_or_remove(path, file)
         self._sync()
         killpoint("payload.kept")
 
@@ -127,10 +127,10 @@ class PayloadFolder:
 
     def _failure(self, error: OSError) -> TailraceError:
         if error.errno in TOO_MANY_FILES:
-            return OverloadedError(f"a payload can't be written now ({error.strerror}); try again after a pause")
+            return OverloadedError(f"a payload can't be written now ({error.strerror}); try again shortly")
         if is_storage_full(error):
             return StorageFullError(
-                f"the disk has no room for a payload ({error.strerror}); nothing was written. Free some space and send again"
+                f"the disk is too full for a payload ({error.strerror}); nothing was written. Free some space and send again"
             )
         self._on_failure(error)
         return StorageFailedError(f"a payload can't be written and the server stops: {error}. Check the disk, then start again")
@@ -140,7 +140,7 @@ class PayloadFolder:
 
 
 class PayloadMemory:
-    """The same without a disk."""
+    """Payloads in memory, for `MemoryStore`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -175,18 +175,18 @@ def _write_all(file: FileIO, content: bytes) -> None:
         killpoint("payload.half")
 
 
-def _sync_or_forget(path: Path, file: FileIO) -> None:
+def _sync_or_remove(path: Path, file: FileIO) -> None:
     try:
         os.fsync(file.fileno())
     except OSError:
-        # It may look well and be lost with the next power cut: it must not be found.
+        # The file looks complete but a power cut may lose it, so it must not be found again.
         path.unlink(missing_ok=True)
         raise
 
 
 def _checked(reference: PayloadReference, content: bytes) -> bytes:
     if reference_to(content) != reference:
-        raise _lost(reference, "is damaged: its bytes do not have this hash")
+        raise _lost(reference, "is damaged: its content does not have this hash")
     return content
 
 

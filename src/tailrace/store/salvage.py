@@ -1,10 +1,10 @@
-"""A new folder with all that is good of a damaged one.
+"""Salvage: makes a new data folder from everything that is intact in a damaged one.
 
-The new folder takes the place of the old one: the same topics, offsets, groups and other state, and the same name of the log.
-It gets a copy of the state as of the last checkpoint, and every good batch and change that readers can still see, in the order
-of the log. Where records are lost, a batch that nobody is shown takes their offsets, so that all others keep theirs and no
-offset is given out twice. Cursors are new, and higher than all old ones: who goes on from an old one reads again what it knows,
-and misses nothing. The damaged folder is only read.
+The new folder replaces the old one: it has the same topics, offsets, groups and other state, and the same id of the log. It
+gets a copy of the state as of the last checkpoint, and every good batch and change that readers can still see, in the order of
+the log. Where records are lost, a batch that is never shown takes their offsets, so that all others keep theirs and no offset
+is assigned twice. Cursors are new, and higher than all old ones: a reader that continues from an old one reads some records
+again and misses none. The damaged folder is only read.
 """
 
 import shutil
@@ -26,7 +26,7 @@ from tailrace.log.data_folder import (
     require_data_folder,
 )
 from tailrace.log.frame import BadFrameError, BatchEntry, Frame, batch_fault, read_effects, read_frame
-from tailrace.log.index import PartitionIndex, SavedIndex
+from tailrace.log.index import PartitionIndex, SavedIndex, describe_partition
 from tailrace.log.options import DEFAULT_OPTIONS
 from tailrace.log.recovery import SegmentFile, frames_after, map_file, take_inventory
 from tailrace.log.segment import (
@@ -50,7 +50,7 @@ from tailrace.wire.control import encode_filler
 
 _COPIED_FOLDERS = (PAYLOADS_FOLDER, STAGING_FOLDER)
 _COPIED_FILES = "tables.db*"
-_OF_THE_OLD_LOG = (CHUNK, COUNTERS, CURSOR, SEGMENT, OLD_COUNTER, OLD_TIME)
+_KINDS_OF_THE_OLD_LOG = (CHUNK, COUNTERS, CURSOR, SEGMENT, OLD_COUNTER, OLD_TIME)
 _COMMIT_BYTES = 4 * MIB
 _FILLER_RECORDS = 50_000
 _UNKNOWN_END = LogEnd(Position(0), Cursor(0), Hlc(0))
@@ -62,32 +62,32 @@ class Omission(msgspec.Struct, frozen=True):
     where: str
     """The file and the position."""
     what: str
-    """Topic, partition and offsets, where that is known."""
+    """Topic, partition and offsets, if they are known."""
     size: int | None
-    """Bytes; `None` where nobody knows."""
+    """In bytes; `None` if it is not known."""
     why: str
 
 
 class SalvageResult(msgspec.Struct):
-    """What became of a salvage."""
+    """What a salvage kept and lost."""
 
     batches: int = 0
     records: int = 0
     bytes: int = 0
     lost_records: int = 0
-    """Offsets at which there is nothing in the new folder."""
+    """The number of offsets that have no record in the new folder."""
     left_out: int = 0
     first_cursor: int = 0
-    """Of the new folder."""
+    """The first cursor of the new folder."""
 
 
 OnOmission = Callable[[Omission], None]
 OnProgress = Callable[[int, int], None]
-"""Called with the bytes of the log that are done, and all of them."""
+"""Called with the bytes of the log that are done, and the bytes in total."""
 
 
 def salvage(source: Path, target: Path, on_left_out: OnOmission, on_progress: OnProgress) -> SalvageResult:
-    """Make the folder `target` of what is good in `source`. Raises `TailraceError` if that can't be done at all."""
+    """Make the folder `target` from what is intact in `source`. Raises `TailraceError` if that is not possible at all."""
     require_data_folder(source)
     _check_target(source, target)
     lock = FolderLock(source)
@@ -95,14 +95,14 @@ def salvage(source: Path, target: Path, on_left_out: OnOmission, on_progress: On
         for name in (target, target / LOG_FOLDER, target / STATE_FOLDER):
             make_folder(name)
         try:
-            done = _Salvage(source, target, on_left_out, on_progress).run()
+            result = _Salvage(source, target, on_left_out, on_progress).run()
         except BaseException:
-            # It was empty, and half of a salvage is worse than none.
+            # The folder was empty before, and half a salvage is worse than none.
             shutil.rmtree(target, ignore_errors=True)
             raise
     finally:
         lock.release()
-    return done
+    return result
 
 
 class _Salvage:
@@ -111,14 +111,14 @@ class _Salvage:
         self._target = target
         self._on_left_out = on_left_out
         self._on_progress = on_progress
-        self._done = SalvageResult()
+        self._result = SalvageResult()
         self._names = TopicNames()
         self._starts: dict[PartitionId, Offset] = {}
-        """Where partitions begin for readers, as of the checkpoint."""
+        """Where partitions start for readers, as of the checkpoint."""
         self._known_ends: dict[PartitionId, Offset] = {}
-        """Where they end at least, by the checkpoint."""
+        """Where partitions end at least, according to the checkpoint."""
         self._ends: dict[PartitionId, Offset] = {}
-        """Where they end in the new folder, appends that wait included."""
+        """Where partitions end in the new folder, with the appends that are not committed yet."""
         self._waiting: list[Append] = []
         self._waiting_bytes = 0
 
@@ -130,7 +130,7 @@ class _Salvage:
             state.close()
         sizes = {file.path: file.path.stat().st_size for file in files}
         self._scan = scan_for(sum(sizes.values()))
-        # Its own syncs are enough: until all is done the new folder counts for nothing.
+        # Relaxed is enough: the new folder is not used before it is complete.
         self._store = EmbeddedStore.open(self._target, durability="relaxed", options=DEFAULT_OPTIONS)
         try:
             behind = 0
@@ -141,7 +141,7 @@ class _Salvage:
                 behind += sizes[file.path]
             for partition, end in self._known_ends.items():
                 if partition in self._ends:
-                    self._fill(partition, end, "log", "the checkpoint knows of these records, and the log does not have them")
+                    self._fill(partition, end, "log", "the checkpoint names these records, but the log does not hold them")
             self._commit()
         finally:
             self._store.close()
@@ -150,7 +150,7 @@ class _Salvage:
                 shutil.copytree(self._source / name, self._target / name)
         for path in self._source.glob(_COPIED_FILES):
             shutil.copy2(path, self._target / path.name)
-        return self._done
+        return self._result
 
     def _copied_state(self) -> StateDb:
         folder = self._target / STATE_FOLDER
@@ -165,7 +165,7 @@ class _Salvage:
         return StateDb(folder)
 
     def _prepare(self, state: StateDb) -> tuple[list[SegmentFile], LogEnd]:
-        """Turn the copied state into that of a new log, with nothing in it yet; which files to read, and from where effects."""
+        """Turn the copied state into that of a new, empty log. Return the files to read, and the old checkpoint's end."""
         saved = SavedIndex(state, DEFAULT_OPTIONS.index_chunk_batches)
         checkpoints = Checkpoints(state, saved)
         stamp = checkpoints.stamp() or _UNKNOWN_END
@@ -176,8 +176,8 @@ class _Salvage:
             self._leave_out(name, "a segment of the log", None, fault)
         if not stamp.position and files and (files[0].base or files[0].generation):
             raise CorruptionError(
-                f"{self._source} has no readable state, and its log has been cleaned since it began: nobody knows its topics."
-                " Restore the folder from a copy"
+                f"{self._source} has no readable state, and its log has been cleaned: its topics are unknown."
+                " Restore the folder from a backup"
             )
         self._names.learn_from(saved_topics(state))
         indexes = []
@@ -190,10 +190,10 @@ class _Salvage:
             self._known_ends[partition] = Offset(index.end)
             self._ends[partition] = Offset(fresh.end)
         end = _end_of(files, stamp)
-        self._done.first_cursor = end.cursor
+        self._result.first_cursor = end.cursor
         usage = SegmentUsage(end.position, 0, end.cursor)
         batch = state.batch()
-        for kind in _OF_THE_OLD_LOG:
+        for kind in _KINDS_OF_THE_OLD_LOG:
             batch.delete_range(kind, after_prefix(kind))
         state.write(batch)
         segment = SegmentFolder(self._target / LOG_FOLDER, 1).path(end.position, 0)
@@ -207,13 +207,13 @@ class _Salvage:
         return files, stamp
 
     def _frames(self, file: SegmentFile) -> Iterator[tuple[Frame, memoryview]]:
-        """Frames whose head is good, in order. What lies between them is left out."""
+        """Yield frames with a good head, in order. The bytes between them are left out."""
         name = file.path.name
         with map_file(file.path) as data:
             try:
                 read_segment_header(file.path, bytes(data[:SEGMENT_HEADER_BYTES]), file.base, file.generation)
             except CorruptionError as error:
-                self._leave_out(name, "the head of the segment", None, str(error))
+                self._leave_out(name, "the header of the segment", None, str(error))
             salt = salt_of(bytes(data[:SEGMENT_HEADER_BYTES]))
             at = SEGMENT_HEADER_BYTES
             while at < len(data):
@@ -225,7 +225,7 @@ class _Salvage:
                     what = (
                         "bytes at the end that hold no frame"
                         if later is None
-                        else "a frame, with changes that it may have made"
+                        else "a frame, with the changes that it may have held"
                     )
                     self._leave_out(f"{name}, position {file.base + at}", what, end - at, str(error))
                     at = end
@@ -241,18 +241,18 @@ class _Salvage:
             last = entry.base_offset + entry.records - 1
             end = self._ends.get(partition)
             if end is None or last < max(self._starts.get(partition, 0), end):
-                continue  # its topic is gone, or retention has taken it, or the cleaner has left it twice
+                continue  # its topic was deleted, or retention removed it, or a crash of the cleaner left it twice
             where = f"{file.path.name}, position {entry.position}"
             batch = data[entry.position - file.base : entry.position - file.base + entry.length]
             fault = batch_fault(batch, entry.base_offset, entry.crc) or record_fault(entry, batch, self._scan)
-            self._fill(partition, entry.base_offset, where, "they are not there; the bytes that held them are bad or missing")
+            self._fill(partition, entry.base_offset, where, "they are missing; the bytes that held them are damaged or gone")
             if fault:
                 self._fill(partition, Offset(last + 1), where, fault, entry.length)
             else:
                 self._keep(entry, bytes(batch))
 
     def _change(self, where: str, frame: Frame) -> None:
-        """Repeat the changes of state of a frame, those that make sense after what is lost."""
+        """Apply the changes of state of a frame, as far as they are possible without what is lost."""
         self._commit()
         try:
             changes = read_effects(frame.effects, frame.effect_count)
@@ -260,11 +260,11 @@ class _Salvage:
             self._leave_out(where, "changes of topics and state", len(frame.effects), str(error))
             return
         self._names.learn_from(changes.puts)
-        there = {partition.topic_id for partition in self._ends}
+        known = {partition.topic_id for partition in self._ends}
         creates = [
             (topic_id, count) for topic_id, count in changes.creates if PartitionId(topic_id, count - 1) not in self._ends
         ]
-        drops = [topic_id for topic_id in changes.drops if topic_id in there]
+        drops = [topic_id for topic_id in changes.drops if topic_id in known]
         for topic_id, count in creates:
             for number in range(count):
                 self._ends.setdefault(PartitionId(topic_id, number), Offset(0))
@@ -279,17 +279,17 @@ class _Salvage:
 
     def _keep(self, entry: BatchEntry, batch: bytes) -> None:
         self._append(Append(entry.partition, batch, entry.records, entry.max_timestamp, entry.base_offset))
-        self._done.batches += 1
-        self._done.records += entry.records
-        self._done.bytes += entry.length
+        self._result.batches += 1
+        self._result.records += entry.records
+        self._result.bytes += entry.length
 
     def _fill(self, partition: PartitionId, end: Offset, where: str, why: str, size: int | None = None) -> None:
-        """Take up the offsets up to `end`, if they are not taken: their records are lost."""
+        """Fill the offsets up to `end`, whose records are lost, with batches that are never shown."""
         first = self._ends[partition]
         if end <= first:
             return
-        self._leave_out(where, f"{self._names.of(partition)}, offsets {first} to {end - 1}", size, why)
-        self._done.lost_records += end - first
+        self._leave_out(where, f"{describe_partition(partition, self._names)}, offsets {first} to {end - 1}", size, why)
+        self._result.lost_records += end - first
         for at in range(first, end, _FILLER_RECORDS):
             count = min(_FILLER_RECORDS, end - at)
             self._append(Append(partition, encode_filler(count), count, 0, Offset(at)))
@@ -307,24 +307,24 @@ class _Salvage:
             self._waiting, self._waiting_bytes = [], 0
 
     def _leave_out(self, where: str, what: str, size: int | None, why: str) -> None:
-        self._done.left_out += 1
+        self._result.left_out += 1
         self._on_left_out(Omission(where, what, size, why))
 
 
 def _check_target(source: Path, target: Path) -> None:
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise TailraceError(f"{target} is not an empty folder; name one that is empty or not there yet")
+        raise TailraceError(f"{target} is not an empty folder; name one that is empty or does not exist")
     if target.resolve().is_relative_to(source.resolve()):
-        raise TailraceError(f"{target} lies in {source}, which must not be touched; name another folder")
+        raise TailraceError(f"{target} is inside {source}, which must not be changed; name another folder")
 
 
 def _first_base(saved: SavedIndex, partition: PartitionId, start: int, *, default: int) -> int:
-    """The base offset of the first batch that readers can see, by the saved index."""
-    return next((place.base_offset for place in saved.places(partition, start)), default)
+    """Return the base offset of the first batch that readers can see, according to the saved index."""
+    return next((location.base_offset for location in saved.locations(partition, start)), default)
 
 
 def _end_of(files: Sequence[SegmentFile], stamp: LogEnd) -> LogEnd:
-    """Where the old log ends, as far as anybody can tell: no position, cursor or time of it lies behind that."""
+    """Return an end that no position, cursor or timestamp of the old log is beyond."""
     position, cursor, hlc = stamp
     for file in files:
         size = file.path.stat().st_size

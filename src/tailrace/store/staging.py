@@ -1,7 +1,7 @@
-"""A folder for batches that are not published yet.
+"""Batches that are staged: sent to the server and not published yet.
 
-A stage is a name and numbered parts, visible to nobody. It is not durable: what was staged and not published when the server
-stops is gone, and whoever staged it stages it again. The exception are stages that were synced, because it is decided that they
+A stage is a name and numbered parts. Readers do not see it, and it is not durable: what was staged and not published when the
+server stops is gone, and its sender stages it again. The exception are stages that were synced because it is decided that they
 will be published: those are retained when the folder is opened again.
 """
 
@@ -17,12 +17,12 @@ from tailrace.log.segment import sync_file, sync_folder
 from tailrace.model.errors import InvalidRequestError, LimitExceededError, StorageFullError
 from tailrace.model.limits import Limits
 
-_LEGAL = re.compile(r"[a-zA-Z0-9_-]{1,100}")
-_MOST_PARTS = 1_000_000
+_STAGE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,100}")
+_MAX_PARTS = 1_000_000
 
 
 class StagingFolder:
-    """Parts are files. A part that is sent again replaces the one before. May be called from any thread."""
+    """Keeps each part in a file. A part that is sent again replaces the earlier one. May be called from any thread."""
 
     def __init__(self, folder: Path, limits: Limits) -> None:
         self._folder = folder
@@ -33,13 +33,13 @@ class StagingFolder:
 
     @property
     def size(self) -> int:
-        """Bytes that are staged."""
+        """The number of bytes that are staged."""
         return self._total
 
     def write(self, stage: str, part: int, data: bytes) -> None:
         path = self._path(stage, part)
         self._reserve(stage, part, len(data))
-        # Renamed when it is whole, so that a part that was cut off is never published.
+        # Renamed when it is complete, so that half a part is never published.
         unfinished = path.with_suffix(".unfinished")
         try:
             for folder in (self._folder, path.parent):
@@ -74,7 +74,7 @@ class StagingFolder:
                 sync_folder(self._folder)
                 sync_folder(self._folder.parent)
         except OSError as error:
-            # The next sync may say that all is well although pages were lost, so nobody must find them.
+            # The next sync may succeed although pages were lost, so the stages must not be found again.
             for stage in stages:
                 self.remove(stage)
             raise StorageFullError(f"staged batches can't be made durable: {error}") from error
@@ -90,7 +90,7 @@ class StagingFolder:
         self._total = sum(size for parts in self._sizes.values() for size in parts.values())
 
     def remove_older_than(self, seconds: float, spared: Collection[str]) -> int:
-        """Remove what nobody published for so long; how many stages that were."""
+        """Remove stages that were not published for this long. Return how many."""
         oldest = time.time() - seconds
         with self._lock:
             stages = [stage for stage in self._sizes if stage not in spared]
@@ -113,7 +113,7 @@ class StagingFolder:
             self._total += more
 
     def _path(self, stage: str, part: int) -> Path:
-        if not _LEGAL.fullmatch(stage) or not 0 <= part < _MOST_PARTS:
+        if not _STAGE_NAME.fullmatch(stage) or not 0 <= part < _MAX_PARTS:
             raise InvalidRequestError(
                 f"{stage[:100]!r}, part {part}: a stage has a name of letters, digits, '_' and '-', and parts from 0"
             )
@@ -121,7 +121,7 @@ class StagingFolder:
 
 
 class StagingMemory:
-    """The same without a disk."""
+    """Stages in memory, for `MemoryStore`."""
 
     def __init__(self) -> None:
         self._parts: dict[str, dict[int, bytes]] = {}
@@ -157,5 +157,5 @@ def _written_at(path: Path) -> float:
 
 def _missing(stage: str, part: int) -> InvalidRequestError:
     return InvalidRequestError(
-        f"part {part} of stage {stage!r} is not there. Stages are lost when the server restarts: stage it again"
+        f"part {part} of stage {stage!r} does not exist. Stages are lost when the server restarts: stage it again"
     )

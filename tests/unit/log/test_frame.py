@@ -39,7 +39,7 @@ def test_a_frame_is_read_as_it_was_written() -> None:
 
 
 def test_a_frame_in_the_wrong_place_is_no_frame() -> None:
-    with pytest.raises(BadFrameError, match="says that it stands at 1000"):
+    with pytest.raises(BadFrameError, match="belongs to position 1000"):
         read_frame(memoryview(HEAD + BATCH), 0, 1001, SALT)
 
 

@@ -110,7 +110,7 @@ def test_places_leave_memory_with_their_batches_though_nothing_more_comes(tmp_pa
     store.commit(Changes(appends=[append(partition, b"%d" % number) for number in range(100)]))
     store.checkpoint()
     index = store._catalog.partitions[partition]
-    eventually(lambda: not index.places, "all places are on disk only")
+    eventually(lambda: not index.locations, "all places are on disk only")
     assert values_of(store.fetch(partition, Offset(0), MIB).batches) == [b"%d" % number for number in range(100)]
     store.close()
 
@@ -121,7 +121,7 @@ def test_the_index_in_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
     for _ in range(100):
         store.commit(Changes(appends=[append(partition, b"x") for _ in range(100)]))
     store.checkpoint()
-    held = store._catalog.partitions[partition].places
+    held = store._catalog.partitions[partition].locations
     assert len(held) < 500
     assert len(store.fetch(partition, Offset(0), 100 * MIB).batches) == 10_000
     store.close()

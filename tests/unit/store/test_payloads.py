@@ -104,7 +104,7 @@ def test_a_full_disk_refuses_the_payload_and_leaves_nothing_of_it_behind(
     payloads.put({REFERENCE: CONTENT})
     with monkeypatch.context() as full:
         full.setattr(os, "fsync", _fails_with(errno.ENOSPC, OTHER))
-        with pytest.raises(StorageFullError, match="no room for a payload"):
+        with pytest.raises(StorageFullError, match="too full for a payload"):
             payloads.put({REFERENCE: CONTENT, reference_to(OTHER): OTHER})
     assert [path.name for path in (tmp_path / "payloads").iterdir()] == [REFERENCE.digest.hex()]
     assert list(payloads.put({REFERENCE: CONTENT, reference_to(OTHER): OTHER})) == [reference_to(OTHER)]

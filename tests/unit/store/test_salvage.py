@@ -227,14 +227,14 @@ def test_what_can_not_be_salvaged_is_refused_and_leaves_nothing(tmp_path: Path) 
     full.mkdir()
     (full / "something").touch()
     for target in (full, full / "something", source / "inside"):
-        with pytest.raises(TailraceError, match=r"not an empty folder|must not be touched"):
+        with pytest.raises(TailraceError, match=r"not an empty folder|must not be changed"):
             rescue(source, target)
-    with pytest.raises(TailraceError, match="no folder"):
+    with pytest.raises(TailraceError, match="does not exist"):
         rescue(tmp_path / "nowhere", tmp_path / "target")
     shutil.rmtree(source / "state")
     (source / "state").mkdir()
     (segment,) = segment_files(source)
     segment.rename(segment.with_name(segment.name.replace("-000000", "-000001")))
-    with pytest.raises(CorruptionError, match="nobody knows its topics"):
+    with pytest.raises(CorruptionError, match="its topics are unknown"):
         salvage(source, tmp_path / "target", lambda _: None, lambda *_: None)
     assert not (tmp_path / "target").exists()
