@@ -1,8 +1,8 @@
-"""Which records refer to which payloads, as state in the store.
+"""Payloads: large values that are stored beside the log, from their publish to their removal.
 
-Each reference is two keys, put in the frame of the record: one by record, in the order of offsets, so that references of
-records that are gone are a range; and one by payload, so that a look tells whether anybody refers to it. They go after their
-record has gone, and the payload after them.
+A payload is durable before the frame that refers to it is submitted (`Payloads`). The frame also puts the reference into the
+store's state (`PayloadReferences`). A background job removes payloads that no record refers to any more (`PayloadSweep`).
+Readers get payloads back in their batches through `PayloadExpansion` in `reading/reader.py`.
 """
 
 import asyncio
@@ -26,6 +26,13 @@ from tailrace.store.contract import PayloadStore, Store
 
 _REFERENCE = Struct(f">{DIGEST_BYTES}sQ")
 _READ_AT_ONCE = 1_000
+_FORGOTTEN_AT_ONCE = 1_000
+_REMOVED_AT_ONCE = 50
+"""Publishes with large values wait for the removal of at most so many."""
+_MOST_REMEMBERED = 100_000
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class PayloadUse(NamedTuple):
@@ -42,36 +49,42 @@ class PayloadUse(NamedTuple):
 
 
 class PayloadReferences:
-    """May be called from any thread; sees what is settled."""
+    """Which records refer to which payloads: the settled state in the store. May be called from any thread.
+
+    A reference is two keys, put in the frame of the record: one by record, in the order of offsets, so that the references of
+    deleted records are a range; and one by payload, so that a lookup tells whether any record refers to it.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._partitions: set[PartitionId] = set()
 
     def load(self) -> None:
+        """Read from the store which partitions have references."""
         self._partitions.update(self._referring_partitions())
 
     def may_be_in(self, partition: PartitionId) -> bool:
-        """Whether the partition may hold references. Where not, its batches need not be looked at."""
+        """Return whether the partition may hold references. If not, its batches need no expansion."""
         return partition in self._partitions
 
     def forget_partition(self, partition: PartitionId) -> None:
-        """The partition is gone. What it referred to is found by the sweep."""
+        """Drop a deleted partition. The sweep finds the payloads that it referred to."""
         self._partitions.discard(partition)
 
     def add(self, draft: Draft, use: PayloadUse) -> None:
-        # Before the record can be read by anybody.
+        """Put a reference into the draft."""
+        # Known in memory before the record is visible to any reader.
         self._partitions.add(use.partition)
         by_record, by_payload = use.state_keys
         draft.put(by_record, _REFERENCE.pack(*use.reference))
         draft.put(by_payload, b"")
 
-    def are_there(self, digest: bytes) -> bool:
-        """Whether any record refers to the payload."""
+    def has_any(self, digest: bytes) -> bool:
+        """Return whether any record refers to the payload."""
         return bool(self._store.range(keys.payload_uses(digest), limit=1))
 
-    def of_gone_records(self, most: int) -> list[PayloadUse]:
-        """References of records that were trimmed away or whose topic was deleted: so many, or all that there are."""
+    def of_deleted_records(self, most: int) -> list[PayloadUse]:
+        """Return up to `most` references of records that were trimmed or whose topic was deleted."""
         found: list[PayloadUse] = []
         for partition in self._referring_partitions():
             found += self._below(partition, self._start_of(partition), most - len(found))
@@ -80,7 +93,7 @@ class PayloadReferences:
         return found
 
     def sizes(self, partition: PartitionId) -> Iterator[tuple[Offset, int]]:
-        """Offsets of a partition that refer to payloads, and the payloads' sizes, in order."""
+        """Return the offsets of a partition that refer to payloads, in order, and the payloads' sizes."""
         prefix = keys.payloads_of_partition(partition)
         start = b""
         while True:
@@ -93,7 +106,7 @@ class PayloadReferences:
             start = found[-1][0][len(prefix) :] + b"\0"
 
     def _referring_partitions(self) -> Iterator[PartitionId]:
-        """Found by one look for each."""
+        """Find the partitions with references by one lookup for each."""
         start = b""
         while first := self._store.range(keys.PAYLOADS, start, 1):
             partition, _ = keys.read_payload_key(first[0][0])
@@ -106,7 +119,7 @@ class PayloadReferences:
         return uses if start is None else [use for use in uses if use.offset < start]
 
     def _start_of(self, partition: PartitionId) -> Offset | None:
-        """`None` when the partition is gone."""
+        """Return the start of the partition, or None if it was deleted."""
         try:
             return self._store.bounds(partition).start
         except UnknownPartitionError:
@@ -118,36 +131,39 @@ def _use(key: bytes, value: bytes) -> PayloadUse:
     return PayloadUse(partition, offset, PayloadReference._make(_REFERENCE.unpack(value)))
 
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
 class Payloads:
+    """Stores and removes payloads.
+
+    From before it is written until its frame is settled a payload is pinned, so that the sweep does not remove it in between.
+    Writing, pinning and removing are done by one thread, so what one of them found holds until it is done. When a publish
+    fails, its payloads are abandoned: other records may refer to them or none, and the sweep finds out.
+    """
+
     def __init__(self, store: PayloadStore, references: PayloadReferences, limits: Limits) -> None:
         self._store = store
         self._references = references
         self._limits = limits
         self._thread = ThreadPoolExecutor(1, "tailrace-payloads")
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_WaitingContents] = deque()
         self._pins: Counter[bytes] = Counter()
         self._abandoned: set[bytes] = set()
         self._is_closed = False
         self.pending_bytes = 0
-        """Bytes of values that are being written or wait for that."""
+        """Bytes of values that are being written or wait to be written."""
         self.stored = 0
         self.stored_bytes = 0
         self.found = 0
-        """Values that were there already."""
+        """Values that were stored already."""
         self.removed = 0
 
     def is_large(self, value: bytes | None) -> bool:
-        """Whether the value is kept beside the log."""
+        """Return whether the value is stored beside the log."""
         return value is not None and len(value) > self._limits.payload_inline_bytes
 
     async def keep(self, contents: Sequence[bytes]) -> list[PayloadReference]:
-        """Make the contents durable and pin them. What is returned is to be released or abandoned, whatever happens then."""
+        """Make the contents durable and pin them. The caller must release or abandon the returned references in any case."""
         if self._is_closed:
-            raise StoreClosedError("the broker is closing and takes nothing new")
+            raise StoreClosedError("the broker is closing and accepts no new requests")
         size = sum(map(len, contents))
         if self.pending_bytes and self.pending_bytes + size > self._limits.pending_payload_bytes:
             raise OverloadedError(
@@ -156,9 +172,9 @@ class Payloads:
             )
         self.pending_bytes += size
         kept: Future[list[PayloadReference]] = Future()
-        self._waiting.append(_Waiting(contents, kept))
-        # The first to run takes all that wait by then, and they share a sync of the folder; the others find nothing to do.
-        self._thread.submit(self._keep_waiting)
+        self._waiting.append(_WaitingContents(contents, kept))
+        # The first call to run writes all that wait by then, with one sync of the folder; the other calls find nothing to do.
+        self._thread.submit(self._write_waiting)
         keeping = asyncio.wrap_future(kept)
         keeping.add_done_callback(lambda _: self._kept(size))
         try:
@@ -168,46 +184,49 @@ class Payloads:
             raise
 
     def release(self, references: Sequence[PayloadReference]) -> None:
-        """The frame that refers to them is settled."""
-        self._tell(self._unpin, references)
+        """Unpin payloads whose frame is settled."""
+        self._call_in_thread(self._unpin, references)
 
     def abandon(self, references: Sequence[PayloadReference]) -> None:
-        """The frame that should refer to them came to nothing."""
-        self._tell(self._abandon, references)
+        """Unpin payloads whose frame failed."""
+        self._call_in_thread(self._abandon, references)
 
     async def remove_unused(self, digests: Sequence[bytes]) -> int:
-        """Remove those that nobody refers to; how many that were."""
+        """Remove those of the payloads that no record refers to, and return how many."""
         return await self._start(self._remove, digests)
 
     async def abandoned(self) -> set[bytes]:
-        """Digests that were abandoned since the last call."""
+        """Return the digests that were abandoned since the last call."""
         return await self._start(self._take_abandoned)
 
     def digests(self) -> Iterator[bytes]:
-        """Of all payloads that there are, read from the disk as they are asked for."""
+        """Return the digests of all stored payloads, read from the disk lazily."""
         return self._store.digests()
 
     def close(self) -> None:
+        """Finish what the thread was asked to do, and stop it."""
         self._is_closed = True
         self._thread.shutdown(wait=True)
 
     def _start(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "asyncio.Future[T]":
         return asyncio.wrap_future(self._thread.submit(call, *args, **kwargs))
 
-    def _tell(self, call: Callable[[Sequence[PayloadReference]], None], references: Sequence[PayloadReference]) -> None:
-        # Pins end with the broker, and the first sweep of the next one looks at everything.
+    def _call_in_thread(
+        self, call: Callable[[Sequence[PayloadReference]], None], references: Sequence[PayloadReference]
+    ) -> None:
+        # Pins end with the broker, and the first sweep after the next start checks all payloads.
         if references and not self._is_closed:
             self._thread.submit(call, references)
 
-    def _keep_waiting(self) -> None:
-        group: list[_Waiting] = []
+    def _write_waiting(self) -> None:
+        group: list[_WaitingContents] = []
         while self._waiting:
             group.append(self._waiting.popleft())
         if not group:
             return
         try:
             kept = self._keep([content for waiting in group for content in waiting.contents])
-        except BaseException as error:  # noqa: BLE001  whoever waits for it must hear of it
+        except BaseException as error:  # noqa: BLE001  those who wait must get the error
             for waiting in group:
                 waiting.kept.set_exception(error.afresh() if isinstance(error, TailraceError) else error)
             return
@@ -234,7 +253,7 @@ class Payloads:
         self.pending_bytes -= size
 
     def _abandon_kept(self, keeping: "asyncio.Future[list[PayloadReference]]") -> None:
-        """Nobody waits for them any more, and nobody will refer to them."""
+        """Abandon payloads whose publish was cancelled while they were written."""
         if not keeping.cancelled() and keeping.exception() is None:
             self.abandon(keeping.result())
 
@@ -253,72 +272,73 @@ class Payloads:
         return taken
 
     def _remove(self, digests: Iterable[bytes]) -> int:
-        unused = [digest for digest in digests if digest not in self._pins and not self._references.are_there(digest)]
+        unused = [digest for digest in digests if digest not in self._pins and not self._references.has_any(digest)]
         removed = self._store.remove(unused)
         self.removed += removed
         return removed
 
 
-class _Waiting(NamedTuple):
-    """Contents of one publish, until they are kept."""
+class _WaitingContents(NamedTuple):
+    """Contents of one publish that wait to be written."""
 
     contents: Sequence[bytes]
     kept: "Future[list[PayloadReference]]"
 
 
-_FORGOTTEN_AT_ONCE = 1_000
-_REMOVED_AT_ONCE = 50
-"""Publishers with large values wait for so many at most."""
-_MOST_REMEMBERED = 100_000
-
-
 class PayloadSweep:
+    """A background job that removes payloads which no record refers to.
+
+    First the references of deleted records are deleted, in commits of their own. Their payloads are checked one sweep later: by
+    then even a store that answers before it syncs has synced, and readers of such records are done. The first sweep after the
+    start checks all payloads, and so finds what a killed process left behind.
+    """
+
     def __init__(self, committer: Committer, threads: ReadThreads, references: PayloadReferences, payloads: Payloads) -> None:
         self._committer = committer
         self._threads = threads
         self._references = references
         self._payloads = payloads
-        self._suspects: set[bytes] = set()
-        """Digests that lost a reference, or never got one."""
-        self._suspects_all = True
-        """Not known which, so all are to be looked at."""
+        self._candidates: set[bytes] = set()
+        """Digests that lost a reference, or never got one: candidates for removal."""
+        self._checks_all = True
+        """Whether all payloads are candidates."""
 
     async def run_once(self) -> int:
-        """Remove what is due and say how many payloads went."""
-        suspects = iter(self._suspects | await self._payloads.abandoned())
-        if self._suspects_all:
-            suspects = self._payloads.digests()
-        self._suspects, self._suspects_all = set(), False
+        """Remove unused payloads and return how many."""
+        candidates = iter(self._candidates | await self._payloads.abandoned())
+        if self._checks_all:
+            candidates = self._payloads.digests()
+        self._candidates, self._checks_all = set(), False
         try:
-            removed = await self._remove(suspects)
-            await self._forget()
+            removed = await self._remove(candidates)
+            await self._delete_old_references()
         except BaseException:
-            self._suspects_all = True
+            self._checks_all = True
             raise
         return removed
 
-    async def _remove(self, suspects: Iterator[bytes]) -> int:
+    async def _remove(self, candidates: Iterator[bytes]) -> int:
         removed = 0
-        while some := await self._threads.run(lambda: list(islice(suspects, _REMOVED_AT_ONCE))):
+        while some := await self._threads.run(lambda: list(islice(candidates, _REMOVED_AT_ONCE))):
             removed += await self._payloads.remove_unused(some)
         return removed
 
-    async def _forget(self) -> None:
-        """Forget references of records that are gone."""
+    async def _delete_old_references(self) -> None:
+        """Delete the references of deleted records."""
         while True:
-            gone = await self._threads.run(self._references.of_gone_records, _FORGOTTEN_AT_ONCE)
-            if not gone:
+            deleted = await self._threads.run(self._references.of_deleted_records, _FORGOTTEN_AT_ONCE)
+            if not deleted:
                 return
-            await self._forget_these(gone)
-            if len(gone) < _FORGOTTEN_AT_ONCE:
+            await self._delete_references(deleted)
+            if len(deleted) < _FORGOTTEN_AT_ONCE:
                 return
 
-    async def _forget_these(self, gone: Sequence[PayloadUse]) -> None:
-        # Offsets and topic ids are never used again, so what was gone when it was looked for is gone for ever.
-        changes = Changes(puts=tuple((key, None) for use in gone for key in use.state_keys))
+    async def _delete_references(self, deleted: Sequence[PayloadUse]) -> None:
+        # Offsets and topic ids are never used again, so a record that was found deleted stays deleted.
+        changes = Changes(puts=tuple((key, None) for use in deleted for key in use.state_keys))
         await self._committer.submit(Change(lambda: changes, lambda _: None))
         killpoint("payload.forgotten")
-        if len(self._suspects) < _MOST_REMEMBERED:
-            self._suspects.update(use.reference.digest for use in gone)
+        if len(self._candidates) < _MOST_REMEMBERED:
+            self._candidates.update(use.reference.digest for use in deleted)
         else:
-            self._suspects_all = True
+            self._checks_all = True

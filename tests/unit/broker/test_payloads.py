@@ -404,7 +404,7 @@ async def test_clients_can_not_send_references() -> None:
         forged = with_attributes(encode_batch([Record(None, b"x", timestamp=ManualClock().now_ms())]), REFERENCE_MASK)
         (refused,) = await broker.appender.append([RawBatch("t", 0, forged)])
         assert isinstance(refused, InvalidRequestError)
-        assert "refer to a payload" in str(refused)
+        assert "payload reference" in str(refused)
 
 
 @on_loop

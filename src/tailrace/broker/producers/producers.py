@@ -1,4 +1,4 @@
-"""Idempotent producers: a batch that is sent again is found by its sequence and stored once.
+"""Idempotent producers: a batch that is sent again is found by its sequence number and stored once.
 
 For each producer and partition the store keeps the epoch and the last five batches. The state is put in the same commit as the
 append that it describes, and decisions are made on the latest view, so requests in flight see each other.
@@ -24,25 +24,27 @@ from tailrace.store.contract import Store
 from tailrace.wire.batch import BatchHeader
 
 REMEMBERED_BATCHES = 5
-"""Kafka's clients have at most this many batches of a partition in flight."""
+"""Kafka clients have at most this many batches of a partition in flight."""
 
 _SEQUENCES = 1 << 31
 
-# A state is the epoch and the time of the last append, then the remembered batches, the newest last: base sequence, records
-# and base offset of each.
+# A state is the epoch and the time of the last append, then base sequence, records and base offset of each remembered batch,
+# the newest last.
 _HEAD = Struct(">hQ")
 _BATCH = Struct(">iiq")
 _EPOCH_BYTES = 2
 
 
 class Producers:
+    """Allocates producer ids, and remembers the last batches of each producer."""
+
     def __init__(self, store: Store, committer: Committer, clock: Clock, limits: Limits) -> None:
         self._store = store
         self._committer = committer
         self._clock = clock
         self._next_id = ProducerId(0)
         self.duplicates = 0
-        """Records that were sent again and found by their sequence."""
+        """Records of duplicate batches."""
         self.states = IdleStates(
             store,
             committer,
@@ -57,68 +59,69 @@ class Producers:
         self._next_id = _read_id(self._store.get(keys.NEXT_PRODUCER_ID))
 
     async def allocate(self) -> ProducerId:
-        """A producer id that nobody has had before."""
-        given = ProducerId(0)
+        """Return a new producer id."""
+        producer_id = ProducerId(0)
 
         def decide() -> Changes:
-            nonlocal given
+            nonlocal producer_id
             draft = Draft(self._store)
-            given = self.allocate_in(draft)
+            producer_id = self.allocate_in(draft)
             return draft.changes()
 
         def settled(_: CommitReceipt | None) -> ProducerId:
-            self.given_out(given)
-            return given
+            self.allocated(producer_id)
+            return producer_id
 
         return await self._committer.submit(Change(decide, settled))
 
     def allocate_in(self, draft: Draft) -> ProducerId:
-        """A new producer id, as part of a draft. `given_out` is to be told when the draft is durable."""
-        given = _read_id(draft.latest(keys.NEXT_PRODUCER_ID))
-        draft.put(keys.NEXT_PRODUCER_ID, (given + 1).to_bytes(8))
-        return given
+        """Return a new producer id as part of a draft. Call `allocated` when the draft is durable."""
+        producer_id = _read_id(draft.latest(keys.NEXT_PRODUCER_ID))
+        draft.put(keys.NEXT_PRODUCER_ID, (producer_id + 1).to_bytes(8))
+        return producer_id
 
-    def given_out(self, producer_id: ProducerId) -> None:
+    def allocated(self, producer_id: ProducerId) -> None:
+        """Record that a producer id is allocated durably."""
         self._next_id = ProducerId(max(self._next_id, producer_id + 1))
 
     def find_duplicate(self, draft: Draft, partition: PartitionId, header: BatchHeader) -> Offset | None:
-        """The offset of the batch if it is there already; else None, once it is known to be the next in its sequence.
+        """Return the offset of the batch if it is stored already, or None if it is the next in its sequence.
 
         The partition's next offset must have been read into the draft before.
         """
         producer_id, epoch, sequence = header.producer_id, header.producer_epoch, header.base_sequence
         if producer_id < 0 or epoch < 0 or sequence < 0:
             raise InvalidRecordsError(
-                f"a batch of producer {producer_id} has epoch {epoch} and sequence {sequence}; none of them is below 0"
+                f"a batch has producer id {producer_id}, epoch {epoch} and sequence {sequence}; none of them may be negative"
             )
         if producer_id >= self._next_id:
-            raise UnknownProducerError(f"producer id {producer_id} was not given out by this server; ask for a new one")
+            raise UnknownProducerError(f"producer id {producer_id} was not allocated by this server; request a new one")
         key = keys.producer_key(partition, producer_id)
         state = draft.latest(key)
         if state is None:
             if sequence != 0:
                 raise UnknownProducerError(
-                    f"nothing is known of producer {producer_id} here, and its sequence starts at {sequence}, not 0;"
-                    " ask for a new producer id"
+                    f"producer {producer_id} is unknown in this partition, and its first sequence is {sequence}, not 0;"
+                    " request a new producer id"
                 )
             return None
         first = find_in_sequence(header, state)
         if first is not None and not draft.holds(key) and not self.has_stored(partition, header):
-            # Only a batch that can't be lost any more makes another one a duplicate of it.
+            # A batch in flight may still fail. Only a settled one may be reported as stored.
             raise StillInFlight
         if first is not None:
             self.duplicates += header.records
         return first
 
     def has_stored(self, partition: PartitionId, header: BatchHeader) -> bool:
-        """Whether the batch is there for good, whatever becomes of the commits in flight."""
+        """Return whether the batch is settled, whatever becomes of the commits in flight."""
         if header.producer_id < 0:
             return False
         state = self._store.get(keys.producer_key(partition, header.producer_id))
         return state is not None and _find_batch(header, state) is not None
 
     def remember(self, draft: Draft, partition: PartitionId, header: BatchHeader, base_offset: Offset) -> None:
-        """Put the batch into its producer's state, so that it is found when it comes again."""
+        """Put the batch into its producer's state, so that it is found when it is sent again."""
         key = keys.producer_key(partition, header.producer_id)
         state = draft.latest(key)
         if state is None:
@@ -130,11 +133,11 @@ class Producers:
 
 
 def find_in_sequence(header: BatchHeader, state: bytes) -> Offset | None:
-    """The offset of the batch if it is one of the remembered ones; None if it is the next one; refused if it is neither."""
+    """Return the offset of the batch if it is remembered, or None if it is the next one. Raises if it is neither."""
     epoch: int = _HEAD.unpack_from(state)[0]
     if header.producer_epoch < epoch:
         raise ProducerFencedError(
-            f"producer {header.producer_id} sent epoch {header.producer_epoch}, and epoch {epoch} has taken over"
+            f"producer {header.producer_id} sent epoch {header.producer_epoch}, and a newer one has epoch {epoch}"
         )
     if header.producer_epoch > epoch:
         expected = 0
@@ -153,7 +156,7 @@ def find_in_sequence(header: BatchHeader, state: bytes) -> Offset | None:
 
 
 def advance(header: BatchHeader, state: bytes | None, base_offset: Offset, now_ms: int) -> bytes:
-    """The producer's state with this batch as its newest."""
+    """Return the producer's state with this batch as its newest."""
     batch = _BATCH.pack(header.base_sequence, header.records, base_offset)
     head = _HEAD.pack(header.producer_epoch, now_ms)
     if state is None or state[:_EPOCH_BYTES] != head[:_EPOCH_BYTES]:

@@ -1,10 +1,10 @@
-"""Reads what is committed: without the records of transactions that are open or were aborted, as batches or decoded.
+"""Reads committed records, as batches or decoded: none of transactions that are open or were aborted.
 
-Kafka's clients leave such records out themselves (`Fetcher.fetch` tells them which); here it is done for everybody else. An
-error of a partition is raised, and what goes out is counted. Both take their room from the answer that they are for
-(`answers.py`): what does not fit is left for the next read.
+Kafka clients filter such records themselves (`Fetcher.fetch` tells them which); here it is done for all other readers. An error
+of a partition is raised. Results reserve memory from the answer that they are for (`answers.py`); what does not fit is left for
+the next read.
 
-A batch that can't be decoded ends what is read, and when it comes first it is an error, unless the reader skips such batches.
+A batch that can't be decoded ends the read, and is an error if it comes first, unless the reader skips such batches.
 """
 
 import asyncio
@@ -30,13 +30,15 @@ from tailrace.wire.records import DecodedPart, decode_part, decoded_bound
 
 _DECODED_INLINE_BYTES = 64 * KIB
 _READ_BYTES = MIB
-_RECORDS_AT_A_STRETCH = 1_000
-"""Records decoded before others get their turn."""
+_RECORDS_BETWEEN_YIELDS = 1_000
+"""Records that are decoded before other tasks run."""
 _SHARES = 8
-"""How many such parts a read of many partitions may have in all."""
+"""A read of many partitions gets at most this many times `_READ_BYTES`."""
 
 
 class CommittedReader:
+    """Reads committed batches and records of several partitions of a topic."""
+
     def __init__(self, fetcher: Fetcher, threads: ReadThreads, topics: Topics, answers: AnswerMemory, limits: Limits) -> None:
         self.answers = answers
         self._fetcher = fetcher
@@ -54,9 +56,9 @@ class CommittedReader:
         max_bytes: int | None = None,
         max_wait_ms: int = 0,
     ) -> dict[int, CommittedBatches]:
-        """Batches of several partitions, each from the one that holds its offset on. Of the bytes each gets an equal share.
+        """Return batches by partition, from the one that holds the offset on. Each partition gets an equal share of the bytes.
 
-        With a UUID the topic must still be that one, and not another that was made again under its name.
+        With a UUID the topic must still be that one, and not a new one of the same name.
         """
         live = self._topics.get(topic, topic_uuid)
         budget = min(self._limits.fetch_bytes, _READ_BYTES if max_bytes is None else max_bytes)
@@ -82,7 +84,7 @@ class CommittedReader:
         max_bytes: int | None = None,
         max_wait_ms: int = 0,
     ) -> PartitionRecords:
-        """Decoded records from `offset` on."""
+        """Return decoded records of one partition from `offset` on."""
         read = await self.read_many(
             topic,
             [PartitionOffset(partition, offset)],
@@ -105,9 +107,9 @@ class CommittedReader:
         max_bytes: int | None = None,
         max_wait_ms: int = 0,
     ) -> dict[int, PartitionRecords]:
-        """The same for several partitions of a topic: from each up to `max_records`, and of the bytes an equal share.
+        """Return decoded records by partition: up to `max_records` of each, which gets an equal share of the bytes.
 
-        A batch that can't be decoded is an error if nothing of any partition comes before it.
+        A batch that can't be decoded is an error if no partition has records before it.
         """
         limits = self._limits
         if not 0 < max_records <= limits.read_records:
@@ -116,7 +118,7 @@ class CommittedReader:
         budget = _READ_BYTES * min(len(starts), _SHARES) if max_bytes is None else max_bytes
 
         def room_for(fetched: Sequence[PartitionBatches]) -> int:
-            """What was read, and the first batch of it decoded."""
+            """Return the bytes of all batches, and of the first one decoded."""
             first = next((batch for each in fetched for batch in each.batches), None)
             return _stored_bytes(fetched) + (0 if first is None else self._bound(first, max_records))
 
@@ -153,7 +155,7 @@ class CommittedReader:
                 return fetched
             if answer.used:
                 return [each._replace(batches=(), cursors=(), aborted=()) for each in fetched]
-            # Nothing is held while it waits; what was read is read again.
+            # No batches are kept while it waits for memory; they are read again.
             del fetched
             await answer.reserve(room)
 
@@ -162,7 +164,7 @@ class CommittedReader:
     ) -> PartitionRecords:
         batches, cursors, next_offset, bounds = _committed(fetched, offset)
         records: list[Record] = []
-        held_up = 0
+        yielded_at = 0
         for batch, cursor in zip(batches, cursors, strict=True):
             header = read_header(batch)
             if not answer.try_reserve(self._bound(batch, max_records - len(records))):
@@ -187,8 +189,8 @@ class CommittedReader:
             if part.is_cut or len(records) == max_records:
                 next_offset = Offset(records[-1].offset + 1)
                 break
-            if len(records) - held_up >= _RECORDS_AT_A_STRETCH:
-                held_up = len(records)
+            if len(records) - yielded_at >= _RECORDS_BETWEEN_YIELDS:
+                yielded_at = len(records)
                 await asyncio.sleep(0)
         live.messages_out += len(records)
         live.bytes_out += sum(len(record.key or b"") + len(record.value or b"") for record in records)

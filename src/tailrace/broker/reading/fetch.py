@@ -1,7 +1,7 @@
-"""Fetches that found too little and wait for more, each until its deadline.
+"""Fetches whole batches as they are stored. A fetch that finds too little waits for more, until its deadline.
 
-A waiter is a future, counted down by the commits that touch its partitions; nothing polls. Whatever happens to a partition
-besides (its topic deleted, its start moved) wakes its waiters as well, and they find out by reading again.
+Readers that want records, or only committed ones, use `committed_reader.py`. A waiting fetch is a future that is counted down
+by the commits to its partitions (`WaitingFetches`); nothing polls.
 """
 
 import asyncio
@@ -25,85 +25,9 @@ from tailrace.store.contract import Store
 from tailrace.wire.batch import read_header
 
 
-class WaitingFetches:
-    def __init__(self, stable: StableOffsets, limits: Limits) -> None:
-        self._stable = stable
-        self._limits = limits
-        self._waiting: dict[PartitionId, set[_Waiter]] = {}
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    async def wait(
-        self, partitions: Collection[PartitionId], missing_bytes: int, deadline: float, isolation: Isolation
-    ) -> None:
-        """Until there may be so many bytes more, until something else happens to the partitions, or until the deadline."""
-        if self._count >= self._limits.fetch_waiters:
-            raise OverloadedError(
-                f"{self._count} fetches wait already, as many as fetch_waiters allows; try again after a pause"
-            )
-        loop = asyncio.get_running_loop()
-        waiter = _Waiter(loop.create_future(), missing_bytes, isolation)
-        timer = loop.call_at(deadline, waiter.wake)
-        self._count += 1
-        for partition in partitions:
-            self._waiting.setdefault(partition, set()).add(waiter)
-        try:
-            await waiter.future
-        finally:
-            timer.cancel()
-            self._count -= 1
-            for partition in partitions:
-                waiters = self._waiting[partition]
-                waiters.discard(waiter)
-                if not waiters:
-                    del self._waiting[partition]
-
-    def arrived(self, partition: PartitionId, size: int) -> None:
-        """So many bytes more can be read."""
-        waiters = self._waiting.get(partition)
-        if waiters is not None:
-            is_held = self._stable.is_held(partition)
-            for waiter in waiters:
-                if is_held and waiter.isolation is Isolation.READ_COMMITTED:
-                    continue
-                waiter.missing_bytes -= size
-                if waiter.missing_bytes <= 0:
-                    waiter.wake()
-
-    def stabilized(self, partition: PartitionId, size: int) -> None:
-        """A transaction has ended, with a marker of so many bytes: readers of committed records may see more than that."""
-        self.arrived(partition, size)
-        for waiter in self._waiting.get(partition, ()):
-            if waiter.isolation is Isolation.READ_COMMITTED:
-                waiter.wake()
-
-    def disturbed(self, partition: PartitionId) -> None:
-        """Something else happened to the partition; whoever waits must look."""
-        for waiter in self._waiting.get(partition, ()):
-            waiter.wake()
-
-    def wake_all(self) -> None:
-        for waiters in self._waiting.values():
-            for waiter in waiters:
-                waiter.wake()
-
-
-class _Waiter:
-    __slots__ = ("future", "isolation", "missing_bytes")
-
-    def __init__(self, future: "asyncio.Future[None]", missing_bytes: int, isolation: Isolation) -> None:
-        self.future = future
-        self.missing_bytes = missing_bytes
-        self.isolation = isolation
-
-    def wake(self) -> None:
-        if not self.future.done():
-            self.future.set_result(None)
-
-
 class Fetcher:
+    """Fetches batches of several partitions at once, as Kafka's fetch requests do."""
+
     def __init__(
         self,
         store: Store,
@@ -111,7 +35,7 @@ class Fetcher:
         topics: Topics,
         stable: StableOffsets,
         aborted: AbortedTransactions,
-        waiting: WaitingFetches,
+        waiting: "WaitingFetches",
         unchecked: UncheckedBatches,
         limits: Limits,
     ) -> None:
@@ -135,14 +59,13 @@ class Fetcher:
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
         answer: ReadAnswer | None = None,
     ) -> list[PartitionBatches]:
-        """What there is to read, once it is `min_bytes` or `max_wait_ms` have passed. An error of a partition is told at once.
+        """Return batches of each partition, once there are `min_bytes`, one has an error, or `max_wait_ms` have passed.
 
-        Of the first partition that has records at least one batch is returned, however large; the others share what is left
-        of `max_bytes`, and have nothing if their next batch is larger than what was asked of them, as in Kafka. So a client can
-        take one large batch apart while the next is on its way.
+        Of the first partition that has records at least one batch is returned, however large; the others share what is left of
+        `max_bytes`, and return nothing if their next batch is larger than their own limit, as in Kafka.
 
-        `answer` takes room for what is read from disk or put together; what readers share in memory costs nothing more. Raises
-        `OverloadedError` if there is no room in time.
+        `answer` reserves memory for batches that were read from disk or expanded; those that readers share in memory need none.
+        Raises `OverloadedError` if no memory is available in time.
         """
         targets = [self._target(request) for request in wanted]
         while True:
@@ -153,7 +76,7 @@ class Fetcher:
             if answer.try_reserve(own_bytes):
                 answer.keep(own_bytes)
                 break
-            # Nothing is held while it waits; what was read is read again.
+            # No batches are kept while it waits for memory; they are read again.
             del answers
             await answer.reserve(own_bytes)
         for target, found in zip(targets, answers, strict=True):
@@ -164,21 +87,22 @@ class Fetcher:
     async def fetch_committed(
         self, wanted: Sequence[PartitionFetch], max_bytes: int, max_wait_ms: int
     ) -> list[PartitionBatches]:
-        """What readers of committed records have to look at. It is not counted, for not all of it may go out."""
+        """Return the batches that a reader of committed records has to filter. They are not counted as bytes out."""
         targets = [self._target(request) for request in wanted]
         return await self._fetch(targets, 1, max_bytes, max_wait_ms, Isolation.READ_COMMITTED)
 
     async def await_growth(self, ends: Mapping[str, Sequence[int]], max_wait_ms: int) -> None:
-        """Until a partition of one of these topics can be read beyond its offset here, or the time is up."""
+        """Wait until a partition of one of these topics can be read beyond its offset given here, or until the time is up."""
         wanted = [PartitionFetch(topic, at, Offset(end), 1) for topic, each in ends.items() for at, end in enumerate(each)]
         await self.fetch_committed(wanted, 1, max_wait_ms)
 
     def close(self) -> None:
+        """Fail the fetches that wait, and all later ones."""
         self._closed = True
         self._waiting.wake_all()
 
     def _own_bytes(self, targets: "Sequence[_Target | PartitionBatches]", answers: Sequence[PartitionBatches]) -> int:
-        """Bytes of the batches that nobody else holds."""
+        """Return the bytes of the batches that are not shared with other readers."""
         return sum(
             sum(map(len, answer.batches))
             for target, answer in zip(targets, answers, strict=True)
@@ -192,7 +116,7 @@ class Fetcher:
             live = self._topics.get(request.topic)
             return _Target(request, live, live.partition(request.partition))
         except TailraceError as error:
-            return _refused(request, error)
+            return _rejected(request, error)
 
     async def _fetch(
         self,
@@ -259,7 +183,7 @@ class Fetcher:
         try:
             return await self._reader.fetch_ahead(wanted, terms.budget, until_oversize=terms.oversize_alone)
         except OverloadedError:
-            return {}  # told for each partition, if it is still so
+            return {}  # raised again for each partition that still has to be read
 
     async def _read_one(
         self, target: "_Target", terms: "_Terms", found: int, ahead: Mapping[ReadAt, FetchedBatches | None]
@@ -278,7 +202,7 @@ class Fetcher:
             if fetched is None:
                 fetched = await self._reader.fetch(partition, offset, max(0, min(max_bytes, left)))
             batches, bounds, cursors = fetched
-            # After the reading: what lies below this offset was decided before, and the index of the aborted ones knows it.
+            # Taken after the read: transactions below this offset ended before, so the index of aborted ones knows them.
             stable = self._stable.of(partition, bounds)
             if isolation and stable < bounds.end:
                 batches = [batch for batch in batches if read_header(batch).base_offset < stable]
@@ -288,18 +212,18 @@ class Fetcher:
                 batches = ()
             aborted = self._aborted.between(partition, offset, _end_of(batches[-1])) if isolation and batches else ()
         except TailraceError as error:
-            return _refused(target.request, self._named(error, target.live))
+            return _rejected(target.request, self._named(error, target.live))
         return PartitionBatches(topic, number, batches, bounds, None, stable, aborted, cursors[: len(batches)])
 
     def _named(self, error: TailraceError, live: LiveTopic) -> TailraceError:
-        """The error, or that the topic is gone, which whoever waited for more of it learns here."""
+        """Return the error, or `UnknownTopicIdError` if the topic was deleted while the fetch waited."""
         topic = live.topic
         if self._topics.by_id(topic.id) is None:
             return UnknownTopicIdError(f"topic {topic.name!r} ({topic.uuid}) was deleted while it was read")
         return error
 
     def _has_moved(self, seen: "Mapping[PartitionId, _Seen]") -> bool:
-        """Whether something was committed after the reading, which has woken nobody."""
+        """Return whether something was committed after the read, when no waiter was registered yet."""
         try:
             return any(self._look(partition) != before for partition, before in seen.items())
         except TailraceError:
@@ -311,7 +235,7 @@ class Fetcher:
 
 
 class _Target(NamedTuple):
-    """A partition to read. It holds on to the topic's id, so that a new topic of the same name is not taken for it."""
+    """A partition to read. It holds the topic's id, so that a new topic of the same name is not mistaken for it."""
 
     request: PartitionFetch
     live: LiveTopic
@@ -319,13 +243,13 @@ class _Target(NamedTuple):
 
 
 class _Terms(NamedTuple):
-    """What holds for all partitions of a fetch."""
+    """Terms of a fetch for all its partitions."""
 
     budget: int
     """Bytes for all of them together."""
     isolation: Isolation
     oversize_alone: bool
-    """Whether a batch that is larger than what was asked of its partition has to come before all others."""
+    """Whether a batch that is larger than its partition's limit may only come first."""
 
     def read_at(self, target: _Target) -> ReadAt:
         _, _, offset, max_bytes = target.request
@@ -333,14 +257,14 @@ class _Terms(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """How a partition was when it was read."""
+    """The bounds of a partition when it was read."""
 
     bounds: OffsetBounds
     last_stable_offset: Offset
 
 
 def _has_left_out(isolation: Isolation, target: _Target | PartitionBatches, answer: PartitionBatches) -> bool:
-    """Whether there is something to read that did not fit into the answer: then there is nothing to wait for."""
+    """Return whether records did not fit into the answer: then the fetch does not wait for more."""
     end = answer.last_stable_offset if isolation else answer.bounds.end
     return isinstance(target, _Target) and not answer.batches and target.request.offset < end
 
@@ -350,5 +274,89 @@ def _end_of(batch: Buffer) -> Offset:
     return Offset(header.base_offset + header.records)
 
 
-def _refused(request: PartitionFetch, error: TailraceError) -> PartitionBatches:
+def _rejected(request: PartitionFetch, error: TailraceError) -> PartitionBatches:
     return PartitionBatches(request.topic, request.partition, (), NO_BOUNDS, error)
+
+
+class WaitingFetches:
+    """Fetches that wait, each until its deadline.
+
+    Other changes of a partition (its topic deleted, its start moved) wake its waiters too, and they find out by reading again.
+    """
+
+    def __init__(self, stable: StableOffsets, limits: Limits) -> None:
+        self._stable = stable
+        self._limits = limits
+        self._waiting: dict[PartitionId, set[_Waiter]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    async def wait(
+        self, partitions: Collection[PartitionId], missing_bytes: int, deadline: float, isolation: Isolation
+    ) -> None:
+        """Wait until there may be `missing_bytes` more, until the partitions change in another way, or until the deadline."""
+        if self._count >= self._limits.fetch_waiters:
+            raise OverloadedError(
+                f"{self._count} fetches wait already, as many as fetch_waiters allows; try again after a pause"
+            )
+        loop = asyncio.get_running_loop()
+        waiter = _Waiter(loop.create_future(), missing_bytes, isolation)
+        timer = loop.call_at(deadline, waiter.wake)
+        self._count += 1
+        for partition in partitions:
+            self._waiting.setdefault(partition, set()).add(waiter)
+        try:
+            await waiter.future
+        finally:
+            timer.cancel()
+            self._count -= 1
+            for partition in partitions:
+                waiters = self._waiting[partition]
+                waiters.discard(waiter)
+                if not waiters:
+                    del self._waiting[partition]
+
+    def arrived(self, partition: PartitionId, size: int) -> None:
+        """Count new bytes of a partition, and wake the waiters that have enough."""
+        waiters = self._waiting.get(partition)
+        if waiters is not None:
+            is_held = self._stable.is_held(partition)
+            for waiter in waiters:
+                if is_held and waiter.isolation is Isolation.READ_COMMITTED:
+                    continue
+                waiter.missing_bytes -= size
+                if waiter.missing_bytes <= 0:
+                    waiter.wake()
+
+    def stabilized(self, partition: PartitionId, size: int) -> None:
+        """Wake readers of committed records after the end of a transaction, whose marker has `size` bytes."""
+        self.arrived(partition, size)
+        for waiter in self._waiting.get(partition, ()):
+            if waiter.isolation is Isolation.READ_COMMITTED:
+                waiter.wake()
+
+    def disturbed(self, partition: PartitionId) -> None:
+        """Wake all waiters of a partition that changed in another way."""
+        for waiter in self._waiting.get(partition, ()):
+            waiter.wake()
+
+    def wake_all(self) -> None:
+        """Wake all waiters."""
+        for waiters in self._waiting.values():
+            for waiter in waiters:
+                waiter.wake()
+
+
+class _Waiter:
+    __slots__ = ("future", "isolation", "missing_bytes")
+
+    def __init__(self, future: "asyncio.Future[None]", missing_bytes: int, isolation: Isolation) -> None:
+        self.future = future
+        self.missing_bytes = missing_bytes
+        self.isolation = isolation
+
+    def wake(self) -> None:
+        if not self.future.done():
+            self.future.set_result(None)

@@ -1,8 +1,6 @@
-"""Payloads put back into the batches that refer to them: the one place through which all readers get them.
+"""Reads stored batches without blocking the event loop: those in memory at once, those on disk in a few threads.
 
-A reader of any kind asks for batches and gets them whole, within its budget. Where a payload can't be had, its record is the
-end of what is returned, and alone an error that names it; unless retention or a deletion took the record meanwhile, which is
-told as such.
+Batches that refer to payloads come back with their payloads in them (`PayloadExpansion`): no reader sees a reference.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,29 +18,109 @@ from tailrace.wire.batch import read_header
 from tailrace.wire.payload_references import expand_payload, expanded_size, is_payload_reference, read_payload_reference
 
 
+class ReadAt(NamedTuple):
+    """A read of a partition from an offset on."""
+
+    partition: PartitionId
+    offset: Offset
+    max_bytes: int
+
+
+class Reader:
+    """Reads batches of partitions, payloads included."""
+
+    def __init__(self, store: Store, expansion: "PayloadExpansion", threads: ReadThreads) -> None:
+        self._store = store
+        self.expansion = expansion
+        self.threads = threads
+
+    async def fetch(self, partition: PartitionId, offset: Offset, max_bytes: int) -> FetchedBatches:
+        """Return batches from the offset on: up to `max_bytes`, but at least one."""
+        if self._store.is_hot(partition, offset):
+            fetched = self._store.fetch(partition, offset, max_bytes)
+            if self.expansion.is_needed(partition, fetched.batches):
+                return await self.threads.run(self.expansion.fetched, partition, fetched, max_bytes)
+            return fetched
+        return await self.threads.run(self._fetch, partition, offset, max_bytes)
+
+    def is_shared(self, partition: PartitionId, offset: Offset) -> bool:
+        """Return whether batches from this offset on are in memory anyway, so that all readers share the same bytes."""
+        try:
+            return self._store.is_hot(partition, offset) and not self.expansion.may_be_needed(partition)
+        except TailraceError:
+            return True
+
+    async def fetch_ahead(
+        self, wanted: Sequence[ReadAt], max_bytes: int, *, until_oversize: bool
+    ) -> Mapping[ReadAt, FetchedBatches | None]:
+        """Perform those reads that need the disk with one call in a thread, and return what each found.
+
+        Reads of batches in memory are left out, and so are those beyond `max_bytes` and those that fail: `fetch` performs them,
+        or raises. A batch may be larger than its read allows. When such batches use up `max_bytes`, or after the first of them
+        with `until_oversize`, the remaining reads map to None.
+        """
+        cold = []
+        left = max_bytes
+        for read in wanted:
+            left -= read.max_bytes
+            if left < 0:
+                break
+            if not self._is_hot(read):
+                cold.append(read)
+        return await self.threads.run(self._fetch_all, cold, max_bytes, until_oversize) if len(cold) > 1 else {}
+
+    def _fetch(self, partition: PartitionId, offset: Offset, max_bytes: int) -> FetchedBatches:
+        return self.expansion.fetched(partition, self._store.fetch(partition, offset, max_bytes), max_bytes)
+
+    def _fetch_all(
+        self, reads: Sequence[ReadAt], max_bytes: int, until_oversize: bool
+    ) -> Mapping[ReadAt, FetchedBatches | None]:
+        found: dict[ReadAt, FetchedBatches | None] = {}
+        for read in reads:
+            if max_bytes <= 0:
+                found[read] = None
+                continue
+            with suppress(TailraceError):
+                found[read] = fetched = self._fetch(*read)
+                size = sum(map(len, fetched.batches))
+                max_bytes = 0 if until_oversize and size > read.max_bytes else max_bytes - size
+        return found
+
+    def _is_hot(self, read: ReadAt) -> bool:
+        try:
+            return self._store.is_hot(read.partition, read.offset)
+        except TailraceError:
+            return True
+
+
 class PayloadExpansion:
-    """May be called from any thread; reads the disk."""
+    """Puts payloads back into the batches that refer to them. May be called from any thread; reads the disk.
+
+    Where a payload can't be read, the batches before its record are returned; if there are none, an error names the record. If
+    retention or a deletion took the record in the meantime, the error says that instead.
+    """
 
     def __init__(self, store: Store, references: PayloadReferences, limits: Limits) -> None:
         self._store = store
         self._references = references
         self._limits = limits
         self.lost = 0
-        """Times that a payload could not be had."""
+        """How often a payload could not be read."""
 
     def may_be_needed(self, partition: PartitionId) -> bool:
+        """Return whether batches of the partition may refer to payloads."""
         return self._references.may_be_in(partition)
 
     def is_needed(self, partition: PartitionId, batches: Sequence[Buffer]) -> bool:
-        """Whether one of the batches is to be expanded. For the event loop, right after they were fetched.
+        """Return whether one of the batches has to be expanded. Called on the event loop right after they were fetched.
 
-        Costs next to nothing where nobody publishes large values.
+        Costs almost nothing if no large values are published.
         """
         return self._references.may_be_in(partition) and any(map(is_payload_reference, batches))
 
     def fetched(self, partition: PartitionId, fetched: FetchedBatches, max_bytes: int) -> FetchedBatches:
-        """The same with payloads: up to `max_bytes`, but at least one batch."""
-        # Every batch is looked at: that the partition is known to refer to payloads may have been forgotten with its topic.
+        """Return the batches with payloads: up to `max_bytes`, but at least one batch."""
+        # Every batch is checked, because a deleted topic is no longer known to refer to payloads.
         if not any(map(is_payload_reference, fetched.batches)):
             return fetched
         batches: list[Buffer] = []
@@ -60,7 +138,7 @@ class PayloadExpansion:
         return FetchedBatches(batches, fetched.bounds, fetched.cursors[: len(batches)])
 
     def batch(self, partition: PartitionId, batch: Buffer) -> Buffer:
-        """The batch as its readers know it."""
+        """Return the batch with its payload."""
         if not is_payload_reference(batch):
             return batch
         offset = read_header(batch).base_offset
@@ -82,78 +160,6 @@ class PayloadExpansion:
             try:
                 return expanded_size(batch, read_payload_reference(batch, self._limits))
             except CorruptBatchError:
-                # Its expansion will tell.
+                # The expansion of the batch raises the error.
                 return len(batch)
         return len(batch)
-
-
-class ReadAt(NamedTuple):
-    """Batches of a partition from an offset on."""
-
-    partition: PartitionId
-    offset: Offset
-    max_bytes: int
-
-
-class Reader:
-    def __init__(self, store: Store, expansion: PayloadExpansion, threads: ReadThreads) -> None:
-        self._store = store
-        self.expansion = expansion
-        self.threads = threads
-
-    async def fetch(self, partition: PartitionId, offset: Offset, max_bytes: int) -> FetchedBatches:
-        if self._store.is_hot(partition, offset):
-            fetched = self._store.fetch(partition, offset, max_bytes)
-            if self.expansion.is_needed(partition, fetched.batches):
-                return await self.threads.run(self.expansion.fetched, partition, fetched, max_bytes)
-            return fetched
-        return await self.threads.run(self._fetch, partition, offset, max_bytes)
-
-    def is_shared(self, partition: PartitionId, offset: Offset) -> bool:
-        """Whether batches from this offset on are in memory anyway, and all readers get the same bytes."""
-        try:
-            return self._store.is_hot(partition, offset) and not self.expansion.may_be_needed(partition)
-        except TailraceError:
-            return True
-
-    async def fetch_ahead(
-        self, wanted: Sequence[ReadAt], max_bytes: int, *, until_oversize: bool
-    ) -> Mapping[ReadAt, FetchedBatches | None]:
-        """What of this is on disk, with one trip to a thread for all of it.
-
-        What is in memory is left out, and what is beyond the bytes or can't be read: `fetch` has that, or says why not.
-        A batch may be larger than what was asked for. Where the bytes are used up by such, or after the first one with
-        `until_oversize`, the other reads have `None`.
-        """
-        cold = []
-        left = max_bytes
-        for read in wanted:
-            left -= read.max_bytes
-            if left < 0:
-                break
-            if not self._is_hot(read):
-                cold.append(read)
-        return await self.threads.run(self._fetch_in_turn, cold, max_bytes, until_oversize) if len(cold) > 1 else {}
-
-    def _fetch(self, partition: PartitionId, offset: Offset, max_bytes: int) -> FetchedBatches:
-        return self.expansion.fetched(partition, self._store.fetch(partition, offset, max_bytes), max_bytes)
-
-    def _fetch_in_turn(
-        self, reads: Sequence[ReadAt], max_bytes: int, until_oversize: bool
-    ) -> Mapping[ReadAt, FetchedBatches | None]:
-        found: dict[ReadAt, FetchedBatches | None] = {}
-        for read in reads:
-            if max_bytes <= 0:
-                found[read] = None
-                continue
-            with suppress(TailraceError):
-                found[read] = fetched = self._fetch(*read)
-                size = sum(map(len, fetched.batches))
-                max_bytes = 0 if until_oversize and size > read.max_bytes else max_bytes - size
-        return found
-
-    def _is_hot(self, read: ReadAt) -> bool:
-        try:
-            return self._store.is_hot(read.partition, read.offset)
-        except TailraceError:
-            return True

@@ -298,7 +298,7 @@ class TransactionCoordinator:
 
     def _settled(self, transactional_id: str, decision: "_Decision") -> ProducerIdentity:
         made = decision.made
-        self._producers.given_out(made.producer_id)
+        self._producers.allocated(made.producer_id)
         self._registry.enter(transactional_id, made.producer_id)
         if decision.end is not None:
             self._ender.settled(decision.end)
