@@ -1,1 +1,1 @@
-"""Kafka bytes to values and back. No I/O, no asyncio. Imports only `model`."""
+"""Encodes and decodes Kafka's formats. No I/O, no asyncio. Imports only `model`."""

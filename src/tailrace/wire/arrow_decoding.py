@@ -1,13 +1,14 @@
-"""Kafka record batches, as they are stored, to Arrow columns.
+"""Decodes stored record batches to Arrow columns.
 
-A reader says which columns it wants, and only the work for those is done. What the head of a batch tells (`partition`,
-`offset`, `cursor`) needs no decompression. For the rest the fields of the records are found, by compiled loops where they are
-loaded and by `wire/records.py` where not, with equal results. Loading them is for the caller to decide: it takes seconds.
+A reader names the columns that it wants, and only those are decoded. Columns that the head of a batch tells (`partition`,
+`offset`, `cursor`) need no decompression. For the others the caller chooses how the fields of records are found: by
+`plain_fields`, one Python object at a time, or by the compiled loops of `wire/fast_arrow_decoding.py`, which take seconds to
+load. The results are equal.
 
 Keys and values come in two forms. `key` and `value` are text; bytes that are not UTF-8 are shown as `\\x` and hexadecimal
-digits. `key_bytes` and `value_bytes` are the bytes. Headers come as a JSON object, or as the list that they are.
+digits. `key_bytes` and `value_bytes` are the bytes. Headers come as a JSON object, or as a list of names and values.
 
-Which batches a reader may see is not decided here: whoever calls leaves out markers and aborted transactions.
+Callers leave out the batches that a reader must not see: markers and aborted transactions.
 """
 
 import json
@@ -50,14 +51,14 @@ RECORD_COLUMNS: Mapping[str, pa.DataType] = {
 }
 
 HEAD_COLUMNS = frozenset(("partition", "offset", "cursor"))
-"""Those that need no look at the records."""
+"""The columns that the head of a batch tells."""
 
 _LEAST_RECORD_BYTES = 7
 _CHUNK_BYTES = 8 * MIB
 
 
 class RecordFields(Protocol):
-    """The fields of the records of one chunk, as columns."""
+    """The fields of the records of one chunk, as columns. `field` is `key` or `value`."""
 
     def timestamps(self) -> pa.Array: ...
     def binary(self, field: str) -> pa.Array: ...
@@ -68,12 +69,12 @@ class RecordFields(Protocol):
 
 
 class BatchChunk(NamedTuple):
-    """Some batches that are decoded together."""
+    """Batches that are decoded together."""
 
     stored: Sequence[PlacedBatch]
     heads: Sequence[BatchHeader]
     bodies: Sequence[Buffer]
-    """Decompressed; empty where nobody asks for them."""
+    """The decompressed records of each batch. Empty if no column needs them."""
 
 
 ReadFields = Callable[[BatchChunk, Limits], RecordFields]
@@ -82,9 +83,9 @@ ReadFields = Callable[[BatchChunk, Limits], RecordFields]
 def decode_to_arrow(
     stored: Sequence[PlacedBatch], columns: Sequence[str], *, partition: int, limits: Limits, read_fields: ReadFields
 ) -> Iterator[pa.RecordBatch]:
-    """All records of these batches, whose checksums are known to be right, in pieces of a few MiB.
+    """Decode all records of these batches, whose checksums were checked before, a few MiB at a time.
 
-    `read_fields` is `plain_fields`, or what `compiled_fields` returns.
+    `read_fields` is `plain_fields`, or what `load_compiled_fields` returns.
     """
     with_bodies = not HEAD_COLUMNS.issuperset(columns)
     schema = pa.schema([(name, RECORD_COLUMNS.get(name, pa.string())) for name in columns])
@@ -95,7 +96,7 @@ def decode_to_arrow(
         arrays = [_column(name, chunk, counts, partition, fields) for name in columns]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    # Not in a loop, whose variables would hold on to what was decoded until the next piece is.
+    # `map` instead of a loop, whose variables would keep a decoded chunk in memory until the next one is decoded.
     return map(decoded, _chunks(stored, limits, with_bodies))
 
 
@@ -108,7 +109,9 @@ def decode_readable_to_arrow(
     read_fields: ReadFields,
     on_corrupt: Callable[[BatchHeader, InvalidRequestError], None],
 ) -> Iterator[pa.RecordBatch]:
-    """The same up to the first batch that can't be decoded, for which `on_corrupt` is called; if it returns, without it."""
+    """Decode as `decode_to_arrow` does. For a batch that can't be decoded `on_corrupt` is called; if it returns, the batch is
+    left out.
+    """
     rows = 0
 
     def counted(decoded: pa.RecordBatch) -> pa.RecordBatch:
@@ -133,7 +136,7 @@ def decode_readable_to_arrow(
 
 
 def _chunks(stored: Sequence[PlacedBatch], limits: Limits, with_bodies: bool) -> Iterator[BatchChunk]:
-    """Cut by decompressed size, so that well compressed batches do not fill the memory."""
+    """Group batches by decompressed size, so that well compressed ones do not fill the memory."""
     heads: list[BatchHeader] = []
     bodies: list[Buffer] = []
     size = first = 0
@@ -169,7 +172,7 @@ def _body(head: BatchHeader, batch: Buffer, limits: Limits) -> Buffer:
     body = decompress(head.codec, memoryview(batch)[HEADER_BYTES:], limits.decompressed_batch_bytes)
     if head.records * _LEAST_RECORD_BYTES > len(body):
         raise CorruptBatchError(
-            f"the batch at offset {head.base_offset} counts {head.records} records in {len(body)} bytes, too few to hold them"
+            f"the batch at offset {head.base_offset} counts {head.records} records in {len(body)} bytes, which can't hold them"
         )
     return body
 
@@ -182,7 +185,7 @@ def _column(name: str, chunk: BatchChunk, counts: Int64Array, partition: int, fi
     if name == "cursor":
         return pa.array(_counted_from([stored.cursor for stored in chunk.stored], counts))
     if fields is None:
-        raise ValueError(f"column {name!r} can't be told by the head of a batch")
+        raise ValueError(f"column {name!r} needs the records of a batch")
     if name == "timestamp":
         return fields.timestamps()
     if name in ("key", "value"):
@@ -195,7 +198,7 @@ def _column(name: str, chunk: BatchChunk, counts: Int64Array, partition: int, fi
 
 
 def _counted_from(firsts: Sequence[int], counts: Int64Array) -> Int64Array:
-    """For each batch so many numbers in a row, from its first one on."""
+    """Return consecutive numbers for the records of each batch, beginning with the first number of the batch."""
     ends = np.cumsum(counts)
     numbers: Int64Array = np.arange(ends[-1], dtype=np.int64)
     numbers += np.repeat(np.array(firsts, np.int64) - (ends - counts), counts)
@@ -235,7 +238,7 @@ def _first(name: str, headers: Headers) -> bytes | None:
 
 
 def _json(headers: Headers) -> str:
-    """An object; a name that comes more than once has a list there."""
+    """Return headers as a JSON object. A name that comes more than once has a list of its values."""
     found: dict[str, list[str | None]] = {}
     for name, value in headers:
         found.setdefault(name, []).append(text_or_hex(value))

@@ -1,6 +1,6 @@
-"""The four compressions of Kafka record batches.
+"""The compression codecs of Kafka record batches.
 
-Decompression writes into a buffer of bounded size, so a bomb is refused after at most that many bytes, whatever it declares.
+Decompression writes into a buffer of bounded size, so a bomb is rejected after at most that many bytes, whatever it declares.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from tailrace.model.errors import CorruptBatchError, MessageTooLargeError, Unsup
 
 
 class Compression(IntEnum):
-    """Numbers as in the attributes of a batch."""
+    """A codec, by its number in the attributes of a batch."""
 
     NONE = 0
     GZIP = 1
@@ -25,13 +25,13 @@ class Compression(IntEnum):
 
 _ZSTD_LEVEL = 3
 _GUESS = 4
-"""How many times its size a batch has when decompressed, and how many times more when that was too little. To clear memory
-takes longer than to decompress into it, so much room at once is dear; what fails is at most a third of the work."""
+"""By which factor a batch is expected to grow, and by which the buffer grows each time it was too small. To clear memory takes
+longer than to decompress into it, so a large buffer at once costs more; the failed attempts are at most a third of the work."""
 _SPARE_BYTES = 4096
 _MOST_RATIO: dict[int, int] = {Compression.GZIP: 1032, Compression.LZ4: 256}
-"""What a byte can become at most, by the formats of DEFLATE and LZ4. Zstandard knows no such bound."""
+"""How many bytes a byte can become at most in the formats DEFLATE and LZ4. Zstandard has no such bound."""
 
-# Java and Python clients wrap Snappy in a framing of their own: this magic, two versions, then blocks with their lengths.
+# Kafka clients frame Snappy as xerial does: this magic, two versions, then blocks with their lengths.
 _XERIAL_HEAD = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_MAGIC = _XERIAL_HEAD[:8]
 _XERIAL_BLOCK_BYTES = 32 * 1024
@@ -53,7 +53,7 @@ def compress(codec: int, data: Buffer) -> Buffer:
 
 
 def decompress(codec: int, data: Buffer, max_bytes: int) -> Buffer:
-    """The bytes before compression; refused when they are more than `max_bytes`."""
+    """Return the decompressed bytes. Raises `MessageTooLargeError` if they are more than `max_bytes`."""
     if codec == Compression.NONE:
         return data
     if codec == Compression.GZIP:
@@ -70,7 +70,7 @@ def decompress(codec: int, data: Buffer, max_bytes: int) -> Buffer:
 
 
 def decompressed_bound(codec: int, data: Buffer, max_bytes: int) -> int:
-    """At most so many bytes come out of `decompress`, known before anything is decompressed."""
+    """Return how many bytes `decompress` returns at most, without decompressing anything."""
     if codec == Compression.NONE:
         return len(data)
     ratio = _MOST_RATIO.get(codec)
@@ -83,7 +83,7 @@ def check_codec(codec: int) -> None:
 
 
 def _decompress_bounded(into: Callable[[Buffer, bytearray], int], data: Buffer, max_bytes: int, declared: int = 0) -> Buffer:
-    """`declared`: how many bytes the data says it has, which may be anything."""
+    """Decompress with a buffer that grows up to `max_bytes`. `declared` is the size that the data claims, true or not."""
     guess = len(data) * _GUESS + _SPARE_BYTES
     size = min(max_bytes, declared if declared > guess else guess)
     while True:
@@ -114,7 +114,7 @@ def _decompress_snappy(data: Buffer, max_bytes: int) -> Buffer:
         at += _BLOCK_LENGTH.size
         if size > len(view) - at:
             raise CorruptBatchError(
-                f"the batch can't be decompressed: a Snappy block says it has {size} bytes, and {len(view) - at} are left"
+                f"the batch can't be decompressed: a Snappy block declares {size} bytes, and {len(view) - at} are left"
             )
         found += _decompress_block(view[at : at + size], max_bytes - len(found), max_bytes)
         at += size
@@ -151,4 +151,4 @@ def _too_large(size: str, max_bytes: int) -> MessageTooLargeError:
 
 
 def _unknown_codec(codec: int) -> UnsupportedCodecError:
-    return UnsupportedCodecError(f"compression {codec} is not known; use none, gzip, snappy, lz4 or zstd")
+    return UnsupportedCodecError(f"unknown compression codec {codec}; use none, gzip, snappy, lz4 or zstd")

@@ -1,6 +1,6 @@
-"""What members of a consumer group tell each other by way of the broker: which topics each wants, who gets which partitions.
+"""Kafka's consumer protocol: the subscriptions and assignments that members of a group exchange through the broker.
 
-Kafka's own format, version 0, which every client reads and writes; of later versions the fields that it shares are read.
+Version 0 is written, which every client can read. Of later versions the fields that version 0 has are read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ def encode_subscription(topics: Sequence[str]) -> bytes:
 
 
 def decode_subscription(data: bytes) -> list[str]:
-    """The topics that a member wants."""
+    """Return the topics that a member subscribes to."""
     try:
         count, at = _head(data)
         topics = []
@@ -28,7 +28,7 @@ def decode_subscription(data: bytes) -> list[str]:
             topics.append(topic)
         return topics
     except (error, UnicodeDecodeError) as cause:
-        raise MalformedMessageError(f"a subscription of {len(data)} bytes is cut off or no text") from cause
+        raise MalformedMessageError(f"a subscription of {len(data)} bytes is cut off or not UTF-8") from cause
 
 
 def encode_assignment(partitions: Mapping[str, Sequence[int]]) -> bytes:
@@ -40,7 +40,7 @@ def encode_assignment(partitions: Mapping[str, Sequence[int]]) -> bytes:
 
 
 def decode_assignment(data: bytes) -> dict[str, list[int]]:
-    """The partitions that a member gets, by topic. Nothing at all means none."""
+    """Return the partitions that a member is assigned, by topic. Empty data assigns none."""
     if not data:
         return {}
     try:
@@ -56,7 +56,7 @@ def decode_assignment(data: bytes) -> dict[str, list[int]]:
             at += numbers * _COUNT.size
         return assigned
     except (error, UnicodeDecodeError) as cause:
-        raise MalformedMessageError(f"an assignment of {len(data)} bytes is cut off or no text") from cause
+        raise MalformedMessageError(f"an assignment of {len(data)} bytes is cut off or not UTF-8") from cause
 
 
 def _text(text: str) -> bytes:
@@ -68,7 +68,7 @@ def _head(data: bytes) -> tuple[int, int]:
     (count,) = _COUNT.unpack_from(data, _VERSION.size)
     at = _VERSION.size + _COUNT.size
     if not 0 <= count <= (len(data) - at) // _LENGTH.size:
-        raise MalformedMessageError(f"a message of the group counts {count} topics in {len(data) - at} bytes")
+        raise MalformedMessageError(f"a subscription or assignment counts {count} topics in {len(data) - at} bytes")
     return count, at
 
 
@@ -76,5 +76,5 @@ def _read_text(data: bytes, at: int) -> tuple[str, int]:
     (length,) = _LENGTH.unpack_from(data, at)
     at += _LENGTH.size
     if not 0 <= length <= len(data) - at:
-        raise MalformedMessageError(f"a topic's name of {length} bytes does not fit into the {len(data) - at} that are left")
+        raise MalformedMessageError(f"a topic's name has {length} bytes, and {len(data) - at} are left")
     return data[at : at + length].decode(), at + length

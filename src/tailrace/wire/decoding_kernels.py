@@ -1,12 +1,12 @@
-"""The loops that read record bytes, compiled by numba. `wire/fast_arrow_decoding.py` says what they are for.
+"""The loops of `wire/fast_arrow_decoding.py` that read record bytes, compiled by numba.
 
-Importing this module takes about a second, and the first time ever, when nothing is cached yet, several; so it is imported
-only where records are decoded by the million. All loops run without the interpreter's lock. None trusts a length: what does
-not fit is refused, and the caller asks the plain decoder, which says what is wrong.
+Importing this module takes about a second, and several the first time on a machine, when nothing is cached. So it is imported
+only where records are decoded by the million. All loops run without the interpreter's lock. No loop trusts a length: a batch
+that does not fit is rejected, and the caller asks the plain decoder, which says what is wrong.
 
-All loops that call each other are in this file: numba notices a change only in the file that a loop is in. Fields are spans:
-where the bytes begin, and how many they are; -1 for none at all. They are walked as slices from 0 on, because that is what
-the compiler turns into wide loads and stores: twenty times as fast as an index that might be negative.
+All loops that call each other are in this file, because numba notices a change only in the file that a loop is in. A field is
+a span: where its bytes begin and how many they are, with -1 for null. Loops go over slices from 0 on, because the compiler
+turns these into wide loads and stores: twenty times as fast as an index that might be negative.
 """
 
 # mypy: disable-error-code="no-untyped-call, no-untyped-def, untyped-decorator, misc"
@@ -33,7 +33,7 @@ _longs = int64[::1]
 
 
 class DecodingKernels(NamedTuple):
-    """The compiled loops, for whoever has loaded them."""
+    """The compiled loops."""
 
     scan: Callable[..., int]
     copy: Callable[..., None]
@@ -55,7 +55,7 @@ def load_decoding_kernels() -> DecodingKernels:
 
 @compiled(types.Tuple((int64, int64))(_bytes, int64, int64))
 def _varint(data, at, end):
-    """The number, and where the next byte is; `_BAD` for that if there is no number that fits 64 bits."""
+    """Return the number and where it ends, or `_BAD` as the end if there is no number of 64 bits."""
     if at >= end:
         return 0, _BAD
     byte = int64(data[at])
@@ -76,7 +76,7 @@ def _varint(data, at, end):
 
 @compiled(types.Tuple((int64, int64))(_bytes, int64, int64))
 def _field(data, at, end):
-    """How long a field is, and where it begins; `_BAD` for that if it does not fit."""
+    """Return the length of a field and where it begins, or `_BAD` as the beginning if it does not fit."""
     length, at = _varint(data, at, end)
     if at == _BAD or length < -1 or length > end - at:
         return 0, _BAD
@@ -85,7 +85,7 @@ def _field(data, at, end):
 
 @compiled(boolean(_bytes, int64, int64))
 def _is_text(data, at, size):
-    """Whether the bytes are UTF-8."""
+    """Return whether the bytes are UTF-8."""
     field = data[at : at + size]
     seen = uint8(0)
     for place in range(len(field)):
@@ -135,9 +135,9 @@ def _scan(
     headers_at,
     header_count,
 ):
-    """Find the fields of all records of all batches. Returns the first batch that is not right, or -1.
+    """Find the fields of all records of all batches. Return the first batch that is malformed, or -1.
 
-    `starts` has one place more than there are batches: where the last one ends.
+    `starts` has one entry more than there are batches: where the last one ends.
     """
     row = 0
     for batch in range(len(counts)):
@@ -196,7 +196,7 @@ def _scan(
 
 @compiled(types.void(_bytes, _longs, _longs, int32[::1], _out))
 def _copy(data, places, sizes, ends, out):
-    """Lay the fields end to end; `ends` has got where each begins, and in its last place where all end."""
+    """Copy the fields end to end. `ends` holds where each begins and, as its last entry, where all end."""
     for row in range(len(places)):
         size = max(sizes[row], 0)
         field = data[places[row] : places[row] + size]
@@ -207,7 +207,7 @@ def _copy(data, places, sizes, ends, out):
 
 @compiled(boolean(_bytes, _longs, _longs, boolean[::1]))
 def _are_text(data, places, sizes, found):
-    """Which fields are UTF-8; whether all are."""
+    """Find which fields are UTF-8. Return whether all are."""
     everything = True
     for row in range(len(places)):
         found[row] = sizes[row] <= 0 or _is_text(data, places[row], sizes[row])
@@ -217,7 +217,7 @@ def _are_text(data, places, sizes, found):
 
 @compiled(types.void(_longs, boolean[::1], _longs))
 def _text_sizes(sizes, text, found):
-    """Bytes of each field as text, where what is not UTF-8 is shown as `\\x` and hexadecimal digits."""
+    """Find the size of each field as text. Bytes that are not UTF-8 are shown as `\\x` and hexadecimal digits."""
     for row in range(len(sizes)):
         size = max(sizes[row], 0)
         found[row] = size if text[row] else 2 + 2 * size
@@ -242,7 +242,7 @@ def _copy_text(data, places, sizes, text, ends, out):
 
 @compiled(types.void(_bytes, _longs, _longs, _bytes, _longs, _longs))
 def _find_header(data, headers_at, header_count, name, places, sizes):
-    """The value of each record's first header of this name."""
+    """Find the value of each record's first header of this name."""
     end = len(data)
     for row in range(len(headers_at)):
         at = headers_at[row]
@@ -266,7 +266,7 @@ def _find_header(data, headers_at, header_count, name, places, sizes):
 
 @compiled(types.void(_bytes, _longs, _longs, _longs, _longs, _longs, _longs))
 def _list_headers(data, headers_at, header_count, name_at, name_size, value_at, value_size):
-    """The spans of all headers of all records, in order."""
+    """Find the spans of all headers of all records, in order."""
     end = len(data)
     header = 0
     for row in range(len(headers_at)):
@@ -284,7 +284,7 @@ def _list_headers(data, headers_at, header_count, name_at, name_size, value_at, 
 
 @compiled(boolean(_bytes, _longs, _longs))
 def _repeat_names(data, headers_at, header_count):
-    """Whether a record has two headers of one name. So many headers that it would take long to tell count as that."""
+    """Return whether a record has two headers of one name, or more headers than are compared."""
     end = len(data)
     places = np.empty(_COMPARED_HEADERS, np.int64)
     sizes = np.empty(_COMPARED_HEADERS, np.int64)
@@ -312,7 +312,7 @@ def _repeat_names(data, headers_at, header_count):
 
 @compiled(int64(_bytes, int64, int64))
 def _json_size(data, at, size):
-    """Bytes of a JSON string, with its quotes, that shows these bytes."""
+    """Return the size of a JSON string, with its quotes, that shows these bytes."""
     if not _is_text(data, at, size):
         return 5 + 2 * size
     total = 2 + size
@@ -327,7 +327,7 @@ def _json_size(data, at, size):
 
 @compiled(int64(_bytes, int64, int64, _out, int64))
 def _write_json_string(data, at, size, out, to):
-    """Where the next byte goes."""
+    """Write a JSON string that shows these bytes. Return where the next byte goes."""
     out[to] = _QUOTE
     to += 1
     if not _is_text(data, at, size):
@@ -367,7 +367,7 @@ def _write_json_string(data, at, size, out, to):
 
 @compiled(types.void(_bytes, _longs, _longs, _longs))
 def _json_sizes(data, headers_at, header_count, found):
-    """Bytes of each record's headers as one JSON object."""
+    """Find the size of each record's headers as one JSON object."""
     end = len(data)
     for row in range(len(headers_at)):
         at = headers_at[row]

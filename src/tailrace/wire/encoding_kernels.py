@@ -1,7 +1,7 @@
-"""The loops that write record bytes, compiled by numba. `wire/fast_arrow_encoding.py` says what they are for.
+"""The loops of pipelines that write record bytes and choose partitions, compiled by numba.
 
-Like those of `wire/decoding_kernels.py`: imported only where records are written by the million, all in one file, and fields
-are spans, with a size of -1 for none at all.
+As `wire/decoding_kernels.py`, this module is imported only where records are written by the million, holds all loops that call
+each other, and takes fields as spans, with a size of -1 for null.
 """
 
 # mypy: disable-error-code="no-untyped-call, no-untyped-def, untyped-decorator, misc"
@@ -21,7 +21,7 @@ _longs = int64[::1]
 
 
 class EncodingKernels(NamedTuple):
-    """The compiled loops, for whoever has loaded them."""
+    """The compiled loops that encode records."""
 
     cut: Callable[..., int]
     write: Callable[..., None]
@@ -44,7 +44,7 @@ def _varint_size(number):
 
 @compiled(int64(_out, int64, int64))
 def _write_varint(out, to, number):
-    """Where the next byte goes."""
+    """Write a zigzag varint. Return where the next byte goes."""
     rest = (number << 1) ^ (number >> 63)
     more = (rest >> 7) & 0x01FFFFFFFFFFFFFF
     while more:
@@ -60,9 +60,9 @@ def _write_varint(out, to, number):
 def _cut(
     times, runs, key_size, value_size, header_ends, name_size, header_size, most_bytes, most_records, bodies, firsts, sizes
 ):
-    """Cut the records into batches of one run and at most so many bytes and records, but at least one record.
+    """Group records into batches of one run, of at most so many bytes and records, and of at least one record.
 
-    Fills in the size of each record's body and, for each batch, its first record and its bytes. Returns how many batches.
+    The size of each record's body and, for each batch, its first record and its bytes are filled in. Return how many batches.
     """
     batches = 0
     first = 0
@@ -95,7 +95,7 @@ def _cut(
 
 @compiled(int64(_bytes, int64, int64, _out, int64))
 def _write_field(data, at, size, out, to):
-    """Where the next byte goes."""
+    """Write a field with its length. Return where the next byte goes."""
     to = _write_varint(out, to, size)
     size = max(size, 0)
     field = data[at : at + size]
@@ -152,7 +152,10 @@ PartitionsOf = Callable[[pa.Array, int], npt.NDArray[np.int32]]
 
 
 def load_fast_partitioner() -> PartitionsOf:
-    """A function that gives the partition of each key; -1 for a record without one."""
+    """Return a function that chooses the partition of each key of a column, and -1 for a null.
+
+    Fast path of `partitioner.partition_for_key`, used by pipelines. `tests/unit/wire/test_partitioner.py` holds both equal.
+    """
 
     def partitions_of(keys: pa.Array, partitions: int) -> npt.NDArray[np.int32]:
         column = keys.cast(pa.large_binary())

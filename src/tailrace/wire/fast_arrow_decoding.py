@@ -1,7 +1,8 @@
-"""The fields of records as Arrow columns, by compiled loops: found once, then copied for each column that is wanted.
+"""Fast path of `arrow_decoding.plain_fields`: the fields of records as Arrow columns, by compiled loops.
 
-No Python object is made for a record. A chunk that the loops refuse goes to the plain decoder, which either can read it after
-all or says what is wrong.
+Queries use it once they have read many records, pipelines always. The fields are found once and then copied for each column;
+no Python object is made for a record. A chunk that the loops reject goes to `plain_fields`, which either can read it or says
+what is wrong. `tests/property/test_arrow.py` holds both equal.
 """
 
 from collections.abc import Callable
@@ -22,7 +23,7 @@ _MOST_BYTES = (1 << 31) - 1
 
 
 def load_compiled_fields() -> Callable[[BatchChunk, Limits], RecordFields]:
-    """Load the loops. The result may be called from any thread."""
+    """Load the compiled loops and return a function for `decode_to_arrow`. Any thread may call it."""
     kernels = load_decoding_kernels()
 
     def read(chunk: BatchChunk, limits: Limits) -> RecordFields:
@@ -59,7 +60,7 @@ class CompiledRecordFields:
             *self._spans["headers"],
         )
         self.is_right = bad < 0
-        """Whether the loops could read all records. If not, nothing else here may be asked for."""
+        """Whether the loops could read all records. If not, no other attribute may be used."""
 
     def timestamps(self) -> pa.Array:
         return pa.array(self._times).view(RECORD_COLUMNS["timestamp"])
@@ -111,7 +112,7 @@ class CompiledRecordFields:
 
 
 def binary_array(kernels: DecodingKernels, data: Uint8Array, places: Int64Array, sizes: Int64Array) -> pa.Array:
-    """These parts of the data, with a null wherever the size is below 0."""
+    """Return these parts of the data as a column, with a null where the size is below 0."""
     ends = _ends(sizes)
     out = np.empty(ends[-1], np.uint8)
     kernels.copy(data, places, sizes, ends, out)
@@ -119,16 +120,16 @@ def binary_array(kernels: DecodingKernels, data: Uint8Array, places: Int64Array,
 
 
 def _ends(sizes: Int64Array) -> npt.NDArray[np.int32]:
-    """Where each of the fields begins when they lie end to end, and where the last one ends."""
+    """Return where each field begins if they lie end to end, and where the last one ends."""
     ends = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(np.maximum(sizes, 0), out=ends[1:])
     if ends[-1] > _MOST_BYTES:
-        raise LimitExceededError(f"a column would have {ends[-1]} bytes, more than Arrow takes at once ({_MOST_BYTES})")
+        raise LimitExceededError(f"a column would have {ends[-1]} bytes, more than an Arrow array can hold ({_MOST_BYTES})")
     return ends.astype(np.int32)
 
 
 def _array(kind: pa.DataType, ends: npt.NDArray[np.int32], out: Uint8Array, sizes: Int64Array | None) -> pa.Array:
-    """Of these bytes, with a null wherever the size is below 0."""
+    """Return an array of these bytes, with a null where the size is below 0."""
     valid = None
     if sizes is not None and len(sizes) and sizes.min() < 0:
         valid = pa.py_buffer(np.packbits(sizes >= 0, bitorder="little"))

@@ -1,9 +1,9 @@
-"""Arrow columns to Kafka record batches, by compiled loops: for whoever writes records by the hundred thousand.
+"""Fast path of `records.encode_batch` for Arrow columns: encodes them as record batches by compiled loops.
 
-The columns of one partition become as many batches as they need, and so do those of several that lie one behind the other. A
-batch takes records up to `most_bytes` before compression, and at least one; what is too large for its topic is for the broker
-to refuse. Which partition a record goes to is decided before. Small writes are better off with `wire/records.py`, which needs
-nothing loaded.
+Pipelines use it, which write records by the hundred thousand; small writes are better off with `records.encode_batch`, which
+loads nothing. The rows of each partition become as many batches as they need. A batch takes records up to `most_bytes` before
+compression, and at least one; the broker rejects what is too large for its topic. `tests/property/test_arrow.py` holds the
+bytes of both equal.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ _NO_SPANS: Int64Array = np.zeros(0, np.int64)
 
 
 class RecordColumns(NamedTuple):
-    """Records to be written. All columns are of one length; those that are left out are null in every record."""
+    """Records to be written. All columns have the same length. A column that is left out is null in every record."""
 
     timestamps: pa.Array
     """Milliseconds since 1970, as `int64` or `timestamp("ms")`."""
@@ -35,7 +35,7 @@ class RecordColumns(NamedTuple):
     keys: pa.Array | None = None
     """Binary or string."""
     headers: pa.Array | None = None
-    """Lists of structs of a name and a value, as `HEADER_LIST` of `wire/arrow_decoding.py`."""
+    """Lists of structs of a name and a value, as `arrow_decoding.HEADER_LIST`."""
 
 
 class EncodedBatch(NamedTuple):
@@ -48,7 +48,7 @@ EncodeColumns = Callable[..., Iterator[EncodedBatch]]
 
 
 def load_encode_columns() -> EncodeColumns:
-    """Load the loops. The result may be called from any thread."""
+    """Load the compiled loops and return a function that encodes columns. Any thread may call it."""
     from tailrace.wire.encoding_kernels import load_encoding_kernels
 
     kernels = load_encoding_kernels()
@@ -61,7 +61,7 @@ def load_encode_columns() -> EncodeColumns:
         most_records: int = 50_000,
         runs: Int64Array | None = None,
     ) -> Iterator[EncodedBatch]:
-        """`runs` is a number for each record: those of one batch have the same."""
+        """Encode the columns. `runs` has a number for each record; records with different numbers go to different batches."""
         times = _times(columns)
         rows = len(times)
         keys, values = _spans(columns.keys, rows), _spans(columns.values, rows)
@@ -84,7 +84,7 @@ def load_encode_columns() -> EncodeColumns:
         )
         for number in range(batches):
             first, stop = int(firsts[number]), int(firsts[number + 1])
-            # The records go right behind the head's place, so that an uncompressed batch is not copied again.
+            # The records are written right behind the place of the head, so that an uncompressed batch is not copied again.
             whole = bytearray(HEADER_BYTES + int(sizes[number]))
             kernels.write(
                 first,
@@ -105,7 +105,7 @@ def load_encode_columns() -> EncodeColumns:
 
 
 class _Spans(NamedTuple):
-    """The fields of a column: bytes, where each begins in them, and how many it has; -1 for a null."""
+    """The fields of a column: their bytes, where each field begins in them, and its size, which is -1 for a null."""
 
     data: Uint8Array
     places: Int64Array
@@ -139,7 +139,7 @@ def _spans(column: pa.Array | None, rows: int) -> _Spans:
 
 
 def _headers(column: pa.Array | None, rows: int) -> tuple[Int64Array, _Spans, _Spans]:
-    """Where the headers of each record begin among all of them, their names and their values."""
+    """Return where the headers of each record begin among all headers, and the names and values of all headers."""
     none = _Spans(_NOTHING, _NO_SPANS, _NO_SPANS)
     if column is None:
         return np.zeros(rows + 1, np.int64), none, none

@@ -1,8 +1,9 @@
-"""Change events by the million: the rows before and after, cut out of each event's JSON without reading them.
+"""Fast path of `routing.read_change` for columns: finds the rows `old` and `new` of change events by compiled loops.
 
-An event's value is an object with the members `op`, `key`, `old`, `new`, `ts`, `tx`, in this order. `old` and `new` pass
-through the pipeline as the bytes that they are; whoever needs a column of them parses them then. The row after, the longest
-part of most events, is not even looked through: what stands behind it is known.
+Pipelines use it, which read change events by the million. An event's value is an object with the members `op`, `key`, `old`,
+`new`, `ts`, `tx`, in this order. The rows are not parsed here: they pass through the pipeline as bytes, and a column of them is
+parsed where it is needed. The new row, the longest part of most events, is not even scanned, because what follows it is known.
+`tests/unit/wire/test_fast_change_rows.py` holds the rows equal to those that JSON decoding finds.
 """
 
 # mypy: disable-error-code="no-untyped-call, no-untyped-def, untyped-decorator, misc"
@@ -25,14 +26,14 @@ _ZERO, _NINE = 48, 57
 
 
 class RowImages(NamedTuple):
-    """The rows before and after as JSON; null where there is none."""
+    """The rows before and after the change as JSON, null if there is none."""
 
     old: pa.Array
     new: pa.Array
 
 
 def load_row_images() -> Callable[[pa.Array], RowImages]:
-    """A function that takes the values of change events."""
+    """Return a function that finds the rows in a column of change events."""
     kernels = load_decoding_kernels()
 
     def row_images(values: pa.Array) -> RowImages:
@@ -53,7 +54,7 @@ def load_row_images() -> Callable[[pa.Array], RowImages]:
 
 @compiled(int64(READ_BYTES, int64, int64, int64))
 def _back_over(data, at, name, second):
-    """Where the member `,"..":` begins that ends right before this place, with a name of two letters; -1 if none does."""
+    """Return where a member `,"..":` with this name of two letters begins if it ends at `at`, else -1."""
     first = at - 6
     if (
         data[first] == _COMMA
@@ -69,7 +70,7 @@ def _back_over(data, at, name, second):
 
 @compiled(int64(READ_BYTES, int64, int64))
 def _row_end(data, first, stop):
-    """The end of the row that begins at `first`, told by `,"ts":1,"tx":"2"}` behind it; -1 if something else is there."""
+    """Return the end of the row that begins at `first` if `,"ts":1,"tx":"2"}` follows it, else -1."""
     least = first + 14
     at = stop - 2
     if at < least or data[at] != _QUOTE:
@@ -92,7 +93,7 @@ def _row_end(data, first, stop):
 
 @compiled(int64(READ_BYTES, int64[::1], int64[::1], int64[::1], int64[::1], int64[::1]))
 def _images(data, ends, old_at, old_size, new_at, new_size):
-    """Find the two members in every event. Returns the first event that is none, or -1."""
+    """Find the two members in every event. Return the first value that is not an event, or -1."""
     for row in range(len(ends) - 1):
         at, stop = ends[row], ends[row + 1]
         old_at[row] = old_size[row] = new_at[row] = new_size[row] = -1

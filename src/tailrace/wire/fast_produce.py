@@ -1,7 +1,12 @@
-"""A short way to read the produce request that is sent most: one batch for one partition, outside of transactions.
+"""Fast paths of the message codec for produce requests and responses.
 
-It reads what `Codec` reads from the same bytes. Where anything is not as expected it gives nothing, and leaves the request to
-`Codec`, which also says what is wrong with it.
+`read_single_batch_request` reads the request that producers send most: one batch for one partition, version 9 or later,
+outside of transactions. It returns `None` for any other request, also for a malformed one: `MessageCodec` reads those and says
+what is wrong with them. Its answer is written whole, head included. `write_produce_response` writes the body of every other
+produce response. `tests/property/test_fast_produce.py` holds requests and responses equal to those of `MessageCodec`.
+
+A producer that sends single records gets a response for each. To build it as a message and to write that field by field took
+three times as long.
 """
 
 from collections.abc import Sequence
@@ -14,8 +19,10 @@ import msgspec
 
 from tailrace.model.commit import Buffer
 from tailrace.wire.message import NO_UUID
-from tailrace.wire.message_codec import write_unsigned_varint
+from tailrace.wire.message_codec import write_count, write_string
 
+_LOG_START_SINCE = 5
+_MESSAGES_SINCE = 8
 _FLEXIBLE_SINCE = 9
 _IDS_SINCE = 13
 _KNOWN_UNTIL = 13
@@ -34,9 +41,31 @@ _BITS_OF_LONGEST_SIZE = 28
 _UUID_BYTES = 16
 _COPIED_BYTES = 4096
 _LONGEST_NAME = 126
-"""Longer ones have a length of two bytes."""
+"""Longer names have a length of two bytes."""
 _END = bytes(3)
 """No tagged fields of the partition, of the topic, of the request."""
+
+_INT16 = Struct(">h")
+_INT32 = Struct(">i")
+_PARTITION = Struct(">ihqq")
+_PARTITION_WITH_START = Struct(">ihqqq")
+_NO_THROTTLE = _INT32.pack(0)
+_NO_RECORD_ERRORS = _INT32.pack(0)
+_NO_MESSAGE = _INT16.pack(-1)
+_NO_ERROR = b"\x01\x00\x00"
+"""No errors of single records, no message, no tagged fields."""
+_SINGLE_HEAD = Struct(">iiBB")
+"""Size, correlation id, no tagged fields of the head, count of topics."""
+_SINGLE_PARTITION = Struct(">BihqqqHBBiB")
+"""Count of partitions; the partition; no errors of records and no message; no tagged fields of partition and topic; no
+throttling; no tagged fields."""
+_SIZE_BYTES = 4
+_SINGLE_BYTES = _SINGLE_HEAD.size - _SIZE_BYTES + _SINGLE_PARTITION.size
+"""Bytes of a response after its size, without the topic."""
+_NO_RECORD_ERRORS_AND_NO_MESSAGE = 0x0100
+_REJECTION_HEAD = Struct(">iiB")
+"""Size, correlation id, no tagged fields."""
+_NONE = -1
 
 
 class SingleBatchRequest(msgspec.Struct, frozen=True):
@@ -45,13 +74,13 @@ class SingleBatchRequest(msgspec.Struct, frozen=True):
     acks: int
     topic: str
     topic_id: UUID
-    """Since version 13 instead of the name."""
+    """Set instead of the name since version 13."""
     partition: int
     records: Buffer
 
 
 def read_single_batch_request(frame: bytearray) -> SingleBatchRequest | None:
-    """From a whole request."""
+    """Read a whole request. Returns `None` if it is not of this kind."""
     try:
         return _read(frame)
     except (StructError, IndexError, ValueError):
@@ -100,34 +129,6 @@ def _read(frame: bytearray) -> SingleBatchRequest | None:
     return SingleBatchRequest(version, correlation_id, acks, topic, topic_id, number, records)
 
 
-_LOG_START_SINCE = 5
-_MESSAGES_SINCE = 8
-
-_INT16 = Struct(">h")
-_INT32 = Struct(">i")
-_PARTITION = Struct(">ihqq")
-_PARTITION_WITH_START = Struct(">ihqqq")
-_NO_THROTTLE = _INT32.pack(0)
-_NO_RECORD_ERRORS = _INT32.pack(0)
-_NO_MESSAGE = _INT16.pack(-1)
-_NO_ERROR = b"\x01\x00\x00"
-"""No errors of single records, no message, no tags."""
-
-
-_SINGLE_HEAD = Struct(">iiBB")
-"""Size, correlation id, no tags of the head, count of topics."""
-_SINGLE_PARTITION = Struct(">BihqqqHBBiB")
-"""Count of partitions; the partition; no errors of records and no message; no tags of both; no throttling; no tags."""
-_SIZE_BYTES = 4
-_SINGLE_BYTES = _SINGLE_HEAD.size - _SIZE_BYTES + _SINGLE_PARTITION.size
-"""Of a response after its size, but for the topic."""
-"""Counts are one more than what they count."""
-_NOTHING_WRONG = 0x0100
-_REJECTION_HEAD = Struct(">iiB")
-"""Size, correlation id, no tags."""
-_NONE = -1
-
-
 class ProducedPartition(NamedTuple):
     number: int
     error_code: int
@@ -144,16 +145,16 @@ class ProducedTopic(NamedTuple):
 
 
 def write_produce_response(version: int, topics: Sequence[ProducedTopic]) -> bytearray:
-    """The response's body."""
+    """Return the body of a response."""
     out = bytearray()
     flexible = version >= _FLEXIBLE_SINCE
-    _write_count(out, len(topics), flexible)
+    write_count(out, len(topics), flexible)
     for name, topic_id, partitions in topics:
         if version >= _IDS_SINCE:
             out += topic_id.bytes
         else:
-            _write_text(out, name, flexible)
-        _write_count(out, len(partitions), flexible)
+            write_string(out, name, flexible)
+        write_count(out, len(partitions), flexible)
         for partition in partitions:
             if version >= _LOG_START_SINCE:
                 out += _PARTITION_WITH_START.pack(*partition[:5])
@@ -172,28 +173,38 @@ def write_produce_response(version: int, topics: Sequence[ProducedTopic]) -> byt
 
 
 def write_single_batch_response(
-    asked: SingleBatchRequest, base_offset: int, append_time_ms: int, log_start_offset: int
+    request: SingleBatchRequest, base_offset: int, append_time_ms: int, log_start_offset: int
 ) -> bytes:
-    """The whole response to a request that was fine, its head included."""
-    if asked.version >= _IDS_SINCE:
-        topic = asked.topic_id.bytes
+    """Return the complete response, head included, for a batch that was stored."""
+    if request.version >= _IDS_SINCE:
+        topic = request.topic_id.bytes
     else:
-        name = asked.topic.encode()
+        name = request.topic.encode()
         topic = bytes((len(name) + 1,)) + name
     return (
-        _SINGLE_HEAD.pack(_SINGLE_BYTES + len(topic), asked.correlation_id, 0, _ONE)
+        _SINGLE_HEAD.pack(_SINGLE_BYTES + len(topic), request.correlation_id, 0, _ONE)
         + topic
         + _SINGLE_PARTITION.pack(
-            _ONE, asked.partition, 0, base_offset, append_time_ms, log_start_offset, _NOTHING_WRONG, 0, 0, 0, 0
+            _ONE,
+            request.partition,
+            0,
+            base_offset,
+            append_time_ms,
+            log_start_offset,
+            _NO_RECORD_ERRORS_AND_NO_MESSAGE,
+            0,
+            0,
+            0,
+            0,
         )
     )
 
 
-def write_single_batch_rejection(asked: SingleBatchRequest, error_code: int, error_message: str) -> bytes:
-    """The same for one that was not."""
-    refused = ProducedPartition(asked.partition, error_code, _NONE, _NONE, _NONE, error_message)
-    body = write_produce_response(asked.version, [ProducedTopic(asked.topic, asked.topic_id, [refused])])
-    return _REJECTION_HEAD.pack(_REJECTION_HEAD.size - _SIZE_BYTES + len(body), asked.correlation_id, 0) + body
+def write_single_batch_rejection(request: SingleBatchRequest, error_code: int, error_message: str) -> bytes:
+    """Return the complete response, head included, for a rejected batch."""
+    rejected = ProducedPartition(request.partition, error_code, _NONE, _NONE, _NONE, error_message)
+    body = write_produce_response(request.version, [ProducedTopic(request.topic, request.topic_id, [rejected])])
+    return _REJECTION_HEAD.pack(_REJECTION_HEAD.size - _SIZE_BYTES + len(body), request.correlation_id, 0) + body
 
 
 def _write_error(out: bytearray, message: str | None, flexible: bool) -> None:
@@ -204,22 +215,6 @@ def _write_error(out: bytearray, message: str | None, flexible: bool) -> None:
     if message is None:
         out += _NO_MESSAGE
     else:
-        _write_text(out, message, flexible)
+        write_string(out, message, flexible)
     if flexible:
         out.append(0)
-
-
-def _write_count(out: bytearray, count: int, flexible: bool) -> None:
-    if flexible:
-        write_unsigned_varint(out, count + 1)
-    else:
-        out += _INT32.pack(count)
-
-
-def _write_text(out: bytearray, text: str, flexible: bool) -> None:
-    data = text.encode()
-    if flexible:
-        write_unsigned_varint(out, len(data) + 1)
-    else:
-        out += _INT16.pack(len(data))
-    out += data

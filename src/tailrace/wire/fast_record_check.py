@@ -1,7 +1,8 @@
-"""The walk of `wire/record_check.py` as machine code: compiled once, and kept beside its source as Python keeps its own.
+"""Fast path of `record_check.plain_scan`: `record_check.scan_records` as machine code, hundreds of times as fast.
 
-The code is a file of two KiB that is mapped and called; nothing of the compiler is loaded here. Who finds no such file goes on
-with the plain functions, and may have it made by `compile_scan`, which takes a few seconds in a process of its own.
+The code is compiled once and kept in a file of two KiB, beside the source as Python keeps its own or in the user's cache. A
+server maps the file and calls it; it does not load the compiler. If `load_scan` finds no file, callers use `plain_scan`, and
+`compile_scan` makes the file in a few seconds, in a process of its own. `tests/property/test_record_check.py` holds both equal.
 """
 
 # mypy: disable-error-code="no-untyped-call, no-any-return, misc"
@@ -17,32 +18,33 @@ from importlib.util import cache_from_source
 from mmap import MAP_PRIVATE, PROT_EXEC, PROT_READ
 from pathlib import Path
 
-import tailrace.wire.record_check as record_scan
+import tailrace.wire.record_check as record_check
 from tailrace.model.commit import Buffer
 from tailrace.wire.record_check import ScanResult
 
 _COMPILER = "tailrace.wire.fast_record_check"
-"""This module, as a program."""
+"""The program that compiles, which is this module."""
 _COMPILE_SECONDS = 120
-_SOURCES = (Path(record_scan.__file__), Path(__file__))
+_SOURCES = (Path(record_check.__file__), Path(__file__))
 _COMPILED_HELPERS = ("read_number", "read_long", "is_utf8")
-# The code must run on every processor of its kind, and must not refer to tables of constants, which vectors would have.
+# The code must run on every processor of its architecture. Vector instructions would refer to tables of constants outside it.
 _COMPILER_SETTINGS = {"NUMBA_CPU_NAME": "generic", "NUMBA_LOOP_VECTORIZE": "0", "NUMBA_SLP_VECTORIZE": "0"}
 _MOST_CODE_BYTES = 64 * 1024
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _FEW_BYTES = 2 * 1024 * 1024
-"""So few are walked over in less time, a quarter of a millisecond, than it may take to get the interpreter's lock back."""
+"""Up to this size a scan keeps the interpreter's lock: it takes a quarter of a millisecond, and to get the lock back may take
+longer."""
 
 _Places = ctypes.c_int64 * 5
 _RESULT_AT = 32
 _Pointer = ctypes.c_char * 0
 _address_of = ctypes.addressof
-# Where the result goes and where an exception would go, then the parameters of `scan_records`.
+# The addresses of the result and of an exception, then the parameters of `scan_records`.
 _PARAMETERS = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
 class CompiledScan:
-    """Calls the machine code. May be called from any thread."""
+    """Scans records by machine code. May be called from any thread."""
 
     def __init__(self, address: int) -> None:
         self._keeping_lock = ctypes.PYFUNCTYPE(ctypes.c_int32, *_PARAMETERS)(address)
@@ -55,7 +57,7 @@ class CompiledScan:
             try:
                 pointer = _Pointer.from_buffer(data)
             except TypeError:
-                # A view that can't be written to: there is no pointer into it.
+                # ctypes gives no pointer into a read-only view.
                 pointer = bytes(data)
         places = _Places(start, end, count, base_timestamp)
         address = _address_of(places)
@@ -65,7 +67,7 @@ class CompiledScan:
 
 
 def load_scan() -> CompiledScan | None:
-    """Return the compiled walk, if the code is there."""
+    """Return the compiled scan, or `None` if its code is not on file."""
     for folder in _folders():
         try:
             with (folder / _file_name()).open("rb") as file:
@@ -77,8 +79,8 @@ def load_scan() -> CompiledScan | None:
 
 
 def compile_scan() -> CompiledScan:
-    """Have the code made and kept. Raises `OSError` or `subprocess.SubprocessError` where that can't be done."""
-    # The process keeps the code itself, so that it is there for the next one even if this one ends before.
+    """Compile and save the code, and load it. Raises `OSError` or `subprocess.SubprocessError` if that is not possible."""
+    # The compiling process saves the code itself, so that it is there for the next start even if this process ends before.
     subprocess.run(  # noqa: S603
         [sys.executable, "-m", _COMPILER],
         env=os.environ | _COMPILER_SETTINGS,
@@ -89,14 +91,14 @@ def compile_scan() -> CompiledScan:
     )
     found = load_scan()
     if found is None:
-        raise OSError("machine code can't be kept or mapped in any of " + ", ".join(map(str, _folders())))
+        raise OSError("machine code can't be saved or mapped in any of " + ", ".join(map(str, _folders())))
     return found
 
 
 def save_code(code: bytes) -> None:
-    """Keep the code in the first folder that takes it."""
+    """Save the code in the first folder that can be written to."""
     for folder in _folders():
-        # Renamed when it is whole: what another process maps must not change.
+        # The file is renamed when it is complete: a file that another process maps must not change.
         unfinished = folder / f"{_file_name()}.{os.getpid()}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -115,7 +117,7 @@ def _folders() -> Iterator[Path]:
 
 
 def _file_name() -> str:
-    """Another name for another source or another kind of processor."""
+    """Return the name of the file, which depends on the source and the architecture of the processor."""
     digest = hashlib.sha256()
     for source in _SOURCES:
         digest.update(source.read_bytes())
@@ -123,14 +125,14 @@ def _file_name() -> str:
 
 
 def _check(data: bytes) -> None:
-    """Raise `OSError` unless the file is whole: a power cut may leave one that was never filled."""
+    """Raise `OSError` unless the file is complete: a power cut may leave one that was never filled."""
     code, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     if not code or hashlib.sha256(code).digest() != digest:
-        raise OSError(f"{len(data)} bytes are no machine code of ours")
+        raise OSError(f"the file of {len(data)} bytes is not the machine code that was saved")
 
 
 def _mapped(file: int) -> CompiledScan:
-    """The mapping stays for the life of the process."""
+    """Map the file for the life of the process."""
     size = os.fstat(file).st_size
     library = ctypes.CDLL(None, use_errno=True)
     library.mmap.restype = ctypes.c_void_p
@@ -144,19 +146,19 @@ def _mapped(file: int) -> CompiledScan:
 def _compile() -> bytes:
     """Return the machine code of `scan_records` for any processor of this architecture.
 
-    It needs nothing: no library, no constant, no address. So it may stand anywhere in memory.
+    The code refers to no library, no constant and no address, so it may lie anywhere in memory.
     """
-    # Only in the process that compiles: the two take a second to load, and 70 MB that a server would keep for good.
+    # Imported only in the process that compiles: numba and LLVM take a second to load, and 70 MB that a server would not free.
     import llvmlite.binding as llvm  # type: ignore[import-untyped]
     import numba
     from numba import int64, types, uint8
 
     for name in _COMPILED_HELPERS:
-        setattr(record_scan, name, numba.njit(forceinline=True)(getattr(record_scan, name)))
+        setattr(record_check, name, numba.njit(forceinline=True)(getattr(record_check, name)))
     signature = int64(types.CPointer(uint8), types.CPointer(int64))
-    function = numba.cfunc(signature)(record_scan.scan_records)
+    function = numba.cfunc(signature)(record_check.scan_records)
     module = llvm.parse_assembly(function.inspect_llvm())
-    # What checks for Python's exceptions before it calls the function: there are none.
+    # Numba wraps the function in one that checks for Python's exceptions. There are none, so the wrapper is not emitted.
     module.get_function(function.native_name).linkage = "available_externally"
     target = llvm.Target.from_triple(llvm.get_process_triple())
     machine = target.create_target_machine(opt=2, reloc="pic", codemodel="small")
@@ -165,7 +167,7 @@ def _compile() -> bytes:
     for section in compiled.sections():
         label = bytes(section.name() or b"")
         if label.startswith(b".rel") and b"text" in label:
-            raise RuntimeError("the code refers to something outside of it")
+            raise RuntimeError("the code refers to an address outside of it")
         if section.is_text() and section.size():
             found.append(section.data())
     (code,) = found

@@ -1,9 +1,9 @@
-"""Kafka's messages as values: the words with which the classes of `wire/messages/` are described.
+"""The types and annotations that describe Kafka's messages, for the classes of `wire/messages/`.
 
 A message class says for each field its type and the versions that have it. A field that a version does not have is skipped when
-it is written and has its default when it was read, so whoever handles a message sees one shape, whatever the client speaks.
+the message is written and has its default when it was read. So handlers see one class, whatever version the client speaks.
 
-How messages are read and written is in `message_codec.py`.
+`message_codec.py` reads and writes messages by these descriptions.
 """
 
 from enum import Enum
@@ -19,11 +19,11 @@ NO_UUID = UUID(int=0)
 
 
 class KafkaMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of all messages and of the structs inside them."""
+    """Base class of all messages and of the structs inside them."""
 
 
 class FieldKind(Enum):
-    """How a primitive stands on the wire."""
+    """How a primitive is encoded."""
 
     BOOLEAN = "boolean"
     INT8 = "int8"
@@ -45,7 +45,7 @@ Uuid = Annotated[UUID, FieldKind.UUID]
 String = Annotated[str, FieldKind.STRING]
 Bytes = Annotated[bytes, FieldKind.BYTES]
 Records = Annotated[Buffer, FieldKind.RECORDS]
-"""Batches of records. They are not copied: what is read is a view of the source."""
+"""Batches of records. Reading makes no copy, but a view of the source."""
 
 
 class Since(NamedTuple):
@@ -67,7 +67,7 @@ class NullableSince(NamedTuple):
 
 
 class Tag(NamedTuple):
-    """The field is optional on the wire and goes by this number."""
+    """The field is tagged, that is optional, and has this number."""
 
     number: int
 
@@ -80,7 +80,7 @@ class Api(NamedTuple):
     lowest: int
     highest: int
     flexible_since: int
-    """From this version on lengths are short and fields may be tagged."""
+    """The first version with compact lengths and tagged fields."""
     request: type[KafkaMessage]
     response: type[KafkaMessage]
 
@@ -89,7 +89,7 @@ class Api(NamedTuple):
 
 
 class MessageField(NamedTuple):
-    """What a message class says of one of its fields."""
+    """The description of a field, as its message class gives it."""
 
     name: str
     kind: FieldKind | type[KafkaMessage]
@@ -105,7 +105,7 @@ _NEVER = 1 << 15
 
 
 def versions_with(shape: type[KafkaMessage], name: str) -> range:
-    """The versions in which the message has a field of this name."""
+    """Return the versions in which the message has a field of this name."""
     for field in describe(shape):
         if field.name == name:
             return range(field.since, field.until + 1)
@@ -113,6 +113,7 @@ def versions_with(shape: type[KafkaMessage], name: str) -> range:
 
 
 def describe(shape: type[KafkaMessage]) -> tuple[MessageField, ...]:
+    """Return the fields of a message class in their order on the wire."""
     hints = get_type_hints(shape, include_extras=True)
     defaults = {field.name: field.default for field in msgspec.structs.fields(shape)}
     return tuple(_describe_field(name, hint, defaults[name]) for name, hint in hints.items())

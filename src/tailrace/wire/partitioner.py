@@ -1,4 +1,4 @@
-"""Which partition a record goes to, as Kafka's own clients choose it: the same key, the same partition, whoever sends."""
+"""Chooses the partition of a record by its key as Kafka's own clients do: equal keys go to the same partition."""
 
 _MULTIPLIER = 0x5BD1E995
 _SEED = 0x9747B28C
@@ -6,7 +6,7 @@ _32_BITS = 0xFFFFFFFF
 
 
 def murmur2(key: bytes) -> int:
-    """Kafka's 32-bit MurmurHash2, signed as in Java."""
+    """Return Kafka's 32-bit MurmurHash2, signed as in Java."""
     length = len(key)
     mixed = _SEED ^ length
     whole = length & ~3

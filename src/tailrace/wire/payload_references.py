@@ -1,8 +1,8 @@
-"""Batches that refer to a payload instead of holding it.
+"""Batches that refer to a payload, a large value beside the log, instead of holding it.
 
-Such a batch has one record, whose value is a reference, and a bit of its attributes says so; clients never see it and may
-never send it. So one look at one byte tells whether a batch is to be expanded, its expanded size is known before the payload
-is read, and a payload that can't be read takes no other record with it.
+Such a batch has one record, whose value is a reference. A bit of its attributes marks it; clients never see that bit, and a
+batch that they send with it is rejected. So one byte tells whether a batch must be expanded, its expanded size is known before
+the payload is read, and a payload that can't be read affects no other record.
 """
 
 from struct import Struct
@@ -19,7 +19,7 @@ _REFERENCE = Struct(f">BQ{DIGEST_BYTES}s")
 _FORMAT = 1
 _HIGH_BIT = REFERENCE_MASK >> 8
 _LONGER_LENGTHS_BYTES = 8
-"""By how much the lengths of a record and its value may take more bytes than those of a reference."""
+"""How many more bytes the lengths of a record and its value may take than those of a reference."""
 
 
 def is_payload_reference(batch: Buffer) -> bool:
@@ -27,25 +27,25 @@ def is_payload_reference(batch: Buffer) -> bool:
 
 
 def encode_payload_reference(record: Record, reference: PayloadReference, *, append_time: int | None = None) -> bytearray:
-    """The batch that is stored for a record whose value is kept as this payload."""
+    """Return the batch that is stored for a record whose value is kept as this payload."""
     value = _REFERENCE.pack(_FORMAT, reference.size, reference.digest)
     return with_attributes(encode_batch([record._replace(value=value)], append_time=append_time), REFERENCE_MASK)
 
 
 def read_payload_reference(batch: Buffer, limits: Limits) -> PayloadReference:
-    """What the batch refers to. Raises `CorruptBatchError` if its record is no reference."""
+    """Return the reference in a batch. Raises `CorruptBatchError` if its record is not one."""
     return _reference_in(_only_record(batch, limits))
 
 
 def expanded_size(batch: Buffer, reference: PayloadReference) -> int:
-    """Bytes of the batch with its payload, or a few more."""
+    """Return the size of the batch with its payload, or a few bytes more."""
     return len(batch) - _REFERENCE.size + _LONGER_LENGTHS_BYTES + reference.size
 
 
 def expand_payload(batch: Buffer, content: bytes, limits: Limits) -> Buffer:
-    """The batch as its readers know it: the payload as its value, all else as it is stored."""
+    """Return the batch as readers get it: with the payload as its value, and everything else as stored."""
     record = _only_record(batch, limits)
-    # One copy of the content and no more: it is most of what there is to do.
+    # The content is copied once only: that is most of the work.
     before = b"\0\0\0" + encode_field(record.key) + encode_varint(len(content))
     after = encode_headers(record.headers)
     size = encode_varint(len(before) + len(content) + len(after))
@@ -62,6 +62,6 @@ def _only_record(batch: Buffer, limits: Limits) -> Record:
 def _reference_in(record: Record) -> PayloadReference:
     value = record.value or b""
     if len(value) != _REFERENCE.size or value[0] != _FORMAT:
-        raise CorruptBatchError(f"the value of offset {record.offset} is no reference to a payload: {value[:64].hex()}")
+        raise CorruptBatchError(f"the value at offset {record.offset} is not a reference to a payload: {value[:64].hex()}")
     _, size, digest = _REFERENCE.unpack(value)
     return PayloadReference(digest, size)

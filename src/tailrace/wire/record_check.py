@@ -1,9 +1,9 @@
 """Checks that the records inside a batch are what its head says: all of them there, each whole, and nothing else.
 
-This is Kafka's format to the letter, and what `wire/records.py` can decode: lengths that fit, numbers of the right width,
-offsets from 0 without a gap, headers with names. `scan_records` and the functions that it calls run as they stand, on bytes,
-at microseconds a record. They are also compiled to machine code, for a pointer, at a few nanoseconds a record
-(`wire/fast_record_check.py`). So they use numbers of 64 bits only, call only each other, and never read beyond `end`.
+The format is exactly Kafka's, and everything that passes can be decoded by `wire/records.py`: lengths that fit, numbers of the
+right width, offsets from 0 without a gap, headers with names. `scan_records` and the functions that it calls run as Python, on
+bytes, at microseconds a record. `wire/fast_record_check.py` has the same functions compiled to machine code that takes a
+pointer, at a few nanoseconds a record. So they use numbers of 64 bits only, call only each other, and never read beyond `end`.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
@@ -39,13 +39,46 @@ _CUT_OFF = -1
 
 
 ScanResult = tuple[int, int, int]
-"""What a walk over records has found: one of `RecordFault`, the number of the record that has it, and, if there is none,
-the newest timestamp of all records."""
+"""The result of a scan: one of `RecordFault`, the number of the record that has it and, if there is no fault, the newest
+timestamp of all records."""
 ScanRecords = Callable[[Buffer, int, int, int], ScanResult]
-"""Walks over the records of some bytes: from where on, how many, and the timestamp that theirs are relative to."""
+"""Scans the records in some bytes: from which byte on, how many, and the timestamp that theirs are relative to."""
+
+
+_FAULTS = {
+    RecordFault.LENGTH: "has a length that does not fit into its batch",
+    RecordFault.NUMBER: "has a number that is cut off or has too many bits",
+    RecordFault.TIMESTAMP: "has a timestamp of more than 64 bits",
+    RecordFault.OFFSET: "has the offset of another record; offsets count from 0 without a gap",
+    RecordFault.FIELD: "has a key or value whose length does not fit into the record",
+    RecordFault.HEADERS: "has headers that do not fit into the record, or one without a name",
+    RecordFault.HEADER_NAME: "has a header whose name is not UTF-8",
+    RecordFault.LEFT_OVER: "has bytes after its headers",
+}
+
+
+def check_records(batch: Buffer, header: BatchHeader, most_bytes: int, scan: ScanRecords) -> int:
+    """Check the records and return their newest timestamp. A compressed batch may decompress to `most_bytes`."""
+    data, start = batch, HEADER_BYTES
+    codec = header.attributes & CODEC_MASK
+    if codec:
+        try:
+            data, start = decompress(codec, memoryview(batch)[HEADER_BYTES:], most_bytes), 0
+        except CorruptBatchError as error:
+            raise InvalidRecordsError(str(error)) from error
+    size = len(data) - start
+    if header.records * LEAST_RECORD_BYTES > size:
+        raise InvalidRecordsError(f"the batch counts {header.records} records in {size} bytes, which can't hold them")
+    fault, record, max_timestamp = scan(data, start, header.records, header.base_timestamp)
+    if fault == RecordFault.TRAILING:
+        raise InvalidRecordsError(f"the batch has bytes after the last of its {header.records} records")
+    if fault:
+        raise InvalidRecordsError(f"record {record} of the batch {_FAULTS[RecordFault(fault)]}")
+    return max_timestamp
 
 
 def plain_scan(data: Buffer, start: int, count: int, base_timestamp: int) -> ScanResult:
+    """Scan records by Python. The general path beside `fast_record_check.CompiledScan`."""
     plain = data if type(data) is bytes else bytes(data)
     places = [start, len(plain), count, base_timestamp]
     fault: int = scan_records(plain, places)
@@ -53,10 +86,10 @@ def plain_scan(data: Buffer, start: int, count: int, base_timestamp: int) -> Sca
 
 
 def scan_records(data, places):
-    """Walk over the records and return the first fault.
+    """Scan the records and return the first fault.
 
-    In `places` are where the bytes begin and end, how many records there are, and the timestamp that theirs are relative to.
-    There it is left which record the fault is in, instead of the first, and the newest timestamp, instead of the second.
+    `places` holds where the bytes begin and end, the number of records, and the timestamp that theirs are relative to. On
+    return its first entry is the number of the record with the fault, and its second the newest timestamp.
     """
     at = places[0]
     size = places[1]
@@ -70,7 +103,7 @@ def scan_records(data, places):
         if length < _LEAST_BODY or length > size - at:
             return 1
         end = at + length
-        # One byte of attributes, which mean nothing yet.
+        # The byte of attributes is skipped: Kafka defines none.
         later, at = read_long(data, at + 1, end)
         if at == _CUT_OFF:
             return 2
@@ -118,7 +151,7 @@ def scan_records(data, places):
 
 
 def read_number(data, at, end):
-    """Return a number of 32 bits and where it ends; `_CUT_OFF` for that if there is none in up to five bytes."""
+    """Return a number of 32 bits and where it ends, or `_CUT_OFF` as the end if there is none in up to five bytes."""
     number = 0
     shift = 0
     while at < end:
@@ -134,7 +167,7 @@ def read_number(data, at, end):
 
 
 def read_long(data, at, end):
-    """Return a number of 64 bits and where it ends; `_CUT_OFF` for that if there is none in up to ten bytes."""
+    """Return a number of 64 bits and where it ends, or `_CUT_OFF` as the end if there is none in up to ten bytes."""
     number = 0
     shift = 0
     while at < end:
@@ -168,39 +201,7 @@ def is_utf8(data, at, end):
             if byte & 0xC0 != 0x80:
                 return False
             point = point << 6 | byte & 0x3F
-        # Neither longer than it need be, nor half of a pair, nor beyond the last character.
+        # Overlong encodings, surrogates, and numbers beyond the last character are not UTF-8.
         if point < 1 << (5 * more + 1) or 0xD800 <= point < 0xE000 or point > 0x10FFFF:
             return False
     return True
-
-
-_FAULTS = {
-    RecordFault.LENGTH: "says a length that its batch has no room for",
-    RecordFault.NUMBER: "has a number that is cut off or has too many bits",
-    RecordFault.TIMESTAMP: "has a timestamp of more than 64 bits",
-    RecordFault.OFFSET: "says that it is another one; offsets count from 0 without a gap",
-    RecordFault.FIELD: "has a key or value of a length that it has no room for",
-    RecordFault.HEADERS: "has more or longer headers than it has room for, or one without a name",
-    RecordFault.HEADER_NAME: "has a header whose name is not UTF-8",
-    RecordFault.LEFT_OVER: "has bytes behind its headers",
-}
-
-
-def check_records(batch: Buffer, header: BatchHeader, most_bytes: int, scan: ScanRecords) -> int:
-    """Return the newest timestamp of the records. What is compressed may have so many bytes before."""
-    data, start = batch, HEADER_BYTES
-    codec = header.attributes & CODEC_MASK
-    if codec:
-        try:
-            data, start = decompress(codec, memoryview(batch)[HEADER_BYTES:], most_bytes), 0
-        except CorruptBatchError as error:
-            raise InvalidRecordsError(str(error)) from error
-    size = len(data) - start
-    if header.records * LEAST_RECORD_BYTES > size:
-        raise InvalidRecordsError(f"the batch counts {header.records} records in {size} bytes, too few to hold them")
-    fault, record, max_timestamp = scan(data, start, header.records, header.base_timestamp)
-    if fault == RecordFault.TRAILING:
-        raise InvalidRecordsError(f"the batch has bytes behind the last of its {header.records} records")
-    if fault:
-        raise InvalidRecordsError(f"record {record} of the batch {_FAULTS[RecordFault(fault)]}")
-    return max_timestamp

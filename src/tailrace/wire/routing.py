@@ -1,7 +1,7 @@
-"""What a routed change looks like in its topic: payload, key, partition and headers, from the bytes of the change event.
+"""Makes the record of a topic from a change event that a route matches: its payload, key, partition and headers.
 
-This is the meaning of a route after its condition was found true. The pipeline does the same in Spark, the dry run calls it.
-Values are taken over as they stand in the event, byte for byte, so nothing is rounded or written anew on the way.
+The dry run of a route calls it; the pipeline does the same in Spark. Values are copied from the event byte for byte, so
+nothing is rounded or formatted again on the way.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ _NULL = b"null"
 
 
 class ChangeEvent(NamedTuple):
-    """One change of one row. Rows and key are JSON as it stands in the log."""
+    """One change of one row. The rows and the key are the JSON of the log."""
 
     op: ChangeKind
     key: bytes
@@ -34,7 +34,7 @@ class ChangeEvent(NamedTuple):
 
 
 class RoutedRecord(NamedTuple):
-    """A change as a record of the topic that a route leads to."""
+    """A change as a record of the route's topic."""
 
     key: bytes
     value: bytes
@@ -54,7 +54,7 @@ _decode_row = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def read_change(record: Record) -> ChangeEvent:
-    """The change that a record of a change topic holds."""
+    """Read the change event in a record of a change topic."""
     try:
         event = _decode_event(record.value or b"")
     except msgspec.MsgspecError as error:
@@ -71,7 +71,7 @@ def route_change(
     partitions: int,
     key_values: Sequence[KeyValue] | None = None,
 ) -> RoutedRecord:
-    """The record that a route makes of a change. `key_values` are those of PARTITION BY; without them the row's key counts."""
+    """Make the record of a change. `key_values` are those of PARTITION BY; without them the key is that of the row."""
     key = change.key if key_values is None else partition_key(key_values)
     return RoutedRecord(
         key, payload_of(change, payload), headers_of(change, route, table, payload), partition_for_key(key, partitions)
@@ -79,7 +79,9 @@ def route_change(
 
 
 def payload_of(change: ChangeEvent, payload: PayloadMode) -> bytes:
-    """`key`: the primary key. `full`: the row, for a delete the one that went. `diff`: the key, and what is otherwise now."""
+    """Return the payload: for `key` the primary key, for `full` the row (of a delete, the deleted one), for `diff` the key and
+    the columns that changed.
+    """
     if payload == "key":
         return change.key
     if payload == "full":
@@ -90,12 +92,12 @@ def payload_of(change: ChangeEvent, payload: PayloadMode) -> bytes:
 
 
 def partition_key(values: Sequence[KeyValue]) -> bytes:
-    """A JSON array of the values, without spaces. The same values give the same bytes, whatever the columns are called."""
+    """Return a JSON array of the values, without spaces. Equal values give equal bytes, whatever the columns are called."""
     return b"[" + b",".join(map(_json, values)) + b"]"
 
 
 def headers_of(change: ChangeEvent, route: RouteId, table: str, payload: PayloadMode) -> Headers:
-    """The id is made of the change and the route alone, so a change that is routed again has the same one."""
+    """Return the headers. The message id depends on the change and the route only, so routing a change again keeps it."""
     return (
         ("source_table", table.encode()),
         ("op", change.op.encode()),
@@ -107,7 +109,7 @@ def headers_of(change: ChangeEvent, route: RouteId, table: str, payload: Payload
 
 
 def _changed(change: ChangeEvent) -> bytes:
-    """For each column that differs, what it was and what it is; what was not there before or is not there now is left out."""
+    """Return the old and new value of each column that differs. A value that did not exist before or after is left out."""
     old, new = _row(change.old), _row(change.new)
     parts = []
     for name in {**old, **new}:
@@ -144,7 +146,7 @@ def _json(value: KeyValue) -> bytes:
 
 
 def _text(value: str) -> bytes:
-    """As Spark writes it: control characters that have no short form with capital letters."""
+    """Return a JSON string as Spark writes it: with capital letters in the escapes of control characters."""
     if value.isprintable():
         return msgspec.json.encode(value)
     escaped = [f"\\u{ord(letter):04X}" if letter < " " and letter not in "\b\f\n\r\t" else letter for letter in value]

@@ -2,9 +2,9 @@
 
     chunk   length of the head (4 bytes), head (MessagePack), the batches one after another
 
-The head says of each batch where it goes and how long it is, and which moves of the pipeline's marks belong to the chunk. A
-topic is known by its id: what was staged for one that is deleted goes to no other, whatever that is called. A body holds any
-number of chunks; each takes effect whole.
+The head says where each batch goes and how long it is, and which moves of the pipeline's marks belong to the chunk. Topics are
+identified by id, so a batch that was staged for a deleted topic never reaches a new one of the same name. A body holds any
+number of chunks. Each chunk takes effect as a whole.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,11 +25,11 @@ _MAX_HEAD_BYTES = 1 << 24
 class StagedBatch(NamedTuple):
     topic_id: TopicId
     topic: str
-    """What it was called, for errors."""
+    """Its name when the batch was staged, for error messages."""
     partition: int
     batch: Buffer
     needs: TopicId | None = None
-    """A topic without which the batch is not wanted any more. It is left out if that one is gone when it is published."""
+    """A topic that the batch depends on. If that topic is deleted when the batch is to be published, the batch is left out."""
 
 
 class StagedChunk(NamedTuple):
@@ -44,7 +44,7 @@ class StagedChunk(NamedTuple):
 class _Head(msgspec.Struct, array_like=True):
     moves: list[tuple[str, int | None, int]]
     batches: list[tuple[int, str, int, int, int | None]]
-    """Topic, its name, partition, length and the topic that is needed."""
+    """Topic id, topic name, partition, length, and the id of the topic that the batch depends on."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -62,7 +62,7 @@ def encode_staged_chunk(chunk: StagedChunk) -> bytes:
 
 
 def decode_staged_chunks(body: Buffer) -> Iterator[StagedChunk]:
-    """The chunks of a body. Raises where lengths and bytes don't fit; the batches themselves are not looked at."""
+    """Yield the chunks of a body. Raises if lengths and bytes don't fit; the batches themselves are not checked."""
     data = memoryview(body)
     at = 0
     while at < len(data):
@@ -88,4 +88,4 @@ def decode_staged_chunks(body: Buffer) -> Iterator[StagedChunk]:
 
 
 def _cut_off(at: int) -> InvalidRequestError:
-    return InvalidRequestError(f"the staged chunk at byte {at} is cut off or counts more bytes than it has")
+    return InvalidRequestError(f"the staged chunk at byte {at} is cut off, or declares more bytes than it has")

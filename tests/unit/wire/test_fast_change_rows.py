@@ -1,4 +1,4 @@
-"""The rows before and after, cut out of change events."""
+"""The rows before and after a change are found in change events."""
 
 import json
 
@@ -9,12 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.model.errors import CorruptBatchError
-from tailrace.wire.encoding_kernels import load_fast_partitioner
 from tailrace.wire.fast_change_rows import load_row_images
-from tailrace.wire.partitioner import partition_for_key
 
 row_images = load_row_images()
-partitions_of = load_fast_partitioner()
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(alphabet=st.sampled_from('ab"\\{}[],:é\n')),
@@ -55,9 +52,3 @@ def test_a_slice_of_a_column_is_read_as_what_it_is() -> None:
 def test_what_is_no_event_is_refused(value: bytes) -> None:
     with pytest.raises(CorruptBatchError):
         row_images(pa.array([b"{}", value], pa.binary()))
-
-
-@given(st.lists(st.none() | st.binary(max_size=20), min_size=1), st.integers(1, 40))
-def test_partitions_are_those_of_kafkas_clients(keys: list[bytes | None], partitions: int) -> None:
-    wanted = [-1 if key is None else partition_for_key(key, partitions) for key in keys]
-    assert partitions_of(pa.array(keys, pa.binary()), partitions).tolist() == wanted

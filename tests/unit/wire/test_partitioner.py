@@ -1,5 +1,11 @@
-import pytest
+"""Partitions are chosen as Kafka's clients choose them, by the general and by the fast path."""
 
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace.wire.encoding_kernels import load_fast_partitioner
 from tailrace.wire.partitioner import murmur2, partition_for_key
 
 
@@ -25,3 +31,10 @@ def test_the_partition_is_the_positive_hash_modulo_the_count(key: bytes, partiti
 
 def test_keys_of_every_length_are_taken() -> None:
     assert {partition_for_key(b"k" * length, 5) for length in range(64)} == set(range(5))
+
+
+@given(st.lists(st.none() | st.binary(max_size=20), min_size=1), st.integers(1, 40))
+def test_the_fast_path_chooses_the_same_partitions(keys: list[bytes | None], partitions: int) -> None:
+    wanted = [-1 if key is None else partition_for_key(key, partitions) for key in keys]
+    partitions_of = load_fast_partitioner()
+    assert partitions_of(pa.array(keys, pa.binary()), partitions).tolist() == wanted

@@ -56,7 +56,7 @@ def test_the_append_time_is_kept() -> None:
 @pytest.mark.parametrize("value", [None, b"", b"no reference", b"\2" + bytes(40)])
 def test_a_value_that_is_no_reference_is_corruption(value: bytes | None) -> None:
     batch = with_attributes(encode_batch([Record(None, value, timestamp=1)]), REFERENCE_MASK)
-    with pytest.raises(CorruptBatchError, match="is no reference to a payload"):
+    with pytest.raises(CorruptBatchError, match="is not a reference to a payload"):
         read_payload_reference(batch, DEFAULT_LIMITS)
 
 

@@ -360,7 +360,7 @@ async def test_a_raw_batch_that_cannot_be_decoded_is_refused_where_its_records_m
     poison = RawBatch("t", 0, body_of(0x0C, 0, 0, 2, 1, 1, 0))
     async with running_broker() as broker:
         await broker.topics.create("t", options=BY_ID)
-        with pytest.raises(CorruptBatchError, match="record 0 of the batch says that it is another one"):
+        with pytest.raises(CorruptBatchError, match="record 0 of the batch has the offset of another record"):
             await append(broker, poison)
 
 
