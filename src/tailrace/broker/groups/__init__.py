@@ -1,1 +1,1 @@
-"""Consumer groups: who is in, who owns what, and whose word counts. The rules only: no sockets, clock injected."""
+"""Consumer groups: members, rebalances, committed offsets. Rules only: no sockets, and the clock is injected."""

@@ -224,7 +224,7 @@ class Group:
         return self._take_effects()
 
     def next_due_ms(self) -> int | None:
-        """Return when to call `tick` next. Heartbeats may move the time back later, never forward."""
+        """Return when to call `tick` next. Heartbeats may make it later, never earlier."""
         due = list(self._pending.values())
         due += [end for member in self.members if (end := self._session_end(member)) < _NEVER]
         if self.state == "PreparingRebalance":

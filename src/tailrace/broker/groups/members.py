@@ -5,7 +5,8 @@ Checks of joins change nothing and are made before anything changes.
 
 from collections import Counter
 from collections.abc import Hashable, Iterator
-from struct import Struct, error
+from struct import Struct
+from struct import error as StructError
 
 from tailrace.broker.settings import BrokerSettings
 from tailrace.model.errors import (
@@ -18,6 +19,9 @@ from tailrace.model.errors import (
 )
 from tailrace.model.group import CONSUMER, NO_MEMBER, JoinRequest, MemberProtocol, MemberRecord
 from tailrace.model.limits import Limits
+
+_SUBSCRIPTION_HEAD = Struct(">hi")
+_LENGTH = Struct(">h")
 
 Ticket = Hashable
 """Identifies a request that waits for its response; each gets exactly one."""
@@ -204,10 +208,6 @@ class Members:
         return max(preferred, key=lambda name: votes[name])
 
 
-_HEAD = Struct(">hi")
-_LENGTH = Struct(">h")
-
-
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
     """Return the topics of a consumer's subscription, or `None` if the bytes are no subscription.
 
@@ -215,8 +215,8 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
     versions of the format work too.
     """
     try:
-        version, count = _HEAD.unpack_from(metadata)
-        at = _HEAD.size
+        version, count = _SUBSCRIPTION_HEAD.unpack_from(metadata)
+        at = _SUBSCRIPTION_HEAD.size
         if version < 0 or not 0 <= count <= (len(metadata) - at) // _LENGTH.size:
             return None
         topics = []
@@ -227,13 +227,13 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
                 return None
             topics.append(metadata[at : at + length].decode())
             at += length
-    except (error, UnicodeDecodeError):
+    except (StructError, UnicodeDecodeError):
         return None
     return frozenset(topics)
 
 
 class MemberAdmission:
-    """Checks whether a member may join, with what it brings along."""
+    """Checks whether a member may join the group."""
 
     def __init__(self, group: str, members: Members, settings: BrokerSettings, limits: Limits) -> None:
         self._group = group

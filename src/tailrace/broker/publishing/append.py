@@ -262,7 +262,7 @@ class AppendBatches(Proposal[list[AppendOutcome]]):
         base_offset = draft.next_offset(partition)
         sequenced = header.producer_id != NO_PRODUCER
         if sequenced and not header.is_transactional:
-            context.joiner.check_plain(header)
+            context.transactional_appends.check_plain(header)
         if sequenced:
             first = context.producers.find_duplicate(draft, partition, header)
             if first is not None:
@@ -276,7 +276,7 @@ class AppendBatches(Proposal[list[AppendOutcome]]):
 
     def _append_to_transaction(self, draft: Draft, partition: PartitionId, header: BatchHeader, offset: Offset) -> None:
         if self._transaction is None:
-            self._transaction = self._context.joiner.joining(adds_partitions=self._adds_partitions)
+            self._transaction = self._context.transactional_appends.new(adds_partitions=self._adds_partitions)
         self._transaction.join(draft, partition, header, offset)
 
 

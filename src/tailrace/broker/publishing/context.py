@@ -49,7 +49,7 @@ class PublishContext:
         topics: Topics,
         producers: Producers,
         dedup: Deduplication,
-        joiner: TransactionalAppends,
+        transactional_appends: TransactionalAppends,
         clock: Clock,
         limits: Limits,
         checks: RecordChecks,
@@ -59,7 +59,7 @@ class PublishContext:
         self.topics = topics
         self.producers = producers
         self.dedup = dedup
-        self.joiner = joiner
+        self.transactional_appends = transactional_appends
         self.clock = clock
         self.limits = limits
         self.checks = checks

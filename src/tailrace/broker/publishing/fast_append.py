@@ -100,7 +100,7 @@ class FastAppend(Proposal[None]):
         partition, batch, header = checked.partition, checked.batch, checked.header
         base_offset = draft.next_offset(partition)
         if header.producer_id != NO_PRODUCER:
-            self._context.joiner.check_plain(header)
+            self._context.transactional_appends.check_plain(header)
             producers = self._context.producers
             first = producers.find_duplicate(draft, partition, header)
             if first is not None:

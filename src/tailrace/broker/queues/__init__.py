@@ -1,1 +1,1 @@
-"""Queues: consumers of a group share the records of topics, each record to one of them."""
+"""Queues: the consumers of a group share the records of topics, each record to one of them."""

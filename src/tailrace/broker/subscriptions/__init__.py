@@ -1,1 +1,1 @@
-"""Events of all topics that match a pattern, in the order of the log, for many subscribers at once."""
+"""Subscriptions: the events of all topics that match a pattern, in the order of the log, for many subscribers at once."""

@@ -1,1 +1,1 @@
-"""Transactions: who may write in one, how they end, and what readers see of them."""
+"""Transactions: their coordinator, their rules, and how they end."""

@@ -40,7 +40,7 @@ class TransactionalAppends:
         self.registry = registry
         self.stable = stable
 
-    def joining(self, *, adds_partitions: bool) -> "TransactionalAppend":
+    def new(self, *, adds_partitions: bool) -> "TransactionalAppend":
         return TransactionalAppend(self, adds_partitions)
 
     def check_plain(self, header: BatchHeader) -> None:

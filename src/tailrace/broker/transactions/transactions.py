@@ -1,4 +1,4 @@
-"""The parts of transactions put together, and loaded from the store at the start."""
+"""The services of transactions, wired together and loaded from the store at the start."""
 
 from tailrace.broker import keys
 from tailrace.broker.commits import Committer
