@@ -22,11 +22,11 @@ PARTITIONS = 12
 ALL = set(range(PARTITIONS))
 CLIENTS = ("confluent", "kafka-python")
 SHORT_SESSION_MS = 2_000
-"""Of members that are lost, so that the others need not wait for long. All others have a session that no pause can end."""
+"""The session timeout of members that get lost, short for the others. All other sessions are too long to end in a pause."""
 
 
 class Place(NamedTuple):
-    """A topic and a group of a test's own."""
+    """The topic and the group of one test."""
 
     server: ServerProcess
     admin: AdminClient
@@ -77,7 +77,7 @@ def place(server: ServerProcess, request: pytest.FixtureRequest) -> Place:
 
 
 def share_all(*consumers: ConsumerProcess) -> bool:
-    """Each has its part, and together they have everything once."""
+    """Return whether each consumer has partitions, and all together have each partition once."""
     parts = [consumer.owned for consumer in consumers]
     return all(parts) and sum(map(len, parts)) == PARTITIONS and set.union(*parts) == ALL
 
@@ -215,7 +215,7 @@ def test_records_that_were_read_and_not_committed_come_again(place: Place) -> No
 
 
 class Worker(threading.Thread):
-    """A member of a busy group: reads, and commits what it has read before it gives a partition away."""
+    """Run a member of a busy group: it reads, and commits its position before it gives up a partition."""
 
     def __init__(self, place: Place) -> None:
         super().__init__(daemon=True)

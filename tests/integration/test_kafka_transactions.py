@@ -57,7 +57,7 @@ def consumer_of(server: ServerProcess, topic: str, group: str = "reader", **sett
 
 
 def read_all(server: ServerProcess, topic: str, isolation: str = "read_committed") -> list[str]:
-    """All values from the beginning to the end of each partition, as a client sees them now."""
+    """Return all values of each partition, as a client sees them now."""
     consumer = consumer_of(server, topic, **{"isolation.level": isolation})
     try:
         return sorted(_until_ends(consumer))
@@ -162,7 +162,7 @@ def test_consume_process_produce_moves_offsets_and_output_together(server: Serve
 
 
 def _work(server: ServerProcess, topic: str, output: str, name: str, lives: bool) -> list[str]:
-    """Take up to 20 records through one transaction, and say which. If it does not live, nothing comes of it."""
+    """Process up to 20 records in one transaction and return them. Without `lives`, the worker dies before the commit."""
     producer = producer_of(server, name)
     consumer = consumer_of(server, topic, group=name)
     consumer.unassign()
@@ -214,7 +214,7 @@ def test_a_transaction_goes_on_after_the_server_was_killed_in_the_middle_of_it(t
 
 
 def test_a_server_killed_at_any_time_leaves_each_transaction_whole(tmp_path: Path) -> None:
-    """Producers write in a loop while the server is killed under them, again and again."""
+    """Producers write in a loop while the server is killed repeatedly."""
     with ServerProcess(tmp_path / "data") as server:
         topic = make_topic(server, "t")
         server.flags = (*server.flags, "--kafka", server.kafka)

@@ -27,7 +27,7 @@ MEMBERS = 4
 
 @dataclass
 class Client:
-    """A consumer: what it last asked, and what it holds if it was answered."""
+    """A consumer: its last request, and its partitions if it got a response."""
 
     instance: str | None = None
     member_id: str = ""
@@ -44,7 +44,7 @@ class Client:
 
     @property
     def name(self) -> str:
-        """A static member is the same one after a restart of its client."""
+        """The identity of the member, which a static member keeps over restarts of its client."""
         return self.instance or self.member_id
 
     def start_over(self) -> None:
@@ -65,11 +65,11 @@ class GroupMachine(RuleBasedStateMachine):
         self.it = GroupUnderTest(Limits(group_members=MEMBERS))
         self.clients: list[Client] = []
         self.ghosts: list[tuple[MemberIdentity, list[int]]] = []
-        """What clients that were killed may still say."""
+        """Identities and partitions of killed clients, which may still send requests."""
         self.tickets: set[int] = set()
         self.owners: dict[tuple[int, int], str] = {}
         self.committed: dict[int, int] = {}
-        """By partition, the generation that committed last."""
+        """The generation that committed last, by partition."""
         self.newest_synced = 0
         for instance in instances:
             self.a_client_starts(instance)
@@ -195,7 +195,7 @@ class GroupMachine(RuleBasedStateMachine):
     @invariant()
     def what_is_in_force_is_durable(self) -> None:
         group = self.it.group
-        # A new instance of a static member that could not be saved was told so and joins once more.
+        # A restarted static member that could not be saved got an error and joins once more.
         if group.state == "Stable" and not self.it.held and not self.it.last_save_failed:
             record = self.it.records[-1]
             stored = {member.member_id: member.assignment for member in record.members}
@@ -281,7 +281,7 @@ class GroupMachine(RuleBasedStateMachine):
             self.committed[partition] = identity.generation
 
     def _refused(self, client: Client, error: TailraceError) -> None:
-        """Consumers join again, and as new ones where the group does not know them any more."""
+        """Let consumers rejoin, as new members if the group has removed them."""
         client.start_over()
         if isinstance(error, UnknownMemberError | FencedInstanceError):
             client.member_id = ""

@@ -1,5 +1,5 @@
-"""Whatever consumers do and whenever the server dies: each record is with one consumer at a time, is done once or becomes
-one dead letter, and by key in order. The queue is held against a model that keeps every record for itself.
+"""Under any sequence of consumer requests and crashes, each record is acquired by one consumer at a time, is done once or
+becomes one dead letter, and is delivered in the order of its key. The queue is compared with a model of every record.
 """
 
 import asyncio
@@ -27,27 +27,27 @@ PARTITIONS = 2
 MAX_DELIVERIES = 3
 TIMES_MS = st.sampled_from([20_000, 30_000, 60_000])
 RECENT = 6
-"""Receipts that are used; most older ones count no more anyway."""
+"""How many of the latest receipts are used; most older ones no longer count."""
 T = TypeVar("T")
 Place = tuple[int, int]
 
 
-class Known:
-    """A record as the model sees it."""
+class ModelRecord:
+    """A record in the model."""
 
     def __init__(self, key: bytes | None) -> None:
         self.key = key
-        self.fate = "ready"
+        self.state = "ready"
         self.deliveries = 0
         self.due_ms = 0
         self.receipt = ""
-        self.said: dict[str, str] = {}
-        """By receipt, what was said by it, since the last start of the server."""
+        self.outcomes: dict[str, str] = {}
+        """The outcome that was reported with each receipt since the last start of the server."""
 
 
 class NoTimer:
     def cancel(self) -> None:
-        """There is nothing to cancel."""
+        """Do nothing: there is no timer."""
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -57,7 +57,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.clock = ManualClock()
         self.store = MemoryStore(self.clock)
         self.order_by_key = order_by_key
-        self.known: dict[Place, Known] = {}
+        self.known: dict[Place, ModelRecord] = {}
         self.issued: list[tuple[Place, Delivery]] = []
         self.start_broker()
         self.run(self.broker.topics.create("jobs", PARTITIONS))
@@ -65,56 +65,56 @@ class QueueMachine(RuleBasedStateMachine):
     def start_broker(self) -> None:
         self.broker = Broker(self.store, self.clock, DEFAULT_LIMITS, NEVER)
         self.run(self.broker.start())
-        # What is overdue is noticed when the test says so, not by a timer of the loop.
+        # Deadlines are run by the test, not by a timer of the event loop.
         self.broker.queues._deadlines._call_later = lambda *_: NoTimer()
         self.consumer = QueueConsumer(self.broker, order_by_key=self.order_by_key, max_deliveries=MAX_DELIVERIES)
 
     def run(self, work: "Coroutine[Any, Any, T]") -> T:
-        async def and_what_follows() -> T:
+        async def work_and_archiving() -> T:
             answer = await work
             for _ in range(5):
                 await asyncio.sleep(0)
             while tasks := list(self.broker.queues._archiver._tasks.values()):
                 await asyncio.gather(*tasks)
-                # Tasks leave the list in a turn of the loop of their own.
+                # Done callbacks, which remove the tasks, run in the next iteration of the loop.
                 await asyncio.sleep(0)
             return answer
 
-        return self.loop.run_until_complete(asyncio.wait_for(and_what_follows(), PATIENCE_SECONDS))
+        return self.loop.run_until_complete(asyncio.wait_for(work_and_archiving(), PATIENCE_SECONDS))
 
     @property
     def now_ms(self) -> int:
         return round(self.clock.monotonic() * 1000)
 
     def deliverable(self) -> Iterator[Place]:
-        """What may be handed out now, in the order of offsets within each partition."""
+        """Yield the records that may be delivered now, in the order of offsets within each partition."""
         for partition in range(PARTITIONS):
             seen: set[bytes | None] = set()
             for place, record in sorted(self.known.items()):
-                if place[0] != partition or record.fate in ("done", "dead"):
+                if place[0] != partition or record.state in ("done", "dead"):
                     continue
                 if self.order_by_key and record.key is not None:
                     if record.key in seen:
                         continue
                     seen.add(record.key)
-                if record.fate == "ready" and record.due_ms <= self.now_ms:
+                if record.state == "ready" and record.due_ms <= self.now_ms:
                     yield place
 
-    def come_back(self, record: Known, due_ms: int = 0) -> None:
-        record.fate = "dead" if record.deliveries >= MAX_DELIVERIES else "ready"
+    def release_record(self, record: ModelRecord, due_ms: int = 0) -> None:
+        record.state = "dead" if record.deliveries >= MAX_DELIVERIES else "ready"
         record.due_ms = due_ms
         record.receipt = ""
 
-    def take_back_overdue(self) -> None:
+    def release_overdue(self) -> None:
         for record in self.known.values():
-            if record.fate == "out" and record.due_ms <= self.now_ms:
-                self.come_back(record)
+            if record.state == "out" and record.due_ms <= self.now_ms:
+                self.release_record(record)
 
     @rule(partition=st.integers(0, PARTITIONS - 1), key=st.sampled_from([None, b"a", b"b"]), count=st.integers(1, 3))
     def publish(self, partition: int, key: bytes | None, count: int) -> None:
         sent = [Message("jobs", b"%d" % (len(self.known) + nth), key, partition=partition) for nth in range(count)]
         for published in self.run(self.broker.publisher.publish(sent)):
-            self.known[published.partition, published.offset] = Known(key)
+            self.known[published.partition, published.offset] = ModelRecord(key)
 
     @rule(most=st.integers(1, 5), visibility_ms=TIMES_MS)
     def receive(self, most: int, visibility_ms: int) -> None:
@@ -136,7 +136,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert mine == [place for place in expected if place[0] == partition][: len(mine)]
         for place, delivery in zip(places, got, strict=True):
             record = self.known[place]
-            record.fate = "out"
+            record.state = "out"
             record.deliveries += 1
             record.due_ms = self.now_ms + visibility_ms
             record.receipt = delivery.receipt
@@ -149,19 +149,19 @@ class QueueMachine(RuleBasedStateMachine):
         self.receive(most, 30_000)
 
     def counts(self, place: Place, delivery: Delivery) -> bool:
-        """Whether a receipt does."""
+        """Return whether the receipt counts."""
         record = self.known[place]
-        return record.fate == "out" and record.receipt == delivery.receipt and record.due_ms > self.now_ms
+        return record.state == "out" and record.receipt == delivery.receipt and record.due_ms > self.now_ms
 
-    def speak(self, data: st.DataObject, settle: Any, word: str) -> Known | None:
-        """Use some receipt, old or new; the record, if it counted and was not just said again."""
+    def use_receipt(self, data: st.DataObject, settle: Any, outcome: str) -> ModelRecord | None:
+        """Use any receipt, old or new. Return the record if the receipt counted and was no repetition."""
         place, delivery = data.draw(st.sampled_from(self.issued[-RECENT:]))
         record = self.known[place]
         if self.counts(place, delivery):
             assert self.run(settle(delivery)).accepted == 1
-            record.said[delivery.receipt] = word
+            record.outcomes[delivery.receipt] = outcome
             return record
-        if record.said.get(delivery.receipt) == word != "extend":
+        if record.outcomes.get(delivery.receipt) == outcome != "extend":
             assert self.run(settle(delivery)).accepted == 1
             return None
         with pytest.raises(LateReceiptError):
@@ -171,32 +171,32 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.issued)
     @rule(data=st.data())
     def acknowledge(self, data: st.DataObject) -> None:
-        record = self.speak(data, self.consumer.ack, "ack")
+        record = self.use_receipt(data, self.consumer.ack, "ack")
         if record is not None:
-            record.fate = "done"
+            record.state = "done"
 
     @precondition(lambda self: self.issued)
     @rule(data=st.data(), delay_ms=st.sampled_from([0, 25_000]))
-    def give_back(self, data: st.DataObject, delay_ms: int) -> None:
-        record = self.speak(data, lambda delivery: self.consumer.nack(delivery, delay_ms=delay_ms), "nack")
+    def release(self, data: st.DataObject, delay_ms: int) -> None:
+        record = self.use_receipt(data, lambda delivery: self.consumer.nack(delivery, delay_ms=delay_ms), "nack")
         if record is not None:
-            self.come_back(record, self.now_ms + delay_ms if delay_ms else 0)
+            self.release_record(record, self.now_ms + delay_ms if delay_ms else 0)
 
     @precondition(lambda self: self.issued)
     @rule(data=st.data())
-    def give_back_unseen(self, data: st.DataObject) -> None:
-        def give_back(delivery: Delivery) -> Coroutine[Any, Any, SettleResult]:
+    def release_unseen(self, data: st.DataObject) -> None:
+        def release(delivery: Delivery) -> Coroutine[Any, Any, SettleResult]:
             return self.broker.queues.release(self.consumer.group, [delivery.receipt], unseen=True)
 
-        record = self.speak(data, give_back, "nack")
+        record = self.use_receipt(data, release, "nack")
         if record is not None:
             record.deliveries -= 1
-            self.come_back(record)
+            self.release_record(record)
 
     @precondition(lambda self: self.issued)
     @rule(data=st.data(), visibility_ms=TIMES_MS)
     def extend(self, data: st.DataObject, visibility_ms: int) -> None:
-        record = self.speak(data, lambda delivery: self.consumer.extend(delivery, visibility_ms=visibility_ms), "extend")
+        record = self.use_receipt(data, lambda delivery: self.consumer.extend(delivery, visibility_ms=visibility_ms), "extend")
         if record is not None:
             record.due_ms = self.now_ms + visibility_ms
 
@@ -209,7 +209,7 @@ class QueueMachine(RuleBasedStateMachine):
         good = {
             delivery.receipt: place
             for place, delivery in chosen
-            if self.counts(place, delivery) or self.known[place].said.get(delivery.receipt) == "ack"
+            if self.counts(place, delivery) or self.known[place].outcomes.get(delivery.receipt) == "ack"
         }
         if good:
             settled = self.run(self.consumer.ack(*(delivery for _, delivery in chosen)))
@@ -217,32 +217,32 @@ class QueueMachine(RuleBasedStateMachine):
             sent = {delivery.receipt for _, delivery in chosen}
             assert {refusal.receipt for refusal in settled.refused} == sent - good.keys()
             for receipt, place in good.items():
-                self.known[place].fate = "done"
-                self.known[place].said[receipt] = "ack"
+                self.known[place].state = "done"
+                self.known[place].outcomes[receipt] = "ack"
 
-    @precondition(lambda self: any(record.fate == "out" for record in self.known.values()))
+    @precondition(lambda self: any(record.state == "out" for record in self.known.values()))
     @rule()
-    def come_too_late(self) -> None:
-        """The time-out has passed, and nobody has noticed but the one who looks at the clock."""
-        record = next(record for record in self.known.values() if record.fate == "out")
+    def use_a_late_receipt(self) -> None:
+        """Let a visibility time-out pass without running the deadlines."""
+        record = next(record for record in self.known.values() if record.state == "out")
         self.clock.advance(max(0, record.due_ms - self.now_ms))
         (late,) = [delivery for _, delivery in self.issued if delivery.receipt == record.receipt]
         for settle in (self.consumer.ack, self.consumer.nack, self.consumer.extend):
             with pytest.raises(LateReceiptError):
                 self.run(settle(late))
 
-    @rule(milliseconds=st.sampled_from([1_000, 2_000, 20_000, 30_000]), is_noticed=st.booleans())
-    def time_passes(self, milliseconds: int, is_noticed: bool) -> None:
+    @rule(milliseconds=st.sampled_from([1_000, 2_000, 20_000, 30_000]), runs_deadlines=st.booleans())
+    def time_passes(self, milliseconds: int, runs_deadlines: bool) -> None:
         self.clock.advance(milliseconds)
-        if is_noticed:
-            self.notice()
+        if runs_deadlines:
+            self.run_deadlines()
 
-    def notice(self) -> None:
+    def run_deadlines(self) -> None:
         async def expire() -> None:
             self.broker.queues.expire_due()
 
         self.run(expire())
-        self.take_back_overdue()
+        self.release_overdue()
 
     @rule(is_clean=st.booleans(), seldom=st.integers(0, 2))
     def restart(self, is_clean: bool, seldom: int) -> None:
@@ -250,24 +250,24 @@ class QueueMachine(RuleBasedStateMachine):
             return
         if is_clean:
             self.run(self.broker.close())
-        # Else the broker is left as it is, and the next one sees what is stored.
+        # Otherwise the broker is abandoned as in a crash, and the next one loads what is stored.
         self.start_broker()
         for record in self.known.values():
-            record.said.clear()
-            if record.fate in ("out", "ready"):
-                self.come_back(record)
-        self.notice()
+            record.outcomes.clear()
+            if record.state in ("out", "ready"):
+                self.release_record(record)
+        self.run_deadlines()
 
     @invariant()
     def every_record_is_where_the_model_has_it(self) -> None:
         if not hasattr(self, "known"):
             return
-        dead = sorted(place for place, record in self.known.items() if record.fate == "dead")
+        dead = sorted(place for place, record in self.known.items() if record.state == "dead")
         assert self.dead_letters() == dead
         statuses = self.broker.queues.all()
         if statuses and statuses[0].shares:
             (status,) = statuses
-            fates = [record.fate for record in self.known.values()]
+            fates = [record.state for record in self.known.values()]
             assert sum(share.in_flight for share in status.shares) == fates.count("out")
             assert sum(share.lag for share in status.shares) == fates.count("out") + fates.count("ready")
 
@@ -283,15 +283,15 @@ class QueueMachine(RuleBasedStateMachine):
             return
         try:
             self.clock.advance(100_000)
-            self.notice()
+            self.run_deadlines()
             while list(self.deliverable()):
                 before = len(self.issued)
                 self.receive(5, 30_000)
                 for place, delivery in self.issued[before:]:
                     self.run(self.consumer.ack(delivery))
-                    self.known[place].fate = "done"
+                    self.known[place].state = "done"
             self.every_record_is_where_the_model_has_it()
-            assert {record.fate for record in self.known.values()} <= {"done", "dead"}
+            assert {record.state for record in self.known.values()} <= {"done", "dead"}
             self.run(self.broker.close())
         finally:
             for task in asyncio.all_tasks(self.loop):

@@ -1,4 +1,4 @@
-"""Whatever is written and however it is pulled, a subscriber gets each committed event of its topics once, in order."""
+"""Under any writes and reads, a subscriber gets each committed event of its topics once and in order."""
 
 import asyncio
 from typing import NamedTuple
@@ -45,7 +45,7 @@ class End(NamedTuple):
 class Subscribe(NamedTuple):
     pattern: str
     back: int
-    """How many cursors before the end."""
+    """The distance of the start from the end of the log, in cursors."""
 
 
 class Pull(NamedTuple):
@@ -78,7 +78,7 @@ class Subscriber:
 
 
 class World:
-    """A broker, what was written to it, and who listens."""
+    """A broker, the events written to it, and its subscribers."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker

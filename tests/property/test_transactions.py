@@ -1,8 +1,8 @@
-"""Any interleaving of transactional producers, readers, failing disks and crashes: a reader of committed records sees all of a
-transaction or nothing of it, never a record that is aborted later, and never a step back.
+"""Under any interleaving of producers, readers, failing disks and crashes, a reader of committed records sees all of a
+transaction or nothing of it, never a record that is aborted later, and never fewer records than before.
 
-The log as a reader of everything sees it says which records there are; the model knows the fate of each transaction; from the
-two follows what a reader of committed records must see, exactly.
+A reader of uncommitted records shows which records exist, and the model knows the outcome of each transaction. Together they
+say exactly what a reader of committed records must see.
 """
 
 import asyncio
@@ -33,17 +33,17 @@ partitions = st.integers(0, PARTITIONS - 1)
 
 
 class Client:
-    """A producer and what it believes."""
+    """A producer and its view of its transaction."""
 
     def __init__(self, producer: Producer) -> None:
         self.producer = producer
         self.transaction: str | None = None
         self.pending = 0
-        """Requests that are not answered."""
+        """Requests without a response."""
         self.must_end: bool | None = None
-        """How the transaction was to end when the answer to that was lost."""
+        """Whether the transaction was to be committed when the response to its end was lost."""
         self.broken = False
-        """A send failed, so all it can do is abort."""
+        """Whether a send failed, so that the transaction can only be aborted."""
 
 
 class TransactionMachine(RuleBasedStateMachine):
@@ -54,14 +54,14 @@ class TransactionMachine(RuleBasedStateMachine):
         self.store = GatedStore(self.clock)
         self.broker: Broker
         self.clients: dict[str, Client] = {}
-        self.fates: dict[str, bool | None] = {}
-        """Whether a transaction is committed; `None` as long as that is open."""
+        self.outcomes: dict[str, bool | None] = {}
+        """Whether a transaction is committed; `None` while it is open."""
         self.lost: set[str] = set()
-        """Transactions whose end was asked for and never answered: either way is right, but only one."""
+        """Transactions whose end got no response: they may be committed or aborted, but not change between the two."""
         self.offsets: dict[str, int] = {}
-        """The group's offset that each transaction commits."""
+        """The offset of the group that each transaction commits."""
         self.committed_offset: int | None = -1
-        """`None` when an end that was not answered makes it uncertain."""
+        """`None` if it is uncertain, because an end got no response."""
         self.tasks: set[asyncio.Task[None]] = set()
         self.count = 0
         self.stable = [0] * PARTITIONS
@@ -77,7 +77,7 @@ class TransactionMachine(RuleBasedStateMachine):
 
     @rule(name=names)
     def take_over(self, name: str) -> None:
-        """A new instance of the producer starts. If it gets its epoch, whatever the one before it had open is aborted."""
+        """Start a new instance of the producer. If it gets its epoch, the open transaction of the one before is aborted."""
 
         async def init() -> None:
             identity = await self.broker.transactions.init_producer(name, TIMEOUT_MS)
@@ -146,7 +146,7 @@ class TransactionMachine(RuleBasedStateMachine):
             except TailraceError as error:
                 if error.retriable:
                     return
-                # Fenced, or never begun because all that was sent failed: nothing of it may be seen.
+                # Fenced, or never begun because every send failed: no reader may see it.
                 self.leave(client)
             else:
                 self.lost.discard(transaction)
@@ -190,7 +190,7 @@ class TransactionMachine(RuleBasedStateMachine):
                     continue
                 raise AssertionError("a producer that was fenced could write")
 
-        # A batch of this epoch that was stored may come again; one that was not must be refused.
+        # A batch of this epoch may be repeated if it was stored, and must be refused if not.
         zombie._sequences[partition] = 1_000
         self.go(write(), None)
 
@@ -206,7 +206,7 @@ class TransactionMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.gated)
     @rule()
     def stall(self) -> None:
-        """From here on commits are sequenced and not durable."""
+        """Hold commits from now on: they are sequenced and not durable."""
         self.store.close_gate()
         self.gated = True
 
@@ -231,7 +231,7 @@ class TransactionMachine(RuleBasedStateMachine):
 
     @rule(settled=st.integers(0, 3))
     def crash(self, settled: int) -> None:
-        """Some commits in flight make it to the disk, nobody is told, and the server starts again."""
+        """Crash and restart: some commits in flight are durable, and nobody gets a response."""
         self.store.settle(settled)
         self.store.in_flight.clear()
         ends = {partition: self.store.bounds(partition).end for partition in self.store.partitions()}
@@ -246,7 +246,7 @@ class TransactionMachine(RuleBasedStateMachine):
         for client in self.clients.values():
             client.producer.broker = self.broker
             if client.pending and client.must_end is None:
-                # It can't know whether its records are there, and does not risk to have them twice.
+                # It can't know whether its records were stored, and does not risk to store them twice.
                 client.broken = True
             client.pending = 0
 
@@ -287,15 +287,15 @@ class TransactionMachine(RuleBasedStateMachine):
         self.loop.close()
 
     def check(self, transaction: str, *, shown: bool) -> None:
-        """Below the last stable offset the fate of each record is known, and the same in all partitions."""
+        """Check that below the last stable offset the outcome of each transaction is known and the same in all partitions."""
         if transaction == "plain":
             assert shown
-        elif self.fates[transaction] is None:
-            # Its end has taken effect and was not answered yet.
+        elif self.outcomes[transaction] is None:
+            # Its end has taken effect and got no response yet.
             assert transaction in self.lost or not shown
-            self.fates[transaction] = shown
+            self.outcomes[transaction] = shown
         else:
-            assert shown == self.fates[transaction], (transaction, shown)
+            assert shown == self.outcomes[transaction], (transaction, shown)
 
     async def read(self, partition: int) -> tuple[int, list[tuple[int, bytes]], list[bytes]]:
         everything = await fetched(self.broker, partition, isolation=Isolation.READ_UNCOMMITTED)
@@ -312,18 +312,18 @@ class TransactionMachine(RuleBasedStateMachine):
     def new_transaction(self) -> str:
         self.count += 1
         name = f"t{self.count}"
-        self.fates[name] = None
+        self.outcomes[name] = None
         return name
 
     def leave(self, client: Client) -> None:
-        """The client has been fenced, or will never end what it began."""
+        """Return whether the client was fenced, or will never end its transaction."""
         transaction = client.transaction
         if transaction is not None and transaction not in self.lost:
             self.settle_fate(transaction, False)
 
     def settle_fate(self, transaction: str, committed: bool) -> None:
-        assert self.fates[transaction] in (None, committed), transaction
-        self.fates[transaction] = committed
+        assert self.outcomes[transaction] in (None, committed), transaction
+        self.outcomes[transaction] = committed
 
     def go(self, work: Coroutine[Any, Any, None], client: Client | None) -> None:
         async def run() -> None:

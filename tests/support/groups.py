@@ -1,4 +1,4 @@
-"""Groups for tests: requests as consumers send them, and a group whose answers and saves are collected."""
+"""Groups for tests: requests as consumers send them, and a group that collects its replies and saves."""
 
 import asyncio
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ SETTINGS = BrokerSettings(group_initial_delay_ms=DELAY_MS)
 
 
 def subscription(*topics: str, tail: bytes = b"") -> bytes:
-    """What a consumer says when it joins; `tail` stands for all that comes after its topics."""
+    """Return the metadata of a joining consumer. `tail` stands for all fields after its topics."""
     names = b"".join(pack(">h", len(topic)) + topic.encode() for topic in topics)
     return pack(">hi", 1, len(topics)) + names + pack(">i", -1) + tail
 
@@ -87,7 +87,7 @@ async def stable(broker: Broker, clock: ManualClock, *instances: str | None, gro
 
 
 class GroupUnderTest:
-    """A group with ids `m1`, `m2`, ... and with saves that succeed at once unless they are held back."""
+    """A group with member ids `m1`, `m2`, ... whose saves succeed at once unless they are held."""
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS, settings: BrokerSettings = SETTINGS) -> None:
         self.clock = ManualClock()
@@ -103,7 +103,7 @@ class GroupUnderTest:
         self.group = self._new_group()
 
     def join(self, member_id: str = "", **given: object) -> int:
-        """The ticket of the join; its answer, if there is one already, is in `answers`."""
+        """Join and return the ticket. The reply, if there is one already, is in `answers`."""
         ticket = next(self._tickets)
         try:
             self.do(self.group.join(joining(member_id, **given), ticket))  # type: ignore[arg-type]
@@ -123,7 +123,7 @@ class GroupUnderTest:
         self.do(self.group.leave(member_id, instance))
 
     def advance(self, milliseconds: int) -> None:
-        """Time passes, and whatever becomes due on the way happens when it is due."""
+        """Advance the clock, and tick the group at each time that it asks for."""
         until = self.clock.monotonic() * 1000 + milliseconds
         while (due := self.group.next_due_ms()) is not None and due <= until:
             self.clock.advance(max(0, due - round(self.clock.monotonic() * 1000)))
@@ -131,13 +131,13 @@ class GroupUnderTest:
         self.clock.advance(round(until - self.clock.monotonic() * 1000))
 
     def settle(self, error: TailraceError | None = None) -> None:
-        """What is held back comes to its end."""
+        """Complete the saves that are held."""
         held, self.held = self.held, []
         for save in held:
             self._finish(save, error)
 
     def restart(self, saves_on_disk: int = 0) -> None:
-        """The server is killed and comes back. All that is left is the last record; some that were held may have made it."""
+        """Crash and restart the server. Only the last saved record is left; some of the held ones may be saved."""
         self.records += [save.record for save in self.held[:saves_on_disk]]
         self.group = self._new_group()
         self.held = []
@@ -164,7 +164,7 @@ class GroupUnderTest:
         return answer
 
     def stable(self, *instances: str | None) -> list[Joined]:
-        """Bring these members (`None`: a dynamic one) into one generation with shares named after them."""
+        """Bring these members (`None` for a dynamic one) into one generation, with assignments named after them."""
         tickets = [self.join(instance=instance) for instance in instances]
         self.advance(DELAY_MS)
         members = [self.joined(ticket) for ticket in tickets]

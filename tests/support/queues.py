@@ -1,4 +1,4 @@
-"""A consumer of a queue, for tests: it knows what it has."""
+"""A consumer of a queue, for tests."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""A transactional producer that speaks to the broker as a client does, and readers in both isolation levels."""
+"""A transactional producer that calls the broker as a client does, and readers in both isolation levels."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from tests.support.batches import TIMESTAMP, values_of
 TIMEOUT_MS = 60_000
 TOPIC = "t"
 EITHER = pytest.mark.parametrize("newer", [False, True], ids=["classic", "newer"])
-"""For tests that hold for both kinds of clients."""
+"""Parametrizes tests for both kinds of clients."""
 
 
 class Producer:
@@ -33,7 +33,7 @@ class Producer:
         await self.broker.transactions.add_partitions(self.name, self.identity, [(TOPIC, number) for number in partitions])
 
     def batch(self, partition: int, *values: bytes) -> RawBatch:
-        """The next batch in sequence for the partition."""
+        """Return the next batch in sequence for the partition."""
         sequence = self._sequences.get(partition, 0)
         self._sequences[partition] = sequence + len(values)
         encoded = encode_batch(
@@ -53,7 +53,7 @@ class Producer:
         return outcome.base_offset
 
     async def write(self, partition: int, *values: bytes) -> Offset:
-        """Send, and add the partition before if this client does it so."""
+        """Send a batch; older clients add its partition first."""
         if not self.newer:
             await self.add(partition)
         return await self.send(partition, *values)
@@ -101,7 +101,7 @@ async def fetched(
 
 
 async def committed_values(broker: Broker, partition: int = 0, offset: int = 0) -> list[bytes]:
-    """What a client that reads committed records shows, by its own filtering."""
+    """Return the records that a client of committed reads shows after its own filtering."""
     answer = await fetched(broker, partition, offset)
     return values_of(list(committed_batches(answer.batches, answer.aborted)))
 

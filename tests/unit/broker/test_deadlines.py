@@ -1,4 +1,4 @@
-"""One queue and one timer for all groups."""
+"""One queue and one timer for all deadlines."""
 
 from collections.abc import Callable
 
@@ -28,7 +28,7 @@ class Bench:
         return [timer.seconds for timer in self.timers if not timer.cancelled]
 
     def fire(self) -> None:
-        """As the event loop does it: a timer that has fired is no longer set."""
+        """Fire the timer as the event loop does: it is no longer set afterwards."""
         (timer,) = (timer for timer in self.timers if not timer.cancelled)
         timer.cancelled = True
         timer.callback()
@@ -38,7 +38,7 @@ class Bench:
         return self.timers[-1]
 
 
-def test_names_come_up_in_the_order_of_their_times() -> None:
+def test_names_are_due_in_the_order_of_their_deadlines() -> None:
     bench = Bench()
     for name, due in (("c", 300), ("a", 100), ("b", 200)):
         bench.deadlines.set(name, due)
@@ -47,7 +47,7 @@ def test_names_come_up_in_the_order_of_their_times() -> None:
     assert bench.woken == ["a", "b"]
 
 
-def test_one_timer_is_set_for_the_first_of_all() -> None:
+def test_one_timer_is_set_for_the_earliest_deadline() -> None:
     bench = Bench()
     for name, due in (("c", 300), ("a", 100), ("b", 200)):
         bench.deadlines.set(name, due)
@@ -58,7 +58,7 @@ def test_one_timer_is_set_for_the_first_of_all() -> None:
     assert bench.armed == []
 
 
-def test_a_time_that_was_changed_or_taken_back_does_not_come_up() -> None:
+def test_a_changed_or_removed_deadline_is_not_due() -> None:
     bench = Bench()
     bench.deadlines.set("a", 100)
     bench.deadlines.set("a", 500)
@@ -72,7 +72,7 @@ def test_a_time_that_was_changed_or_taken_back_does_not_come_up() -> None:
     assert bench.woken == ["a"]
 
 
-def test_a_timer_that_fires_late_waits_a_little_before_it_wakes_anybody() -> None:
+def test_a_late_timer_waits_before_anything_is_due() -> None:
     bench = Bench()
     bench.deadlines.set("a", 100)
     bench.clock.advance(1_000)
@@ -82,7 +82,7 @@ def test_a_timer_that_fires_late_waits_a_little_before_it_wakes_anybody() -> Non
     assert bench.woken == ["a"]
 
 
-def test_a_timer_that_fires_in_time_wakes_at_once() -> None:
+def test_a_timer_in_time_runs_at_once() -> None:
     bench = Bench()
     bench.deadlines.set("a", 100)
     bench.clock.advance(101)

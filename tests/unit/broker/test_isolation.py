@@ -1,4 +1,4 @@
-"""What readers see of transactions."""
+"""What readers see of transactions in both isolation levels."""
 
 import asyncio
 
@@ -24,7 +24,7 @@ PARTITION = PartitionId(TopicId(1), 0)
 
 
 @on_loop
-async def test_the_oldest_open_transaction_holds_back_all_that_comes_after_it() -> None:
+async def test_the_oldest_open_transaction_holds_back_all_later_records() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
         first, second = await started(broker, "first"), await started(broker, "second")
@@ -42,7 +42,7 @@ async def test_the_oldest_open_transaction_holds_back_all_that_comes_after_it() 
 
 
 @on_loop
-async def test_other_readers_see_everything_at_once() -> None:
+async def test_readers_of_uncommitted_records_see_everything_at_once() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
         producer = await started(broker)
@@ -209,7 +209,7 @@ async def _read_by(broker: Broker, max_records: int) -> list[tuple[bytes | None,
 
 
 @on_loop
-async def test_retention_forgets_aborted_transactions_that_nobody_can_read() -> None:
+async def test_retention_deletes_aborted_transactions_below_the_start() -> None:
     store, clock = MemoryStore(), ManualClock(TIMESTAMP)
     async with running_broker(store, clock) as broker:
         topic = await broker.topics.create("t", options=options(retention_seconds=60))

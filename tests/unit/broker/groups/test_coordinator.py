@@ -1,4 +1,4 @@
-"""All groups of a broker: futures, saves in the store, timers, offsets."""
+"""The group coordinator: futures, saves in the store, timers and offsets."""
 
 import asyncio
 
@@ -29,7 +29,7 @@ from tests.support.offsets import up_to
 
 
 @on_loop
-async def test_members_get_their_shares() -> None:
+async def test_members_get_their_assignments() -> None:
     clock = ManualClock()
     async with running_broker(clock=clock) as broker:
         members = await stable(broker, clock, None, None)
@@ -50,7 +50,7 @@ async def test_the_event_loop_drives_the_first_rebalance() -> None:
 
 
 @on_loop
-async def test_a_group_goes_on_after_a_restart() -> None:
+async def test_a_group_continues_after_a_restart() -> None:
     clock = ManualClock()
     store = MemoryStore(clock)
     async with running_broker(store, clock) as broker:
@@ -82,7 +82,7 @@ async def test_a_new_instance_of_a_static_member_is_known_after_a_restart() -> N
 
 
 @on_loop
-async def test_shares_that_can_not_be_stored_are_not_handed_out() -> None:
+async def test_assignments_that_can_not_be_stored_are_not_sent() -> None:
     clock = ManualClock()
     store = GatedStore(clock)
     async with running_broker(store, clock) as broker:
@@ -122,7 +122,7 @@ async def test_a_commit_that_waited_for_room_is_refused_if_its_member_was_fenced
 
 
 @on_loop
-async def test_members_may_go_back_and_others_may_not_commit() -> None:
+async def test_members_may_move_offsets_back_and_other_clients_may_not_commit() -> None:
     clock = ManualClock()
     async with running_broker(clock=clock) as broker:
         await broker.topics.create("t", 1)
@@ -160,7 +160,7 @@ async def test_any_offset_can_be_committed_by_kafkas_clients_and_is_read_back_as
 
 
 @on_loop
-async def test_what_can_be_committed_is_and_the_rest_is_refused_one_by_one() -> None:
+async def test_each_offset_of_a_commit_is_accepted_or_refused_by_itself() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t", 1)
         commits = [up_to("t", 0, 0), up_to("gone", 0, 0), up_to("t", 0, 0, -1, "x" * 4097)]
@@ -197,7 +197,7 @@ async def test_a_join_that_is_refused_makes_no_group() -> None:
 
 
 @on_loop
-async def test_what_all_groups_hold_is_bounded() -> None:
+async def test_the_memory_of_all_groups_is_bounded() -> None:
     clock = ManualClock()
     async with running_broker(clock=clock, limits=Limits(groups_state_bytes=200)) as broker:
         await stable(broker, clock, None)
@@ -206,7 +206,7 @@ async def test_what_all_groups_hold_is_bounded() -> None:
 
 
 @on_loop
-async def test_a_stop_tells_all_who_wait_to_come_again() -> None:
+async def test_closing_answers_all_waiting_members() -> None:
     async with running_broker() as broker:
         waiting = asyncio.ensure_future(broker.groups.join(joining()))
         await turns()
@@ -215,7 +215,7 @@ async def test_a_stop_tells_all_who_wait_to_come_again() -> None:
 
 
 @on_loop
-async def test_who_went_away_while_it_waited_is_not_in_the_way() -> None:
+async def test_a_client_that_disconnected_while_waiting_blocks_nobody() -> None:
     clock = ManualClock()
     async with running_broker(clock=clock) as broker:
         gone = asyncio.ensure_future(broker.groups.join(joining()))
@@ -229,7 +229,7 @@ async def test_who_went_away_while_it_waited_is_not_in_the_way() -> None:
 
 
 @on_loop
-async def test_what_is_counted() -> None:
+async def test_members_generations_and_rebalances_are_counted() -> None:
     clock = ManualClock()
     async with running_broker(clock=clock) as broker:
         (member, _) = await stable(broker, clock, None, None)

@@ -1,4 +1,4 @@
-"""The state machine of one group, step by step on a clock that stands still."""
+"""The state machine of one group, step by step with a manual clock."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def test_members_that_come_together_share_the_first_generation(it: GroupUnderTes
     assert it.group.state == "CompletingRebalance"
 
 
-def test_each_newcomer_prolongs_the_first_rebalance_a_little(it: GroupUnderTest) -> None:
+def test_each_new_member_extends_the_first_rebalance(it: GroupUnderTest) -> None:
     it.join()
     it.advance(DELAY_MS - 1)
     it.join()
@@ -51,7 +51,7 @@ def test_each_newcomer_prolongs_the_first_rebalance_a_little(it: GroupUnderTest)
     assert len(it.answers) == 2
 
 
-def test_shares_are_handed_out_once_they_are_durable(it: GroupUnderTest) -> None:
+def test_assignments_are_sent_once_they_are_durable(it: GroupUnderTest) -> None:
     first, second = it.join(), it.join()
     it.advance(DELAY_MS)
     it.holds_saves = True
@@ -65,7 +65,7 @@ def test_shares_are_handed_out_once_they_are_durable(it: GroupUnderTest) -> None
     assert it.records[-1].generation == 1
 
 
-def test_shares_that_can_not_be_saved_send_all_to_join_again(it: GroupUnderTest) -> None:
+def test_assignments_that_can_not_be_saved_make_all_members_rejoin(it: GroupUnderTest) -> None:
     first, second = it.join(), it.join()
     it.advance(DELAY_MS)
     it.holds_saves = True
@@ -75,7 +75,7 @@ def test_shares_that_can_not_be_saved_send_all_to_join_again(it: GroupUnderTest)
     assert it.group.state == "PreparingRebalance"
 
 
-def test_a_new_member_is_told_its_id_before_it_is_let_in(it: GroupUnderTest) -> None:
+def test_a_new_member_gets_its_id_before_it_joins(it: GroupUnderTest) -> None:
     told = it.answers[it.join(asks_for_id_first=True)]
     assert isinstance(told, MemberIdRequiredError)
     assert len(it.group.members) == 0
@@ -84,7 +84,7 @@ def test_a_new_member_is_told_its_id_before_it_is_let_in(it: GroupUnderTest) -> 
     assert it.joined(again).member_id == told.member_id
 
 
-def test_an_id_that_is_never_used_is_forgotten(it: GroupUnderTest) -> None:
+def test_an_unused_member_id_expires(it: GroupUnderTest) -> None:
     it.join(asks_for_id_first=True)
     assert not it.group.is_disposable
     it.advance(SESSION_MS)
@@ -92,7 +92,7 @@ def test_an_id_that_is_never_used_is_forgotten(it: GroupUnderTest) -> None:
     assert isinstance(it.answers[it.join("m1")], UnknownMemberError)
 
 
-def test_a_rebalance_waits_for_those_who_were_told_an_id(it: GroupUnderTest) -> None:
+def test_a_rebalance_waits_for_members_that_were_given_an_id(it: GroupUnderTest) -> None:
     (member,) = it.stable(None)
     it.join(asks_for_id_first=True)
     again = it.join(member.member_id, protocols=[("range", subscription("t", "u"))])
@@ -101,7 +101,7 @@ def test_a_rebalance_waits_for_those_who_were_told_an_id(it: GroupUnderTest) -> 
     assert it.joined(again).generation == 2
 
 
-def test_a_newcomer_makes_the_others_join_again(it: GroupUnderTest) -> None:
+def test_a_new_member_makes_the_others_rejoin(it: GroupUnderTest) -> None:
     (old,) = it.stable(None)
     newcomer = it.join()
     with pytest.raises(RebalanceInProgressError):
@@ -110,7 +110,7 @@ def test_a_newcomer_makes_the_others_join_again(it: GroupUnderTest) -> None:
     assert it.joined(again).generation == it.joined(newcomer).generation == 2
 
 
-def test_who_does_not_join_again_in_time_is_out(it: GroupUnderTest) -> None:
+def test_a_member_that_does_not_rejoin_in_time_is_removed(it: GroupUnderTest) -> None:
     first, second = it.stable(None, None)
     again = it.join(first.member_id)
     for _ in range(REBALANCE_MS // SESSION_MS * 2):
@@ -123,7 +123,7 @@ def test_who_does_not_join_again_in_time_is_out(it: GroupUnderTest) -> None:
         it.group.heartbeat(who(second))
 
 
-def test_a_silent_member_is_out_when_its_session_ends(it: GroupUnderTest) -> None:
+def test_a_member_without_heartbeats_is_removed_when_its_session_ends(it: GroupUnderTest) -> None:
     first, second = it.stable(None, None)
     it.advance(SESSION_MS - 1)
     it.group.heartbeat(who(first))
@@ -143,14 +143,14 @@ def test_a_group_that_all_have_left_is_empty_in_a_new_generation(it: GroupUnderT
     assert it.group.next_due_ms() is None
 
 
-def test_who_leaves_while_it_waits_is_answered(it: GroupUnderTest) -> None:
+def test_a_member_that_leaves_while_it_waits_gets_a_response(it: GroupUnderTest) -> None:
     ticket = it.join()
     it.leave("m1")
     assert isinstance(it.answers[ticket], UnknownMemberError)
     assert it.group.state == "Empty"
 
 
-def test_who_never_asks_for_its_share_is_out(it: GroupUnderTest) -> None:
+def test_a_member_that_never_syncs_is_removed(it: GroupUnderTest) -> None:
     first, second = it.join(), it.join()
     it.advance(DELAY_MS)
     waiting = it.sync(it.joined(second))
@@ -164,7 +164,7 @@ def test_who_never_asks_for_its_share_is_out(it: GroupUnderTest) -> None:
     assert it.joined(it.join("m2")).leader == "m2"
 
 
-def test_another_generation_than_the_one_in_force_is_refused(it: GroupUnderTest) -> None:
+def test_another_generation_than_the_present_one_is_refused(it: GroupUnderTest) -> None:
     (member,) = it.stable(None)
     late = who(member)._replace(generation=0)
     with pytest.raises(IllegalGenerationError):
@@ -174,13 +174,13 @@ def test_another_generation_than_the_one_in_force_is_refused(it: GroupUnderTest)
     assert isinstance(it.answers[it.sync(member._replace(generation=0))], IllegalGenerationError)
 
 
-def test_a_lost_answer_to_a_join_is_given_again(it: GroupUnderTest) -> None:
+def test_a_lost_join_response_is_sent_again(it: GroupUnderTest) -> None:
     _, follower = it.stable(None, None)
     assert it.joined(it.join(follower.member_id)) == follower
     assert it.group.state == "Stable"
 
 
-def test_a_leader_that_joins_again_starts_a_rebalance(it: GroupUnderTest) -> None:
+def test_a_leader_that_rejoins_starts_a_rebalance(it: GroupUnderTest) -> None:
     leader, _ = it.stable(None, None)
     it.join(leader.member_id)
     assert it.group.state == "PreparingRebalance"
@@ -192,7 +192,7 @@ def test_a_changed_subscription_starts_a_rebalance(it: GroupUnderTest) -> None:
     assert it.group.state == "PreparingRebalance"
 
 
-def test_a_join_that_is_sent_again_answers_the_first_one(it: GroupUnderTest) -> None:
+def test_a_repeated_join_answers_the_first_one(it: GroupUnderTest) -> None:
     first = it.join()
     second = it.join("m1")
     assert isinstance(it.answers[first], RebalanceInProgressError)
@@ -231,20 +231,20 @@ def test_a_long_rebalance_time_out_is_cut_and_a_missing_one_is_the_session(it: G
     assert it.group.members.rebalance_timeout_ms == SESSION_MS
 
 
-def test_a_full_group_takes_nobody() -> None:
+def test_a_full_group_refuses_new_members() -> None:
     it = GroupUnderTest(Limits(group_members=2))
     it.stable(None, None)
     assert isinstance(it.answers[it.join()], GroupFullError)
     assert it.group.state == "Stable"
 
 
-def test_ids_that_are_given_out_are_bounded_too() -> None:
+def test_promised_member_ids_are_bounded() -> None:
     it = GroupUnderTest(Limits(group_members=2))
     told = [it.answers[it.join(asks_for_id_first=True)] for _ in range(3)]
     assert [type(answer) for answer in told] == [MemberIdRequiredError, MemberIdRequiredError, GroupFullError]
 
 
-def test_what_members_say_is_bounded() -> None:
+def test_the_metadata_of_members_is_bounded() -> None:
     it = GroupUnderTest(Limits(group_state_bytes=1_000))
     assert isinstance(it.answers[it.join(protocols=[("range", bytes(1_001))])], LimitExceededError)
     assert isinstance(it.answers[it.join(instance="a" * 1_001)], LimitExceededError)
@@ -254,7 +254,7 @@ def test_what_members_say_is_bounded() -> None:
     assert isinstance(it.answers[it.sync(it.joined(member), m1=bytes(1_001))], LimitExceededError)
 
 
-def test_a_static_member_that_restarts_keeps_its_share_without_a_rebalance(it: GroupUnderTest) -> None:
+def test_a_static_member_that_restarts_keeps_its_assignment_without_a_rebalance(it: GroupUnderTest) -> None:
     before = it.stable("a", "b")[1]
     after = it.joined(it.join(instance="b", protocols=[("range", subscription("t", tail=b"owned"))]))
     assert (after.generation, after.leader) == (1, "m1")
@@ -275,7 +275,7 @@ def test_a_static_leader_that_restarts_is_not_asked_to_assign(it: GroupUnderTest
     assert it.synced(it.sync(new_client, "a")).assignment == b"m1"
 
 
-def test_the_earlier_holder_of_a_static_name_is_fenced(it: GroupUnderTest) -> None:
+def test_the_earlier_owner_of_an_instance_id_is_fenced(it: GroupUnderTest) -> None:
     before = it.stable("a")[0]
     it.join(instance="a")
     for attempt in (it.group.heartbeat, it.group.check_commit):
@@ -285,7 +285,7 @@ def test_the_earlier_holder_of_a_static_name_is_fenced(it: GroupUnderTest) -> No
     assert isinstance(it.answers[it.join(before.member_id, instance="a")], FencedInstanceError)
 
 
-def test_who_waits_under_a_static_name_that_is_taken_over_is_fenced(it: GroupUnderTest) -> None:
+def test_a_waiting_join_of_an_instance_id_that_is_taken_over_is_fenced(it: GroupUnderTest) -> None:
     first = it.join(instance="a")
     second = it.join(instance="a")
     assert isinstance(it.answers[first], FencedInstanceError)
@@ -293,7 +293,7 @@ def test_who_waits_under_a_static_name_that_is_taken_over_is_fenced(it: GroupUnd
     assert it.joined(second).generation == 1
 
 
-def test_a_static_member_that_wants_something_else_starts_a_rebalance(it: GroupUnderTest) -> None:
+def test_a_static_member_with_another_subscription_starts_a_rebalance(it: GroupUnderTest) -> None:
     it.stable("a", "b")
     it.join(instance="b", protocols=[("range", subscription("u"))])
     assert it.group.state == "PreparingRebalance"
@@ -315,7 +315,7 @@ def test_a_static_member_that_is_away_keeps_its_place_until_its_session_ends(it:
     assert [member.instance_id for member in it.group.members] == ["a"]
 
 
-def test_a_sync_that_is_sent_again_answers_the_first_one_and_saves_once(it: GroupUnderTest) -> None:
+def test_a_repeated_sync_answers_the_first_one_and_saves_once(it: GroupUnderTest) -> None:
     joined = it.join()
     it.advance(DELAY_MS)
     it.holds_saves = True
@@ -327,7 +327,7 @@ def test_a_sync_that_is_sent_again_answers_the_first_one_and_saves_once(it: Grou
     assert it.synced(second).assignment == b"one"
 
 
-def test_who_waits_for_its_share_under_a_static_name_that_is_taken_over_is_fenced(it: GroupUnderTest) -> None:
+def test_a_waiting_sync_of_an_instance_id_that_is_taken_over_is_fenced(it: GroupUnderTest) -> None:
     tickets = [it.join(instance=instance) for instance in "ab"]
     it.advance(DELAY_MS)
     waiting = it.sync(it.joined(tickets[1]), "b")
@@ -336,7 +336,7 @@ def test_who_waits_for_its_share_under_a_static_name_that_is_taken_over_is_fence
     assert it.group.state == "PreparingRebalance"
 
 
-def test_a_static_member_can_be_removed_by_its_name(it: GroupUnderTest) -> None:
+def test_a_static_member_can_be_removed_by_its_instance_id(it: GroupUnderTest) -> None:
     it.stable("a", "b")
     it.leave("", "b")
     assert it.group.members.find_instance("b") is None
@@ -344,7 +344,7 @@ def test_a_static_member_can_be_removed_by_its_name(it: GroupUnderTest) -> None:
         it.leave("", "b")
 
 
-def test_a_client_without_a_group_may_commit_only_while_nobody_is_in(it: GroupUnderTest) -> None:
+def test_a_client_that_is_no_member_may_commit_only_while_the_group_is_empty(it: GroupUnderTest) -> None:
     it.group.check_commit(MemberIdentity())
     (member,) = it.stable(None)
     with pytest.raises(UnknownMemberError):
@@ -357,7 +357,7 @@ def test_a_client_without_a_group_may_commit_only_while_nobody_is_in(it: GroupUn
         it.group.check_commit(who(member))
 
 
-def test_offsets_may_be_committed_while_members_join_again_but_not_before_they_have_their_shares(it: GroupUnderTest) -> None:
+def test_offsets_may_be_committed_while_members_rejoin_but_not_before_they_have_assignments(it: GroupUnderTest) -> None:
     first, second = it.stable(None, None)
     again = it.join(first.member_id)
     it.group.check_commit(who(second))
@@ -366,7 +366,7 @@ def test_offsets_may_be_committed_while_members_join_again_but_not_before_they_h
         it.group.check_commit(who(it.joined(again)))
 
 
-def test_a_restart_goes_on_in_the_same_generation_with_new_sessions(it: GroupUnderTest) -> None:
+def test_a_restart_keeps_the_generation_and_begins_new_sessions(it: GroupUnderTest) -> None:
     first, second = it.stable(None, "b")
     it.advance(SESSION_MS - 1)
     it.restart()
@@ -377,7 +377,7 @@ def test_a_restart_goes_on_in_the_same_generation_with_new_sessions(it: GroupUnd
     assert (it.group.state, it.group.generation, it.group.members.leader) == ("Stable", 1, "m1")
 
 
-def test_a_restart_while_shares_are_on_their_way_gives_out_the_next_generation_once(it: GroupUnderTest) -> None:
+def test_a_restart_while_assignments_are_saved_uses_the_next_generation_once(it: GroupUnderTest) -> None:
     first, second = it.stable(None, None)
     it.join(first.member_id)
     it.join(second.member_id)
@@ -389,7 +389,7 @@ def test_a_restart_while_shares_are_on_their_way_gives_out_the_next_generation_o
     it.group.heartbeat(who(first))
 
 
-def test_a_description_shows_shares_only_while_they_are_in_force(it: GroupUnderTest) -> None:
+def test_a_description_shows_assignments_only_while_the_group_is_stable(it: GroupUnderTest) -> None:
     (member,) = it.stable(None)
     described = describe(it.group)
     assert described.members[0].assignment == b"m1"
@@ -405,7 +405,7 @@ def test_topics_that_members_read_are_known(it: GroupUnderTest) -> None:
     assert not subscribes_to(it.group, "u")
 
 
-def test_an_end_answers_all_who_wait(it: GroupUnderTest) -> None:
+def test_ending_a_group_answers_all_waiting_members(it: GroupUnderTest) -> None:
     ticket = it.join()
     it.do(it.group.end(StorageFullError("full")))
     assert isinstance(it.answers[ticket], StorageFullError)

@@ -1,4 +1,4 @@
-"""Topics in what consumers say, and garbage in its place."""
+"""Topics are decoded from the metadata of consumers, and garbage is not."""
 
 from struct import pack
 

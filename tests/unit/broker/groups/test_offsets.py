@@ -113,7 +113,7 @@ async def test_the_end_itself_can_be_committed() -> None:
 
 
 @on_loop
-async def test_unknown_places_and_bad_names_are_refused() -> None:
+async def test_unknown_partitions_and_invalid_names_are_refused() -> None:
     async with running_broker() as broker:
         await fill(broker)
         with pytest.raises(UnknownTopicError):
@@ -201,7 +201,7 @@ async def test_an_offset_below_the_start_has_no_lag_beyond_the_records_that_were
 
 
 @on_loop
-async def test_a_deleted_group_is_forgotten_in_all_topics_and_no_other_is() -> None:
+async def test_deleting_a_group_deletes_its_offsets_in_all_topics_and_no_others() -> None:
     store = MemoryStore()
     async with running_broker(store) as broker:
         await fill(broker, "a", 1)
@@ -218,7 +218,7 @@ async def test_a_deleted_group_is_forgotten_in_all_topics_and_no_other_is() -> N
 
 
 @on_loop
-async def test_a_commit_after_a_deletion_in_flight_makes_the_group_anew() -> None:
+async def test_a_commit_after_a_deletion_in_flight_creates_the_group_again() -> None:
     store = GatedStore()
     async with running_broker(store) as broker:
         await fill(broker)
@@ -236,7 +236,7 @@ async def test_a_commit_after_a_deletion_in_flight_makes_the_group_anew() -> Non
 
 
 @on_loop
-async def test_the_offsets_of_a_group_in_one_topic_can_be_forgotten() -> None:
+async def test_the_offsets_of_a_group_in_one_topic_can_be_deleted() -> None:
     async with running_broker() as broker:
         await fill(broker, "a", 1)
         await fill(broker, "b", 1)
@@ -253,7 +253,7 @@ async def test_a_commit_of_nothing_makes_no_group() -> None:
 
 
 @on_loop
-async def test_lags_of_many_offsets_are_read_piece_by_piece() -> None:
+async def test_lags_of_many_offsets_are_read_in_pages() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t", 1_500)
         await broker.offsets.commit("g", [up_to("t", number, 0) for number in range(1_500)])
@@ -286,7 +286,7 @@ async def test_a_commit_that_waited_while_its_topic_was_deleted_is_refused_and_l
 
 
 @on_loop
-async def test_a_group_whose_maker_gave_up_waiting_for_room_does_not_count() -> None:
+async def test_a_group_whose_first_commit_was_cancelled_does_not_count() -> None:
     store = GatedStore()
     async with running_broker(store, limits=Limits(groups=1)) as broker:
         await fill(broker)

@@ -1,4 +1,4 @@
-"""Groups that go, because somebody wants it or after long silence, and those that stay."""
+"""Groups that are deleted on demand or expire, and those that are kept."""
 
 import asyncio
 
@@ -38,7 +38,7 @@ async def test_a_group_with_members_can_not_be_deleted() -> None:
 
 
 @on_loop
-async def test_who_joins_while_its_group_is_deleted_stays() -> None:
+async def test_a_member_that_joins_during_a_deletion_stays() -> None:
     clock = ManualClock()
     store = GatedStore(clock)
     async with running_broker(store, clock) as broker:
@@ -79,7 +79,7 @@ async def test_offsets_of_a_topic_that_is_read_can_not_be_deleted() -> None:
 
 
 @on_loop
-async def test_a_silent_group_is_forgotten_and_a_busy_one_is_not() -> None:
+async def test_an_idle_group_expires_and_a_busy_one_does_not() -> None:
     clock = ManualClock()
     async with running_broker(clock=clock) as broker:
         await broker.topics.create("t", 1)
@@ -102,7 +102,7 @@ async def test_a_silent_group_is_forgotten_and_a_busy_one_is_not() -> None:
 
 
 @on_loop
-async def test_a_group_that_commits_while_it_is_deleted_is_not_forgotten() -> None:
+async def test_a_group_that_commits_while_it_expires_is_kept() -> None:
     clock = ManualClock()
     store = GatedStore(clock)
     async with running_broker(store, clock) as broker:
@@ -134,7 +134,7 @@ async def test_the_last_commit_of_a_group_is_known_after_a_restart() -> None:
 
 
 @on_loop
-async def test_a_group_that_never_committed_goes_with_its_last_member() -> None:
+async def test_a_group_that_never_committed_expires_with_its_last_member() -> None:
     clock = ManualClock()
     async with running_broker(clock=clock) as broker:
         (member,) = await stable(broker, clock, None)

@@ -1,4 +1,4 @@
-"""A receipt counts once, and saying the same by it again is answered like the first time."""
+"""A receipt counts once, and repeating its outcome gets the same answer."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ from tests.support.queues import QueueConsumer, publish, values
 
 
 @on_loop
-async def test_an_ack_that_is_sent_again_is_answered_like_the_first_time() -> None:
+async def test_a_repeated_ack_gets_the_same_answer() -> None:
     async with running_broker() as broker:
         await broker.topics.create("jobs", 2)
         await publish(broker, "jobs", b"a", b"b")
@@ -28,7 +28,7 @@ async def test_an_ack_that_is_sent_again_is_answered_like_the_first_time() -> No
 
 
 @on_loop
-async def test_an_ack_that_is_sent_again_while_it_is_written_waits_for_the_same_write() -> None:
+async def test_an_ack_repeated_during_its_write_waits_for_that_write() -> None:
     store = GatedStore()
     async with running_broker(store) as broker:
         await broker.topics.create("jobs")
@@ -50,7 +50,7 @@ async def test_an_ack_that_is_sent_again_while_it_is_written_waits_for_the_same_
 
 
 @on_loop
-async def test_a_nack_that_is_sent_again_gives_nothing_back_a_second_time() -> None:
+async def test_a_repeated_nack_releases_nothing_a_second_time() -> None:
     async with running_broker() as broker:
         await broker.topics.create("jobs")
         await publish(broker, "jobs", b"a")
@@ -64,7 +64,7 @@ async def test_a_nack_that_is_sent_again_gives_nothing_back_a_second_time() -> N
 
 
 @on_loop
-async def test_a_nack_that_made_a_dead_letter_can_be_sent_again() -> None:
+async def test_a_nack_that_made_a_dead_letter_can_be_repeated() -> None:
     async with running_broker() as broker:
         await broker.topics.create("jobs")
         await publish(broker, "jobs", b"a")
@@ -76,7 +76,7 @@ async def test_a_nack_that_made_a_dead_letter_can_be_sent_again() -> None:
 
 
 @on_loop
-async def test_who_has_said_one_thing_can_not_say_another() -> None:
+async def test_a_receipt_used_for_one_outcome_is_refused_for_another() -> None:
     async with running_broker() as broker:
         await broker.topics.create("jobs")
         await publish(broker, "jobs", b"a", b"b")
@@ -91,7 +91,7 @@ async def test_who_has_said_one_thing_can_not_say_another() -> None:
 
 
 @on_loop
-async def test_after_a_restart_nobody_knows_which_receipt_it_was() -> None:
+async def test_outcomes_of_receipts_are_not_known_after_a_restart() -> None:
     clock = ManualClock()
     store = MemoryStore(clock)
     async with running_broker(store, clock) as broker:
@@ -106,7 +106,7 @@ async def test_after_a_restart_nobody_knows_which_receipt_it_was() -> None:
 
 
 @on_loop
-async def test_only_so_many_deliveries_are_remembered() -> None:
+async def test_the_number_of_remembered_outcomes_is_bounded() -> None:
     async with running_broker(limits=Limits(queue_receipts=2)) as broker:
         await broker.topics.create("jobs")
         await publish(broker, "jobs", b"a", b"b", b"c")
@@ -118,7 +118,7 @@ async def test_only_so_many_deliveries_are_remembered() -> None:
 
 
 @on_loop
-async def test_what_nobody_has_looked_at_is_given_back_without_counting() -> None:
+async def test_an_unseen_record_is_released_without_counting_the_delivery() -> None:
     clock = ManualClock()
     store = MemoryStore(clock)
     async with running_broker(store, clock) as broker:

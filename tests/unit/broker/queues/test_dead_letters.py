@@ -1,4 +1,4 @@
-"""Records that nobody could handle: they go to the dead letters, with their story, and are never lost on the way."""
+"""Records that were delivered too often become dead letters and are never lost on the way."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ VISIBILITY_MS = 30_000
 
 
 @on_loop
-async def test_after_max_deliveries_a_record_goes_to_the_dead_letters_with_its_story() -> None:
+async def test_after_max_deliveries_a_record_becomes_a_dead_letter_with_its_origin() -> None:
     async with running_broker() as broker:
         await broker.topics.create("jobs", 2)
         await broker.publisher.publish([Message("jobs", b"poison", b"k", [("kept", b"yes")], partition=1, message_id="m-1")])
@@ -40,7 +40,7 @@ async def test_after_max_deliveries_a_record_goes_to_the_dead_letters_with_its_s
 
 
 @on_loop
-async def test_a_record_that_times_out_too_often_goes_to_the_dead_letters_by_itself() -> None:
+async def test_a_record_that_times_out_too_often_becomes_a_dead_letter() -> None:
     clock = ManualClock()
     async with running_broker(clock=clock) as broker:
         await broker.topics.create("jobs")
@@ -54,7 +54,7 @@ async def test_a_record_that_times_out_too_often_goes_to_the_dead_letters_by_its
 
 
 @on_loop
-async def test_wildcards_leave_dead_letters_alone_and_names_do_not() -> None:
+async def test_wildcards_do_not_match_dead_letter_topics_and_names_do() -> None:
     async with running_broker() as broker:
         await broker.topics.create("jobs.mail")
         await publish(broker, "jobs.mail", b"poison")
@@ -65,7 +65,7 @@ async def test_wildcards_leave_dead_letters_alone_and_names_do_not() -> None:
 
 
 @on_loop
-async def test_a_record_that_stops_the_server_each_time_ends_among_the_dead_letters() -> None:
+async def test_a_record_that_crashes_the_server_each_time_becomes_a_dead_letter() -> None:
     clock = ManualClock()
     store = MemoryStore(clock)
     for start in range(3):
@@ -81,7 +81,7 @@ async def test_a_record_that_stops_the_server_each_time_ends_among_the_dead_lett
 
 
 @on_loop
-async def test_a_letter_that_can_not_be_stored_is_not_handed_out_and_tried_again() -> None:
+async def test_a_dead_letter_that_can_not_be_stored_is_tried_again_and_not_delivered() -> None:
     clock = ManualClock()
     store = GatedStore(clock)
     async with running_broker(store, clock) as broker:
@@ -104,7 +104,7 @@ async def test_a_letter_that_can_not_be_stored_is_not_handed_out_and_tried_again
 
 
 @on_loop
-async def test_fewer_deliveries_count_at_once_for_what_came_back() -> None:
+async def test_a_lower_max_deliveries_applies_to_released_records_at_once() -> None:
     async with running_broker() as broker:
         await broker.topics.create("jobs")
         await publish(broker, "jobs", b"poison")

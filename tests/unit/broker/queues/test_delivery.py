@@ -1,4 +1,4 @@
-"""Receives that are given up, or whose answers are lost: their records stay with the group, and count once."""
+"""Delivery: cancelled and repeated receives, limits, and records that are read ahead."""
 
 import asyncio
 import threading
@@ -20,7 +20,7 @@ from tests.support.queues import QueueConsumer, publish, values
 
 
 @on_loop
-async def test_a_receive_that_is_given_up_leaves_its_records_to_others() -> None:
+async def test_a_cancelled_receive_leaves_its_records_to_others() -> None:
     store = GatedStore()
     async with running_broker(store) as broker:
         await broker.topics.create("jobs")
@@ -36,7 +36,7 @@ async def test_a_receive_that_is_given_up_leaves_its_records_to_others() -> None
 
 
 class HaltingStore(GatedStore):
-    """Its second fetch from the disk takes until it is let go."""
+    """A store whose second fetch from the disk blocks until the test releases it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ async def test_a_receive_whose_answer_was_lost_is_repeated_without_counting_twic
 
 
 @on_loop
-async def test_a_repeated_receive_needs_a_name() -> None:
+async def test_a_repeated_receive_needs_an_attempt_name() -> None:
     async with running_broker() as broker:
         with pytest.raises(InvalidRequestError, match="name of its attempt"):
             await QueueConsumer(broker).receive(is_repeated=True)
@@ -99,7 +99,7 @@ async def test_a_repeated_receive_needs_a_name() -> None:
 
 
 @on_loop
-async def test_as_many_records_are_out_as_the_limit_allows() -> None:
+async def test_no_more_records_are_acquired_than_the_limit_allows() -> None:
     async with running_broker(limits=Limits(queue_in_flight=2)) as broker:
         await broker.topics.create("jobs")
         await publish(broker, "jobs", b"a", b"b", b"c")
@@ -112,7 +112,7 @@ async def test_as_many_records_are_out_as_the_limit_allows() -> None:
 
 
 @pytest.mark.parametrize("limits", [Limits(queue_group_in_flight=3), Limits(queues_in_flight=3)])
-def test_as_many_records_are_out_over_all_partitions_as_the_limit_allows(limits: Limits) -> None:
+def test_the_limit_of_acquired_records_counts_all_partitions(limits: Limits) -> None:
     @on_loop
     async def scenario() -> None:
         async with running_broker(limits=limits) as broker:
@@ -124,7 +124,7 @@ def test_as_many_records_are_out_over_all_partitions_as_the_limit_allows(limits:
             assert len(held) == broker.queues.in_flight == 3
             waiting = asyncio.create_task(second.receive(wait_ms=20_000))
             await until(lambda: broker.queues.waiters == 1)
-            # Room in one partition is room in the other.
+            # The limit counts the records of both partitions.
             await first.ack(held[0])
             held += await waiting
             await first.ack(*held[1:])
@@ -146,7 +146,7 @@ def test_as_many_records_are_out_over_all_partitions_as_the_limit_allows(limits:
         ({"max_deliveries": 101}, "queue_deliveries"),
     ],
 )
-def test_what_is_over_a_bound_is_refused_by_its_name(asked: dict[str, int], limit: str) -> None:
+def test_an_error_names_the_limit_that_was_exceeded(asked: dict[str, int], limit: str) -> None:
     async def receive() -> None:
         async with running_broker() as broker:
             with pytest.raises(LimitExceededError, match=limit):
@@ -171,7 +171,7 @@ async def test_groups_partitions_and_waiting_consumers_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("receipt", ["", "abc", "ä", "AAAA", "A" * 100])
-def test_what_is_no_receipt_is_refused(receipt: str) -> None:
+def test_an_invalid_receipt_is_refused(receipt: str) -> None:
     async def ack(broker: Broker) -> None:
         await broker.topics.create("jobs")
         await QueueConsumer(broker).receive()
@@ -186,7 +186,7 @@ def test_what_is_no_receipt_is_refused(receipt: str) -> None:
 
 
 @on_loop
-async def test_one_answer_holds_only_so_many_bytes_and_the_rest_follows() -> None:
+async def test_the_bytes_of_one_response_are_bounded_and_the_rest_follows() -> None:
     async with running_broker(limits=Limits(answer_bytes=250_000)) as broker:
         await broker.topics.create("jobs", 5)
         for number in range(10):
@@ -206,7 +206,7 @@ def record(offset: int, size: int = 1) -> Record:
 
 
 @given(st.sets(st.integers(0, 300), min_size=1), st.integers(1, 40), st.integers(1, 5))
-def test_records_come_in_order_and_whoever_goes_on_misses_none(offsets: set[int], most: int, size_kib: int) -> None:
+def test_read_ahead_returns_records_in_order_without_gaps(offsets: set[int], most: int, size_kib: int) -> None:
     records = [record(offset, size_kib * KIB) for offset in sorted(offsets)]
     ahead = ReadAhead()
     ahead.keep(Offset(0), records, Offset(301))
@@ -221,7 +221,7 @@ def test_records_come_in_order_and_whoever_goes_on_misses_none(offsets: set[int]
     assert at == 301 or len(got) < len(records)
 
 
-def test_what_is_kept_is_bounded() -> None:
+def test_read_ahead_is_bounded() -> None:
     ahead = ReadAhead()
     ahead.keep(Offset(0), [record(offset) for offset in range(1_000)], Offset(1_000))
     assert ahead.take(Offset(0), 1) is not None
@@ -230,7 +230,7 @@ def test_what_is_kept_is_bounded() -> None:
     assert (len(rest.records), rest.end) == (READ_AHEAD_RECORDS, READ_AHEAD_RECORDS + 1)
 
 
-def test_nothing_is_given_to_one_who_is_elsewhere() -> None:
+def test_read_ahead_returns_nothing_for_another_offset() -> None:
     ahead = ReadAhead()
     ahead.keep(Offset(5), [record(5)], Offset(6))
     assert ahead.take(Offset(4), 1) is None

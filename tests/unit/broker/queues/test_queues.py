@@ -1,4 +1,4 @@
-"""The rules of queues: each record to one consumer, for a time, and back again or to the dead letters."""
+"""The rules of queues: each record goes to one consumer for a limited time, and then back or to the dead letters."""
 
 import asyncio
 
@@ -52,7 +52,7 @@ async def test_a_record_that_nobody_acknowledges_comes_back_after_its_visibility
 
 
 @on_loop
-async def test_an_ack_after_the_timeout_is_refused_even_before_anybody_noticed() -> None:
+async def test_an_ack_after_the_timeout_is_refused_even_before_the_record_is_released() -> None:
     clock = ManualClock()
     async with running_broker(clock=clock) as broker:
         await broker.topics.create("jobs")
@@ -67,7 +67,7 @@ async def test_an_ack_after_the_timeout_is_refused_even_before_anybody_noticed()
 
 
 @on_loop
-async def test_an_ack_for_a_record_that_another_one_has_is_refused_and_does_not_count() -> None:
+async def test_an_ack_for_a_record_that_another_consumer_has_acquired_is_refused() -> None:
     clock = ManualClock()
     async with running_broker(clock=clock) as broker:
         await broker.topics.create("jobs")
@@ -134,7 +134,7 @@ async def test_a_nacked_record_waits_for_its_delay() -> None:
 
 
 @on_loop
-async def test_by_key_no_two_records_of_one_key_are_out_at_once() -> None:
+async def test_by_key_only_one_record_of_a_key_is_acquired_at_a_time() -> None:
     clock = ManualClock()
     async with running_broker(clock=clock) as broker:
         await broker.topics.create("jobs")
@@ -157,7 +157,7 @@ async def test_by_key_no_two_records_of_one_key_are_out_at_once() -> None:
 
 
 @on_loop
-async def test_topics_that_match_later_join_in_and_wake_those_who_wait() -> None:
+async def test_topics_created_later_are_included_and_wake_waiting_consumers() -> None:
     async with running_broker() as broker:
         consumer = QueueConsumer(broker, pattern="jobs.*", start=StartEdge.LATEST)
         waiting = asyncio.create_task(consumer.receive(wait_ms=20_000))
@@ -168,7 +168,7 @@ async def test_topics_that_match_later_join_in_and_wake_those_who_wait() -> None
 
 
 @on_loop
-async def test_a_consumer_that_waits_gets_what_another_one_gives_back() -> None:
+async def test_a_waiting_consumer_gets_a_record_that_another_releases() -> None:
     clock = ManualClock()
     async with running_broker(clock=clock) as broker:
         await broker.topics.create("jobs")
@@ -187,7 +187,7 @@ async def test_a_consumer_that_waits_gets_what_another_one_gives_back() -> None:
 
 
 @on_loop
-async def test_an_ack_that_can_not_be_stored_is_told_and_can_be_sent_again() -> None:
+async def test_an_ack_that_can_not_be_stored_fails_and_can_be_repeated() -> None:
     store = GatedStore()
     async with running_broker(store) as broker:
         await broker.topics.create("jobs")
@@ -228,7 +228,7 @@ async def test_acks_that_come_together_share_writes() -> None:
 
 
 @on_loop
-async def test_a_queue_shows_how_it_stands() -> None:
+async def test_the_status_of_a_queue_shows_lag_and_records_in_flight() -> None:
     async with running_broker() as broker:
         await broker.topics.create("jobs")
         await publish(broker, "jobs", b"a", b"b", b"c", b"d", b"e")

@@ -1,4 +1,4 @@
-"""What a queue still knows after a restart."""
+"""Queues and shares over restarts, and when records, topics or queues are deleted under their consumers."""
 
 import asyncio
 from typing import Any
@@ -20,7 +20,7 @@ from tests.support.queues import QueueConsumer, publish, values
 
 
 @on_loop
-async def test_a_group_that_begins_at_the_latest_gets_what_comes_after_also_after_a_restart() -> None:
+async def test_a_group_that_begins_at_the_end_gets_later_records_after_a_restart() -> None:
     clock = ManualClock()
     store = MemoryStore(clock)
     async with running_broker(store, clock) as broker:
@@ -34,7 +34,7 @@ async def test_a_group_that_begins_at_the_latest_gets_what_comes_after_also_afte
 
 
 @on_loop
-async def test_what_is_acknowledged_stays_so_after_a_restart_and_what_was_out_comes_again() -> None:
+async def test_after_a_restart_acknowledged_records_stay_done_and_acquired_ones_are_delivered_again() -> None:
     clock = ManualClock()
     store = MemoryStore(clock)
     async with running_broker(store, clock) as broker:
@@ -51,7 +51,7 @@ async def test_what_is_acknowledged_stays_so_after_a_restart_and_what_was_out_co
 
 
 @on_loop
-async def test_a_record_is_not_handed_out_too_often_right_after_a_restart_either() -> None:
+async def test_max_deliveries_holds_right_after_a_restart() -> None:
     clock = ManualClock()
     store = MemoryStore(clock)
     async with running_broker(store, clock) as broker:
@@ -83,7 +83,7 @@ VISIBILITY_MS = 30_000
 
 
 @on_loop
-async def test_what_retention_took_away_is_skipped_and_counted() -> None:
+async def test_records_deleted_by_retention_are_skipped_and_counted() -> None:
     async with running_broker() as broker:
         await broker.topics.create("jobs")
         await publish(broker, "jobs", b"a")
@@ -96,7 +96,7 @@ async def test_what_retention_took_away_is_skipped_and_counted() -> None:
 
 
 @on_loop
-async def test_a_deleted_topic_takes_its_share_along() -> None:
+async def test_deleting_a_topic_deletes_its_share() -> None:
     clock = ManualClock()
     store = MemoryStore(clock)
     async with running_broker(store, clock) as broker:
@@ -113,7 +113,7 @@ async def test_a_deleted_topic_takes_its_share_along() -> None:
 
 
 @on_loop
-async def test_a_deleted_queue_is_forgotten_for_good() -> None:
+async def test_a_deleted_queue_leaves_nothing_behind() -> None:
     clock = ManualClock()
     store = MemoryStore(clock)
     async with running_broker(store, clock) as broker:
@@ -131,7 +131,7 @@ async def test_a_deleted_queue_is_forgotten_for_good() -> None:
 
 
 @on_loop
-async def test_a_queue_that_could_not_be_deleted_goes_on_where_it_was() -> None:
+async def test_a_queue_whose_deletion_failed_continues() -> None:
     clock = ManualClock()
     store = GatedStore(clock)
     async with running_broker(store, clock) as broker:
@@ -156,7 +156,7 @@ async def test_a_queue_that_could_not_be_deleted_goes_on_where_it_was() -> None:
 
 
 @on_loop
-async def test_letters_are_not_put_back_into_a_topic_that_was_made_again_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_dead_letters_are_not_put_back_into_a_recreated_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running_broker() as broker:
         await broker.topics.create("jobs")
         await broker.topics.create("jobs.dead_letters")
@@ -165,7 +165,7 @@ async def test_letters_are_not_put_back_into_a_topic_that_was_made_again_meanwhi
         committed = broker.redrives._committed
 
         class MadeAgain(CommittedReader):
-            """The topic is made again while a letter is read."""
+            """Delete the topic and create it again while a dead letter is read."""
 
             def __init__(self) -> None:
                 self.answers = committed.answers

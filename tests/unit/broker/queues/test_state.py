@@ -1,4 +1,4 @@
-"""What a queue stores of a partition is small, and says all that counts after a restart."""
+"""The stored state of a share is small and complete."""
 
 from hypothesis import given
 from hypothesis import strategies as st

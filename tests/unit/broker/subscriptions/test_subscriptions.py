@@ -1,4 +1,4 @@
-"""What a subscriber is handed, in which order, and what it never sees."""
+"""Which events a subscriber gets, in which order, and which it never sees."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -42,7 +42,7 @@ def events(found: "list[EventBatch] | tuple[EventBatch, ...]") -> list[Event]:
 
 
 async def take(subscription: Subscription, count: int) -> list[Event]:
-    """The next so many events; more at once is a failure."""
+    """Return the next events, exactly `count` of them."""
     found: list[Event] = []
     while len(found) < count:
         batches = await subscription.read(20)
@@ -77,7 +77,7 @@ async def test_events_of_all_matching_topics_come_in_the_order_of_the_log() -> N
 
 
 @pytest.mark.parametrize("start", [LATEST, Cursor(3)])
-def test_a_subscriber_at_the_end_is_handed_what_comes(start: StartCursor) -> None:
+def test_a_subscriber_at_the_end_gets_new_events(start: StartCursor) -> None:
     @on_loop
     async def run() -> None:
         async with running_broker() as broker:
@@ -108,7 +108,7 @@ def test_a_subscription_resumes_at_any_cursor_also_inside_a_batch(cursor: int) -
 
 
 @on_loop
-async def test_two_at_the_end_are_handed_the_same_object() -> None:
+async def test_two_subscribers_at_the_end_get_the_same_object() -> None:
     async with running_broker() as broker:
         await broker.topics.create("a")
         async with subscribed(broker, "a", LATEST) as one, subscribed(broker, ">", LATEST) as other:
@@ -149,7 +149,7 @@ async def test_a_name_may_be_an_alias_and_a_wildcard_may_not() -> None:
 
 
 @on_loop
-async def test_what_does_not_match_moves_the_position_and_nothing_else() -> None:
+async def test_events_that_do_not_match_only_move_the_position() -> None:
     async with running_broker() as broker:
         await broker.topics.create("a")
         await broker.topics.create("b")
@@ -162,7 +162,7 @@ async def test_what_does_not_match_moves_the_position_and_nothing_else() -> None
 
 
 @on_loop
-async def test_open_transactions_hold_up_what_comes_after_them_and_aborted_ones_are_never_seen() -> None:
+async def test_open_transactions_block_later_events_and_aborted_ones_are_never_sent() -> None:
     async with running_broker() as broker:
         await broker.topics.create(TOPIC, 2)
         await broker.topics.create("other")
@@ -187,7 +187,7 @@ async def test_open_transactions_hold_up_what_comes_after_them_and_aborted_ones_
 
 
 @on_loop
-async def test_a_transaction_whose_topic_is_deleted_holds_up_nobody() -> None:
+async def test_a_transaction_whose_topic_is_deleted_blocks_nobody() -> None:
     async with running_broker() as broker:
         await broker.topics.create(TOPIC)
         await broker.topics.create("other")
@@ -203,7 +203,7 @@ async def test_a_transaction_whose_topic_is_deleted_holds_up_nobody() -> None:
 
 
 @on_loop
-async def test_one_that_fell_behind_what_is_kept_reads_the_log_and_misses_nothing() -> None:
+async def test_a_subscriber_behind_the_tail_reads_the_log_and_misses_nothing() -> None:
     limits = Limits(subscription_tail_bytes=2_000)
     async with running_broker(MemoryStore(limits=limits), limits=limits) as broker:
         await broker.topics.create("a")
@@ -215,7 +215,7 @@ async def test_one_that_fell_behind_what_is_kept_reads_the_log_and_misses_nothin
 
 
 @pytest.mark.parametrize(("room", "scans"), [(16_000_000, 1), (0, 5)])
-def test_what_was_read_and_not_sent_is_kept_for_the_next_time_if_there_is_room(room: int, scans: int) -> None:
+def test_batches_that_were_read_and_not_sent_are_kept_if_there_is_memory(room: int, scans: int) -> None:
     limits = Limits(subscription_ahead_bytes=room)
 
     @on_loop
@@ -242,7 +242,7 @@ def test_what_was_read_and_not_sent_is_kept_for_the_next_time_if_there_is_room(r
 
 
 @on_loop
-async def test_commits_that_the_tail_was_not_told_of_are_read_from_the_log() -> None:
+async def test_commits_that_did_not_pass_the_tail_are_read_from_the_log() -> None:
     async with running_broker() as broker:
         await broker.topics.create("a")
         async with subscribed(broker, "a", LATEST) as subscription:
@@ -259,7 +259,7 @@ async def test_commits_that_the_tail_was_not_told_of_are_read_from_the_log() -> 
 
 
 @on_loop
-async def test_a_watcher_that_fails_keeps_nobody_from_an_answer(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_watcher_delays_no_response(caplog: pytest.LogCaptureFixture) -> None:
     def fail(*_: object) -> None:
         raise KeyError("mine")
 
@@ -272,7 +272,7 @@ async def test_a_watcher_that_fails_keeps_nobody_from_an_answer(caplog: pytest.L
 
 
 @on_loop
-async def test_what_is_kept_is_counted_as_it_is_decoded() -> None:
+async def test_decoded_parts_count_in_the_memory_of_the_tail() -> None:
     limits = Limits(subscription_tail_bytes=100_000)
     async with running_broker(MemoryStore(limits=limits), limits=limits) as broker:
         await broker.topics.create("a")
@@ -317,7 +317,7 @@ async def test_records_that_can_not_be_decoded_are_reported_with_the_place_to_go
 
 
 def garbled(batch: bytearray) -> bytearray:
-    """The batch with a right checksum over records that make no sense."""
+    """Return the batch with garbage for records and a correct checksum."""
     batch[HEADER_BYTES] = 0x7F
     batch[CHECKED_FROM - 4 : CHECKED_FROM] = crc32c(memoryview(batch)[CHECKED_FROM:]).to_bytes(4)
     return batch
@@ -335,7 +335,7 @@ async def test_a_cursor_beyond_the_end_is_refused_with_the_end() -> None:
 
 
 @on_loop
-async def test_there_are_only_so_many_subscribers() -> None:
+async def test_the_number_of_subscribers_is_bounded() -> None:
     async with running_broker(limits=Limits(subscribers=1)) as broker:
         async with subscribed(broker, "a"):
             with pytest.raises(OverloadedError, match="subscribers"):
@@ -345,7 +345,7 @@ async def test_there_are_only_so_many_subscribers() -> None:
 
 
 @on_loop
-async def test_a_closing_broker_tells_those_who_wait() -> None:
+async def test_closing_the_broker_wakes_waiting_subscribers() -> None:
     async with running_broker() as broker:
         await broker.topics.create("a")
         async with subscribed(broker, "a") as subscription:

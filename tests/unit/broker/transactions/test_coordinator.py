@@ -1,4 +1,4 @@
-"""The rules of transactions: all of their records are seen at once or none, and only what is announced can be ended."""
+"""The transaction coordinator: ends, failures, timeouts, restarts and the expiry of idle ids."""
 
 import asyncio
 
@@ -66,7 +66,7 @@ async def test_the_end_of_a_transaction_is_one_commit() -> None:
 
 
 @on_loop
-async def test_an_announced_partition_without_records_gets_no_marker() -> None:
+async def test_an_added_partition_without_records_gets_no_marker() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t", 2)
         producer = await started(broker)
@@ -185,7 +185,7 @@ async def test_a_topic_deleted_under_a_transaction_does_not_keep_it_from_ending(
 
 
 @on_loop
-async def test_no_partition_is_added_if_one_is_not_there() -> None:
+async def test_no_partition_is_added_if_one_does_not_exist() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t", 1)
         producer = await started(broker)
@@ -276,7 +276,7 @@ async def test_a_request_waits_for_a_change_of_its_transaction_that_is_in_flight
 
 
 @on_loop
-async def test_records_are_not_shown_between_their_sync_and_the_answer() -> None:
+async def test_records_are_not_shown_between_their_sync_and_the_response() -> None:
     store = GatedStore()
     async with running_broker(store) as broker:
         await broker.topics.create("t")
@@ -372,7 +372,7 @@ async def test_a_transaction_left_open_over_a_restart_times_out() -> None:
 
 
 @on_loop
-async def test_silent_ids_are_forgotten_and_open_ones_are_not() -> None:
+async def test_idle_ids_expire_and_those_with_open_transactions_do_not() -> None:
     clock = ManualClock()
     async with running_broker(clock=clock) as broker:
         await broker.topics.create("t")

@@ -110,7 +110,7 @@ async def test_a_member_that_the_group_refuses_commits_nothing() -> None:
 
 
 @on_loop
-async def test_offsets_that_can_not_be_are_told_one_by_one() -> None:
+async def test_invalid_offsets_are_refused_one_by_one() -> None:
     async with running_broker() as broker:
         await with_records(broker)
         producer = await started(broker, newer=True)
@@ -132,7 +132,7 @@ async def test_offsets_that_can_not_be_are_told_one_by_one() -> None:
 
 
 @on_loop
-async def test_a_group_with_pending_offsets_is_not_forgotten() -> None:
+async def test_a_group_with_pending_offsets_does_not_expire() -> None:
     clock = ManualClock()
     async with running_broker(clock=clock) as broker:
         await with_records(broker)
@@ -149,7 +149,7 @@ async def test_a_group_with_pending_offsets_is_not_forgotten() -> None:
 
 
 @on_loop
-async def test_a_group_whose_transaction_is_aborted_is_forgotten() -> None:
+async def test_a_group_whose_transaction_is_aborted_expires() -> None:
     async with running_broker() as broker:
         await with_records(broker)
         producer = await started(broker)
@@ -160,7 +160,7 @@ async def test_a_group_whose_transaction_is_aborted_is_forgotten() -> None:
 
 
 @EITHER
-def test_a_deleted_group_takes_its_pending_offsets_with_it(newer: bool) -> None:
+def test_deleting_a_group_deletes_its_pending_offsets(newer: bool) -> None:
     @on_loop
     async def run() -> None:
         store = MemoryStore()
@@ -181,7 +181,7 @@ def test_a_deleted_group_takes_its_pending_offsets_with_it(newer: bool) -> None:
 
 
 @on_loop
-async def test_what_is_committed_after_the_deletion_counts_again() -> None:
+async def test_offsets_committed_after_the_deletion_count_again() -> None:
     async with running_broker() as broker:
         await with_records(broker)
         producer = await started(broker)
@@ -193,7 +193,7 @@ async def test_what_is_committed_after_the_deletion_counts_again() -> None:
 
 
 @on_loop
-async def test_a_pending_offset_on_its_way_to_the_log_is_deleted_with_its_group() -> None:
+async def test_a_pending_offset_in_flight_is_deleted_with_its_group() -> None:
     store = GatedStore()
     async with running_broker(store) as broker:
         await with_records(broker)

@@ -1,4 +1,4 @@
-"""What administrators see of transactions, and what bounds them."""
+"""Queries about transactions, and the limits of transactions."""
 
 import itertools
 

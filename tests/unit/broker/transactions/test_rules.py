@@ -1,4 +1,4 @@
-"""Who may speak for a transactional id: the newest producer with its newest epoch, and nobody else."""
+"""Only the newest producer of a transactional id, in its newest epoch, may act for it."""
 
 import asyncio
 
@@ -114,7 +114,7 @@ def test_when_the_epochs_are_used_up_a_new_producer_id_follows(newer: bool) -> N
 
 
 @on_loop
-async def test_only_the_producer_of_an_id_may_speak_for_it() -> None:
+async def test_only_the_producer_of_an_id_may_act_for_it() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
         producer = await started(broker)
