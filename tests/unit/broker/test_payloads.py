@@ -7,7 +7,7 @@ import pytest
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.metrics import BrokerCollector
-from tailrace.broker.reading.scan import OffsetRange
+from tailrace.broker.reading.scan import ScanRange
 from tailrace.model.commit import Buffer
 from tailrace.model.consume import LogEdge, PartitionOffset
 from tailrace.model.errors import (
@@ -102,7 +102,7 @@ async def test_every_reader_gets_the_value_and_all_else_as_it_was_published() ->
         many = await broker.committed_reader.batches_of_many("t", [PartitionOffset(0, Offset(1))])
         scanned = [
             each.batch
-            for piece in broker.scanner.view("t").partitions[0].pieces(OffsetRange(Offset(1), Offset(2)))
+            for piece in broker.scanner.view("t").partitions[0].parts(ScanRange(Offset(1), Offset(2)))
             for each in piece.batches
         ]
         for batches in (answer.batches, many[0].batches, scanned):
@@ -375,7 +375,7 @@ async def test_a_record_that_went_before_its_payload_was_read_is_told_as_gone() 
         assert kept(store) == set()
         with pytest.raises(OffsetOutOfRangeError):
             broker.payload_expansion.fetched(partition, fetched, 1)
-        assert list(view.pieces(view.bounds)) == []
+        assert list(view.parts(view.bounds)) == []
         (events,) = await subscription.read(5)
         assert [record.value for record in events.records] == [b"last"]
         subscription.close()

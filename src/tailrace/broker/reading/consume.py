@@ -1,4 +1,10 @@
-"""Where to begin to read: earliest, latest, an offset or a time, as the offset that it means now."""
+"""Consume and ack: where a consumer reads, the same for every surface except Kafka's; and starting positions, for all surfaces.
+
+Without a group a read stores nothing. With a group the committed offset tells where to begin. At first there is none: then the
+requested start is committed before anything is read, so that records which arrive between the first read and the second are not
+skipped. An explicit offset is always used and commits nothing. Reading never moves a committed offset; an ack does, and only
+forwards. Offsets are those of Kafka's groups: a consumer here and a Kafka client continue where the other stopped.
+"""
 
 import asyncio
 from collections import Counter
@@ -37,12 +43,192 @@ from tailrace.wire.record_timestamps import first_record_at
 _MAX_TIMESTAMP = (1 << 63) - 1
 
 
+class Consumers:
+    """Reads, acknowledges and resets on behalf of consumer groups."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        positions: "Positions",
+        offsets: GroupOffsets,
+        groups: GroupCoordinator,
+        reader: CommittedReader,
+        limits: Limits,
+    ) -> None:
+        self._topics = topics
+        self._positions = positions
+        self._offsets = offsets
+        self._groups = groups
+        self._reader = reader
+        self._limits = limits
+        self._turn = 0
+
+    async def consume(self, request: ConsumeRequest, answer: ReadAnswer | None = None) -> Consumed:
+        """Return committed records in the order of their cursors, up to `limit`. Waits for the first one if there is none yet.
+
+        The records reserve memory from `answer`, which is closed when they are sent.
+        """
+        live = self._topics.get(request.topic, request.topic_uuid)
+        starts = await self._starts(live, request)
+        now = asyncio.get_running_loop().time
+        deadline = now() + request.wait_ms / 1000
+        wait_ms = request.wait_ms
+        while True:
+            read = await self._reader.read_many(
+                live.topic.name,
+                self._rotated(starts),
+                answer,
+                topic_uuid=live.topic.uuid,
+                max_records=request.limit,
+                max_wait_ms=wait_ms,
+            )
+            found = _merge(live, sorted(read.items()), request.limit)
+            if found.records or all(start.offset == read[start.partition].next_offset for start in starts):
+                return found
+            # There were only records of aborted transactions or skipped batches: continue behind them.
+            starts = [PartitionOffset(position.partition, position.next_offset) for position in found.positions]
+            wait_ms = max(0, round((deadline - now()) * 1000))
+
+    async def ack(self, request: AckRequest) -> Acked:
+        """Commit durably that the group has processed everything up to an offset.
+
+        Rejects offsets beyond the end, offsets before the committed one, and members that may not commit for the group.
+        """
+        live = self._topics.get(request.topic, request.topic_uuid)
+        bounds = self._positions.bounds(request.topic, request.partition)
+        if not 0 <= request.upto_offset < bounds.end:
+            last = f"ends with offset {bounds.end - 1}" if bounds.end else "is empty"
+            raise OffsetOutOfRangeError(
+                f"offset {request.upto_offset} can't be acked: partition {request.partition} of {live.topic.name!r} {last}",
+                *bounds,
+            )
+        committed = Offset(request.upto_offset + 1)
+        await self._offsets.commit(
+            request.group,
+            [OffsetCommit(live.topic.name, request.partition, committed, topic_uuid=live.topic.uuid)],
+            check=lambda: self._groups.check_commit(request.group, request.member),
+        )
+        return Acked(live.topic.name, request.group, request.partition, Offset(request.upto_offset), committed)
+
+    async def begin(
+        self, group: str, topic: str, partitions: Sequence[int], start: StartAt | None, member: MemberIdentity
+    ) -> GroupStart:
+        """Return where the group continues, for members that track their positions themselves.
+
+        Where the group has committed nothing, the start is committed first, even if it is an offset; without a start that is an
+        error. The returned offsets are not checked against retention.
+        """
+        live = self._topics.get(topic)
+        check_group_name(group, self._limits)
+        numbers = [live.partition(number).number for number in partitions]
+        if start is None:
+            self._check_committed(live, numbers, group)
+        await self._begin(live, numbers, ConsumeRequest(topic, group, start=start, member=member), group)
+        positions = [PartitionOffset(number, self._committed_or_raise(live, number, group).offset) for number in numbers]
+        return GroupStart(live.topic.name, live.topic.uuid, positions)
+
+    async def commit(self, group: str, commits: Sequence[OffsetCommit], member: MemberIdentity) -> None:
+        """Commit these offsets for the group, in all partitions or in none. Never backwards."""
+        await self._offsets.commit(group, commits, check=lambda: self._groups.check_commit(group, member))
+
+    async def reset(self, group: str, topic: str, partition: int | None, start: StartAt) -> Sequence[PartitionOffset]:
+        """Set the offsets of a group without members, forwards or backwards, in one partition or in all."""
+        live = self._topics.get(topic)
+        numbers = _partition_numbers(live, partition)
+        _check_one_partition(live, numbers, start)
+        commits = []
+        for number in numbers:
+            offset = await self._positions.resolve(topic, number, start, isolation=Isolation.READ_COMMITTED)
+            commits.append(OffsetCommit(live.topic.name, number, offset, topic_uuid=live.topic.uuid))
+        await self._offsets.commit(group, commits, reset=True, check=lambda: self._groups.check_commit(group, MemberIdentity()))
+        return [PartitionOffset(commit.partition, commit.offset) for commit in commits]
+
+    async def _starts(self, live: LiveTopic, request: ConsumeRequest) -> list[PartitionOffset]:
+        if request.group is not None:
+            check_group_name(request.group, self._limits)
+        if request.positions:
+            return _explicit_positions(live, request)
+        numbers = _partition_numbers(live, request.partition)
+        _check_one_partition(live, numbers, request.start)
+        if request.group is None or isinstance(request.start, AtOffset):
+            return [await self._resolve(live, number, request.start) for number in numbers]
+        await self._begin(live, numbers, request, request.group)
+        return [self._committed(live, number, request.group) for number in numbers]
+
+    async def _begin(self, live: LiveTopic, numbers: Sequence[int], request: ConsumeRequest, group: str) -> None:
+        """Commit the start in the partitions in which the group has committed nothing."""
+        name = live.topic.name
+        new = [number for number in numbers if self._position(group, name, number) is None]
+        if new:
+            starts = [await self._resolve(live, number, request.start) for number in new]
+            await self._offsets.begin(
+                group,
+                [OffsetCommit(name, number, offset, topic_uuid=live.topic.uuid) for number, offset in starts],
+                check=lambda: self._groups.check_commit(group, request.member),
+            )
+
+    def _committed(self, live: LiveTopic, number: int, group: str) -> PartitionOffset:
+        name = live.topic.name
+        committed = self._committed_or_raise(live, number, group)
+        bounds = self._positions.bounds(name, number)
+        if committed.offset < bounds.start:
+            raise OffsetOutOfRangeError(
+                f"group {group!r} is at offset {committed.offset} of partition {number} of {name!r}, and retention has deleted"
+                f" the records before {bounds.start}; ack up to {bounds.start - 1} or reset the group to continue",
+                *bounds,
+            )
+        if committed.offset > bounds.end:
+            raise OffsetOutOfRangeError(
+                f"group {group!r} is at offset {committed.offset} of partition {number} of {name!r}, which ends at"
+                f" {bounds.end}: a Kafka client has committed that; reset the group to continue",
+                *bounds,
+            )
+        return PartitionOffset(number, committed.offset)
+
+    def _position(self, group: str, topic: str, number: int) -> CommittedOffset | None:
+        """Return the committed offset of the group. A negative one, which a Kafka client can commit, counts as none."""
+        committed = self._offsets.committed(group, topic, number)
+        return None if committed is None or committed.offset < 0 else committed
+
+    def _check_committed(self, live: LiveTopic, numbers: Sequence[int], group: str) -> None:
+        """Raise `NoCommittedOffsetError` if the group has committed nothing in one of the partitions."""
+        new = [number for number in numbers if self._position(group, live.topic.name, number) is None]
+        if new:
+            raise NoCommittedOffsetError(
+                f"group {group!r} has committed nothing in partitions {new} of {live.topic.name!r}, and no start is given;"
+                f" set one with `tailrace groups reset {group} {live.topic.name} --to earliest`, or latest or an offset"
+            )
+
+    def _committed_or_raise(self, live: LiveTopic, number: int, group: str) -> CommittedOffset:
+        self._topics.get(
+            live.topic.name, live.topic.uuid
+        )  # it may have been deleted and created again during the awaits before
+        committed = self._position(group, live.topic.name, number)
+        if committed is None:
+            raise InvalidRequestError(f"group {group!r} was deleted during this read of {live.topic.name!r}; read again")
+        return committed
+
+    async def _resolve(self, live: LiveTopic, number: int, start: StartAt | None) -> PartitionOffset:
+        offset = await self._positions.resolve(
+            live.topic.name, number, start or StartEdge.EARLIEST, isolation=Isolation.READ_COMMITTED
+        )
+        return PartitionOffset(number, offset)
+
+    def _rotated(self, starts: Sequence[PartitionOffset]) -> Sequence[PartitionOffset]:
+        """Rotate the partitions by one for each read, so that none starves when there is more than fits into one read."""
+        self._turn += 1
+        first = self._turn % len(starts)
+        return [*starts[first:], *starts[:first]]
+
+
 class TimedOffset(NamedTuple):
     offset: Offset
     timestamp: int
 
 
 class Positions:
+    """Resolves a start (earliest, latest, an offset or a time) to the offset that it means now."""
+
     def __init__(self, store: Store, threads: ReadThreads, topics: Topics, stable: StableOffsets, limits: Limits) -> None:
         self._store = store
         self._threads = threads
@@ -53,7 +239,7 @@ class Positions:
     async def resolve(
         self, topic: str, partition: int, start: StartAt, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
     ) -> Offset:
-        """The offset to read from. After the last record of a time in the future, and of `latest`, that is the end.
+        """Return the offset to read from. For `latest`, and for a time after the last record, that is the end.
 
         For readers of committed records the end is the last stable offset.
         """
@@ -78,7 +264,7 @@ class Positions:
     async def at_time(
         self, topic: str, partition: int, timestamp_ms: int, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
     ) -> TimedOffset | None:
-        """The first record with this timestamp or a later one, among those that the reader may see."""
+        """Return the first record with this timestamp or a later one among those that are visible at this isolation level."""
         target = self._topics.get(topic).partition(partition)
         found = await self._first_at(target, timestamp_ms)
         if found is not None and isolation and found.offset >= self._stable.of(target, self._store.bounds(target)):
@@ -86,22 +272,23 @@ class Positions:
         return found
 
     async def newest(self, topic: str, partition: int) -> TimedOffset | None:
-        """The first record with the highest timestamp of the partition."""
+        """Return the first record with the highest timestamp of the partition."""
         target = self._topics.get(topic).partition(partition)
         return await self._threads.run(self._look_up_newest, target)
 
     def bounds(self, topic: str, partition: int) -> OffsetBounds:
+        """Return the first offset of the partition and its end."""
         return self._store.bounds(self._topics.get(topic).partition(partition))
 
     def size(self, topic: str, partition: int) -> int:
-        """Bytes of the partition's batches."""
+        """Return the bytes of the partition's batches."""
         return self._store.size(self._topics.get(topic).partition(partition))
 
     async def _first_at(self, partition: PartitionId, timestamp_ms: int) -> TimedOffset | None:
         return await self._threads.run(self._look_up, partition, timestamp_ms)
 
     def _look_up_newest(self, partition: PartitionId) -> TimedOffset | None:
-        # The index tells which batch has a time or a later one, so the highest time is found by halving.
+        # The index finds the first batch with a time or a later one, so the highest time is found by bisection.
         low, high = -1, _MAX_TIMESTAMP
         while low < high:
             middle = (low + high + 1) // 2
@@ -125,208 +312,34 @@ class Positions:
                 found = None
             if found is not None:
                 return TimedOffset(Offset(start + found.number), found.timestamp)
-        # The batch promises a later time than its records have. To begin with it shows too much rather than too little.
+        # The header has a later time than the records. Starting at the batch returns too much rather than too little.
         return TimedOffset(first, timestamp_ms)
 
 
-class Consumers:
-    def __init__(
-        self,
-        topics: Topics,
-        positions: Positions,
-        offsets: GroupOffsets,
-        groups: GroupCoordinator,
-        reader: CommittedReader,
-        limits: Limits,
-    ) -> None:
-        self._topics = topics
-        self._positions = positions
-        self._offsets = offsets
-        self._groups = groups
-        self._reader = reader
-        self._limits = limits
-        self._turn = 0
-
-    async def consume(self, request: ConsumeRequest, answer: ReadAnswer | None = None) -> Consumed:
-        """Committed records in the order of their cursors, up to `limit`; waits for the first one if there is none yet.
-
-        They take the room of `answer`, which is closed when they are sent.
-        """
-        live = self._topics.get(request.topic, request.topic_uuid)
-        starts = await self._starts(live, request)
-        now = asyncio.get_running_loop().time
-        deadline = now() + request.wait_ms / 1000
-        wait_ms = request.wait_ms
-        while True:
-            read = await self._reader.read_many(
-                live.topic.name,
-                self._in_turn(starts),
-                answer,
-                topic_uuid=live.topic.uuid,
-                max_records=request.limit,
-                max_wait_ms=wait_ms,
-            )
-            found = _merge(live, sorted(read.items()), request.limit)
-            if found.records or all(start.offset == read[start.partition].next_offset for start in starts):
-                return found
-            # Nothing but aborted transactions and what is skipped: they are stepped over.
-            starts = [PartitionOffset(position.partition, position.next_offset) for position in found.positions]
-            wait_ms = max(0, round((deadline - now()) * 1000))
-
-    async def ack(self, request: AckRequest) -> Acked:
-        """The group has dealt with everything up to an offset, and it is durable that it has.
-
-        Refused are offsets that are not there yet, steps back, and whoever may not speak for the group.
-        """
-        live = self._topics.get(request.topic, request.topic_uuid)
-        bounds = self._positions.bounds(request.topic, request.partition)
-        if not 0 <= request.upto_offset < bounds.end:
-            last = f"ends with offset {bounds.end - 1}" if bounds.end else "is empty"
-            raise OffsetOutOfRangeError(
-                f"offset {request.upto_offset} can't be acked: partition {request.partition} of {live.topic.name!r} {last}",
-                *bounds,
-            )
-        committed = Offset(request.upto_offset + 1)
-        await self._offsets.commit(
-            request.group,
-            [OffsetCommit(live.topic.name, request.partition, committed, topic_uuid=live.topic.uuid)],
-            check=lambda: self._groups.check_commit(request.group, request.member),
-        )
-        return Acked(live.topic.name, request.group, request.partition, Offset(request.upto_offset), committed)
-
-    async def begin(
-        self, group: str, topic: str, partitions: Sequence[int], start: StartAt | None, member: MemberIdentity
-    ) -> GroupStart:
-        """Where the group goes on, for members that keep their position themselves.
-
-        Where the group has committed nothing the start is committed first, an offset as well; without a start that is an
-        error. What retention has taken meanwhile is found out by whoever reads there.
-        """
-        live = self._topics.get(topic)
-        check_group_name(group, self._limits)
-        numbers = [live.partition(number).number for number in partitions]
-        if start is None:
-            self._check_begun(live, numbers, group)
-        await self._begin(live, numbers, ConsumeRequest(topic, group, start=start, member=member), group)
-        positions = [PartitionOffset(number, self._known(live, number, group).offset) for number in numbers]
-        return GroupStart(live.topic.name, live.topic.uuid, positions)
-
-    async def commit(self, group: str, commits: Sequence[OffsetCommit], member: MemberIdentity) -> None:
-        """The group is done with everything below these offsets, in all of the partitions or in none. Never backwards."""
-        await self._offsets.commit(group, commits, check=lambda: self._groups.check_commit(group, member))
-
-    async def reset(self, group: str, topic: str, partition: int | None, start: StartAt) -> Sequence[PartitionOffset]:
-        """Put a group without members somewhere else, forwards or back, in one partition or in all."""
-        live = self._topics.get(topic)
-        numbers = _numbers(live, partition)
-        _check_one_partition(live, numbers, start)
-        commits = []
-        for number in numbers:
-            offset = await self._positions.resolve(topic, number, start, isolation=Isolation.READ_COMMITTED)
-            commits.append(OffsetCommit(live.topic.name, number, offset, topic_uuid=live.topic.uuid))
-        await self._offsets.commit(group, commits, reset=True, check=lambda: self._groups.check_commit(group, MemberIdentity()))
-        return [PartitionOffset(commit.partition, commit.offset) for commit in commits]
-
-    async def _starts(self, live: LiveTopic, request: ConsumeRequest) -> list[PartitionOffset]:
-        if request.group is not None:
-            check_group_name(request.group, self._limits)
-        if request.positions:
-            return _explicit(live, request)
-        numbers = _numbers(live, request.partition)
-        _check_one_partition(live, numbers, request.start)
-        if request.group is None or isinstance(request.start, AtOffset):
-            return [await self._resolve(live, number, request.start) for number in numbers]
-        await self._begin(live, numbers, request, request.group)
-        return [self._committed(live, number, request.group) for number in numbers]
-
-    async def _begin(self, live: LiveTopic, numbers: Sequence[int], request: ConsumeRequest, group: str) -> None:
-        """Commit the start for the partitions in which the group has committed nothing."""
-        name = live.topic.name
-        new = [number for number in numbers if self._position(group, name, number) is None]
-        if new:
-            starts = [await self._resolve(live, number, request.start) for number in new]
-            await self._offsets.begin(
-                group,
-                [OffsetCommit(name, number, offset, topic_uuid=live.topic.uuid) for number, offset in starts],
-                check=lambda: self._groups.check_commit(group, request.member),
-            )
-
-    def _committed(self, live: LiveTopic, number: int, group: str) -> PartitionOffset:
-        name = live.topic.name
-        committed = self._known(live, number, group)
-        bounds = self._positions.bounds(name, number)
-        if committed.offset < bounds.start:
-            raise OffsetOutOfRangeError(
-                f"group {group!r} is at offset {committed.offset} of partition {number} of {name!r}, and retention has taken"
-                f" what lay below {bounds.start}; ack up to {bounds.start - 1} or reset the group to go on",
-                *bounds,
-            )
-        if committed.offset > bounds.end:
-            raise OffsetOutOfRangeError(
-                f"group {group!r} is at offset {committed.offset} of partition {number} of {name!r}, which ends at"
-                f" {bounds.end}: a Kafka client has committed that; reset the group to go on",
-                *bounds,
-            )
-        return PartitionOffset(number, committed.offset)
-
-    def _position(self, group: str, topic: str, number: int) -> CommittedOffset | None:
-        """Where the group is. What a Kafka client has committed below 0 is no position."""
-        committed = self._offsets.committed(group, topic, number)
-        return None if committed is None or committed.offset < 0 else committed
-
-    def _check_begun(self, live: LiveTopic, numbers: Sequence[int], group: str) -> None:
-        """The group has committed an offset in each of these partitions, or somebody has to say where it begins."""
-        new = [number for number in numbers if self._position(group, live.topic.name, number) is None]
-        if new:
-            raise NoCommittedOffsetError(
-                f"group {group!r} has committed nothing in partitions {new} of {live.topic.name!r} and was told not to choose a"
-                f" start itself; `tailrace groups reset {group} {live.topic.name} --to earliest` does, or latest or an offset"
-            )
-
-    def _known(self, live: LiveTopic, number: int, group: str) -> CommittedOffset:
-        self._topics.get(live.topic.name, live.topic.uuid)  # the awaits before this one may have seen it made again
-        committed = self._position(group, live.topic.name, number)
-        if committed is None:
-            raise InvalidRequestError(f"group {group!r} was deleted while it was about to read {live.topic.name!r}; read again")
-        return committed
-
-    async def _resolve(self, live: LiveTopic, number: int, start: StartAt | None) -> PartitionOffset:
-        offset = await self._positions.resolve(
-            live.topic.name, number, start or StartEdge.EARLIEST, isolation=Isolation.READ_COMMITTED
-        )
-        return PartitionOffset(number, offset)
-
-    def _in_turn(self, starts: Sequence[PartitionOffset]) -> Sequence[PartitionOffset]:
-        """Each read begins with another partition, so that none waits for ever when there is more than fits into one read."""
-        self._turn += 1
-        first = self._turn % len(starts)
-        return [*starts[first:], *starts[:first]]
-
-
-def _numbers(live: LiveTopic, partition: int | None) -> Sequence[int]:
+def _partition_numbers(live: LiveTopic, partition: int | None) -> Sequence[int]:
     return range(len(live.partitions)) if partition is None else [live.partition(partition).number]
 
 
-def _explicit(live: LiveTopic, request: ConsumeRequest) -> list[PartitionOffset]:
+def _explicit_positions(live: LiveTopic, request: ConsumeRequest) -> list[PartitionOffset]:
     if request.partition is not None or request.start is not None:
-        raise InvalidRequestError("positions say where to read; leave out the partition and the start")
+        raise InvalidRequestError("the request has positions; leave out the partition and the start")
     numbers = {live.partition(position.partition).number for position in request.positions}
     if len(numbers) < len(request.positions):
-        raise InvalidRequestError("positions name a partition twice")
+        raise InvalidRequestError("the positions name a partition twice")
     return list(request.positions)
 
 
 def _check_one_partition(live: LiveTopic, numbers: Sequence[int], start: StartAt | None) -> None:
     if isinstance(start, AtOffset) and len(numbers) > 1:
         raise InvalidRequestError(
-            f"topic {live.topic.name!r} has {len(numbers)} partitions, and offset {start.offset} belongs to one; name it"
+            f"topic {live.topic.name!r} has {len(numbers)} partitions; name the one that offset {start.offset} belongs to"
         )
 
 
 def _merge(live: LiveTopic, read: Sequence[tuple[int, PartitionRecords]], limit: int) -> Consumed:
-    """The first records of all partitions by cursor; what comes after them is left for the next read.
+    """Return the first records of all partitions by cursor. The rest is left for the next read.
 
-    A partition that has more than was read ends the merge where its part ends, so that no later record overtakes the rest.
+    The merge ends where the first partition with unread records ends, so that no later record overtakes those.
     """
     merged = [ConsumedRecord(number, record) for number, part in read for record in part.records]
     if len(read) > 1:

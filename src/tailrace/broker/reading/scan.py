@@ -1,8 +1,8 @@
-"""Reading a topic from end to end, for queries: a view of it that stays as it was when it was taken, read at one's own pace.
+"""Scans whole topics for queries: a consistent view of a topic, read at the pace of the query.
 
-A view is taken on the event loop and read from any thread. It ends where the log ended then, at the same place for all
-partitions, and shows no record of a transaction that was open or was aborted. What retention takes away meanwhile is skipped:
-it is gone for everybody. Nothing is held in memory but the batches that were asked for last.
+A view is taken on the event loop and read from any thread. It ends where the log ended then, at the same cursor for all
+partitions, and shows no record of a transaction that was open or aborted. Records that retention deletes in the meantime are
+skipped. Only the batches that were read last are held in memory.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,23 +23,25 @@ _FIRST_BYTES = 64 * KIB
 _MOST_BYTES = 4 * MIB
 
 
-class OffsetRange(NamedTuple):
-    """Offsets of a partition, from `start` up to but without `end`."""
+class ScanRange(NamedTuple):
+    """Offsets of a partition from `start` up to, not including, `end`."""
 
     start: Offset
     end: Offset
 
 
-class ScannedBatches(NamedTuple):
-    """What was read at once."""
+class ScanPart(NamedTuple):
+    """Batches that were read at once."""
 
-    offsets: OffsetRange
-    """Of whole batches, also of those that are not shown."""
+    offsets: ScanRange
+    """The offsets of all batches that were read, visible or not."""
     batches: Sequence[PlacedBatch]
-    """Those that are shown."""
+    """The visible batches."""
 
 
 class Scanner:
+    """Takes views of topics."""
+
     def __init__(
         self, store: Store, topics: Topics, expansion: PayloadExpansion, stable: StableOffsets, aborted: AbortedTransactions
     ) -> None:
@@ -52,13 +54,13 @@ class Scanner:
     def view(self, topic: str) -> "TopicScan":
         """Return the topic as it is now, to be read from any thread."""
         live = self._topics.get(topic)
-        # First the end of the log: what is committed after that is left out of every partition, whatever its bounds say.
+        # The end of the log comes first: what is committed later is left out of every partition, whatever its bounds say.
         end = self._store.end_cursor()
         return TopicScan(live.topic.name, [self._partition(partition, end) for partition in live.partitions])
 
     def _partition(self, partition: PartitionId, end: Cursor) -> "PartitionScan":
         bounds = self._store.bounds(partition)
-        known = OffsetRange(bounds.start, self._stable.of(partition, bounds))
+        known = ScanRange(bounds.start, self._stable.of(partition, bounds))
         return PartitionScan(self._store, self._expansion, self._aborted, partition, known, end)
 
 
@@ -68,7 +70,7 @@ class TopicScan(NamedTuple):
 
 
 class PartitionScan:
-    """One partition as it was. All methods may be called from any thread, and read from the disk."""
+    """One partition as it was when the view was taken. All methods may be called from any thread, and read the disk."""
 
     def __init__(
         self,
@@ -76,7 +78,7 @@ class PartitionScan:
         expansion: PayloadExpansion,
         aborted: AbortedTransactions,
         partition: PartitionId,
-        bounds: OffsetRange,
+        bounds: ScanRange,
         end_cursor: Cursor,
     ) -> None:
         self._store = store
@@ -86,8 +88,8 @@ class PartitionScan:
         self.partition = partition
         self.bounds = bounds
 
-    def pieces(self, wanted: OffsetRange) -> Iterator[ScannedBatches]:
-        """All batches that hold these offsets, some at a time: few at first, for who wants only a few."""
+    def parts(self, wanted: ScanRange) -> Iterator[ScanPart]:
+        """Return all batches that hold these offsets, some at a time: few at first, for queries with a small limit."""
         offset = max(wanted.start, self.bounds.start)
         end = min(wanted.end, self.bounds.end)
         size = _FIRST_BYTES
@@ -103,17 +105,17 @@ class PartitionScan:
             if not within:
                 return
             last = within[-1]
-            offsets = OffsetRange(Offset(within[0].base_offset), Offset(last.base_offset + last.records))
-            yield ScannedBatches(offsets, list(self._committed(fetched, len(within), offsets)))
+            offsets = ScanRange(Offset(within[0].base_offset), Offset(last.base_offset + last.records))
+            yield ScanPart(offsets, list(self._committed(fetched, len(within), offsets)))
             offset = offsets.end
 
     def offset_at_time(self, timestamp_ms: int) -> Offset:
-        """All records before this offset are older."""
+        """Return an offset such that all records before it are older than this time."""
         found = self._store.batch_for_time(self.partition, timestamp_ms)
         return self.bounds.end if found is None else max(self.bounds.start, found)
 
     def offset_at_cursor(self, cursor: int) -> Offset:
-        """The first offset whose record has this cursor or a later one."""
+        """Return the first offset whose record has this cursor or a later one."""
         low, high = self.bounds
         while low < high:
             fetched = self._fetch(Offset((low + high) // 2), 1)
@@ -130,13 +132,13 @@ class PartitionScan:
         return low
 
     def _fetch_whole(self, offset: Offset, max_bytes: int) -> FetchedBatches:
-        """With payloads."""
+        """Fetch batches with their payloads."""
         while True:
             fetched = self._fetch(offset, max_bytes)
             try:
                 return self._expansion.fetched(self.partition, fetched, max_bytes)
             except OffsetOutOfRangeError:
-                # Retention was faster. The next look finds where the partition begins now.
+                # Retention deleted the records in the meantime. The next fetch finds the new start of the partition.
                 continue
 
     def _fetch(self, offset: Offset, max_bytes: int) -> FetchedBatches:
@@ -148,8 +150,8 @@ class PartitionScan:
                     raise
                 offset = Offset(error.start)
 
-    def _committed(self, fetched: FetchedBatches, count: int, offsets: OffsetRange) -> Iterator[PlacedBatch]:
-        """Of the first so many batches, which have these offsets."""
+    def _committed(self, fetched: FetchedBatches, count: int, offsets: ScanRange) -> Iterator[PlacedBatch]:
+        """Return the visible ones of the first `count` batches, which have these offsets."""
         batches = fetched.batches[:count]
         cursors = {id(batch): cursor for batch, cursor in zip(batches, fetched.cursors[:count], strict=True)}
         for batch in committed_batches(batches, self._aborted.between(self.partition, *offsets)):

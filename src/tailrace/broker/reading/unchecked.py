@@ -1,9 +1,9 @@
-"""Batches from before batches were looked into when they came: they may hold anything behind a right checksum.
+"""Checks batches that were stored by versions which did not check records on append: their records may be invalid.
 
-Kafka's clients decode what they fetch themselves, and some give up, or loop, at a batch that can't be decoded, and lose the
-good ones that came with it. So what lies before the mark that is set here once, by the first broker that checks what comes,
-is looked into before it is fetched: good batches go out, and a bad one is an error of its own. What was found good is
-remembered, one range for each partition, so a consumer that reads on has each batch checked once.
+Kafka clients decode the batches themselves, and some of them fail or loop at a batch that can't be decoded, and lose the valid
+ones that came with it. The first broker that checks records on append sets a mark at the end of the log. Batches before it are
+checked when they are fetched: the valid ones are returned, and an invalid one is an error of its own. One range of valid
+offsets is remembered for each partition, so a consumer that reads on has each batch checked once.
 """
 
 from collections.abc import Sequence
@@ -22,16 +22,18 @@ from tailrace.wire.records import check_decodable
 
 
 class UncheckedBatches:
+    """Filters fetched batches that were never checked."""
+
     def __init__(self, store: Store, threads: ReadThreads, limits: Limits) -> None:
         self._store = store
         self._threads = threads
         self._limits = limits
-        self._good: dict[PartitionId, tuple[Offset, Offset]] = {}
+        self._valid: dict[PartitionId, tuple[Offset, Offset]] = {}
         self.end = Cursor(0)
-        """From this cursor on every batch was checked when it came."""
+        """From this cursor on every batch was checked on append."""
 
     async def load(self, committer: Committer) -> None:
-        """Find the mark, or set it at the end of the log."""
+        """Load the mark, or set it at the end of the log."""
 
         def decide() -> Changes | None:
             if self._store.latest(keys.CHECKED_FROM) is not None:
@@ -46,28 +48,29 @@ class UncheckedBatches:
     async def readable(
         self, topic: str, partition: PartitionId, batches: Sequence[Buffer], cursors: Sequence[Cursor]
     ) -> Sequence[Buffer]:
-        """The batches up to the first that can't be decoded. Raises `UnreadableBatchError` where that is the first of all."""
+        """Return the batches before the first that can't be decoded. Raises `UnreadableBatchError` if that is the first one."""
         if not batches or cursors[0] >= self.end:
             return batches
         first, last = read_header(batches[0]), read_header(batches[-1])
         begin, end = Offset(first.base_offset), Offset(last.base_offset + last.records)
-        known = self._good.get(partition, (begin, begin))
+        known = self._valid.get(partition, (begin, begin))
         if known[0] <= begin and end <= known[1]:
             return batches
-        bad = await self._threads.run(self._first_bad, topic, partition, batches, cursors)
-        good_end = end if bad is None else Offset(bad.first_offset)
-        if good_end > begin:
-            self._good[partition] = (known[0], good_end) if known[0] <= begin <= known[1] else (begin, good_end)
-        if bad is None:
+        invalid = await self._threads.run(self._first_invalid, topic, partition, batches, cursors)
+        valid_end = end if invalid is None else Offset(invalid.first_offset)
+        if valid_end > begin:
+            self._valid[partition] = (known[0], valid_end) if known[0] <= begin <= known[1] else (begin, valid_end)
+        if invalid is None:
             return batches
-        if bad.first_offset == begin:
-            raise bad.error
-        return [batch for batch in batches if read_header(batch).base_offset < bad.first_offset]
+        if invalid.first_offset == begin:
+            raise invalid.error
+        return [batch for batch in batches if read_header(batch).base_offset < invalid.first_offset]
 
     def forget_partition(self, partition: PartitionId) -> None:
-        self._good.pop(partition, None)
+        """Drop what is remembered of a deleted partition."""
+        self._valid.pop(partition, None)
 
-    def _first_bad(
+    def _first_invalid(
         self, topic: str, partition: PartitionId, batches: Sequence[Buffer], cursors: Sequence[Cursor]
     ) -> CorruptBatch | None:
         for batch, cursor in zip(batches, cursors, strict=False):

@@ -15,7 +15,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from tailrace.broker import keys
-from tailrace.broker.reading.scan import OffsetRange
+from tailrace.broker.reading.scan import ScanRange
 from tailrace.model.ids import Offset, PartitionId
 from tailrace.store.contract import Store
 
@@ -92,7 +92,7 @@ def extended(last: TimeRunChunk | None, runs: Iterable[TimeRun]) -> Sequence[Tim
     return changed
 
 
-def without_later(runs: Iterable[TimeRun], time_ms: int, wanted: OffsetRange) -> Iterator[OffsetRange]:
+def without_later(runs: Iterable[TimeRun], time_ms: int, wanted: ScanRange) -> Iterator[ScanRange]:
     """What is left of the wanted offsets without the runs, given in order, whose records are all later than this time."""
     left = wanted.start
     for start, end, oldest_ms in runs:
@@ -100,10 +100,10 @@ def without_later(runs: Iterable[TimeRun], time_ms: int, wanted: OffsetRange) ->
             break
         if oldest_ms > time_ms and end > left:
             if left < start:
-                yield OffsetRange(left, start)
+                yield ScanRange(left, start)
             left = end
     if left < wanted.end:
-        yield OffsetRange(left, wanted.end)
+        yield ScanRange(left, wanted.end)
 
 
 _PARTITION_RUNS = 4_096
@@ -121,7 +121,7 @@ class OldestTimes:
         self._learned: OrderedDict[PartitionId, LearnedTimes] = OrderedDict()
         """The one that was asked for last comes last."""
 
-    def not_after(self, time_ms: int, partition: PartitionId, wanted: OffsetRange) -> Sequence[OffsetRange]:
+    def not_after(self, time_ms: int, partition: PartitionId, wanted: ScanRange) -> Sequence[ScanRange]:
         """What is left of the wanted offsets without those whose records are all known to be later than this time."""
         left = list(without_later(self._saved.runs(partition), time_ms, wanted))
         with self._lock:
@@ -131,7 +131,7 @@ class OldestTimes:
             self._learned.move_to_end(partition)
             return [part for whole in left for part in learned.not_after(time_ms, whole)]
 
-    def learn(self, partition: PartitionId, offsets: OffsetRange, oldest_ms: int) -> None:
+    def learn(self, partition: PartitionId, offsets: ScanRange, oldest_ms: int) -> None:
         """That no record of these offsets is older."""
         with self._lock:
             learned = self._learned.setdefault(partition, LearnedTimes(_PARTITION_RUNS))
@@ -191,7 +191,7 @@ class LearnedTimes:
         if len(self) > self._most_runs:
             self._join()
 
-    def not_after(self, time_ms: int, wanted: OffsetRange) -> Iterator[OffsetRange]:
+    def not_after(self, time_ms: int, wanted: ScanRange) -> Iterator[ScanRange]:
         first = bisect_right(self._ends, wanted.start)
         return without_later(map(self._run, range(first, len(self))), time_ms, wanted)
 

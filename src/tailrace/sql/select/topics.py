@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.broker.reading.answers import ReadAnswer
-from tailrace.broker.reading.scan import OffsetRange, PartitionScan, ScannedBatches, TopicScan
+from tailrace.broker.reading.scan import PartitionScan, ScanPart, ScanRange, TopicScan
 from tailrace.broker.times.oldest_times import OldestTimes
 from tailrace.model.errors import InvalidRequestError
 from tailrace.model.fetch import CorruptBatch
@@ -86,7 +86,7 @@ class TopicRelation:
 
     def _partition(self, view: PartitionScan) -> Iterator[pa.RecordBatch]:
         for wanted in self._wanted(view):
-            for piece in view.pieces(wanted):
+            for piece in view.parts(wanted):
                 chosen = self._chosen(view, piece)
                 if not chosen:
                     yield self._nothing
@@ -96,12 +96,12 @@ class TopicRelation:
                 # Not in a loop, whose variables would hold on to what was decoded until the next piece is.
                 yield from map(self._converted, filter(_has_rows, self._decoded(view, chosen, hidden)))
 
-    def _wanted(self, view: PartitionScan) -> Sequence[OffsetRange]:
+    def _wanted(self, view: PartitionScan) -> Sequence[ScanRange]:
         within = self._range(view)
         high = self._bounds.timestamps.high
         return (within,) if high is None else self._oldest_times.not_after(high, view.partition, within)
 
-    def _range(self, view: PartitionScan) -> OffsetRange:
+    def _range(self, view: PartitionScan) -> ScanRange:
         start, end = view.bounds
         _, offsets, cursors, times = self._bounds
         if offsets.low is not None:
@@ -114,9 +114,9 @@ class TopicRelation:
             start = max(start, view.offset_at_cursor(cursors.low))
         if cursors.high is not None and start < end:
             end = min(end, view.offset_at_cursor(cursors.high + 1))
-        return OffsetRange(start, end)
+        return ScanRange(start, end)
 
-    def _chosen(self, view: PartitionScan, piece: ScannedBatches) -> Sequence[PlacedBatch]:
+    def _chosen(self, view: PartitionScan, piece: ScanPart) -> Sequence[PlacedBatch]:
         """Those that can hold a record of the wanted times."""
         low, high = self._bounds.timestamps
         if low is None and high is None:
@@ -127,9 +127,7 @@ class TopicRelation:
         old_enough = [True] * len(heads) if high is None else self._old_enough(view, piece, heads, high)
         return [placed for placed, new, old in zip(piece.batches, new_enough, old_enough, strict=True) if new and old]
 
-    def _old_enough(
-        self, view: PartitionScan, piece: ScannedBatches, heads: Sequence[BatchHeader], high: int
-    ) -> Sequence[bool]:
+    def _old_enough(self, view: PartitionScan, piece: ScanPart, heads: Sequence[BatchHeader], high: int) -> Sequence[bool]:
         """Whether each batch holds a record before the upper bound: of those that go beyond it, the times are looked at."""
         goes_beyond = [head.max_timestamp > high or head.max_timestamp < 0 for head in heads]
         doubtful = [at for at, beyond in enumerate(goes_beyond) if beyond]

@@ -1,7 +1,7 @@
 """A view of a topic stays as it was, and shows what readers of committed records see."""
 
 from tailrace.broker.broker import Broker
-from tailrace.broker.reading.scan import OffsetRange, PartitionScan
+from tailrace.broker.reading.scan import PartitionScan, ScanRange
 from tailrace.model.ids import Offset
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.wire.records import decode_batch
@@ -9,14 +9,14 @@ from tests.support.aio import on_loop
 from tests.support.brokers import CountingStore, append, raw, running_broker
 from tests.support.transactions import TOPIC, started
 
-ALL = OffsetRange(Offset(0), Offset(1 << 62))
+ALL = ScanRange(Offset(0), Offset(1 << 62))
 
 
-def values(view: PartitionScan, wanted: OffsetRange = ALL) -> list[bytes | None]:
+def values(view: PartitionScan, wanted: ScanRange = ALL) -> list[bytes | None]:
     """Of all batches that hold a wanted offset."""
     return [
         record.value
-        for piece in view.pieces(wanted)
+        for piece in view.parts(wanted)
         for batch in piece.batches
         for record in decode_batch(batch.batch, DEFAULT_LIMITS)
     ]
@@ -44,10 +44,10 @@ async def test_only_batches_with_wanted_offsets_are_read() -> None:
     async with running_broker(store) as broker:
         await filled(broker, (b"a", b"b"), (b"c",), (b"d", b"e"))
         (view, _) = broker.scanner.view(TOPIC).partitions
-        assert values(view, OffsetRange(Offset(1), Offset(3))) == [b"a", b"b", b"c"]
-        assert values(view, OffsetRange(Offset(2), Offset(3))) == [b"c"]
+        assert values(view, ScanRange(Offset(1), Offset(3))) == [b"a", b"b", b"c"]
+        assert values(view, ScanRange(Offset(2), Offset(3))) == [b"c"]
         before = store.fetches
-        assert values(view, OffsetRange(Offset(5), Offset(9))) == []
+        assert values(view, ScanRange(Offset(5), Offset(9))) == []
         assert store.fetches == before
 
 
@@ -59,7 +59,7 @@ async def test_a_cursor_is_found_by_halving() -> None:
             await append(broker, raw(TOPIC, 1, b"other"))
             await append(broker, raw(TOPIC, 0, b"%d" % number, b"x"))
         (view, _) = broker.scanner.view(TOPIC).partitions
-        cursors = [placed.cursor for piece in view.pieces(ALL) for placed in piece.batches]
+        cursors = [placed.cursor for piece in view.parts(ALL) for placed in piece.batches]
         assert cursors == [3 * number + 1 for number in range(20)]
         assert [view.offset_at_cursor(cursor) for cursor in (0, 1, 2, 3, 4, 58, 59, 60, 99)] == [0, 0, 1, 2, 2, 38, 39, 40, 40]
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.broker.reading.scan import OffsetRange
+from tailrace.broker.reading.scan import ScanRange
 from tailrace.broker.times.oldest_times import LearnedTimes, OldestTimes, TimeRun
 from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.store.memory import MemoryStore
@@ -11,8 +11,8 @@ from tailrace.store.memory import MemoryStore
 A, B, C = (PartitionId(TopicId(number), 0) for number in (1, 2, 3))
 
 
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
+def span(start: int, end: int) -> ScanRange:
+    return ScanRange(Offset(start), Offset(end))
 
 
 def a_run(start: int, end: int, oldest_ms: int) -> TimeRun:

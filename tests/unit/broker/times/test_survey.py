@@ -8,7 +8,7 @@ import pytest
 
 from tailrace.broker import keys
 from tailrace.broker.broker import Broker
-from tailrace.broker.reading.scan import OffsetRange
+from tailrace.broker.reading.scan import ScanRange
 from tailrace.broker.times.oldest_times import SavedTimes, TimeRun, TimeRunChunk, extended, without_later
 from tailrace.model.commit import Append, Changes, FetchedBatches
 from tailrace.model.errors import CorruptionError, OffsetOutOfRangeError
@@ -72,9 +72,7 @@ async def test_it_goes_on_where_it_was_after_a_restart() -> None:
         await broker.survey.run_once()
         assert store.fetches == 2
         assert runs_of(store, t) == [*before, (20, 22, 500)]
-        assert broker.oldest_times.not_after(499, t, OffsetRange(Offset(15), Offset(22))) == [
-            OffsetRange(Offset(15), Offset(20))
-        ]
+        assert broker.oldest_times.not_after(499, t, ScanRange(Offset(15), Offset(22))) == [ScanRange(Offset(15), Offset(20))]
 
 
 @on_loop
@@ -118,7 +116,7 @@ async def test_what_a_query_has_learned_is_not_looked_at_again() -> None:
     async with running_broker(store, settings=AT_ONCE) as broker:
         t = await topic(broker)
         append(store, t, *range(100, 110))
-        broker.oldest_times.learn(t, OffsetRange(Offset(0), Offset(8)), 100)
+        broker.oldest_times.learn(t, ScanRange(Offset(0), Offset(8)), 100)
         await broker.survey.run_once()
         assert runs_of(store, t) == [(0, 8, 100), (8, 10, 108)]
         assert store.fetches == 2
@@ -131,7 +129,7 @@ async def test_what_was_learned_as_one_and_is_too_large_for_a_run_is_looked_at()
     async with running_broker(store, settings=AT_ONCE) as broker:
         t = await topic(broker)
         append(store, t, *range(100, 106), value=bytes(MIB))
-        broker.oldest_times.learn(t, OffsetRange(Offset(0), Offset(6)), 100)
+        broker.oldest_times.learn(t, ScanRange(Offset(0), Offset(6)), 100)
         await broker.survey.run_once()
         assert runs_of(store, t)[:3] == [(0, 1, 100), (1, 2, 101), (2, 3, 102)]
 
@@ -239,8 +237,8 @@ async def test_a_batch_that_cant_be_decoded_is_never_left_out() -> None:
         bad = with_records(good, [b"\xff" * len(HALF_A_RUN)], 0)
         store.commit(Changes(appends=[Append(t, batch, 1, 1_000) for batch in (good, bad, good, good)]))
         await broker.survey.run_once()
-        whole = OffsetRange(Offset(0), Offset(4))
-        assert broker.oldest_times.not_after(0, t, whole) == [OffsetRange(Offset(0), Offset(2))]
+        whole = ScanRange(Offset(0), Offset(4))
+        assert broker.oldest_times.not_after(0, t, whole) == [ScanRange(Offset(0), Offset(2))]
 
 
 @on_loop
@@ -279,7 +277,7 @@ def test_runs_that_follow_share_a_chunk_until_it_is_full() -> None:
 )
 def test_saved_runs_that_are_later_are_left_out(time: int, left: Sequence[tuple[int, int]]) -> None:
     runs = [TimeRun(Offset(0), Offset(10), 5), TimeRun(Offset(10), Offset(20), 7), TimeRun(Offset(30), Offset(40), 6)]
-    assert list(without_later(runs, time, OffsetRange(Offset(0), Offset(100)))) == left
+    assert list(without_later(runs, time, ScanRange(Offset(0), Offset(100)))) == left
 
 
 def test_chunks_are_found_however_many_there_are() -> None:
